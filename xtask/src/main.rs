@@ -1,1 +1,147 @@
-fn main() {}
+//! Development tasks: one program behind `cargo xtask`, on the standard library alone so that it builds in seconds.
+//!
+//! This file is the table of commands. It checks nothing itself: each command lives in a module of its own.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool speaks through its streams"
+)]
+
+mod checklist;
+mod conformance;
+mod context;
+mod crash;
+mod errors;
+mod flags;
+mod manifest;
+mod markdown;
+mod mutations;
+mod outcome;
+mod process;
+mod product;
+mod report;
+mod rust;
+mod stage;
+mod stages;
+mod tidy;
+mod tools;
+mod tree;
+
+use std::process::ExitCode;
+
+use crate::context::Context;
+
+/// What a command gives back: nothing, or the sentence that explains the failure.
+pub(crate) type Done = Result<(), String>;
+
+struct Command {
+    name: &'static str,
+    about: &'static str,
+    help: &'static str,
+    run: fn(&Context, &[String]) -> Done,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "test",
+        about: "run every check, in order, each group within its time budget",
+        help: stage::HELP,
+        run: stage::command,
+    },
+    Command {
+        name: "tidy",
+        about: "check the rules that compilers do not know",
+        help: tidy::HELP,
+        run: tidy::command,
+    },
+    Command {
+        name: "conformance",
+        about: "say which protocol requirements the last run proved",
+        help: conformance::HELP,
+        run: conformance::command,
+    },
+    Command {
+        name: "mutations",
+        about: "wake each planted defect and demand that a test fails",
+        help: mutations::HELP,
+        run: mutations::command,
+    },
+    Command {
+        name: "crash",
+        about: "kill and restart the server many times, then look for lost work",
+        help: crash::HELP,
+        run: crash::command,
+    },
+    Command {
+        name: "errors",
+        about: "list the error codes and whether each has its page",
+        help: errors::HELP,
+        run: errors::command,
+    },
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[String]) -> Done {
+    let Some((name, rest)) = words.split_first() else {
+        println!("{}", overview());
+        return Err("no command given".to_owned());
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        println!("{}", overview());
+        return Ok(());
+    }
+    let command = COMMANDS
+        .iter()
+        .find(|command| command.name == name)
+        .ok_or_else(|| format!("there is no command `{name}`\n\n{}", overview()))?;
+    if rest.iter().any(|word| word == "--help" || word == "-h") {
+        println!("{}", command.help.trim());
+        return Ok(());
+    }
+    (command.run)(&Context::discover()?, rest)
+}
+
+fn overview() -> String {
+    let commands = COMMANDS
+        .iter()
+        .map(|command| format!("  {:<12} {}", command.name, command.about));
+    let lines: Vec<String> = ["Usage: cargo xtask COMMAND [FLAGS]\n\nCommands:".to_owned()]
+        .into_iter()
+        .chain(commands)
+        .chain(["\n`cargo xtask COMMAND --help` tells more about one of them.".to_owned()])
+        .collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_explains_itself_and_is_in_the_overview() {
+        for command in COMMANDS {
+            assert!(
+                command
+                    .help
+                    .contains(&format!("cargo xtask {}", command.name))
+            );
+            assert!(overview().contains(command.about));
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_is_refused_by_name() {
+        let refusal = dispatch(&["tset".to_owned()]).unwrap_err();
+        assert!(refusal.contains("`tset`"), "{refusal}");
+    }
+}

@@ -1,1 +1,34 @@
-fn main() {}
+//! The one binary: server, command line, wiring.
+//!
+//! Invariant: only this crate reads the environment and the command line; everything below it
+//! receives values. It has no rules of its own about intents.
+
+mod cli;
+mod commands;
+mod config;
+mod confirm;
+mod data_dir;
+mod failure;
+mod input;
+mod link;
+mod lock;
+mod out;
+mod render;
+mod secrets;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::failure::Exit;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let exit = match cli.run() {
+        Ok(exit) => exit,
+        Err(error) => failure::report(&error),
+    };
+    exit.into()
+}

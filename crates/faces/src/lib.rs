@@ -1,1 +1,6 @@
 //! Under construction.
+
+pub mod intent {
+    pub mod signature;
+}
+pub mod web;

@@ -1,1 +1,158 @@
-//! Under construction.
+//! Where intents are kept: one trait, its backends, and the suite all of them must pass.
+//!
+//! Invariant: state changes only through [`Store::execute`], whose answer arrives after the commit that covers it.
+//! SQL lives in this crate and nowhere else; the rules live in the kernel.
+
+mod error;
+mod ledger;
+
+pub mod memory;
+pub mod sqlite;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use consign_kernel::command::Request;
+use consign_kernel::fact::{Event, Fact};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::lane::Probe;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+
+pub use error::Error;
+pub use ledger::Executed;
+
+/// Engine time. Never goes back.
+pub trait Clock: Send + Sync + 'static {
+    fn now(&self) -> Micros;
+}
+
+/// A boxed answer: dynamic dispatch costs nothing next to a commit.
+pub type Answered<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// The ledger and the records beside it.
+///
+/// Implementors guarantee: commands of one request see each other's writes, in order; requests are
+/// serializable; an answer is given only after its commit is durable; reads see every answered write.
+pub trait Store: Send + Sync + 'static {
+    /// The only way state changes. Neighbours may share the commit.
+    fn execute(&self, request: Request) -> Answered<'_, Executed>;
+
+    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>>;
+
+    /// Newest first.
+    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage>;
+
+    /// Dead letters of a face, latest death first.
+    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>>;
+
+    /// The history of one intent, oldest first.
+    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>>;
+
+    /// Facts after a position, oldest first. Never passes a fact whose predecessor may still appear.
+    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage>;
+
+    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>>;
+
+    /// Records of one owner by name, after a name.
+    fn records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        after: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>>;
+
+    /// How many intents are in which state, from counters kept by the commits themselves.
+    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>>;
+
+    /// When time has something to do next: the earliest end of a delay or a lease.
+    fn next_due(&self) -> Answered<'_, Option<Micros>>;
+
+    /// Reads everything once and says what is wrong with it; empty when all is well.
+    fn check(&self) -> Answered<'_, Vec<String>>;
+
+    /// The whole content in one stable form, for comparing backends.
+    fn dump(&self) -> Answered<'_, Dump>;
+
+    fn stats(&self) -> Stats;
+}
+
+/// The handle everybody shares.
+pub type SharedStore = Arc<dyn Store>;
+
+/// Which intents to list.
+#[derive(Clone, Debug)]
+pub struct IntentFilter {
+    pub face: Face,
+    /// `None`: of everybody (operators only).
+    pub owner: Option<String>,
+    pub namespace: Option<String>,
+    pub goal: Option<String>,
+    pub state: Option<State>,
+    /// Only older than this one.
+    pub before: Option<Seq>,
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentPage {
+    pub intents: Vec<Intent>,
+    /// Where to go on; `None` at the end. A page may be short or empty and still have a next one.
+    pub next: Option<Seq>,
+}
+
+/// Whose facts to stream.
+#[derive(Clone, Debug)]
+pub struct EventFilter {
+    pub face: Face,
+    pub owner: String,
+    pub after: FactSeq,
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventPage {
+    pub events: Vec<Event>,
+    /// Everything up to here was looked at, shown or not.
+    pub seen: FactSeq,
+    /// More is waiting right now.
+    pub more: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count {
+    pub namespace: String,
+    pub state: State,
+    pub count: u64,
+}
+
+/// What a store did since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Commits that wrote something; each is one sync.
+    pub commits: u64,
+    pub requests: u64,
+    pub failed_commits: u64,
+    /// Requests waiting for the writer right now.
+    pub waiting: u64,
+    pub last_fact: FactSeq,
+}
+
+/// Everything a store holds, in a stable order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dump {
+    pub intents: Vec<Intent>,
+    /// Claimable rows with their lanes.
+    pub lanes: Vec<(Seq, Vec<Probe>)>,
+    pub facts: Vec<Fact>,
+    pub once: Vec<consign_kernel::once::Row>,
+    pub records: Vec<Record>,
+    pub counts: Vec<(String, i64)>,
+}

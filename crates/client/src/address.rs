@@ -1,0 +1,174 @@
+//! Where a server is: scheme, host and port, read from a base URL.
+//!
+//! Invariant: an address that parsed can be put into a `Host` header and connected to. Paths, user
+//! names and queries are refused rather than ignored, because the signature covers the path and a
+//! silent prefix would break it.
+
+use std::fmt;
+
+use crate::Error;
+
+/// The base URL of a server, such as `http://127.0.0.1:7070` or `https://bus.example.org`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Whether the connection is wrapped in TLS.
+    pub tls: bool,
+    /// A name or an IP address; IPv6 without its brackets.
+    pub host: String,
+    pub port: u16,
+}
+
+impl Address {
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let refuse = |why| Error::Address {
+            given: without_credentials(text),
+            why,
+        };
+        let trimmed = text.trim();
+        let (scheme, rest) = trimmed
+            .split_once("://")
+            .ok_or_else(|| refuse("it has no scheme"))?;
+        let (tls, default_port) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (false, 80),
+            "https" => (true, 443),
+            _ => return Err(refuse("the scheme is neither http nor https")),
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains('@') {
+            return Err(refuse("it holds a user name; pass the key separately"));
+        }
+        if authority.contains(['/', '?', '#']) {
+            return Err(refuse("it holds a path"));
+        }
+        let (host, port) =
+            split_port(authority).ok_or_else(|| refuse("the brackets do not match"))?;
+        let port = match port {
+            None => default_port,
+            Some(digits) => digits
+                .parse()
+                .map_err(|_| refuse("the port is not a number from 1 to 65535"))?,
+        };
+        if port == 0 {
+            return Err(refuse("the port is not a number from 1 to 65535"));
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        if host.is_empty() || !host.chars().all(plain) {
+            return Err(refuse("it has no usable host name"));
+        }
+        Ok(Self {
+            tls,
+            host: host.to_owned(),
+            port,
+        })
+    }
+
+    /// The value of the `Host` header; default ports are left out, as clients do.
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        let default_port = if self.tls { 443 } else { 80 };
+        if self.port == default_port {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(formatter, "{scheme}://{}", self.authority())
+    }
+}
+
+/// Host and optional port of `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(bracketed) = authority.strip_prefix('[') {
+        let (host, after) = bracketed.split_once(']')?;
+        return match after.strip_prefix(':') {
+            Some(port) => Some((host, Some(port))),
+            None if after.is_empty() => Some((host, None)),
+            None => None,
+        };
+    }
+    match authority.split_once(':') {
+        Some((host, port)) => Some((host, Some(port))),
+        None => Some((authority, None)),
+    }
+}
+
+/// The text for an error message, cut so that a password typed into the URL is not repeated.
+fn without_credentials(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((_, after)) => format!("...@{after}"),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    fn check(text: &str, expected: &str) {
+        let shown = match Address::parse(text) {
+            Ok(address) => address.to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected, "for {text}");
+    }
+
+    #[test]
+    fn a_base_url_is_read_and_printed_back() {
+        check("http://127.0.0.1:7070", "http://127.0.0.1:7070");
+        check("http://127.0.0.1:7070/\n", "http://127.0.0.1:7070");
+        check("HTTPS://bus.example.org", "https://bus.example.org");
+        check("https://bus.example.org:443", "https://bus.example.org");
+        check("http://[::1]:7070", "http://[::1]:7070");
+        check("http://[::1]", "http://[::1]");
+    }
+
+    #[test]
+    fn what_cannot_be_an_address_is_refused_with_the_reason() {
+        let begin = "server address";
+        check(
+            "127.0.0.1:7070",
+            &format!("{begin} 127.0.0.1:7070 cannot be used: it has no scheme"),
+        );
+        check(
+            "ftp://x",
+            &format!("{begin} ftp://x cannot be used: the scheme is neither http nor https"),
+        );
+        check(
+            "http://x/bus",
+            &format!("{begin} http://x/bus cannot be used: it holds a path"),
+        );
+        check(
+            "http://x:0",
+            &format!("{begin} http://x:0 cannot be used: the port is not a number from 1 to 65535"),
+        );
+        check(
+            "http://",
+            &format!("{begin} http:// cannot be used: it has no usable host name"),
+        );
+        check(
+            "http://a b",
+            &format!("{begin} http://a b cannot be used: it has no usable host name"),
+        );
+        check(
+            "http://[::1",
+            &format!("{begin} http://[::1 cannot be used: the brackets do not match"),
+        );
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_not_repeated() {
+        let error = Address::parse("http://me:hunter2@host")
+            .unwrap_err()
+            .to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

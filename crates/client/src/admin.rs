@@ -1,0 +1,50 @@
+//! The admin routes: making, listing and revoking keys.
+//!
+//! Invariant: these calls carry the admin token alone, never the API key.
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::{Call, Credential};
+use crate::{Client, Error, Key, KeyInfo, NewKey};
+
+impl Client {
+    pub async fn generate_key(&self, owner: Option<&str>) -> Result<NewKey, Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            owner: Option<&'a str>,
+        }
+        #[derive(Deserialize)]
+        struct Answer {
+            api_key: String,
+            #[serde(default)]
+            owner: String,
+        }
+        let call = Call::post("generate_key", "/admin/generate_key".to_owned())
+            .json(&Body { owner })?
+            .credential(Credential::Admin);
+        let answer: Answer = self.fetch(call).await?;
+        Ok(NewKey {
+            key: Key::new(&answer.api_key),
+            owner: answer.owner,
+        })
+    }
+
+    pub async fn revoke_key(&self, key: &Key) -> Result<(), Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            api_key: &'a str,
+        }
+        let call = Call::post("revoke_key", "/admin/revoke_key".to_owned())
+            .json(&Body {
+                api_key: key.reveal(),
+            })?
+            .credential(Credential::Admin);
+        self.answer(call).await.map(drop)
+    }
+
+    pub async fn keys(&self) -> Result<Vec<KeyInfo>, Error> {
+        let call = Call::get("keys", "/admin/keys".to_owned()).credential(Credential::Admin);
+        self.fetch(call).await
+    }
+}

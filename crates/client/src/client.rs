@@ -1,0 +1,296 @@
+//! The client itself: credentials, one kept connection, limits on time and size.
+//!
+//! Invariant: a connection goes back into the slot only after its answer was read to the end, so
+//! two answers can never be mixed up. Calls may run at the same time; each takes the kept
+//! connection or opens its own, and the last one back is kept.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use rustls::ClientConfig;
+
+use crate::call::Credential;
+use crate::connection::{Connection, SendFailure};
+use crate::{Address, Error, Key, sign, tls};
+
+/// The largest answer that is read; more is an error and never a growing buffer.
+pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const ADMIN_TOKEN: HeaderName = HeaderName::from_static("x-admin-token");
+const TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
+const NONCE: HeaderName = HeaderName::from_static("x-nonce");
+const SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
+
+/// How to reach a server and as whom.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Base URL, such as `http://127.0.0.1:7070`.
+    pub server: String,
+    /// API key of the client routes.
+    pub key: Option<Key>,
+    /// Token of the admin routes.
+    pub admin_token: Option<Key>,
+    /// Whether client requests carry an HMAC signature beside the key.
+    pub sign: bool,
+    /// Time limit of one call, connecting included; a long poll adds its own wait.
+    pub timeout: Duration,
+    /// A PEM file with an authority to trust beside the public ones.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            server: "http://127.0.0.1:7070".to_owned(),
+            key: None,
+            admin_token: None,
+            sign: true,
+            timeout: Duration::from_secs(10),
+            ca_file: None,
+        }
+    }
+}
+
+/// An answer as it came, whatever its status.
+#[derive(Debug, Clone)]
+pub struct Response {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+pub struct Client {
+    address: Address,
+    key: Option<Key>,
+    admin_token: Option<Key>,
+    sign: bool,
+    timeout: Duration,
+    tls: Option<Arc<ClientConfig>>,
+    kept: Mutex<Option<Connection>>,
+}
+
+impl Client {
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let address = Address::parse(&options.server)?;
+        let tls = if address.tls {
+            Some(tls::config(options.ca_file.as_deref())?)
+        } else {
+            None
+        };
+        Ok(Self {
+            address,
+            key: options.key,
+            admin_token: options.admin_token,
+            sign: options.sign,
+            timeout: options.timeout,
+            tls,
+            kept: Mutex::new(None),
+        })
+    }
+
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Sends one request with the API key, if there is one, and reads the whole answer.
+    pub async fn request(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, Error> {
+        let request = self.build(method, path_and_query, headers, body, Credential::Key)?;
+        self.exchange(request, self.timeout).await
+    }
+
+    /// Sends a finished request and reads the whole answer.
+    pub(crate) async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        timeout: Duration,
+    ) -> Result<Response, Error> {
+        let whole = async {
+            let (connection, response) = self.send(request).await?;
+            let (parts, body) = response.into_parts();
+            let body = self.read(body).await?;
+            self.keep(connection);
+            Ok(Response {
+                status: parts.status,
+                headers: parts.headers,
+                body,
+            })
+        };
+        self.within(timeout, whole).await
+    }
+
+    /// Sends a finished request and hands out the answer before its body, with the connection that
+    /// carries it.
+    pub(crate) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(Connection, http::Response<Incoming>), Error> {
+        let mut request = request;
+        let kept = self
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(mut connection) = kept {
+            match connection.send(request).await {
+                Ok(response) => return Ok((connection, response)),
+                // The server had closed the kept connection. Nothing was sent, so once more on a
+                // new one.
+                Err(SendFailure::Unsent(unsent, _)) => request = *unsent,
+                Err(SendFailure::Broken(source)) => return Err(self.broken(source)),
+            }
+        }
+        let mut connection = Connection::open(&self.address, self.tls.as_ref()).await?;
+        match connection.send(request).await {
+            Ok(response) => Ok((connection, response)),
+            Err(SendFailure::Unsent(_, source) | SendFailure::Broken(source)) => {
+                Err(self.broken(source))
+            }
+        }
+    }
+
+    pub(crate) async fn within<T>(
+        &self,
+        timeout: Duration,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        tokio::time::timeout(timeout, work)
+            .await
+            .unwrap_or_else(|_| {
+                Err(Error::TimedOut {
+                    server: self.address.clone(),
+                    after: timeout,
+                })
+            })
+    }
+
+    pub(crate) fn build(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        headers: HeaderMap,
+        body: Bytes,
+        credential: Credential,
+    ) -> Result<Request<Full<Bytes>>, Error> {
+        let uri: Uri = path_and_query
+            .parse()
+            .map_err(|error| Error::Request(format!("path {path_and_query}: {error}")))?;
+        let mut all = headers;
+        all.insert(header::HOST, plain(&self.address.authority())?);
+        all.insert(
+            header::USER_AGENT,
+            HeaderValue::from_static(concat!("consign/", env!("CARGO_PKG_VERSION"))),
+        );
+        if !body.is_empty() && !all.contains_key(header::CONTENT_TYPE) {
+            all.insert(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/json"),
+            );
+        }
+        if body.is_empty() && method != Method::GET {
+            // Servers and proxies may refuse a POST that does not say that it is empty.
+            all.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        match credential {
+            Credential::None => {}
+            Credential::Admin => {
+                let token = self
+                    .admin_token
+                    .as_ref()
+                    .ok_or_else(|| Error::Request("this call needs the admin token".to_owned()))?;
+                all.insert(ADMIN_TOKEN, secret(token)?);
+            }
+            Credential::Key => {
+                if let Some(key) = &self.key {
+                    all.insert(API_KEY, secret(key)?);
+                    if self.sign {
+                        let stamp = sign::stamp(key, method.as_str(), path_and_query, &body)?;
+                        all.insert(TIMESTAMP, plain(&stamp.timestamp)?);
+                        all.insert(NONCE, plain(&stamp.nonce)?);
+                        all.insert(SIGNATURE, plain(&stamp.signature)?);
+                    }
+                }
+            }
+        }
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = all;
+        Ok(request)
+    }
+
+    pub(crate) fn broken(&self, source: hyper::Error) -> Error {
+        Error::Broken {
+            server: self.address.clone(),
+            source,
+        }
+    }
+
+    pub(crate) async fn read(&self, body: Incoming) -> Result<Bytes, Error> {
+        match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge {
+                server: self.address.clone(),
+                limit_bytes: ANSWER_BYTES_MAX,
+            }),
+            Err(error) => match error.downcast::<hyper::Error>() {
+                Ok(source) => Err(self.broken(*source)),
+                Err(other) => Err(Error::Request(other.to_string())),
+            },
+        }
+    }
+
+    fn keep(&self, connection: Connection) {
+        if !connection.is_closed() {
+            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Client")
+            .field("address", &self.address)
+            .field("key", &self.key)
+            .field("admin_token", &self.admin_token)
+            .field("sign", &self.sign)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A header value from text that is safe to show.
+pub(crate) fn plain(text: &str) -> Result<HeaderValue, Error> {
+    HeaderValue::from_str(text)
+        .map_err(|_| Error::Request(format!("{text:?} cannot be sent in a header")))
+}
+
+/// A header value from a secret: marked so that nothing prints it, and absent from the error.
+fn secret(key: &Key) -> Result<HeaderValue, Error> {
+    let mut value = HeaderValue::from_str(key.reveal()).map_err(|_| {
+        Error::Request("the key holds characters that cannot be sent in a header".to_owned())
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

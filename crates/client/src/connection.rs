@@ -1,0 +1,96 @@
+//! One HTTP/1.1 connection, plain or inside TLS.
+//!
+//! Invariant: a failed send tells whether anything left this machine; only an unsent request comes
+//! back whole, which is what makes repeating it safe.
+
+use std::io;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::{Address, Error};
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+}
+
+pub(crate) enum SendFailure {
+    /// Nothing was written; the request may go out on another connection.
+    Unsent(Box<Request<Full<Bytes>>>, hyper::Error),
+    /// Part of the request may have arrived.
+    Broken(hyper::Error),
+}
+
+impl Connection {
+    pub(crate) async fn open(
+        address: &Address,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Self, Error> {
+        let unreachable = |source| Error::Unreachable {
+            server: address.clone(),
+            source,
+        };
+        let stream = TcpStream::connect((address.host.as_str(), address.port))
+            .await
+            .map_err(unreachable)?;
+        // Requests are small and answered one by one; waiting to fill a segment would only add
+        // delay.
+        stream.set_nodelay(true).map_err(unreachable)?;
+        let handshaken = match tls {
+            None => handshake(stream).await,
+            Some(config) => {
+                let name = ServerName::try_from(address.host.clone())
+                    .map_err(|error| unreachable(io::Error::other(error)))?;
+                let stream = TlsConnector::from(Arc::clone(config))
+                    .connect(name, stream)
+                    .await
+                    .map_err(unreachable)?;
+                handshake(stream).await
+            }
+        };
+        handshaken.map_err(|error| unreachable(io::Error::other(error)))
+    }
+
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, SendFailure> {
+        if let Err(error) = self.sender.ready().await {
+            return Err(SendFailure::Unsent(Box::new(request), error));
+        }
+        self.sender
+            .try_send_request(request)
+            .await
+            .map_err(|mut failure| match failure.take_message() {
+                Some(request) => SendFailure::Unsent(Box::new(request), failure.into_error()),
+                None => SendFailure::Broken(failure.into_error()),
+            })
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+async fn handshake<S>(stream: S) -> Result<Connection, hyper::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, driver) = http1::handshake(TokioIo::new(stream)).await?;
+    // The driver ends by itself when the sender is dropped or the peer closes. Its error is also
+    // reported to whoever waits for an answer, so nothing is lost by not looking at it here.
+    tokio::spawn(async move {
+        let _ = driver.await;
+    });
+    Ok(Connection { sender })
+}

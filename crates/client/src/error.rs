@@ -1,0 +1,204 @@
+//! What can go wrong between a caller and the server.
+//!
+//! Invariant: messages are lower case, name the server or the document, and carry no key; `hint`
+//! says what to do next. A refusal by the server keeps its status and stable code, so callers
+//! branch on those and never on text.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::Address;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("server address {given} cannot be used: {why}")]
+    Address { given: String, why: &'static str },
+
+    #[error("certificate file {path} cannot be used: {why}")]
+    CaFile { path: String, why: String },
+
+    #[error("cannot prepare the TLS connection: {0}")]
+    TlsSetup(String),
+
+    #[error("request cannot be sent: {0}")]
+    Request(String),
+
+    #[error("no source of random numbers: {0}")]
+    Entropy(String),
+
+    #[error("cannot reach {server}: {source}")]
+    Unreachable {
+        server: Address,
+        source: std::io::Error,
+    },
+
+    #[error("no answer from {server} within {} s", .after.as_secs_f64())]
+    TimedOut { server: Address, after: Duration },
+
+    /// The connection broke after the request may have left; whether it was carried out is unknown.
+    #[error("connection to {server} broke before the answer was complete: {source}")]
+    Broken {
+        server: Address,
+        source: hyper::Error,
+    },
+
+    /// The server answered with a status of 400 or more.
+    #[error("{message} ({code}, status {})", .status.as_u16())]
+    Refused {
+        status: StatusCode,
+        code: String,
+        message: String,
+        /// Seconds the server asks to wait, when it said so.
+        retry_after_s: Option<u64>,
+    },
+
+    #[error("answer of {server} is larger than {limit_bytes} bytes")]
+    TooLarge { server: Address, limit_bytes: usize },
+
+    #[error("answer to {what} is not what this version expects: {why}")]
+    Unreadable { what: &'static str, why: String },
+}
+
+impl Error {
+    /// The status when the server itself refused.
+    pub fn status(&self) -> Option<StatusCode> {
+        if let Self::Refused { status, .. } = self {
+            return Some(*status);
+        }
+        None
+    }
+
+    /// The server's stable code when the server itself refused.
+    pub fn code(&self) -> Option<&str> {
+        if let Self::Refused { code, .. } = self {
+            return Some(code);
+        }
+        None
+    }
+
+    /// Whether the server could not be talked to at all, as opposed to having answered something.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Broken { .. }
+        )
+    }
+
+    /// The next step for a person who reads the message.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Address { .. } => {
+                "write it like http://127.0.0.1:7070 or https://bus.example.org".to_owned()
+            }
+            Self::CaFile { .. } => {
+                "give a PEM file that holds the certificate of the authority".to_owned()
+            }
+            Self::Unreachable { source, .. } if is_certificate_problem(source) => {
+                "if the server has its own certificate authority, name it with --ca-file".to_owned()
+            }
+            Self::Unreachable { .. } => "start it with: consign serve".to_owned(),
+            Self::TimedOut { .. } => {
+                "look at the server's log, or allow more time with --timeout".to_owned()
+            }
+            Self::Broken { .. } => {
+                "check what became of it before sending it again; with an idempotency key \
+                                    sending it again is safe"
+                    .to_owned()
+            }
+            Self::Refused {
+                status,
+                code,
+                retry_after_s,
+                ..
+            } => return refusal_hint(*status, code, *retry_after_s),
+            Self::TooLarge { .. } => "ask for less at once, for example with --limit".to_owned(),
+            Self::Unreadable { .. } => {
+                "check that the address belongs to a Consign server and that both sides \
+                                        have the same version"
+                    .to_owned()
+            }
+            Self::TlsSetup(_) | Self::Request(_) | Self::Entropy(_) => return None,
+        })
+    }
+}
+
+fn refusal_hint(status: StatusCode, code: &str, retry_after_s: Option<u64>) -> Option<String> {
+    let hint = match (status.as_u16(), code) {
+        (_, "invalid_signature") => {
+            "check that the key is the right one and that both clocks agree within five minutes"
+        }
+        (_, "https_required") => "use an https:// address",
+        (_, "idempotency_conflict") => {
+            "this idempotency key already belongs to another request; choose a new one"
+        }
+        (_, "limit_exceeded") => "let workers take what waits before publishing more",
+        (401, _) => "check the key: --key-file, or the variable CONSIGN_KEY",
+        (403, _) => "use the key of the publisher, of the worker, or the main key",
+        (404, _) => "check the id; a lease that ran out is also reported this way",
+        (413, _) => "make the payload smaller; keep large data elsewhere and send a reference",
+        (429 | 503, _) => {
+            return Some(match retry_after_s {
+                Some(seconds) => format!("try again in {seconds} s"),
+                None => "try again later".to_owned(),
+            });
+        }
+        (500.., _) => "look at the server's log",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+fn is_certificate_problem(source: &std::io::Error) -> bool {
+    let Some(inner) = source.get_ref() else {
+        return false;
+    };
+    matches!(
+        inner.downcast_ref::<rustls::Error>(),
+        Some(rustls::Error::InvalidCertificate(_))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, code: &str, retry_after_s: Option<u64>) -> Error {
+        Error::Refused {
+            status: StatusCode::from_u16(status).unwrap(),
+            code: code.to_owned(),
+            message: "Too many requests.".to_owned(),
+            retry_after_s,
+        }
+    }
+
+    #[test]
+    fn a_refusal_shows_message_code_and_status() {
+        let error = refused(429, "rate_limited", Some(12));
+        assert_eq!(
+            error.to_string(),
+            "Too many requests. (rate_limited, status 429)"
+        );
+        assert_eq!(error.code(), Some("rate_limited"));
+        assert_eq!(error.hint().as_deref(), Some("try again in 12 s"));
+        assert!(!error.is_unreachable());
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_names_the_way_to_start_it() {
+        let error = Error::Unreachable {
+            server: Address::parse("http://127.0.0.1:7070").unwrap(),
+            source: std::io::Error::from(std::io::ErrorKind::ConnectionRefused),
+        };
+        assert_eq!(
+            error.to_string(),
+            "cannot reach http://127.0.0.1:7070: connection refused"
+        );
+        assert_eq!(
+            error.hint().as_deref(),
+            Some("start it with: consign serve")
+        );
+        assert!(error.is_unreachable());
+    }
+}

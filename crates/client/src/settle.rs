@@ -1,0 +1,179 @@
+//! Settling many claims in one request, and taking the next ones with the same answer.
+//!
+//! Invariant: every item has its own outcome; one refused item says nothing about its neighbours.
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::Call;
+use crate::intents::{Output, OutputField, output_kind};
+use crate::{Claimed, Client, Error, ServerError};
+
+/// What became of one claim.
+#[derive(Clone)]
+pub enum Settlement {
+    Fulfil {
+        id: String,
+        claim_token: String,
+        output: Option<Output>,
+    },
+    Fail {
+        id: String,
+        claim_token: String,
+        error: String,
+    },
+}
+
+/// Leaves out the claim token, which is a credential.
+impl std::fmt::Debug for Settlement {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, id) = match self {
+            Self::Fulfil { id, .. } => ("Fulfil", id),
+            Self::Fail { id, .. } => ("Fail", id),
+        };
+        formatter
+            .debug_struct(name)
+            .field("id", id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What to claim in the same request.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ClaimNext {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// Outcomes in the order of the items, and what was claimed.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Settled {
+    pub items: Vec<ItemOutcome>,
+    #[serde(default)]
+    pub intents: Vec<Claimed>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ItemOutcome {
+    pub id: String,
+    pub ok: bool,
+    /// Why not, when `ok` is false.
+    #[serde(default)]
+    pub error: Option<ServerError>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    items: Vec<Item<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<&'a ClaimNext>,
+}
+
+#[derive(Serialize)]
+struct Item<'a> {
+    id: &'a str,
+    claim_token: &'a str,
+    action: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<OutputField<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+impl Client {
+    /// Settles all `items`; with `claim`, takes more work in the same round trip.
+    pub async fn settle(
+        &self,
+        items: &[Settlement],
+        claim: Option<&ClaimNext>,
+    ) -> Result<Settled, Error> {
+        let body = Body {
+            items: items.iter().map(item).collect(),
+            claim,
+        };
+        self.fetch(Call::post("settle", "/settle".to_owned()).json(&body)?)
+            .await
+    }
+}
+
+fn item(settlement: &Settlement) -> Item<'_> {
+    match settlement {
+        Settlement::Fulfil {
+            id,
+            claim_token,
+            output,
+        } => Item {
+            id,
+            claim_token,
+            action: "fulfill",
+            result: output.as_ref().map(OutputField::from),
+            result_type: output.as_ref().map(output_kind),
+            error: None,
+        },
+        Settlement::Fail {
+            id,
+            claim_token,
+            error,
+        } => Item {
+            id,
+            claim_token,
+            action: "fail",
+            result: None,
+            result_type: None,
+            error: Some(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_settlement_is_written_with_only_the_fields_of_its_action() {
+        let items = [
+            Settlement::Fulfil {
+                id: "a".to_owned(),
+                claim_token: "t".to_owned(),
+                output: Some(Output::Text("done".to_owned())),
+            },
+            Settlement::Fail {
+                id: "b".to_owned(),
+                claim_token: "u".to_owned(),
+                error: "no".to_owned(),
+            },
+        ];
+        let next = ClaimNext {
+            max: Some(2),
+            ..ClaimNext::default()
+        };
+        let body = Body {
+            items: items.iter().map(item).collect(),
+            claim: Some(&next),
+        };
+        assert_eq!(
+            serde_json::to_string(&body).unwrap(),
+            concat!(
+                r#"{"items":[{"id":"a","claim_token":"t","action":"fulfill","result":"done","result_type":"text"},"#,
+                r#"{"id":"b","claim_token":"u","action":"fail","error":"no"}],"claim":{"max":2}}"#
+            )
+        );
+        assert!(!format!("{items:?}").contains("claim_token"));
+    }
+
+    #[test]
+    fn outcomes_are_read_item_by_item() {
+        let settled: Settled = serde_json::from_str(
+            r#"{"items":[{"id":"a","ok":true},{"id":"b","ok":false,"error":{"code":"not_found","message":"gone"}}]}"#,
+        )
+        .unwrap();
+        assert!(settled.items[0].ok);
+        assert_eq!(settled.items[1].error.as_ref().unwrap().code, "not_found");
+        assert!(settled.intents.is_empty());
+    }
+}

@@ -1,0 +1,227 @@
+//! What the server sends back, as plain data.
+//!
+//! Invariant: unknown fields are ignored and fields that another server may leave out have a
+//! default, so an older or newer server can still be read. Payloads and results stay the very text
+//! that came, because re-writing numbers could change them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The answer to a publish.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    pub id: String,
+    pub status: String,
+    #[serde(default)]
+    pub namespace: String,
+}
+
+/// An intent that is now held by the caller.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Claimed {
+    pub id: String,
+    pub goal: String,
+    #[serde(default)]
+    pub namespace: String,
+    /// Presented with every later call about this claim.
+    pub claim_token: String,
+    pub payload: Box<RawValue>,
+    #[serde(default)]
+    pub claim_attempts: u32,
+    #[serde(default)]
+    pub priority: i64,
+    /// Length of the lease in seconds.
+    #[serde(default)]
+    pub claim_timeout: u64,
+    #[serde(default)]
+    pub target_worker: Option<String>,
+    #[serde(default)]
+    pub required_capability: Option<String>,
+}
+
+/// Leaves out the token, which is a credential, and the payload, which is the user's data.
+impl fmt::Debug for Claimed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Claimed")
+            .field("id", &self.id)
+            .field("goal", &self.goal)
+            .field("namespace", &self.namespace)
+            .field("claim_attempts", &self.claim_attempts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer to an extension.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Extended {
+    #[serde(default)]
+    pub id: String,
+    /// Seconds from now, after the server's limits were applied.
+    pub extended_by: u64,
+}
+
+/// Where an intent stands. Times are Unix seconds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct IntentStatus {
+    pub id: String,
+    #[serde(default)]
+    pub namespace: String,
+    #[serde(default)]
+    pub goal: String,
+    pub status: String,
+    #[serde(default)]
+    pub priority: i64,
+    #[serde(default)]
+    pub visibility: String,
+    #[serde(default)]
+    pub claim_attempts: u32,
+    #[serde(default)]
+    pub run_at: Option<f64>,
+    #[serde(default)]
+    pub claim_expires_at: Option<f64>,
+    #[serde(default)]
+    pub target_worker: Option<String>,
+    #[serde(default)]
+    pub required_capability: Option<String>,
+    #[serde(default)]
+    pub completed_at: Option<f64>,
+    #[serde(default)]
+    pub last_error: Option<String>,
+}
+
+/// Where an intent stands, and what came out of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct IntentResult {
+    pub id: String,
+    #[serde(default)]
+    pub namespace: String,
+    #[serde(default)]
+    pub goal: String,
+    pub status: String,
+    #[serde(default)]
+    pub priority: i64,
+    #[serde(default)]
+    pub visibility: String,
+    #[serde(default)]
+    pub claim_attempts: u32,
+    #[serde(default)]
+    pub run_at: Option<f64>,
+    #[serde(default)]
+    pub claim_expires_at: Option<f64>,
+    #[serde(default)]
+    pub target_worker: Option<String>,
+    #[serde(default)]
+    pub required_capability: Option<String>,
+    #[serde(default)]
+    pub completed_at: Option<f64>,
+    #[serde(default)]
+    pub result_type: Option<String>,
+    #[serde(default)]
+    pub result: Option<Box<RawValue>>,
+    /// The last failure, when there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One page of intents; `cursor` asks for the next one.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ListPage {
+    pub intents: Vec<IntentStatus>,
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+/// Everything that happened to an intent, oldest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Timeline {
+    pub id: String,
+    pub facts: Vec<Fact>,
+}
+
+/// One transition.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Fact {
+    pub seq: u64,
+    /// Kept as sent: seconds as a number or a timestamp as text.
+    pub at: serde_json::Value,
+    pub verb: String,
+    #[serde(default)]
+    pub from: Option<String>,
+    #[serde(default)]
+    pub to: Option<String>,
+    #[serde(default)]
+    pub cause: Option<String>,
+    #[serde(default)]
+    pub attempt: Option<u32>,
+    #[serde(default)]
+    pub actor: Option<String>,
+    #[serde(default)]
+    pub detail: serde_json::Value,
+}
+
+/// A key that was just made; the only time its text is shown.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    pub key: crate::Key,
+    pub owner: String,
+}
+
+/// A key as the server lists it: never the key itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KeyInfo {
+    pub id: String,
+    #[serde(default)]
+    pub owner: String,
+    #[serde(default)]
+    pub total_requests: u64,
+    /// Unix seconds.
+    #[serde(default)]
+    pub created_at: f64,
+}
+
+/// Code and message of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerError {
+    pub code: String,
+    #[serde(default)]
+    pub message: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ErrorBody {
+    pub(crate) error: ServerError,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Many<T> {
+    pub(crate) intents: Vec<T>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_keeps_its_payload_as_written_and_hides_its_token() {
+        let claimed: Claimed = serde_json::from_str(
+            r#"{"id":"a","claim_token":"secret-token","goal":"g","payload":{"n": 1.50, "big":9007199254740993},"more":1}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            claimed.payload.get(),
+            r#"{"n": 1.50, "big":9007199254740993}"#
+        );
+        assert!(!format!("{claimed:?}").contains("secret-token"));
+    }
+
+    #[test]
+    fn a_result_without_a_result_is_read() {
+        let result: IntentResult =
+            serde_json::from_str(r#"{"id":"a","status":"open","result":null,"result_type":null}"#)
+                .unwrap();
+        assert!(result.result.is_none());
+    }
+}

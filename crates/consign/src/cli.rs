@@ -1,0 +1,75 @@
+//! The command line as a whole: nouns, and which runtime each of them needs.
+
+use clap::{Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::commands::{import, intent, key, receipt, store};
+use crate::failure::Exit;
+use crate::serve;
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage
+  3  nothing to claim, or not found
+  4  refused by the server (key, rights, conflict, limit)
+  5  server not reachable
+
+Commands talk to the server whose address and keys lie in the data directory
+(--data, default ./consign-data), or to the one named with --server.";
+
+/// Takes an intent, keeps it safe, hands it to one holder at a time, proves what became of it
+#[derive(Debug, Parser)]
+#[command(name = "consign", version, after_help = AFTER_HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    noun: Noun,
+}
+
+#[derive(Debug, Subcommand)]
+enum Noun {
+    /// Run the server
+    Serve(Box<serve::ServeArgs>),
+    /// Publish, claim, settle and look at intents
+    #[command(subcommand)]
+    Intent(intent::Action),
+    /// Make, list and revoke API keys
+    #[command(subcommand)]
+    Key(key::Action),
+    /// Check receipts
+    #[command(subcommand)]
+    Receipt(receipt::Action),
+    /// Check and back up the database
+    #[command(subcommand)]
+    Store(store::Action),
+    /// Take over data from another program
+    #[command(subcommand)]
+    Import(import::Action),
+}
+
+impl Cli {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self.noun {
+            Noun::Serve(args) => {
+                let runtime = Builder::new_multi_thread().enable_all().build()?;
+                runtime.block_on(Box::pin(serve::run(*args)))?;
+                Ok(Exit::Done)
+            }
+            Noun::Intent(action) => single_thread()?.block_on(action.run()),
+            Noun::Key(action) => single_thread()?.block_on(action.run()),
+            Noun::Receipt(action) => single_thread()?.block_on(action.run()),
+            Noun::Store(action) => single_thread()?.block_on(action.run()),
+            Noun::Import(action) => single_thread()?.block_on(action.run()),
+        }
+    }
+}
+
+/// One request after the other needs no second thread.
+fn single_thread() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;

@@ -1,0 +1,172 @@
+//! Exit codes, and failures that know theirs.
+//!
+//! Invariant: every failure is one `error:` line on stderr, followed by a `hint:` line when there
+//! is something to do about it.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::out;
+
+/// How a command ended. The numbers are documented in `consign --help` and never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done = 0,
+    Failed = 1,
+    Usage = 2,
+    Nothing = 3,
+    Refused = 4,
+    Unreachable = 5,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A failure with an exit code of its own and a next step.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Tells the user and gives the exit code.
+pub(crate) fn report(error: &anyhow::Error) -> Exit {
+    let (exit, text) = explain(error);
+    out::note(&text);
+    exit
+}
+
+fn explain(error: &anyhow::Error) -> (Exit, String) {
+    let (exit, hint) = if let Some(failure) = error.downcast_ref::<Failure>() {
+        (failure.exit, failure.hint.clone())
+    } else if let Some(error) = error.downcast_ref::<consign_client::Error>() {
+        (exit_of(error), error.hint())
+    } else {
+        (Exit::Failed, None)
+    };
+    let mut text = format!("error: {error:#}");
+    if let Some(hint) = hint {
+        text.push_str("\nhint: ");
+        text.push_str(&hint);
+    }
+    (exit, text)
+}
+
+fn exit_of(error: &consign_client::Error) -> Exit {
+    if error.is_unreachable() {
+        return Exit::Unreachable;
+    }
+    match error.status().map(|status| status.as_u16()) {
+        Some(404) => Exit::Nothing,
+        Some(400..=499) => Exit::Refused,
+        Some(_) => Exit::Failed,
+        None if matches!(
+            error,
+            consign_client::Error::Address { .. } | consign_client::Error::CaFile { .. }
+        ) =>
+        {
+            Exit::Usage
+        }
+        None => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use consign_client::{Address, Error, StatusCode};
+
+    use super::*;
+
+    fn check(error: impl Into<anyhow::Error>, exit: Exit, text: &str) {
+        assert_eq!(explain(&error.into()), (exit, text.to_owned()));
+    }
+
+    fn refused(status: StatusCode, code: &str) -> Error {
+        Error::Refused {
+            status,
+            code: code.to_owned(),
+            message: "No.".to_owned(),
+            retry_after_s: None,
+        }
+    }
+
+    #[test]
+    fn each_kind_of_failure_has_its_exit_code_and_its_hint() {
+        check(
+            Error::Unreachable {
+                server: Address::parse("http://127.0.0.1:7070").unwrap(),
+                source: std::io::Error::from(std::io::ErrorKind::ConnectionRefused),
+            },
+            Exit::Unreachable,
+            "error: cannot reach http://127.0.0.1:7070: connection refused\n\
+             hint: start it with: consign serve",
+        );
+        check(
+            refused(StatusCode::NOT_FOUND, "not_found"),
+            Exit::Nothing,
+            "error: No. (not_found, status 404)\n\
+             hint: check the id; a lease that ran out is also reported this way",
+        );
+        check(
+            refused(StatusCode::UNAUTHORIZED, "unauthorized"),
+            Exit::Refused,
+            "error: No. (unauthorized, status 401)\n\
+             hint: check the key: --key-file, or the variable CONSIGN_KEY",
+        );
+        check(
+            refused(StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Exit::Failed,
+            "error: No. (internal, status 500)\nhint: look at the server's log",
+        );
+        check(
+            Failure::usage("payload is missing").hint("add it"),
+            Exit::Usage,
+            "error: payload is missing\nhint: add it",
+        );
+        check(anyhow::anyhow!("disk full"), Exit::Failed, "error: disk full");
+    }
+
+    #[test]
+    fn context_added_on_the_way_keeps_code_and_hint() {
+        let error = anyhow::Error::new(Failure::usage("inner").hint("do it")).context("outer");
+        assert_eq!(
+            explain(&error),
+            (Exit::Usage, "error: outer: inner\nhint: do it".to_owned())
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! One server per data directory.
+//!
+//! Invariant: while a [`DataLock`] lives, no other process can get one for the same directory. The
+//! operating system frees it when the process ends, however it ends; the file itself stays.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use anyhow::Context;
+
+use crate::data_dir::DataDir;
+use crate::failure::Failure;
+
+/// Holds the data directory until dropped.
+#[derive(Debug)]
+pub(crate) struct DataLock {
+    // The lock belongs to the open file.
+    _file: File,
+}
+
+impl DataLock {
+    pub(crate) fn acquire(data: &DataDir) -> anyhow::Result<Self> {
+        let path = data.lock_file();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(taken(data, &mut file).into()),
+            Err(TryLockError::Error(error)) => {
+                return Err(
+                    anyhow::Error::new(error).context(format!("cannot lock {}", path.display()))
+                );
+            }
+        }
+        let written = file
+            .set_len(0)
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn taken(data: &DataDir, file: &mut File) -> Failure {
+    let mut holder = String::new();
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut holder));
+    let root = data.root().display();
+    let message = match (read, holder.trim().parse::<u32>()) {
+        (Ok(_), Ok(pid)) => format!("{root} is in use by another server (pid {pid})"),
+        _ => format!("{root} is in use by another server"),
+    };
+    Failure::failed(message).hint("stop it first, or choose another directory with --data")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_instance_is_refused_and_told_the_pid() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = DataDir::new(directory.path());
+        let first = DataLock::acquire(&data).unwrap();
+        let refused = DataLock::acquire(&data).unwrap_err().to_string();
+        assert!(
+            refused.ends_with(&format!("is in use by another server (pid {})", std::process::id())),
+            "{refused}"
+        );
+        drop(first);
+        DataLock::acquire(&data).unwrap();
+    }
+}

@@ -1,0 +1,37 @@
+//! The only place that writes to the terminal: data to stdout, everything else to stderr.
+//!
+//! Invariant: a reader that went away (a closed pipe) ends the output quietly; it is not a failure
+//! of the command. Colour is never used, so output reads the same in a file.
+
+use std::io::{self, ErrorKind, Write};
+
+use serde::Serialize;
+
+/// Data for the user or the next program, ended by a newline.
+pub(crate) fn data(text: &str) -> anyhow::Result<()> {
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let mut stdout = io::stdout().lock();
+    let written = write!(stdout, "{text}{newline}").and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot write to standard output"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One JSON document on one line.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    data(&serde_json::to_string(value)?)
+}
+
+/// Something to know that is not data. Nothing can be done when stderr itself is gone.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A question, without the newline, so that the answer stands behind it.
+pub(crate) fn ask(question: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "{question} ").and_then(|()| stderr.flush());
+}

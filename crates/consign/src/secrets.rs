@@ -1,0 +1,237 @@
+//! The server's secrets: made on the first start, read afterwards, never readable by others.
+//!
+//! Invariant: a secret that was once used is on disk before it is used, with mode 0600 in a
+//! directory of mode 0700; looser modes are refused, not repaired, because others may already have
+//! read the file. Values from the environment win over files and are never written.
+
+use std::fmt;
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::Context;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::config::RfcSettings;
+use crate::data_dir::{DataDir, write_private};
+use crate::failure::Failure;
+
+const SECRET_FILE_BYTES_MAX: u64 = 4096;
+
+/// Text that is wiped from memory when dropped and never printed by `Debug`.
+#[derive(Clone)]
+pub(crate) struct Secret(Zeroizing<String>);
+
+impl Secret {
+    pub(crate) fn new(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(hidden)")
+    }
+}
+
+/// 32 secret bytes.
+#[derive(Clone)]
+pub(crate) struct SecretBytes(Zeroizing<[u8; 32]>);
+
+impl SecretBytes {
+    pub(crate) fn reveal(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    fn from_hex(text: &str) -> Option<Self> {
+        let mut decoded = HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes()).ok()?;
+        let bytes = decoded.as_slice().try_into().ok().map(Zeroizing::new);
+        decoded.zeroize();
+        bytes.map(Self)
+    }
+}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretBytes(hidden)")
+    }
+}
+
+/// Which secret; also the name of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Name {
+    BusSecret,
+    AdminSecret,
+    DashboardPassword,
+    MetricsToken,
+    SealKey,
+    ReceiptSeed,
+}
+
+impl Name {
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::BusSecret => "bus_secret",
+            Self::AdminSecret => "admin_secret",
+            Self::DashboardPassword => "dashboard_password",
+            Self::MetricsToken => "metrics_token",
+            Self::SealKey => "seal_key",
+            Self::ReceiptSeed => "receipt_seed",
+        }
+    }
+
+    /// What a new one starts with (so that scanners recognise it in the wrong place) and its random
+    /// bytes, written as two hexadecimal digits each.
+    fn recipe(self) -> (&'static str, usize) {
+        match self {
+            Self::BusSecret => ("ck_", 20),
+            Self::AdminSecret => ("ca_", 20),
+            Self::DashboardPassword => ("cd_", 20),
+            Self::MetricsToken => ("cm_", 20),
+            Self::SealKey | Self::ReceiptSeed => ("", 32),
+        }
+    }
+}
+
+/// Values from the environment, which win over files.
+#[derive(Debug, Default)]
+pub(crate) struct Overrides {
+    pub(crate) bus_secret: Option<Secret>,
+    pub(crate) admin_secret: Option<Secret>,
+    pub(crate) dashboard_password: Option<Secret>,
+    pub(crate) metrics_token: Option<Secret>,
+    /// `CONSIGN_SEAL_KEY`, 64 hexadecimal digits.
+    pub(crate) seal_key: Option<Secret>,
+}
+
+impl Overrides {
+    pub(crate) fn new(settings: &RfcSettings, seal_key: Option<Secret>) -> Self {
+        Self {
+            bus_secret: settings.bus_secret.clone(),
+            admin_secret: settings.admin_secret.clone(),
+            dashboard_password: settings.dashboard_password.clone(),
+            metrics_token: settings.metrics_token.clone(),
+            seal_key,
+        }
+    }
+}
+
+/// All secrets of a server.
+#[derive(Debug)]
+pub(crate) struct Secrets {
+    pub(crate) bus_secret: Secret,
+    pub(crate) admin_secret: Secret,
+    pub(crate) dashboard_password: Secret,
+    pub(crate) metrics_token: Secret,
+    pub(crate) seal_key: SecretBytes,
+    pub(crate) receipt_seed: SecretBytes,
+    /// Those that did not exist before; the only ones worth showing to the user, once.
+    pub(crate) made: Vec<Name>,
+}
+
+impl Secrets {
+    /// Reads the secrets, making the missing ones. The caller holds the directory's lock, so that
+    /// two first starts cannot make two different keys.
+    pub(crate) fn open(data: &DataDir, overrides: &Overrides) -> anyhow::Result<Self> {
+        data.create()?;
+        refuse_loose_mode(&data.keys(), "700")?;
+        let mut made = Vec::new();
+        let mut text = |name, given: &Option<Secret>| match given {
+            Some(secret) => Ok(secret.clone()),
+            None => read_or_make(data, name, &mut made),
+        };
+        let bus_secret = text(Name::BusSecret, &overrides.bus_secret)?;
+        let admin_secret = text(Name::AdminSecret, &overrides.admin_secret)?;
+        let dashboard_password = text(Name::DashboardPassword, &overrides.dashboard_password)?;
+        let metrics_token = text(Name::MetricsToken, &overrides.metrics_token)?;
+        let seal_key = text(Name::SealKey, &overrides.seal_key)?;
+        let receipt_seed = text(Name::ReceiptSeed, &None)?;
+        let seal_key_origin = match overrides.seal_key {
+            Some(_) => "the variable CONSIGN_SEAL_KEY".to_owned(),
+            None => data.key_file(Name::SealKey.file()).display().to_string(),
+        };
+        let receipt_seed_origin = data.key_file(Name::ReceiptSeed.file());
+        Ok(Self {
+            bus_secret,
+            admin_secret,
+            dashboard_password,
+            metrics_token,
+            seal_key: thirty_two_bytes(&seal_key, &seal_key_origin)?,
+            receipt_seed: thirty_two_bytes(
+                &receipt_seed,
+                &receipt_seed_origin.display().to_string(),
+            )?,
+            made,
+        })
+    }
+}
+
+/// Reads one secret for a command on the same machine; `None` when it was never made.
+pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>> {
+    let path = data.key_file(name.file());
+    let file = match fs::File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(anyhow::Error::new(error).context(format!("cannot read {}", path.display())));
+        }
+    };
+    refuse_loose_mode(&path, "600")?;
+    let mut text = Zeroizing::new(String::new());
+    file.take(SECRET_FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    if text.trim().is_empty() {
+        return Err(Failure::failed(format!("{} is empty", path.display()))
+            .hint("put the secret back from a backup, or delete the file to have a new one made")
+            .into());
+    }
+    Ok(Some(Secret::new(text.trim().to_owned())))
+}
+
+fn read_or_make(data: &DataDir, name: Name, made: &mut Vec<Name>) -> anyhow::Result<Secret> {
+    if let Some(secret) = read(data, name)? {
+        return Ok(secret);
+    }
+    let (prefix, length) = name.recipe();
+    let mut random = Zeroizing::new(vec![0_u8; length]);
+    getrandom::fill(&mut random).context("no source of random numbers")?;
+    let secret = Secret::new(format!("{prefix}{}", HEXLOWER.encode(&random)));
+    let line = Zeroizing::new(format!("{}\n", secret.reveal()));
+    write_private(&data.key_file(name.file()), line.as_bytes())?;
+    made.push(name);
+    Ok(secret)
+}
+
+fn thirty_two_bytes(secret: &Secret, origin: &str) -> Result<SecretBytes, Failure> {
+    SecretBytes::from_hex(secret.reveal())
+        .ok_or_else(|| Failure::usage(format!("{origin} does not hold 64 hexadecimal digits")))
+}
+
+fn refuse_loose_mode(path: &Path, wanted: &str) -> anyhow::Result<()> {
+    let metadata =
+        fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "{} is open to other users (mode {mode:04o})",
+        path.display()
+    ))
+    .hint(format!(
+        "chmod {wanted} {}; replace the secret if others may have read it",
+        path.display()
+    ))
+    .into())
+}
+
+#[cfg(test)]
+#[path = "secrets_tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+//! Reads a request body whole, within a size and a time.
+//!
+//! Invariant: memory grows with what has arrived, never with what was announced, and stays below
+//! the limit plus one frame. After `TooLarge` or `TooSlow` the rest is left unread; the server
+//! then closes the connection in a way that lets the refusal reach the client (see `linger`), for
+//! which the answer must be 413 or 408.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody as _};
+use http::StatusCode;
+use http_body_util::BodyExt as _;
+
+/// How long a body may take unless a face says otherwise.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Why a body could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    #[error("the body is larger than the limit; send less")]
+    TooLarge,
+    #[error("the body did not arrive in time; send it again")]
+    TooSlow,
+    #[error("the body ended early or is malformed; send it again")]
+    Broken,
+}
+
+impl BodyError {
+    /// The status a refusal should have.
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// The whole of `body`, if it is at most `limit` bytes and arrives within `deadline`.
+pub async fn read(body: Body, limit: usize, deadline: Duration) -> Result<Bytes, BodyError> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    // With Content-Length the size is known before the first byte. Refusing here also spares an
+    // `Expect: 100-continue` client the upload.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(BodyError::TooLarge);
+    }
+    match tokio::time::timeout(deadline, collect(body, limit)).await {
+        Ok(collected) => collected,
+        Err(_elapsed) => Err(BodyError::TooSlow),
+    }
+}
+
+async fn collect(mut body: Body, limit: usize) -> Result<Bytes, BodyError> {
+    let Some(first) = next_chunk(&mut body).await? else {
+        return Ok(Bytes::new());
+    };
+    if first.len() > limit {
+        return Err(BodyError::TooLarge);
+    }
+    // Most bodies fit one read of the socket and are handed on without a copy.
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let Some(second) = next_chunk(&mut body).await? else {
+        return Ok(first);
+    };
+    let mut whole = Vec::from(first);
+    let mut chunk = second;
+    loop {
+        if chunk.len() > limit - whole.len() {
+            return Err(BodyError::TooLarge);
+        }
+        whole.extend_from_slice(&chunk);
+        match next_chunk(&mut body).await? {
+            Some(next) => chunk = next,
+            None => return Ok(whole.into()),
+        }
+    }
+}
+
+/// The next data of `body`. Trailers are of no interest and passed over.
+async fn next_chunk(body: &mut Body) -> Result<Option<Bytes>, BodyError> {
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_cut_or_malformed| BodyError::Broken)?;
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::channel::Channel;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn chunked(chunks: &'static [&'static str], limit: usize) -> Result<Bytes, BodyError> {
+        let (mut sender, channel) = Channel::<Bytes, Infallible>::new(8);
+        for chunk in chunks {
+            sender
+                .send_data(Bytes::from_static(chunk.as_bytes()))
+                .await
+                .unwrap();
+        }
+        drop(sender);
+        read(Body::new(channel), limit, SECOND).await
+    }
+
+    #[tokio::test]
+    async fn a_body_up_to_the_limit_is_read_whole() {
+        assert_eq!(chunked(&["ab", "cd", "e"], 5).await.unwrap(), "abcde");
+        assert_eq!(chunked(&["abcde"], 5).await.unwrap(), "abcde");
+        assert_eq!(chunked(&[], 0).await.unwrap(), "");
+        assert_eq!(read(Body::empty(), 0, SECOND).await.unwrap(), "");
+        assert_eq!(read(Body::from("abc"), 3, SECOND).await.unwrap(), "abc");
+    }
+
+    #[tokio::test]
+    async fn one_byte_more_is_refused_announced_or_not() {
+        assert_eq!(
+            chunked(&["ab", "cd", "e"], 4).await,
+            Err(BodyError::TooLarge)
+        );
+        assert_eq!(chunked(&["abcde"], 4).await, Err(BodyError::TooLarge));
+        let announced = read(Body::from("abcde"), 4, SECOND).await;
+        assert_eq!(announced, Err(BodyError::TooLarge));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_is_given_up_at_the_deadline() {
+        let (_sender, channel) = Channel::<Bytes, Infallible>::new(1);
+        assert_eq!(
+            read(Body::new(channel), 9, SECOND).await,
+            Err(BodyError::TooSlow)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_body_cut_short_is_broken() {
+        let (mut sender, channel) = Channel::<Bytes, std::io::Error>::new(2);
+        sender.send_data(Bytes::from_static(b"ab")).await.unwrap();
+        sender.abort(std::io::ErrorKind::UnexpectedEof.into());
+        assert_eq!(
+            read(Body::new(channel), 9, SECOND).await,
+            Err(BodyError::Broken)
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! Secrets we compare against, and the `Authorization` header they arrive in.
+//!
+//! Invariant: how long a comparison takes tells nothing about the secret, neither its bytes nor
+//! its length, and no `Debug` output shows one. Which credential opens which door is each face's
+//! business.
+
+use std::fmt;
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use http::{HeaderMap, header::AUTHORIZATION};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+/// A configured secret. Only its digest is kept.
+#[derive(Clone)]
+pub struct Secret {
+    /// Absent for the empty secret, which nothing matches: an unset password is a closed door.
+    digest: Option<[u8; 32]>,
+}
+
+impl Secret {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the caller hands its copy over instead of keeping one around"
+    )]
+    pub fn new(text: String) -> Self {
+        Self {
+            digest: (!text.is_empty()).then(|| digest(&text)),
+        }
+    }
+
+    /// Whether `presented` is this secret. Hashing both sides first makes the compared lengths
+    /// equal whatever was presented.
+    pub fn matches(&self, presented: &str) -> bool {
+        let presented = digest(presented);
+        self.digest
+            .is_some_and(|digest| digest.ct_eq(&presented).into())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}
+
+/// What `Authorization: Basic` carried.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Basic {
+    pub user: String,
+    pub password: String,
+}
+
+impl fmt::Debug for Basic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Basic")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// User and password of a `Basic` header, or nothing if there is no readable one.
+pub fn basic(headers: &HeaderMap) -> Option<Basic> {
+    /// Some clients leave the padding out.
+    const BASE64: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    let decoded = BASE64.decode(authorization(headers, "basic")?).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    // Only the user name cannot hold a colon.
+    let (user, password) = text.split_once(':')?;
+    Some(Basic {
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
+}
+
+/// The token of a `Bearer` header, or nothing if there is no usable one.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    authorization(headers, "bearer").filter(|token| !token.is_empty())
+}
+
+/// What follows `scheme` in the only `Authorization` header. Two of them are ambiguous, since
+/// something in front of us may have judged the other one, so neither counts.
+fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let only = all.next().filter(|_| all.next().is_none())?;
+    let (named, credentials) = only.to_str().ok()?.split_once(' ')?;
+    named
+        .eq_ignore_ascii_case(scheme)
+        .then(|| credentials.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn with(values: &[&'static str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_secret_matches_itself_only_and_an_empty_one_nothing() {
+        let secret = Secret::new("hunter2".to_owned());
+        assert!(secret.matches("hunter2"));
+        assert!(!secret.matches("hunter"));
+        assert!(!secret.matches("hunter22"));
+        assert!(!secret.matches(""));
+
+        let unset = Secret::new(String::new());
+        assert!(!unset.matches(""));
+        assert!(!unset.matches("x"));
+    }
+
+    #[test]
+    fn debug_output_shows_no_secret() {
+        let basic = Basic {
+            user: "admin".to_owned(),
+            password: "hunter2".to_owned(),
+        };
+        let shown = format!("{:?} {basic:?}", Secret::new("hunter2".to_owned()));
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(shown.contains("admin"));
+    }
+
+    #[test]
+    fn basic_is_read_with_or_without_padding_and_in_any_case() {
+        let expected = Some(Basic {
+            user: "admin".to_owned(),
+            password: "a:b".to_owned(),
+        });
+        assert_eq!(basic(&with(&["Basic YWRtaW46YTpi"])), expected);
+        assert_eq!(basic(&with(&["bASIC  YWRtaW46YTpi "])), expected);
+        assert_eq!(basic(&with(&["Basic YTo="])), basic(&with(&["Basic YTo"])));
+        assert_eq!(basic(&with(&["Basic YTo="])).unwrap().password, "");
+    }
+
+    #[test]
+    fn what_is_not_a_single_readable_header_is_nothing() {
+        assert_eq!(basic(&with(&[])), None);
+        assert_eq!(basic(&with(&["Basic"])), None);
+        assert_eq!(basic(&with(&["Basic !!"])), None);
+        assert_eq!(basic(&with(&["Basic YWRtaW4="])), None, "no colon");
+        assert_eq!(basic(&with(&["Basic /zo="])), None, "not UTF-8");
+        assert_eq!(basic(&with(&["Bearer YTo="])), None);
+        assert_eq!(basic(&with(&["Basic YTo=", "Basic YTo="])), None);
+    }
+
+    #[test]
+    fn bearer_gives_the_token() {
+        assert_eq!(bearer(&with(&["Bearer abc.def"])), Some("abc.def"));
+        assert_eq!(bearer(&with(&["bearer abc"])), Some("abc"));
+        assert_eq!(bearer(&with(&["Bearer "])), None);
+        assert_eq!(bearer(&with(&["Basic abc"])), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! The five headers every response carries.
+//!
+//! Invariant: whatever the wrapped service answers, these five are present with these values; a
+//! handler cannot weaken them. Answers that hyper gives by itself to an unreadable request head
+//! never pass through a service and are outside of this rule.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response,
+    header::{CACHE_CONTROL, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS},
+};
+use tower::Service;
+
+/// The version of the Intent Protocol that all responses name.
+pub const INTENT_VERSION: &str = "2.1";
+
+static ALWAYS: [(HeaderName, HeaderValue); 5] = [
+    (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (
+        HeaderName::from_static("x-intent-version"),
+        HeaderValue::from_static(INTENT_VERSION),
+    ),
+];
+
+/// Puts the five headers onto `headers`, replacing what is there.
+pub fn put(headers: &mut HeaderMap) {
+    // Room for these, the request id, and what hyper adds, so that the map grows once.
+    headers.reserve(ALWAYS.len() + 3);
+    for (name, value) in &ALWAYS {
+        headers.insert(name.clone(), value.clone());
+    }
+}
+
+/// Wraps a service so that each of its responses passes through [`put`].
+#[derive(Debug, Clone)]
+pub struct ResponseHeaders<S> {
+    inner: S,
+}
+
+impl<S> ResponseHeaders<S> {
+    pub const fn new(inner: S) -> Self {
+        Self { inner }
+    }
+}
+
+impl<S, Request, Body> Service<Request> for ResponseHeaders<S>
+where
+    S: Service<Request, Response = Response<Body>>,
+    S::Future: Unpin,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = PutHeaders<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        PutHeaders {
+            answer: self.inner.call(request),
+        }
+    }
+}
+
+/// The answer of [`ResponseHeaders`].
+#[derive(Debug)]
+pub struct PutHeaders<F> {
+    answer: F,
+}
+
+impl<F, Body, E> Future for PutHeaders<F>
+where
+    F: Future<Output = Result<Response<Body>, E>> + Unpin,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut answer = ready!(Pin::new(&mut self.answer).poll(cx));
+        if let Ok(response) = &mut answer {
+            put(response.headers_mut());
+        }
+        Poll::Ready(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handlers_own_cache_rule_is_replaced_not_doubled() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+
+        put(&mut headers);
+
+        let rules: Vec<_> = headers.get_all(CACHE_CONTROL).iter().collect();
+        assert_eq!(rules, ["no-store"]);
+        assert_eq!(headers["x-frame-options"], "DENY");
+        assert_eq!(headers["x-content-type-options"], "nosniff");
+        assert_eq!(headers["referrer-policy"], "no-referrer");
+        assert_eq!(headers["x-intent-version"], "2.1");
+    }
+}

@@ -1,0 +1,154 @@
+//! Closes a connection so that the last answer survives.
+//!
+//! When a request is refused before its body was read, the client is still sending. Closing a
+//! socket with unread data makes the kernel send a reset, and the client may lose the answer that
+//! is already on its way. So after the write side is shut, what still arrives is read and thrown
+//! away for a bounded time and a bounded number of bytes.
+//!
+//! Invariant: a connection with nothing unread closes at once; none lingers beyond the bounds.
+//! The wrapper also holds the connection's place under the cap, so an upgraded connection keeps
+//! counting until its stream is dropped.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::OwnedSemaphorePermit,
+    time::{Sleep, sleep},
+};
+
+const LINGER: Duration = Duration::from_secs(2);
+const DISCARDED_BYTES_MAX: usize = 16 << 20;
+const DISCARD_CHUNK_BYTES: usize = 16 << 10;
+
+/// Shared between a connection's requests and its stream: whether the client may still be sending
+/// a body that nobody reads.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UnreadBody(Arc<AtomicBool>);
+
+impl UnreadBody {
+    pub(super) fn set(&self, unread: bool) {
+        // Ordering: written and read by the one task that drives the connection.
+        self.0.store(unread, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A stream that closes gently.
+#[derive(Debug)]
+pub(super) struct Lingering<T> {
+    stream: T,
+    unread_body: UnreadBody,
+    closing: Closing,
+    _place: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+enum Closing {
+    NotYet,
+    Discarding {
+        until: Pin<Box<Sleep>>,
+        bytes_left: usize,
+    },
+    Done,
+}
+
+impl<T> Lingering<T> {
+    pub(super) fn new(stream: T, unread_body: UnreadBody, place: OwnedSemaphorePermit) -> Self {
+        Self {
+            stream,
+            unread_body,
+            closing: Closing::NotYet,
+            _place: place,
+        }
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.closing {
+                Closing::NotYet => {
+                    ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+                    this.closing = Closing::Discarding {
+                        until: Box::pin(sleep(LINGER)),
+                        bytes_left: DISCARDED_BYTES_MAX,
+                    };
+                }
+                Closing::Discarding { until, bytes_left } => {
+                    match discard(&mut this.stream, cx) {
+                        // Data was on its way, so more of it may follow.
+                        Poll::Ready(Ok(bytes @ 1..)) if bytes < *bytes_left => {
+                            *bytes_left -= bytes;
+                            this.unread_body.set(true);
+                        }
+                        Poll::Pending if this.unread_body.get() => {
+                            ready!(until.as_mut().poll(cx));
+                            this.closing = Closing::Done;
+                        }
+                        Poll::Ready(_) | Poll::Pending => this.closing = Closing::Done,
+                    }
+                }
+                Closing::Done => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+/// Reads once and forgets it; the number of bytes, 0 at the end of the stream.
+fn discard<T>(stream: &mut T, cx: &mut Context<'_>) -> Poll<io::Result<usize>>
+where
+    T: AsyncRead + Unpin,
+{
+    let mut chunk = [0; DISCARD_CHUNK_BYTES];
+    let mut buffer = ReadBuf::new(&mut chunk);
+    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+    Poll::Ready(Ok(buffer.filled().len()))
+}

@@ -1,0 +1,19 @@
+//! The ground all HTTP faces stand on: listener, TLS, bodies, credentials and the layers around
+//! every router.
+//!
+//! Invariant: nothing in here knows a protocol's routes or error bodies; what must differ per
+//! protocol is passed in as a value. It does not read configuration either: each part takes an
+//! `Options` value or plain arguments.
+
+pub mod access_log;
+pub mod body;
+pub mod credentials;
+pub mod headers;
+pub mod layers;
+pub mod panic;
+pub mod proxy;
+pub mod request_id;
+pub mod server;
+pub mod tls;
+
+mod linger;

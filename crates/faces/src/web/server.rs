@@ -1,0 +1,366 @@
+//! The listener: accepts connections and drives HTTP/1.1 on them until told to stop.
+//!
+//! Invariant: everything a client can make us hold is bounded: connections, time in a handshake,
+//! time and bytes of a request head. On shutdown no new connection is taken, running requests get
+//! a bounded time to finish, and idle connections close at once. Upgraded connections (WebSocket)
+//! count under the cap but end when their own face ends them. Bodies, routing and authentication
+//! are not its business.
+
+use std::{convert::Infallible, fmt, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use axum::{body::Body, response::Response};
+use http::{HeaderValue, Request, StatusCode, header::CONNECTION};
+use hyper::{
+    body::{Body as _, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tower::{Service, ServiceExt as _};
+
+use super::{
+    linger::{Lingering, UnreadBody},
+    tls,
+};
+
+pub const CONNECTIONS_MAX_DEFAULT: usize = 4096;
+/// Also how long an idle connection lives, hence well above the 75 s that pooled clients count on.
+pub const HEAD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(90);
+pub const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(8);
+/// Request line and headers together. Their number is held to 100 by hyper itself: naming a
+/// number here would cost an allocation per request.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+
+const BUFFER_BYTES_MAX: usize = 128 << 10;
+const BACKLOG: u32 = 1024;
+const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A body beyond this may still be on its way when the answer is ready.
+const BODY_IN_FLIGHT_BYTES: u64 = 16 << 10;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub listen: SocketAddr,
+    pub tls: Option<tls::Files>,
+    /// Connections beyond this wait in the kernel's queue until one closes.
+    pub connections_max: usize,
+    /// From the end of one answer, or from the start, to the end of the next request's head.
+    pub head_timeout: Duration,
+    pub handshake_timeout: Duration,
+    /// How long running requests may take to finish after shutdown began.
+    pub drain_timeout: Duration,
+}
+
+impl Options {
+    /// Plain HTTP on `listen` with the default bounds.
+    pub const fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            tls: None,
+            connections_max: CONNECTIONS_MAX_DEFAULT,
+            head_timeout: HEAD_TIMEOUT_DEFAULT,
+            handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
+            drain_timeout: DRAIN_TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot listen on {addr}; choose another address or stop what uses it")]
+    Bind { addr: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+    #[error("{connections} connections were still busy when the drain time was over")]
+    CutOff { connections: usize },
+}
+
+/// The other end of the connection a request came on; found in each request's extensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    pub addr: SocketAddr,
+    pub tls: bool,
+}
+
+/// A bound listener that does not serve yet.
+pub struct Server {
+    options: Options,
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    tls: Option<tls::Reload>,
+}
+
+impl Server {
+    /// Loads the certificate and binds the address. Must be called inside a tokio runtime.
+    pub fn bind(options: Options) -> Result<Self, Error> {
+        let tls = options.tls.clone().map(tls::Reload::load).transpose()?;
+        let bound = listen(options.listen).and_then(|listener| {
+            let local_addr = listener.local_addr()?;
+            Ok((listener, local_addr))
+        });
+        let (listener, local_addr) = bound.map_err(|source| Error::Bind {
+            addr: options.listen,
+            source,
+        })?;
+        Ok(Self {
+            options,
+            listener,
+            local_addr,
+            tls,
+        })
+    }
+
+    /// The bound address, with the real port if 0 was asked for.
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// The handle that replaces the certificate, if there is one.
+    pub fn tls(&self) -> Option<tls::Reload> {
+        self.tls.clone()
+    }
+
+    /// Serves until `shutdown` resolves, then drains. The error tells that requests had to be cut
+    /// off; dropping the future cuts all connections at once.
+    pub async fn run<S>(self, service: S, shutdown: impl Future) -> Result<(), Error>
+    where
+        S: Service<Request<Body>, Response = Response, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        let Self {
+            options,
+            listener,
+            tls,
+            ..
+        } = self;
+        let places = Arc::new(Semaphore::new(options.connections_max));
+        let (phase, phase_seen) = watch::channel(Phase::Serving);
+        let mut pause = ACCEPT_PAUSE_MIN;
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let next = async {
+                let place = Arc::clone(&places).acquire_owned().await;
+                let place = place.expect("the semaphore is never closed");
+                (listener.accept().await, place)
+            };
+            let (accepted, place) = tokio::select! {
+                biased;
+                _ = &mut shutdown => break,
+                next = next => next,
+            };
+            match accepted {
+                Ok((stream, addr)) => {
+                    pause = ACCEPT_PAUSE_MIN;
+                    let connection = Connection {
+                        peer: Peer {
+                            addr,
+                            tls: tls.is_some(),
+                        },
+                        service: service.clone(),
+                        place,
+                        phase: phase_seen.clone(),
+                        head_timeout: options.head_timeout,
+                    };
+                    let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
+                    let handshake_timeout = options.handshake_timeout;
+                    tokio::spawn(connection.start(stream, acceptor, handshake_timeout));
+                }
+                Err(error) if concerns_one_client(&error) => {}
+                Err(error) => {
+                    // Usually out of file descriptors: accepting again at once would only spin.
+                    tracing::warn!(%error, "cannot accept connections; trying again shortly");
+                    tokio::select! {
+                        biased;
+                        _ = &mut shutdown => break,
+                        () = sleep(pause) => {}
+                    }
+                    pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+                }
+            }
+        }
+        drop((listener, phase_seen));
+        drain(phase, options.drain_timeout).await
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("local_addr", &self.local_addr)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    Serving,
+    Draining,
+    Cut,
+}
+
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match addr {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A restarted server must not wait for the old one's closed connections to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
+}
+
+fn concerns_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
+}
+
+/// Waits until each connection has let go of its receiver, but not for long.
+async fn drain(phase: watch::Sender<Phase>, limit: Duration) -> Result<(), Error> {
+    phase.send_replace(Phase::Draining);
+    if timeout(limit, phase.closed()).await.is_ok() {
+        return Ok(());
+    }
+    let connections = phase.receiver_count();
+    phase.send_replace(Phase::Cut);
+    phase.closed().await;
+    Err(Error::CutOff { connections })
+}
+
+/// One accepted connection and what it takes to serve it.
+struct Connection<S> {
+    peer: Peer,
+    service: S,
+    place: OwnedSemaphorePermit,
+    phase: watch::Receiver<Phase>,
+    head_timeout: Duration,
+}
+
+impl<S> Connection<S>
+where
+    S: Service<Request<Body>, Response = Response, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    async fn start(
+        mut self,
+        stream: TcpStream,
+        acceptor: Option<TlsAcceptor>,
+        handshake_timeout: Duration,
+    ) {
+        // Answers are written in one piece; waiting to fill a packet would only delay them.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a client left before it was served");
+            return;
+        }
+        let Some(acceptor) = acceptor else {
+            return self.serve(stream).await;
+        };
+        let handshake = tokio::select! {
+            handshake = timeout(handshake_timeout, acceptor.accept(stream)) => handshake,
+            _ = self.phase.changed() => return,
+        };
+        match handshake {
+            Ok(Ok(stream)) => self.serve(stream).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
+        }
+    }
+
+    async fn serve<T>(self, stream: T)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self {
+            peer,
+            service,
+            place,
+            mut phase,
+            head_timeout,
+        } = self;
+        let unread_body = UnreadBody::default();
+        let stream = Lingering::new(stream, unread_body.clone(), place);
+        let answer =
+            service_fn(move |request| answer(service.clone(), request, peer, unread_body.clone()));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(head_timeout)
+            .max_header_size(HEAD_BYTES_MAX)
+            .max_buf_size(BUFFER_BYTES_MAX)
+            // A client may shut its sending side and still wait for the answer.
+            .half_close(true)
+            .pipeline_flush(true)
+            .serve_connection(TokioIo::new(stream), answer)
+            .with_upgrades();
+        let mut connection = pin!(connection);
+        loop {
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection ended early");
+                    }
+                    return;
+                }
+                changed = phase.changed() => match (changed, *phase.borrow()) {
+                    (Ok(()), Phase::Draining) => connection.as_mut().graceful_shutdown(),
+                    (Ok(()), Phase::Serving) => {}
+                    // Either time is up, or the server's future was dropped.
+                    (_, Phase::Cut) | (Err(_), _) => return,
+                },
+            }
+        }
+    }
+}
+
+/// Passes one request on, with what the connection knows about it.
+async fn answer<S>(
+    service: S,
+    request: Request<Incoming>,
+    peer: Peer,
+    unread_body: UnreadBody,
+) -> Result<Response, Infallible>
+where
+    S: Service<Request<Body>, Response = Response, Error = Infallible>,
+{
+    let announced = request.body().size_hint().upper();
+    let may_be_in_flight = announced.is_none_or(|bytes| bytes > BODY_IN_FLIGHT_BYTES);
+    let mut request = request.map(|body| {
+        if body.is_end_stream() {
+            // An empty body needs no allocation, an incoming one does.
+            Body::empty()
+        } else {
+            Body::new(body)
+        }
+    });
+    request.extensions_mut().insert(peer);
+
+    let mut response = service.oneshot(request).await?;
+
+    let status = response.status();
+    unread_body.set(may_be_in_flight && status.is_client_error());
+    if matches!(
+        status,
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT
+    ) {
+        // The body was not read to its end, so nothing can follow it on this connection.
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests;

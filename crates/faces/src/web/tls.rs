@@ -1,0 +1,158 @@
+//! The listener's certificate: loaded from PEM files, replaceable while connections are open.
+//!
+//! Invariant: a configuration in use was complete and consistent when it was loaded (chain
+//! present, key matches); a reload that fails changes nothing. Connections keep the certificate
+//! they were opened with. Client certificates are not asked for.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use rustls::{ServerConfig, crypto::ring};
+use rustls_pki_types::{
+    CertificateDer, PrivateKeyDer,
+    pem::{self, PemObject as _},
+};
+
+/// Where the certificate chain and its key are, both PEM.
+#[derive(Debug, Clone)]
+pub struct Files {
+    /// The server's own certificate first, then the intermediate ones.
+    pub certificates: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read PEM from {path}")]
+    Unreadable { path: PathBuf, source: pem::Error },
+    #[error("{path} holds no certificate; give the chain as PEM, the server's own first")]
+    NoCertificate { path: PathBuf },
+    #[error("{certificates} and {key} do not make a usable pair")]
+    Unusable {
+        certificates: PathBuf,
+        key: PathBuf,
+        source: rustls::Error,
+    },
+}
+
+/// The certificate in use; clones share it.
+#[derive(Debug, Clone)]
+pub struct Reload {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    files: Files,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+impl Reload {
+    /// Loads the files for the first time.
+    pub fn load(files: Files) -> Result<Self, Error> {
+        let current = RwLock::new(Arc::new(configured(&files)?));
+        Ok(Self {
+            shared: Arc::new(Shared { files, current }),
+        })
+    }
+
+    /// Reads the files again; on success new connections get what they hold now, on failure the
+    /// old certificate stays.
+    pub fn reload(&self) -> Result<(), Error> {
+        let fresh = Arc::new(configured(&self.shared.files)?);
+        // A poisoned lock still guards a whole Arc: the swap below is the only write.
+        let mut current = self
+            .shared
+            .current
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = fresh;
+        Ok(())
+    }
+
+    /// What the next connection should use.
+    pub fn current(&self) -> Arc<ServerConfig> {
+        let current = self.shared.current.read();
+        Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn configured(files: &Files) -> Result<ServerConfig, Error> {
+    let chain = CertificateDer::pem_file_iter(&files.certificates)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(unreadable(&files.certificates))?;
+    if chain.is_empty() {
+        return Err(Error::NoCertificate {
+            path: files.certificates.clone(),
+        });
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
+    // The provider is named rather than taken from the process-wide default, which another crate
+    // could have set or nobody at all.
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+    let mut config = config.map_err(|source| Error::Unusable {
+        certificates: files.certificates.clone(),
+        key: files.key.clone(),
+        source,
+    })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn unreadable(path: &Path) -> impl FnOnce(pem::Error) -> Error {
+    let path = path.to_owned();
+    |source| Error::Unreadable { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn written(directory: &Path) -> Files {
+        let files = Files {
+            certificates: directory.join("chain.pem"),
+            key: directory.join("key.pem"),
+        };
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(&files.certificates, made.cert.pem()).unwrap();
+        fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        files
+    }
+
+    #[test]
+    fn a_failed_reload_keeps_the_certificate_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = written(directory.path());
+        let reload = Reload::load(files.clone()).unwrap();
+        let first = reload.current();
+
+        let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(&files.key, other.signing_key.serialize_pem()).unwrap();
+        assert!(matches!(reload.reload(), Err(Error::Unusable { .. })));
+        fs::write(&files.key, "no key here").unwrap();
+        assert!(matches!(reload.reload(), Err(Error::Unreadable { .. })));
+        assert!(Arc::ptr_eq(&first, &reload.current()));
+
+        written(directory.path());
+        reload.reload().unwrap();
+        assert!(!Arc::ptr_eq(&first, &reload.current()));
+    }
+
+    #[test]
+    fn missing_and_empty_files_are_named_in_the_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = written(directory.path());
+        fs::write(&files.certificates, "").unwrap();
+        let empty = Reload::load(files.clone()).unwrap_err();
+        assert!(matches!(empty, Error::NoCertificate { .. }));
+        fs::remove_file(&files.certificates).unwrap();
+        let missing = Reload::load(files).unwrap_err();
+        assert!(missing.to_string().contains("chain.pem"));
+    }
+}

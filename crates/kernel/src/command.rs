@@ -1,0 +1,272 @@
+//! What can be asked of the ledger, as owned plain data that may cross threads.
+
+use crate::ids::{IntentId, Micros, Seq, Token};
+use crate::intent::{Intent, Outcome};
+use crate::lane::{Column, Place, Probe};
+use crate::once;
+use crate::profile::{Face, ProfileId};
+use crate::record;
+
+/// What one caller wants done in one commit.
+///
+/// A refused gate refuses all steps; a refused step leaves its neighbours alone.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub gate: Option<Gate>,
+    pub steps: Vec<Command>,
+    /// Grows into tokens, ids and jitter; drawn by the engine.
+    pub seed: [u8; 32],
+}
+
+/// Checks that precede the work and whose traces stay even when the work is refused.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// The caller's key id, scope of its nonces.
+    pub caller: String,
+    /// A key with a record and an allowance; the main key has neither.
+    pub metered: bool,
+    /// Nonce of a signed request, burnt as soon as the signature was found right.
+    pub nonce: Option<String>,
+    /// How much of the allowance the request takes.
+    pub cost: u32,
+}
+
+#[derive(Clone, Debug)]
+pub enum Command {
+    Admit(Admit),
+    Claim(Claim),
+    Extend(Extend),
+    Settle(Settle),
+    Cancel(Operate),
+    Requeue(Operate),
+    /// Lets time act on one row before it is shown.
+    Observe(IntentId),
+    /// Lets time act on all rows whose deadline passed.
+    Sweep(Sweep),
+    /// One bounded piece of a cleanup pass.
+    Clean(Clean),
+    /// One bounded piece of a purge.
+    Purge(Purge),
+    Put(record::Put),
+    Delete(record::Key),
+    /// Set-wise removal of what is past its time or whose owner is gone.
+    Forget(Forget),
+    /// Takes over a row made elsewhere, as it is.
+    Restore(Box<Intent>),
+}
+
+/// New intents, all or none.
+#[derive(Clone, Debug)]
+pub struct Admit {
+    pub items: Vec<NewIntent>,
+    /// At most this many unsettled intents per owner.
+    pub cap: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewIntent {
+    pub profile: ProfileId,
+    pub namespace: String,
+    pub goal: String,
+    pub owner: String,
+    pub public: bool,
+    pub target: Option<String>,
+    pub capability: Option<String>,
+    pub priority: i32,
+    pub payload: String,
+    pub traceparent: Option<String>,
+    pub delay_us: i64,
+    pub ttl_us: i64,
+    pub attempts_max: u32,
+    pub backoff_us: i64,
+    pub once: Option<OnceGuard>,
+}
+
+#[derive(Clone, Debug)]
+pub struct OnceGuard {
+    pub key: once::Key,
+    pub fingerprint: [u8; 32],
+    pub lifetime_us: i64,
+}
+
+/// Whose intents a claim may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// The caller's own, and public ones.
+    Caller,
+    /// Those of one publisher, public or not.
+    Publisher(String),
+}
+
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub face: Face,
+    pub namespace: String,
+    pub goal: Option<String>,
+    /// Key id of the claimer.
+    pub holder: String,
+    pub audience: Audience,
+    pub worker_id: Option<String>,
+    pub capabilities: Vec<String>,
+    pub max: u32,
+    pub lease_us: i64,
+}
+
+impl Claim {
+    /// The lanes whose heads compete for this claim.
+    pub fn probes(&self) -> Vec<Probe> {
+        let (owner, everybody) = match &self.audience {
+            Audience::Caller => (self.holder.as_str(), true),
+            Audience::Publisher(owner) => (owner.as_str(), false),
+        };
+        let goal = self.goal.as_deref();
+        let (own, public) = match goal {
+            Some(_) => (Column::OwnGoal, Column::PublicGoal),
+            None => (Column::Own, Column::Public),
+        };
+        let mut probes = Vec::with_capacity(4);
+        for target in std::iter::once(None).chain(self.worker_id.iter().map(|id| Some(id.as_str())))
+        {
+            let capabilities = self
+                .capabilities
+                .iter()
+                .map(|capability| Some(capability.as_str()));
+            for capability in std::iter::once(None).chain(capabilities) {
+                let place = Place {
+                    face: self.face,
+                    namespace: &self.namespace,
+                    target,
+                    capability,
+                };
+                probes.push(Probe {
+                    column: own,
+                    lane: place.lane(Some(owner), goal),
+                });
+                if everybody {
+                    probes.push(Probe {
+                        column: public,
+                        lane: place.lane(None, goal),
+                    });
+                }
+            }
+        }
+        probes
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Extend {
+    pub id: IntentId,
+    pub holder: String,
+    pub token: Token,
+    pub lease_us: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Settle {
+    pub id: IntentId,
+    pub holder: String,
+    pub token: Token,
+    pub how: Settlement,
+}
+
+#[derive(Clone, Debug)]
+pub enum Settlement {
+    Complete { result: Option<Outcome> },
+    Fail { error: String },
+}
+
+/// An operator's hand on one row of a face.
+#[derive(Clone, Debug)]
+pub struct Operate {
+    pub id: IntentId,
+    pub face: Face,
+    pub reason: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep {
+    pub limit: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Clean {
+    pub face: Face,
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Purge {
+    pub face: Face,
+    pub namespace: Option<String>,
+    /// Where the last piece stopped.
+    pub after: Seq,
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug)]
+pub enum Forget {
+    Once { scope: once::Scope, limit: u32 },
+    OnceOf { owner: String },
+    AllOnce,
+    Records { kind: record::Kind, limit: u32 },
+    AllRecords { kind: record::Kind },
+    Facts { before: Micros, limit: u32 },
+}
+
+/// What became of a request: an answer per step, or the gate's refusal for all.
+pub type Reply = Result<Vec<Result<Answer, crate::error::Refusal>>, crate::error::Refusal>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Admitted(Vec<Admitted>),
+    Claimed(Vec<Intent>),
+    Extended {
+        until: Micros,
+    },
+    Settled {
+        state: crate::state::State,
+        run_at: Micros,
+    },
+    Operated,
+    Observed(Option<Box<Intent>>),
+    /// How many rows moved; `more` when the limit cut the work short.
+    Swept {
+        rows: u32,
+        more: bool,
+    },
+    Cleaned(Cleaned),
+    Purged {
+        rows: u32,
+        after: Option<Seq>,
+    },
+    Put {
+        version: u64,
+    },
+    Deleted {
+        existed: bool,
+    },
+    Forgotten {
+        rows: u64,
+    },
+    Restored,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    pub id: IntentId,
+    pub namespace: String,
+    /// The key had been used before: nothing new was stored.
+    pub replayed: bool,
+}
+
+/// Counters of a cleanup pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    pub expired_deleted: u64,
+    pub leases_requeued: u64,
+    pub leases_dead: u64,
+    pub done_deleted: u64,
+    pub dead_deleted: u64,
+    pub more: bool,
+}

@@ -1,0 +1,167 @@
+//! Admission: new intents, all of a command or none, each at most once per once-key.
+
+use std::collections::HashMap;
+
+use super::{Cx, Decision, Needs, Told, View, Write, fact};
+use crate::command::{Admit, Admitted, Answer, NewIntent};
+use crate::error::Refusal;
+use crate::ids::{IntentId, Micros};
+use crate::intent::{Intent, Shelf};
+use crate::limits;
+use crate::once::{self, Verdict};
+use crate::plant::{self, Plant};
+use crate::state::{Cause, State, Verb};
+
+pub(super) fn needs(admit: &Admit) -> Needs<'_> {
+    let Some(first) = admit.items.first() else {
+        return Needs::Nothing;
+    };
+    Needs::Admission {
+        once: admit
+            .items
+            .iter()
+            .map(|item| item.once.as_ref().map(|guard| &guard.key))
+            .collect(),
+        face: first.profile.profile().face,
+        owner: &first.owner,
+    }
+}
+
+pub(super) fn decide(view: &View, admit: &Admit, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+    let mut batch = Batch::default();
+    for (index, item) in admit.items.iter().enumerate() {
+        let stored = view.once.get(index).and_then(Option::as_ref);
+        batch.take(index, item, stored, cx)?;
+    }
+    match admit.cap {
+        Some(limit) if batch.fresh > 0 && view.unsettled + batch.fresh > limit => {
+            Err(Refusal::CapReached {
+                open: view.unsettled,
+                limit,
+            })
+        }
+        _ => Ok(Decision {
+            writes: batch.writes,
+            answer: Answer::Admitted(batch.admitted),
+        }),
+    }
+}
+
+#[derive(Default)]
+struct Batch<'a> {
+    writes: Vec<Write>,
+    admitted: Vec<Admitted>,
+    fresh: u64,
+    /// Keys first used by an earlier item of this very command.
+    used: HashMap<&'a once::Key, once::Row>,
+}
+
+impl<'a> Batch<'a> {
+    fn take(
+        &mut self,
+        index: usize,
+        item: &'a NewIntent,
+        stored: Option<&once::Row>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refusal> {
+        if let Some(guard) = &item.once {
+            match once::compare(
+                self.used.get(&guard.key).or(stored),
+                &guard.fingerprint,
+                cx.now,
+            ) {
+                Verdict::First => {}
+                Verdict::Same(row) => {
+                    self.admitted.push(replay(row));
+                    return Ok(());
+                }
+                Verdict::Different(row) if plant::on(Plant::IgnoreFingerprint) => {
+                    self.admitted.push(replay(row));
+                    return Ok(());
+                }
+                Verdict::Different(_) => return Err(Refusal::OnceConflict { index }),
+            }
+        }
+        let intent = admitted(item, cx);
+        if let Some(guard) = &item.once {
+            let row = once::Row {
+                key: guard.key.clone(),
+                fingerprint: guard.fingerprint,
+                intent: Some(intent.id),
+                answer: intent.namespace.clone(),
+                until: cx.now.plus(guard.lifetime_us),
+            };
+            self.used.insert(&guard.key, row.clone());
+            self.writes.push(Write::Once(row));
+        }
+        self.fresh += 1;
+        self.admitted.push(Admitted {
+            id: intent.id,
+            namespace: intent.namespace.clone(),
+            replayed: false,
+        });
+        let told = Told {
+            verb: Verb::Admit,
+            actor: Some(&item.owner),
+            detail: None,
+        };
+        self.writes
+            .push(Write::Fact(fact(None, &intent, told, cx.now)));
+        self.writes.push(Write::New(intent));
+        Ok(())
+    }
+}
+
+fn replay(row: &once::Row) -> Admitted {
+    Admitted {
+        id: row.intent.unwrap_or(IntentId([0; 16])),
+        namespace: row.answer.clone(),
+        replayed: true,
+    }
+}
+
+fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
+    debug_assert!(
+        item.profile.profile().start.contains(&State::Queued),
+        "only queued starts are admitted here"
+    );
+    debug_assert!(
+        item.payload.len() <= limits::PAYLOAD_BYTES_MAX
+            || item.profile.profile().face != crate::profile::Face::Intent
+    );
+    let seq = cx.next_seq();
+    let now = cx.now;
+    let mut intent = Intent {
+        seq,
+        id: IntentId::new(now, seq, cx.entropy.next()),
+        profile: item.profile,
+        namespace: item.namespace.clone(),
+        goal: item.goal.clone(),
+        owner: item.owner.clone(),
+        public: item.public,
+        target: item.target.clone(),
+        capability: item.capability.clone(),
+        priority: item.priority,
+        payload: item.payload.clone(),
+        traceparent: item.traceparent.clone(),
+        attempts: 0,
+        attempts_max: item.attempts_max,
+        backoff_us: item.backoff_us,
+        created_at: now,
+        run_at: now.plus(item.delay_us),
+        expires_at: now.plus(item.ttl_us),
+        state: State::Queued,
+        cause: Cause::None,
+        shelf: Shelf::Ready,
+        wake_at: Micros::MAX,
+        holder: None,
+        token: None,
+        claimed_at: None,
+        lease_until: None,
+        settled_at: None,
+        last_error: None,
+        result: None,
+    };
+    intent.reshelve(now, limits::RETENTION_US);
+    intent
+}

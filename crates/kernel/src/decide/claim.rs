@@ -1,0 +1,106 @@
+//! Claiming: the rows the store picked from the claim's lanes become leases.
+
+use super::{Cx, Decision, Told, step};
+use crate::command::{Answer, Audience, Claim};
+use crate::ids::Token;
+use crate::intent::Intent;
+use crate::limits;
+use crate::plant::{self, Plant};
+use crate::state::{Cause, State, Verb};
+
+pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Decision {
+    let mut writes = Vec::with_capacity(picked.len() * 2);
+    let mut claimed = Vec::with_capacity(picked.len());
+    for mut intent in picked {
+        // Lanes are named by hashes; only the fields themselves give the right to a row.
+        if !may_take(claim, &intent) || intent.expires_at <= cx.now || intent.run_at > cx.now {
+            continue;
+        }
+        if intent.state == State::Dispatched {
+            let was = intent.state;
+            intent.state = State::Queued;
+            intent.cause = Cause::LeaseExpired;
+            let told = Told {
+                verb: Verb::Expire,
+                actor: None,
+                detail: None,
+            };
+            writes.push(super::Write::Fact(super::fact(
+                Some(was),
+                &intent,
+                told,
+                cx.now,
+            )));
+            lease(&mut intent, claim, cx);
+            let told = Told {
+                verb: Verb::Claim,
+                actor: Some(&claim.holder),
+                detail: worker(claim),
+            };
+            writes.push(super::Write::Fact(super::fact(
+                Some(State::Queued),
+                &intent,
+                told,
+                cx.now,
+            )));
+            writes.push(super::Write::Change {
+                was,
+                intent: intent.clone(),
+            });
+        } else {
+            lease(&mut intent, claim, cx);
+            let told = Told {
+                verb: Verb::Claim,
+                actor: Some(&claim.holder),
+                detail: worker(claim),
+            };
+            step(&mut writes, State::Queued, intent.clone(), told, cx.now);
+        }
+        claimed.push(intent);
+    }
+    Decision {
+        writes,
+        answer: Answer::Claimed(claimed),
+    }
+}
+
+fn lease(intent: &mut Intent, claim: &Claim, cx: &mut Cx<'_>) {
+    if !plant::on(Plant::ForgetAttempt) {
+        intent.attempts += 1;
+    }
+    intent.state = State::Dispatched;
+    intent.cause = Cause::None;
+    intent.holder = Some(claim.holder.clone());
+    intent.token = Some(Token(cx.entropy.next().to_be_bytes()));
+    intent.claimed_at = Some(cx.now);
+    intent.lease_until = Some(cx.now.plus(claim.lease_us));
+    intent.reshelve(cx.now, limits::RETENTION_US);
+}
+
+fn worker(claim: &Claim) -> Option<String> {
+    claim.worker_id.as_ref().map(|id| format!("worker {id}"))
+}
+
+fn may_take(claim: &Claim, intent: &Intent) -> bool {
+    let audience = match &claim.audience {
+        Audience::Caller => {
+            intent.public || intent.owner == claim.holder || plant::on(Plant::PrivateIsPublic)
+        }
+        Audience::Publisher(owner) => intent.owner == *owner,
+    };
+    let capable = |needed: &String| {
+        claim.capabilities.iter().any(|offered| {
+            offered == needed
+                || plant::on(Plant::CapabilityByPrefix) && offered.starts_with(needed.as_str())
+        })
+    };
+    audience
+        && intent.profile.profile().face == claim.face
+        && (intent.namespace == claim.namespace || plant::on(Plant::CrossNamespaces))
+        && claim.goal.as_ref().is_none_or(|goal| intent.goal == *goal)
+        && intent
+            .target
+            .as_ref()
+            .is_none_or(|target| claim.worker_id.as_ref() == Some(target))
+        && intent.capability.as_ref().is_none_or(capable)
+}

@@ -1,0 +1,103 @@
+//! The gate in front of a request: key still valid, nonce fresh, allowance left, in that order.
+//!
+//! Invariant: a nonce is burnt as soon as it is seen fresh, whatever follows; a refused request takes no allowance.
+
+use super::Write;
+use crate::command::Gate;
+use crate::error::Refusal;
+use crate::ids::{Micros, SECOND_US};
+use crate::limits;
+use crate::once::{self, Scope, Verdict};
+use crate::plant::{self, Plant};
+use crate::record::{ApiKey, Record};
+
+/// Writes that stay whether or not the request is let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateDecision {
+    pub writes: Vec<Write>,
+    pub refusal: Option<Refusal>,
+}
+
+impl Gate {
+    pub fn nonce_key(&self) -> Option<once::Key> {
+        self.nonce.as_ref().map(|nonce| once::Key {
+            scope: Scope::IntentNonce,
+            owner: self.caller.clone(),
+            key: nonce.clone(),
+        })
+    }
+}
+
+/// `key` is the caller's record if it is metered, `nonce` the stored use of its nonce.
+pub fn gate(
+    gate: &Gate,
+    key: Option<Record>,
+    nonce: Option<&once::Row>,
+    now: Micros,
+) -> GateDecision {
+    let mut writes = Vec::new();
+    let refusal = pass(gate, key, nonce, now, &mut writes).err();
+    GateDecision { writes, refusal }
+}
+
+fn pass(
+    gate: &Gate,
+    key: Option<Record>,
+    nonce: Option<&once::Row>,
+    now: Micros,
+    writes: &mut Vec<Write>,
+) -> Result<(), Refusal> {
+    let key = match key {
+        Some(record) if gate.metered => Some(record),
+        None if gate.metered => return Err(Refusal::UnknownKey),
+        _ => None,
+    };
+    if let Some(nonce_key) = gate.nonce_key() {
+        if once::compare(nonce, &[0; 32], now) != Verdict::First
+            && !plant::on(Plant::SkipReplayCheck)
+        {
+            return Err(Refusal::Replay);
+        }
+        writes.push(Write::Once(once::Row {
+            key: nonce_key,
+            fingerprint: [0; 32],
+            intent: None,
+            answer: String::new(),
+            until: now.plus(limits::NONCE_US),
+        }));
+    }
+    match key {
+        Some(record) => charge(gate, record, now, writes),
+        None => Ok(()),
+    }
+}
+
+/// A fixed window from the first request counted in it.
+fn charge(
+    gate: &Gate,
+    mut record: Record,
+    now: Micros,
+    writes: &mut Vec<Write>,
+) -> Result<(), Refusal> {
+    let Ok(mut key) = serde_json::from_str::<ApiKey>(&record.value) else {
+        return Err(Refusal::UnknownKey);
+    };
+    let window_end = Micros(key.window_at).plus(limits::RATE_WINDOW_US);
+    if window_end <= now {
+        key.window_at = now.0;
+        key.window_count = 0;
+    }
+    let count = key.window_count.saturating_add(gate.cost);
+    if count > limits::RATE_REQUESTS_MAX && !plant::on(Plant::NoRateLimit) {
+        let rest_us = Micros(key.window_at).plus(limits::RATE_WINDOW_US).0 - now.0;
+        return Err(Refusal::RateLimited {
+            retry_after_s: (rest_us + SECOND_US - 1) / SECOND_US,
+        });
+    }
+    key.window_count = count;
+    key.total_requests += 1;
+    record.value = serde_json::to_string(&key).expect("a plain struct of text and numbers");
+    record.version += 1;
+    writes.push(Write::Put(record));
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! From a command and the rows it names to a decision: the writes that commit together, and the answer.
+//!
+//! Invariant: a decision depends on nothing but its arguments, so it may be taken again after a failed commit.
+//! Each command has a small file; this one says what a command needs loaded and which file decides it.
+
+mod admit;
+mod claim;
+mod gate;
+mod operate;
+mod records;
+mod settle;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+pub use gate::{GateDecision, gate};
+pub use time::on_time;
+
+use crate::command::{Answer, Command};
+use crate::error::Refusal;
+use crate::fact::Fact;
+use crate::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
+use crate::intent::{Intent, Shelf};
+use crate::profile::Face;
+use crate::state::{Cause, State, Verb};
+use crate::{once, record};
+
+/// All the kernel may know of the outside world.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    pub now: Micros,
+    pub entropy: &'a mut Entropy,
+    /// The last admission sequence given out; the store keeps it.
+    pub last_seq: &'a mut u64,
+}
+
+impl Cx<'_> {
+    fn next_seq(&mut self) -> Seq {
+        *self.last_seq += 1;
+        Seq(*self.last_seq)
+    }
+}
+
+/// One change of stored data. All writes of a decision commit together or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    New(Intent),
+    Change { was: State, intent: Intent },
+    Remove(Intent),
+    Fact(Fact),
+    Once(once::Row),
+    Put(record::Record),
+    Delete(record::Key),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub writes: Vec<Write>,
+    pub answer: Answer,
+}
+
+/// Which stored data a command must see before it can be decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needs<'a> {
+    Nothing,
+    Intent(IntentId),
+    /// Once-rows in the order of the items, and the owner's number of unsettled intents.
+    Admission {
+        once: Vec<Option<&'a once::Key>>,
+        face: Face,
+        owner: &'a str,
+    },
+    /// Rows of these shelves whose deadline is at or before the given instant.
+    Due {
+        shelves: Vec<(Shelf, Micros)>,
+        face: Option<Face>,
+        limit: u32,
+    },
+    /// Rows of a face in order of admission.
+    Rows {
+        face: Face,
+        namespace: Option<&'a str>,
+        after: Seq,
+        limit: u32,
+    },
+    Record(&'a record::Key),
+}
+
+/// What the store loaded for a command.
+#[derive(Debug, Default)]
+pub struct View {
+    pub intents: Vec<Intent>,
+    pub once: Vec<Option<once::Row>>,
+    pub unsettled: u64,
+    pub record: Option<record::Record>,
+}
+
+pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
+    match command {
+        Command::Admit(admit) => admit::needs(admit),
+        Command::Claim(_) | Command::Forget(_) => Needs::Nothing,
+        Command::Extend(extend) => Needs::Intent(extend.id),
+        Command::Settle(settle) => Needs::Intent(settle.id),
+        Command::Cancel(operate) | Command::Requeue(operate) => Needs::Intent(operate.id),
+        Command::Observe(id) => Needs::Intent(*id),
+        Command::Restore(intent) => Needs::Intent(intent.id),
+        Command::Sweep(sweep) => time::sweep_needs(*sweep, now),
+        Command::Clean(clean) => time::clean_needs(*clean, now),
+        Command::Purge(purge) => Needs::Rows {
+            face: purge.face,
+            namespace: purge.namespace.as_deref(),
+            after: purge.after,
+            limit: purge.limit,
+        },
+        Command::Put(put) => Needs::Record(&put.key),
+        Command::Delete(key) => Needs::Record(key),
+    }
+}
+
+/// Decides one command. `view` holds exactly what [`needs`] asked for.
+pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+    match command {
+        Command::Admit(admit) => admit::decide(&view, admit, cx),
+        Command::Claim(claim) => Ok(claim::decide(view.intents, claim, cx)),
+        Command::Extend(extend) => settle::extend(one(view)?, extend, cx),
+        Command::Settle(settle) => settle::decide(one(view)?, settle, cx),
+        Command::Cancel(operate) => operate::cancel(one(view)?, operate, cx),
+        Command::Requeue(operate) => operate::requeue(one(view)?, operate, cx),
+        Command::Observe(_) => Ok(time::observe(view.intents.into_iter().next(), cx)),
+        Command::Sweep(sweep) => Ok(time::sweep(view.intents, *sweep, cx)),
+        Command::Clean(clean) => Ok(time::clean(view.intents, *clean, cx)),
+        Command::Purge(purge) => Ok(operate::purge(view.intents, purge)),
+        Command::Put(put) => records::put(view.record, put),
+        Command::Delete(key) => Ok(records::delete(view.record, key)),
+        Command::Forget(_) => Ok(Decision {
+            writes: Vec::new(),
+            answer: Answer::Forgotten { rows: 0 },
+        }),
+        Command::Restore(intent) => operate::restore(&view, intent, cx),
+    }
+}
+
+fn one(view: View) -> Result<Intent, Refusal> {
+    view.intents.into_iter().next().ok_or(Refusal::NotFound)
+}
+
+/// Who did what to an intent, for the fact that tells it.
+struct Told<'a> {
+    verb: Verb,
+    actor: Option<&'a str>,
+    detail: Option<String>,
+}
+
+/// Writes a changed row together with its fact, and checks both against the profile.
+fn step(writes: &mut Vec<Write>, was: State, intent: Intent, told: Told<'_>, now: Micros) {
+    debug_assert!(
+        intent
+            .profile
+            .profile()
+            .allows(was, told.verb, intent.state),
+        "{:?} may not {:?} from {was:?} to {:?}",
+        intent.profile,
+        told.verb,
+        intent.state
+    );
+    writes.push(Write::Fact(fact(Some(was), &intent, told, now)));
+    writes.push(Write::Change { was, intent });
+}
+
+fn fact(from: Option<State>, intent: &Intent, told: Told<'_>, now: Micros) -> Fact {
+    Fact {
+        seq: FactSeq(0),
+        intent: intent.seq,
+        at: now,
+        verb: told.verb,
+        from,
+        to: intent.state,
+        cause: intent.cause,
+        attempt: intent.attempts,
+        actor: told.actor.map(str::to_owned),
+        detail: told.detail,
+    }
+}
+
+/// Moves the row to its end and says when its retention is over.
+fn finish(intent: &mut Intent, state: State, cause: Cause, now: Micros) {
+    intent.state = state;
+    intent.cause = cause;
+    intent.settled_at = Some(now);
+    intent.release();
+    intent.reshelve(now, crate::limits::RETENTION_US);
+}

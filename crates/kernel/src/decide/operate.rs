@@ -1,0 +1,105 @@
+//! The operator's hand: cancel, requeue, purge, and rows taken over from elsewhere.
+//!
+//! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
+
+use super::{Cx, Decision, Told, View, Write, fact, finish, step};
+use crate::command::{Answer, Operate, Purge};
+use crate::error::Refusal;
+use crate::intent::Intent;
+use crate::limits;
+use crate::state::{Cause, State, Verb};
+
+pub(super) fn cancel(
+    mut intent: Intent,
+    operate: &Operate,
+    cx: &mut Cx<'_>,
+) -> Result<Decision, Refusal> {
+    allowed(&intent, operate, Verb::Cancel)?;
+    let was = intent.state;
+    intent.last_error = Some(operate.reason.clone());
+    finish(&mut intent, State::DeadLetter, Cause::Cancelled, cx.now);
+    Ok(operated(was, intent, Verb::Cancel, operate, cx))
+}
+
+pub(super) fn requeue(
+    mut intent: Intent,
+    operate: &Operate,
+    cx: &mut Cx<'_>,
+) -> Result<Decision, Refusal> {
+    allowed(&intent, operate, Verb::Requeue)?;
+    let was = intent.state;
+    intent.state = State::Queued;
+    intent.cause = Cause::Operator;
+    intent.attempts = 0;
+    intent.run_at = cx.now;
+    // A fresh life: with the old end it might be gone before anybody could claim it.
+    intent.expires_at = cx.now.plus(limits::INTENT_TTL_US);
+    intent.holder = None;
+    intent.claimed_at = None;
+    intent.settled_at = None;
+    intent.last_error = None;
+    intent.result = None;
+    intent.release();
+    intent.reshelve(cx.now, limits::RETENTION_US);
+    Ok(operated(was, intent, Verb::Requeue, operate, cx))
+}
+
+pub(super) fn purge(rows: Vec<Intent>, purge: &Purge) -> Decision {
+    let more = u32::try_from(rows.len()).is_ok_and(|rows| rows >= purge.limit);
+    let after = rows.last().map(|row| row.seq).filter(|_| more);
+    let rows_removed = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    Decision {
+        writes: rows.into_iter().map(Write::Remove).collect(),
+        answer: Answer::Purged {
+            rows: rows_removed,
+            after,
+        },
+    }
+}
+
+pub(super) fn restore(view: &View, intent: &Intent, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+    if !view.intents.is_empty() {
+        return Err(Refusal::Exists);
+    }
+    let mut intent = intent.clone();
+    intent.seq = cx.next_seq();
+    intent.reshelve(cx.now, limits::RETENTION_US);
+    let told = Told {
+        verb: Verb::Admit,
+        actor: None,
+        detail: Some("imported".to_owned()),
+    };
+    let writes = vec![
+        Write::Fact(fact(None, &intent, told, cx.now)),
+        Write::New(intent),
+    ];
+    Ok(Decision {
+        writes,
+        answer: Answer::Restored,
+    })
+}
+
+fn allowed(intent: &Intent, operate: &Operate, verb: Verb) -> Result<(), Refusal> {
+    let profile = intent.profile.profile();
+    if profile.face != operate.face {
+        return Err(Refusal::NotFound);
+    }
+    profile
+        .row(intent.state, verb)
+        .map(|_| ())
+        .ok_or(Refusal::IllegalState)
+}
+
+fn operated(was: State, intent: Intent, verb: Verb, operate: &Operate, cx: &Cx<'_>) -> Decision {
+    let mut writes = Vec::with_capacity(2);
+    let told = Told {
+        verb,
+        actor: Some("operator"),
+        detail: Some(operate.reason.clone()),
+    };
+    step(&mut writes, was, intent, told, cx.now);
+    Decision {
+        writes,
+        answer: Answer::Operated,
+    }
+}

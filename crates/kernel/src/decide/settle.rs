@@ -1,0 +1,108 @@
+//! What a holder may do with its lease: keep it longer, complete, fail.
+//!
+//! Invariant: whoever cannot show the present token of a lease that still runs is refused, always.
+
+use super::{Cx, Decision, Told, finish, step};
+use crate::command::{Answer, Extend, Settle, Settlement};
+use crate::error::Refusal;
+use crate::ids::{Micros, Token};
+use crate::intent::Intent;
+use crate::limits;
+use crate::plant::{self, Plant};
+use crate::retry::Retry;
+use crate::state::{Cause, State, Verb};
+
+pub(super) fn extend(
+    mut intent: Intent,
+    extend: &Extend,
+    cx: &mut Cx<'_>,
+) -> Result<Decision, Refusal> {
+    held(&intent, &extend.holder, &extend.token, cx.now)?;
+    let until = cx.now.plus(extend.lease_us);
+    intent.lease_until = Some(until);
+    intent.reshelve(cx.now, limits::RETENTION_US);
+    let mut writes = Vec::with_capacity(2);
+    let told = Told {
+        verb: Verb::Extend,
+        actor: Some(&extend.holder),
+        detail: None,
+    };
+    step(&mut writes, State::Dispatched, intent, told, cx.now);
+    Ok(Decision {
+        writes,
+        answer: Answer::Extended { until },
+    })
+}
+
+pub(super) fn decide(
+    mut intent: Intent,
+    settle: &Settle,
+    cx: &mut Cx<'_>,
+) -> Result<Decision, Refusal> {
+    held(&intent, &settle.holder, &settle.token, cx.now)?;
+    let was = intent.state;
+    let told = match &settle.how {
+        Settlement::Complete { result } => {
+            intent.result.clone_from(result);
+            intent.last_error = None;
+            finish(&mut intent, State::Acked, Cause::Completed, cx.now);
+            Told {
+                verb: Verb::Complete,
+                actor: Some(&settle.holder),
+                detail: None,
+            }
+        }
+        Settlement::Fail { error } => {
+            intent.last_error = Some(error.clone());
+            if out_of_attempts(&intent) {
+                finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
+            } else {
+                back_off(&mut intent, Cause::WorkerFailed, cx);
+            }
+            Told {
+                verb: Verb::Fail,
+                actor: Some(&settle.holder),
+                detail: Some(error.clone()),
+            }
+        }
+    };
+    let answer = Answer::Settled {
+        state: intent.state,
+        run_at: intent.run_at,
+    };
+    let mut writes = Vec::with_capacity(2);
+    step(&mut writes, was, intent, told, cx.now);
+    Ok(Decision { writes, answer })
+}
+
+pub(super) fn out_of_attempts(intent: &Intent) -> bool {
+    intent.attempts >= intent.attempts_max && !plant::on(Plant::NeverDead)
+}
+
+/// Back to the queue, later the more often it was tried.
+pub(super) fn back_off(intent: &mut Intent, cause: Cause, cx: &mut Cx<'_>) {
+    let attempts = if plant::on(Plant::FlatBackoff) {
+        0
+    } else {
+        intent.attempts
+    };
+    let entropy = (cx.entropy.next() >> 64) as u64;
+    let delay_us = Retry::intent(intent.backoff_us).delay_us(attempts, entropy);
+    intent.state = State::Queued;
+    intent.cause = cause;
+    intent.run_at = cx.now.plus(delay_us);
+    intent.holder = None;
+    intent.release();
+    intent.reshelve(cx.now, limits::RETENTION_US);
+}
+
+fn held(intent: &Intent, holder: &str, token: &Token, now: Micros) -> Result<(), Refusal> {
+    let shown =
+        intent.token.is_some_and(|held| held.matches(token)) || plant::on(Plant::SkipTokenCheck);
+    let holds = shown && intent.holder.as_deref() == Some(holder) && intent.is_leased(now);
+    if holds {
+        Ok(())
+    } else {
+        Err(Refusal::LeaseLost)
+    }
+}

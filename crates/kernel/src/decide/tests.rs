@@ -1,0 +1,1 @@
+//! Cases over whole decisions.

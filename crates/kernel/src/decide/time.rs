@@ -1,0 +1,270 @@
+//! What time does to rows: delays end, leases run out, lives and retentions end.
+//!
+//! Looking (sweep, observe) never takes anything from a waiting worker: a lapsed lease stays claimable at once.
+//! Only the cleanup pass sends lapsed leases back with a delay, and removes what is over.
+
+use super::settle::{back_off, out_of_attempts};
+use super::{Cx, Decision, Needs, Told, Write, finish, step};
+use crate::command::{Answer, Clean, Cleaned, Sweep};
+use crate::ids::Micros;
+use crate::intent::{Intent, Shelf};
+use crate::limits;
+use crate::profile::Expiry;
+use crate::state::{Cause, State, Verb};
+
+/// Why an intent died whose worker never said anything.
+const EXHAUSTED: &str = "Max retries exceeded";
+const LAPSED: &str = "Lease expired. Backing off.";
+
+pub(super) fn sweep_needs(sweep: Sweep, now: Micros) -> Needs<'static> {
+    let shelves = vec![
+        (Shelf::Leased, now),
+        (Shelf::Delayed, now),
+        (Shelf::Ready, now),
+        (Shelf::Lapsed, now),
+    ];
+    Needs::Due {
+        shelves,
+        face: None,
+        limit: sweep.limit,
+    }
+}
+
+pub(super) fn clean_needs(clean: Clean, now: Micros) -> Needs<'static> {
+    let shelves = vec![
+        (Shelf::Leased, now),
+        (Shelf::Lapsed, Micros::MAX),
+        (Shelf::Delayed, now),
+        (Shelf::Ready, now),
+        (Shelf::Parked, Micros::MAX),
+        (Shelf::Done, now),
+    ];
+    Needs::Due {
+        shelves,
+        face: Some(clean.face),
+        limit: clean.limit,
+    }
+}
+
+pub(super) fn sweep(rows: Vec<Intent>, sweep: Sweep, cx: &mut Cx<'_>) -> Decision {
+    let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    let writes = rows.into_iter().flat_map(|row| on_time(row, cx)).collect();
+    Decision {
+        writes,
+        answer: Answer::Swept {
+            rows: count,
+            more: count >= sweep.limit,
+        },
+    }
+}
+
+pub(super) fn observe(row: Option<Intent>, cx: &mut Cx<'_>) -> Decision {
+    let Some(row) = row else {
+        return Decision {
+            writes: Vec::new(),
+            answer: Answer::Observed(None),
+        };
+    };
+    let writes = on_time(row.clone(), cx);
+    let seen = writes.iter().rev().find_map(|write| match write {
+        Write::Change { intent, .. } => Some(intent.clone()),
+        Write::New(_)
+        | Write::Remove(_)
+        | Write::Fact(_)
+        | Write::Once(_)
+        | Write::Put(_)
+        | Write::Delete(_) => None,
+    });
+    Decision {
+        writes,
+        answer: Answer::Observed(Some(Box::new(seen.unwrap_or(row)))),
+    }
+}
+
+/// Lets time act on one row. A row whose deadline has not come stays as it is.
+pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
+    let mut writes = Vec::new();
+    if intent.wake_at > cx.now || intent.shelf == Shelf::Done {
+        return writes;
+    }
+    match intent.shelf {
+        Shelf::Leased => lease_ran_out(intent, cx, &mut writes),
+        Shelf::Delayed | Shelf::Ready => {
+            intent.reshelve(cx.now, limits::RETENTION_US);
+            writes.push(Write::Change {
+                was: intent.state,
+                intent,
+            });
+        }
+        Shelf::Lapsed => {
+            (intent.shelf, intent.wake_at) = (Shelf::Parked, Micros::MAX);
+            writes.push(Write::Change {
+                was: intent.state,
+                intent,
+            });
+        }
+        Shelf::Parked | Shelf::Done => {}
+    }
+    writes
+}
+
+fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
+    match intent.profile.profile().expiry {
+        Expiry::TakeOver if out_of_attempts(&intent) => die(intent, cx, writes),
+        Expiry::TakeOver | Expiry::StayLeased => {
+            // No fact: whoever claims it next tells both, that it expired and that it was claimed.
+            (intent.shelf, intent.wake_at) = if intent.expires_at > cx.now {
+                (Shelf::Lapsed, intent.expires_at)
+            } else {
+                (Shelf::Parked, Micros::MAX)
+            };
+            writes.push(Write::Change {
+                was: intent.state,
+                intent,
+            });
+        }
+        Expiry::DueNow => due_in(intent, 0, cx, writes),
+        Expiry::DueIn { ms } => due_in(intent, i64::from(ms) * 1_000, cx, writes),
+        Expiry::FailAttempt => timed_out(intent, cx, writes),
+        // Nobody holds such a row, so it is never on the leased shelf.
+        Expiry::NoLease => {}
+    }
+}
+
+fn die(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
+    let was = intent.state;
+    let reason = intent
+        .last_error
+        .get_or_insert_with(|| EXHAUSTED.to_owned())
+        .clone();
+    finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
+    step(
+        writes,
+        was,
+        intent,
+        Told {
+            verb: Verb::Expire,
+            actor: None,
+            detail: Some(reason),
+        },
+        cx.now,
+    );
+}
+
+fn due_in(mut intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
+    let was = intent.state;
+    intent.state = State::Queued;
+    intent.cause = Cause::LeaseExpired;
+    intent.run_at = cx.now.plus(delay_us);
+    intent.holder = None;
+    intent.release();
+    intent.reshelve(cx.now, limits::RETENTION_US);
+    step(
+        writes,
+        was,
+        intent,
+        Told {
+            verb: Verb::Expire,
+            actor: None,
+            detail: None,
+        },
+        cx.now,
+    );
+}
+
+/// Two facts in one commit: the attempt timed out, and what follows from it.
+fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
+    let was = intent.state;
+    finish(&mut intent, State::Failed, Cause::TimedOut, cx.now);
+    step(
+        writes,
+        was,
+        intent.clone(),
+        Told {
+            verb: Verb::Expire,
+            actor: None,
+            detail: None,
+        },
+        cx.now,
+    );
+    if out_of_attempts(&intent) {
+        finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
+        step(
+            writes,
+            State::Failed,
+            intent,
+            Told {
+                verb: Verb::Kill,
+                actor: None,
+                detail: None,
+            },
+            cx.now,
+        );
+    } else {
+        back_off(&mut intent, Cause::TimedOut, cx);
+        step(
+            writes,
+            State::Failed,
+            intent,
+            Told {
+                verb: Verb::Retry,
+                actor: None,
+                detail: None,
+            },
+            cx.now,
+        );
+    }
+}
+
+pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decision {
+    let mut cleaned = Cleaned {
+        more: u32::try_from(rows.len()).is_ok_and(|n| n >= clean.limit),
+        ..Cleaned::default()
+    };
+    let mut writes = Vec::with_capacity(rows.len());
+    for row in rows {
+        clean_one(row, cx, &mut writes, &mut cleaned);
+    }
+    Decision {
+        writes,
+        answer: Answer::Cleaned(cleaned),
+    }
+}
+
+fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned: &mut Cleaned) {
+    match row.state {
+        State::Dispatched if out_of_attempts(&row) => {
+            cleaned.leases_dead += 1;
+            die(row, cx, writes);
+        }
+        State::Dispatched => {
+            cleaned.leases_requeued += 1;
+            let reason = row
+                .last_error
+                .get_or_insert_with(|| LAPSED.to_owned())
+                .clone();
+            back_off(&mut row, Cause::LeaseExpired, cx);
+            let told = Told {
+                verb: Verb::Expire,
+                actor: None,
+                detail: Some(reason),
+            };
+            step(writes, State::Dispatched, row, told, cx.now);
+        }
+        State::Queued if row.expires_at <= cx.now => {
+            cleaned.expired_deleted += 1;
+            writes.push(Write::Remove(row));
+        }
+        State::Acked => {
+            cleaned.done_deleted += 1;
+            writes.push(Write::Remove(row));
+        }
+        State::DeadLetter => {
+            cleaned.dead_deleted += 1;
+            writes.push(Write::Remove(row));
+        }
+        State::Queued | State::Received | State::Validated | State::Delivered | State::Failed => {
+            writes.extend(on_time(row, cx));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Facts: the append-only history. Every transition adds one; timelines, streams and receipts are made of nothing else.
+
+use crate::ids::{FactSeq, IntentId, Micros, Seq};
+use crate::state::{Cause, State, Verb};
+
+/// What happened to one intent at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// Zero until the store has assigned it.
+    pub seq: FactSeq,
+    pub intent: Seq,
+    pub at: Micros,
+    pub verb: Verb,
+    /// `None` for the admission.
+    pub from: Option<State>,
+    pub to: State,
+    pub cause: Cause,
+    pub attempt: u32,
+    /// Key id or operator that asked; `None` when time did it.
+    pub actor: Option<String>,
+    pub detail: Option<String>,
+}
+
+/// A fact with what a reader of a stream needs to know of its intent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub fact: Fact,
+    pub id: IntentId,
+    pub namespace: String,
+    pub goal: String,
+}

@@ -1,0 +1,123 @@
+//! An intent as the ledger keeps it.
+//!
+//! Invariant: `shelf` and `wake_at` follow from the rest by [`Intent::reshelve`]; nothing sets them by hand
+//! except the rules in `decide`.
+
+use crate::ids::{IntentId, Micros, Seq, Token};
+use crate::profile::ProfileId;
+use crate::state::{Cause, State, stored};
+
+stored! {
+    /// Where time looks for a row: each shelf has one kind of deadline, kept in `wake_at`.
+    Shelf {
+        /// Queued, due later. Deadline: when it becomes claimable.
+        Delayed = 0 => "delayed",
+        /// Queued and claimable. Deadline: the end of its life.
+        Ready = 1 => "ready",
+        /// Held by a worker. Deadline: the end of the lease.
+        Leased = 2 => "leased",
+        /// Its lease ran out; claimable at once. Deadline: the end of its life.
+        Lapsed = 3 => "lapsed",
+        /// Past its life, waiting for the cleanup pass. No deadline.
+        Parked = 4 => "parked",
+        /// Settled. Deadline: the end of its retention.
+        Done = 5 => "done",
+    }
+}
+
+impl Shelf {
+    /// Whether a claim may find the row.
+    pub const fn claimable(self) -> bool {
+        matches!(self, Self::Ready | Self::Lapsed)
+    }
+}
+
+/// How a stored result is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultKind {
+    Json,
+    Text,
+}
+
+/// What the worker left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub kind: ResultKind,
+    /// Compact JSON, or the text itself.
+    pub body: String,
+}
+
+/// One row of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    pub seq: Seq,
+    pub id: IntentId,
+    pub profile: ProfileId,
+    pub namespace: String,
+    pub goal: String,
+    /// Key id of the publisher.
+    pub owner: String,
+    pub public: bool,
+    pub target: Option<String>,
+    pub capability: Option<String>,
+    pub priority: i32,
+    /// Compact JSON, tokens as sent.
+    pub payload: String,
+    pub traceparent: Option<String>,
+    pub attempts: u32,
+    pub attempts_max: u32,
+    pub backoff_us: i64,
+    pub created_at: Micros,
+    pub run_at: Micros,
+    pub expires_at: Micros,
+
+    pub state: State,
+    pub cause: Cause,
+    pub shelf: Shelf,
+    pub wake_at: Micros,
+
+    /// Key id of the last claimer; kept after the end so that it may still read the outcome.
+    pub holder: Option<String>,
+    pub token: Option<Token>,
+    pub claimed_at: Option<Micros>,
+    pub lease_until: Option<Micros>,
+    pub settled_at: Option<Micros>,
+    pub last_error: Option<String>,
+    pub result: Option<Outcome>,
+}
+
+impl Intent {
+    /// Whether somebody holds it at `now`.
+    pub fn is_leased(&self, now: Micros) -> bool {
+        self.state == State::Dispatched && self.lease_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether its last allowed attempt ended without word from the worker.
+    pub fn is_exhausted(&self, now: Micros) -> bool {
+        self.state == State::Dispatched
+            && !self.is_leased(now)
+            && self.attempts >= self.attempts_max
+    }
+
+    /// Puts the row where time will look for it next.
+    pub fn reshelve(&mut self, now: Micros, retention_us: i64) {
+        (self.shelf, self.wake_at) = match (self.state, self.lease_until) {
+            (State::Dispatched, Some(until)) => (Shelf::Leased, until),
+            (State::Queued, _) if self.expires_at <= now => (Shelf::Parked, Micros::MAX),
+            (State::Queued, _) if self.run_at > now => {
+                (Shelf::Delayed, self.run_at.min(self.expires_at))
+            }
+            (State::Queued, _) => (Shelf::Ready, self.expires_at),
+            _ => (
+                Shelf::Done,
+                self.settled_at.unwrap_or(now).plus(retention_us),
+            ),
+        };
+    }
+
+    /// Drops the lease, keeping nothing that a late holder could use.
+    pub fn release(&mut self) {
+        self.token = None;
+        self.lease_until = None;
+    }
+}

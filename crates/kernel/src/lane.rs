@@ -1,0 +1,109 @@
+//! Lanes: what makes a claim cost the same whatever the backlog holds for others.
+//!
+//! A lane is all claimable rows that agree on namespace, audience, target worker and capability (and, for claims that
+//! name one, the goal). Rows for other workers lie in other lanes, so a claim looks only at the head of its own few lanes.
+//! A lane is named by a 64-bit hash; the rules compare the real fields again before a row is handed out.
+
+use crate::intent::Intent;
+use crate::plant::{self, Plant};
+use crate::profile::Face;
+
+/// The lanes a claimable row lies in, one per way of asking for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lanes {
+    /// Asked for by publisher.
+    pub own: i64,
+    pub own_goal: i64,
+    /// Asked for by anybody; only public rows have these.
+    pub public: Option<i64>,
+    pub public_goal: Option<i64>,
+}
+
+/// Which lane column a probe looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Column {
+    Own,
+    OwnGoal,
+    Public,
+    PublicGoal,
+}
+
+/// One lane to look at for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Probe {
+    pub column: Column,
+    pub lane: i64,
+}
+
+impl Lanes {
+    pub fn of(intent: &Intent) -> Self {
+        let place = Place {
+            face: intent.profile.profile().face,
+            namespace: &intent.namespace,
+            target: intent.target.as_deref(),
+            capability: intent.capability.as_deref(),
+        };
+        let public = intent.public || plant::on(Plant::PrivateIsPublic);
+        Self {
+            own: place.lane(Some(&intent.owner), None),
+            own_goal: place.lane(Some(&intent.owner), Some(&intent.goal)),
+            public: public.then(|| place.lane(None, None)),
+            public_goal: public.then(|| place.lane(None, Some(&intent.goal))),
+        }
+    }
+
+    pub fn get(&self, column: Column) -> Option<i64> {
+        match column {
+            Column::Own => Some(self.own),
+            Column::OwnGoal => Some(self.own_goal),
+            Column::Public => self.public,
+            Column::PublicGoal => self.public_goal,
+        }
+    }
+
+    /// Every lane the row can be found in.
+    pub fn probes(&self) -> impl Iterator<Item = Probe> + '_ {
+        [
+            Column::Own,
+            Column::OwnGoal,
+            Column::Public,
+            Column::PublicGoal,
+        ]
+        .into_iter()
+        .filter_map(|column| self.get(column).map(|lane| Probe { column, lane }))
+    }
+}
+
+/// What all rows of a lane agree on, but for audience and goal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) face: Face,
+    pub(crate) namespace: &'a str,
+    pub(crate) target: Option<&'a str>,
+    pub(crate) capability: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// `owner` is `None` for the public audience. Parts are length-prefixed, so no two places share an input.
+    pub(crate) fn lane(&self, owner: Option<&str>, goal: Option<&str>) -> i64 {
+        let namespace = if plant::on(Plant::CrossNamespaces) {
+            ""
+        } else {
+            self.namespace
+        };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&[self.face.code()]);
+        for part in [Some(namespace), owner, self.target, self.capability, goal] {
+            let length = part.map_or(u32::MAX, |text| {
+                u32::try_from(text.len()).unwrap_or(u32::MAX - 1)
+            });
+            hasher.update(&length.to_le_bytes());
+            hasher.update(part.unwrap_or_default().as_bytes());
+        }
+        i64::from_le_bytes(
+            hasher.finalize().as_bytes()[..8]
+                .try_into()
+                .expect("a hash has 32 bytes"),
+        )
+    }
+}

@@ -1,0 +1,71 @@
+//! The one mechanism for "not twice": scope and key lead to the first fingerprint and what was answered.
+//!
+//! Invariant: a once-row carries all that its replay needs and outlives the row it guards.
+
+use crate::ids::{IntentId, Micros};
+
+/// Which rule a once-key belongs to. Codes are stored; a retired one is never given out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// `Idempotency-Key` of the Intent Protocol.
+    IntentIdempotency,
+    /// `X-Nonce` of a signed Intent Protocol request.
+    IntentNonce,
+}
+
+impl Scope {
+    pub const ALL: &[Self] = &[Self::IntentIdempotency, Self::IntentNonce];
+
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::IntentIdempotency => 1,
+            Self::IntentNonce => 2,
+        }
+    }
+
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|scope| scope.code() == code)
+    }
+}
+
+/// What must not happen twice, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub scope: Scope,
+    /// Whose key it is: the same text under another owner is another key.
+    pub owner: String,
+    pub key: String,
+}
+
+/// The first use of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub key: Key,
+    pub fingerprint: [u8; 32],
+    pub intent: Option<IntentId>,
+    /// What the face needs beside the id to give the first answer again.
+    pub answer: String,
+    pub until: Micros,
+}
+
+/// How a key compares with its first use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    First,
+    Same(&'a Row),
+    Different(&'a Row),
+}
+
+/// A row past its time counts as never written.
+pub fn compare<'a>(stored: Option<&'a Row>, fingerprint: &[u8; 32], now: Micros) -> Verdict<'a> {
+    match stored {
+        Some(row) if row.until > now => {
+            if row.fingerprint == *fingerprint {
+                Verdict::Same(row)
+            } else {
+                Verdict::Different(row)
+            }
+        }
+        Some(_) | None => Verdict::First,
+    }
+}

@@ -1,0 +1,81 @@
+//! Defects planted on purpose, so that the tests can prove that they would notice.
+//!
+//! Invariant: without the feature `planted`, which no shipped binary has, [`on`] is a constant `false`
+//! and every planted branch compiles to nothing.
+
+/// One planted defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    AnswerBeforeCommit,
+    SkipTokenCheck,
+    SkipReplayCheck,
+    CrossNamespaces,
+    PrivateIsPublic,
+    ForgetAttempt,
+    FlatBackoff,
+    IgnoreFingerprint,
+    CapabilityByPrefix,
+    NeverDead,
+    AdminFallback,
+    DropFrameHeader,
+    NoRateLimit,
+}
+
+impl Plant {
+    pub const ALL: &[Self] = &[
+        Self::AnswerBeforeCommit,
+        Self::SkipTokenCheck,
+        Self::SkipReplayCheck,
+        Self::CrossNamespaces,
+        Self::PrivateIsPublic,
+        Self::ForgetAttempt,
+        Self::FlatBackoff,
+        Self::IgnoreFingerprint,
+        Self::CapabilityByPrefix,
+        Self::NeverDead,
+        Self::AdminFallback,
+        Self::DropFrameHeader,
+        Self::NoRateLimit,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AnswerBeforeCommit => "answer-before-commit",
+            Self::SkipTokenCheck => "skip-token-check",
+            Self::SkipReplayCheck => "skip-replay-check",
+            Self::CrossNamespaces => "cross-namespaces",
+            Self::PrivateIsPublic => "private-is-public",
+            Self::ForgetAttempt => "forget-attempt",
+            Self::FlatBackoff => "flat-backoff",
+            Self::IgnoreFingerprint => "ignore-fingerprint",
+            Self::CapabilityByPrefix => "capability-by-prefix",
+            Self::NeverDead => "never-dead",
+            Self::AdminFallback => "admin-fallback",
+            Self::DropFrameHeader => "drop-frame-header",
+            Self::NoRateLimit => "no-rate-limit",
+        }
+    }
+}
+
+#[cfg(feature = "planted")]
+static PLANTED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+/// Switches a defect on for the rest of the process. Says whether the name is known.
+#[cfg(feature = "planted")]
+pub fn set(name: &str) -> bool {
+    let Some(index) = Plant::ALL.iter().position(|plant| plant.name() == name) else {
+        return false;
+    };
+    PLANTED.fetch_or(1 << index, std::sync::atomic::Ordering::Relaxed);
+    true
+}
+
+#[cfg(feature = "planted")]
+pub fn on(plant: Plant) -> bool {
+    PLANTED.load(std::sync::atomic::Ordering::Relaxed) & (1 << plant as u32) != 0
+}
+
+#[cfg(not(feature = "planted"))]
+pub const fn on(_: Plant) -> bool {
+    false
+}

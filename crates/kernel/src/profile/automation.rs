@@ -1,0 +1,52 @@
+//! The automation profile: queued, running, succeeded, failed, timed out, dead.
+//!
+//! A failing attempt is two steps in one commit: running to failed, then failed to queued or dead.
+//! A row found at rest in `Failed` failed for good (no retry could cure it), so `Failed` counts as
+//! terminal and the second step is an exit.
+
+use super::{Expiry, Face, Profile, ProfileId, row};
+use crate::state::Cause::{LeaseExpired, TimedOut};
+use crate::state::State::{Acked, DeadLetter, Dispatched, Failed, Queued};
+use crate::state::Verb::{
+    Cancel, Claim, Complete, Expire, Extend, Fail, Kill, Recover, Requeue, Retry,
+};
+
+pub(super) static AUTOMATION: Profile = Profile {
+    id: ProfileId::Automation,
+    face: Face::Automation,
+    start: &[Queued],
+    rows: &[
+        row(Queued, Claim, &[Dispatched]),
+        // Also asked by the scheduler (cancel the one that runs) and by a reload (plugin removed).
+        row(Queued, Cancel, &[DeadLetter]),
+        row(Dispatched, Extend, &[Dispatched]),
+        row(Dispatched, Complete, &[Acked]),
+        row(Dispatched, Fail, &[Failed]),
+        row(Dispatched, Expire, &[Failed]),
+        row(Dispatched, Cancel, &[DeadLetter]),
+        // A crash is no outcome of the attempt: the orphan skips `Failed`.
+        row(Dispatched, Recover, &[Queued, DeadLetter]),
+        row(Failed, Retry, &[Queued]),
+        row(Failed, Kill, &[DeadLetter]),
+        row(Failed, Requeue, &[Queued]),
+        row(DeadLetter, Requeue, &[Queued]),
+    ],
+    operator: &[
+        (Queued, Cancel),
+        (Dispatched, Cancel),
+        (Failed, Requeue),
+        (DeadLetter, Requeue),
+    ],
+    exits: &[(Failed, Retry), (Failed, Kill)],
+    terminal: &[Acked, Failed, DeadLetter],
+    words: &[
+        (Queued, None, "queued"),
+        (Dispatched, None, "running"),
+        (Acked, None, "succeeded"),
+        (Failed, Some(TimedOut), "timed_out"),
+        (Failed, Some(LeaseExpired), "timed_out"),
+        (Failed, None, "failed"),
+        (DeadLetter, None, "dead"),
+    ],
+    expiry: Expiry::FailAttempt,
+};

@@ -1,0 +1,48 @@
+//! The mesh outbox's profile: pending, inflight, done, dead, aborted.
+//!
+//! There is no requeue: the operator's requeue retires the old row for ever and admits a new one
+//! under a new id. The table cannot see causes, so refusing to abort an aborted row twice is the
+//! rule's work.
+
+use super::{Expiry, Face, Profile, ProfileId, row};
+use crate::state::Cause::{Aborted, Cancelled};
+use crate::state::State::{Acked, DeadLetter, Dispatched, Queued};
+use crate::state::Verb::{Cancel, Claim, Complete, Expire, Extend, Fail, Kill, Recover, Retry};
+
+/// A resend right after a crash would meet a broker still busy with the first send.
+const RESEND_PAUSE_MS: u32 = 500;
+
+pub(super) static OUTBOX: Profile = Profile {
+    id: ProfileId::MeshOutbox,
+    face: Face::Mesh,
+    start: &[Queued],
+    rows: &[
+        row(Queued, Claim, &[Dispatched]),
+        // Too old to send.
+        row(Queued, Expire, &[DeadLetter]),
+        row(Queued, Cancel, &[DeadLetter]),
+        row(Dispatched, Extend, &[Dispatched]),
+        row(Dispatched, Complete, &[Acked]),
+        row(Dispatched, Fail, &[Queued, DeadLetter]),
+        row(Dispatched, Retry, &[Queued]),
+        row(Dispatched, Kill, &[DeadLetter]),
+        row(Dispatched, Expire, &[Queued, DeadLetter]),
+        row(Dispatched, Recover, &[Queued]),
+        row(Dispatched, Cancel, &[DeadLetter]),
+        row(DeadLetter, Cancel, &[DeadLetter]),
+    ],
+    operator: &[(Queued, Cancel), (Dispatched, Cancel), (DeadLetter, Cancel)],
+    exits: &[],
+    terminal: &[Acked, DeadLetter],
+    words: &[
+        (Queued, None, "pending"),
+        (Dispatched, None, "inflight"),
+        (Acked, None, "done"),
+        (DeadLetter, Some(Aborted), "aborted"),
+        (DeadLetter, Some(Cancelled), "aborted"),
+        (DeadLetter, None, "dead"),
+    ],
+    expiry: Expiry::DueIn {
+        ms: RESEND_PAUSE_MS,
+    },
+};

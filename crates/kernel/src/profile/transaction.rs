@@ -1,0 +1,63 @@
+//! ATP's two profiles: a permission, and the transactions carried out under it.
+//!
+//! They are rows of their own because one permission may allow several executions. Both only move
+//! forward and neither has operator edges: nobody undoes money by a button. A settled transaction
+//! is left by explicit compensation alone, which adds a document and changes none.
+
+use super::{Expiry, Face, Profile, ProfileId, row};
+use crate::state::State::{Acked, DeadLetter, Delivered, Dispatched, Failed, Received, Validated};
+use crate::state::Verb::{
+    Cancel, Claim, Compensate, Complete, Deliver, Expire, Extend, Fail, Validate,
+};
+
+pub(super) static PERMISSION: Profile = Profile {
+    id: ProfileId::AtpPermission,
+    face: Face::Transaction,
+    start: &[Received],
+    rows: &[
+        row(Received, Validate, &[Validated]),
+        row(Received, Expire, &[DeadLetter]),
+        row(Received, Cancel, &[DeadLetter]),
+        row(Validated, Expire, &[DeadLetter]),
+        row(Validated, Cancel, &[DeadLetter]),
+    ],
+    operator: &[],
+    exits: &[],
+    terminal: &[DeadLetter],
+    words: &[
+        (Received, None, "created"),
+        (Validated, None, "authorized"),
+        (DeadLetter, None, "expired"),
+    ],
+    expiry: Expiry::NoLease,
+};
+
+pub(super) static TRANSACTION: Profile = Profile {
+    id: ProfileId::AtpTransaction,
+    face: Face::Transaction,
+    // The row is committed as executing before the rail is called.
+    start: &[Dispatched],
+    rows: &[
+        // The sweep leases again what nobody holds. No expiry: the effect may have happened.
+        row(Dispatched, Claim, &[Dispatched]),
+        row(Dispatched, Extend, &[Dispatched]),
+        row(Dispatched, Deliver, &[Delivered]),
+        row(Dispatched, Fail, &[Failed]),
+        row(Delivered, Claim, &[Delivered]),
+        row(Delivered, Extend, &[Delivered]),
+        row(Delivered, Complete, &[Acked]),
+        row(Delivered, Fail, &[Failed]),
+        row(Delivered, Compensate, &[Failed]),
+        row(Acked, Compensate, &[Failed]),
+    ],
+    operator: &[],
+    exits: &[(Acked, Compensate)],
+    terminal: &[Acked, Failed],
+    words: &[
+        (Dispatched, None, "executing"),
+        (Delivered, None, "executed"),
+        (Acked, None, "settled"),
+        (Failed, None, "compensated"),
+    ],
+    expiry: Expiry::StayLeased,
+};

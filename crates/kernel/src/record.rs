@@ -1,0 +1,73 @@
+//! Records: everything that is not an intent, as versioned values under a kind and a key.
+//!
+//! Invariant: a record past `expires_at` counts as absent, whether or not it was removed already.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Micros;
+use crate::state::stored;
+
+stored! {
+    /// What a record is. Codes are stored.
+    Kind {
+        /// An API key of the Intent Protocol with its allowance.
+        ApiKey = 1 => "api_key",
+        /// An entry of the Intent Protocol's key-value store.
+        Kv = 2 => "kv",
+        /// A signed receipt, kept from the moment it was first asked for.
+        Receipt = 3 => "receipt",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub kind: Kind,
+    /// Whom it belongs to; keys of different owners never meet.
+    pub owner: String,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub key: Key,
+    /// Grows by one with each write; zero means "never written".
+    pub version: u64,
+    pub value: String,
+    pub expires_at: Option<Micros>,
+}
+
+/// A write of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    pub key: Key,
+    pub value: String,
+    pub expires_at: Option<Micros>,
+    /// `Some(n)`: only if the stored version is `n` (zero: only if absent).
+    pub expect: Option<u64>,
+}
+
+/// The value of an [`Kind::ApiKey`] record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// SHA-256 of the key, hex.
+    pub digest: String,
+    /// The key itself, encrypted with the seal key.
+    pub sealed: String,
+    pub label: String,
+    pub created_at: i64,
+    pub total_requests: u64,
+    /// Start of the rate window, and what it holds.
+    pub window_at: i64,
+    pub window_count: u32,
+}
+
+impl ApiKey {
+    /// All API keys live under one owner, so that they can be listed.
+    pub fn key(id: &str) -> Key {
+        Key {
+            kind: Kind::ApiKey,
+            owner: String::new(),
+            name: id.to_owned(),
+        }
+    }
+}

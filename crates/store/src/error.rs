@@ -1,0 +1,41 @@
+//! What can go wrong with storage itself. Refusals by the rules are not errors.
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the writer's queue is full; try again shortly")]
+    Busy,
+    #[error("storage failed, nothing was written: {0}")]
+    Unavailable(String),
+    #[error("stored data is damaged: {0}; run `consign store check`")]
+    Corrupt(String),
+    #[error(
+        "{} belongs to the original Intent Bus; it was left untouched. Take it over with: consign import intent-bus {}",
+        path.display(), path.display()
+    )]
+    IntentBusFile { path: PathBuf },
+    #[error("{} is a SQLite database of some other program; it was left untouched", path.display())]
+    ForeignFile { path: PathBuf },
+    #[error("{} was written by a newer consign (schema {found}, this one knows {known}); upgrade the binary", path.display())]
+    TooNew {
+        path: PathBuf,
+        found: u32,
+        known: u32,
+    },
+    #[error("cannot open {}: {reason}", path.display())]
+    Open { path: PathBuf, reason: String },
+    #[error("the store has been closed")]
+    Closed,
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                Self::Corrupt(error.to_string())
+            }
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! What all backends do alike with a request: load what a command needs, let the kernel decide, write the decision.
+//!
+//! A backend brings a [`Tx`]: plain loads and writes inside one transaction, without a rule of its own.
+
+use std::collections::HashMap;
+
+use consign_kernel::command::{Answer, Claim, Command, Forget, Reply, Request, Sweep};
+use consign_kernel::decide::{Cx, Needs, View, Write, decide, gate, needs, on_time};
+use consign_kernel::error::Refusal;
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{Entropy, IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::lane::{Lanes, Probe};
+use consign_kernel::limits;
+use consign_kernel::once;
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::record::{self, ApiKey, Record};
+use consign_kernel::state::State;
+
+use crate::Error;
+
+/// What became of a request, and what others should hear of it.
+#[derive(Debug)]
+pub struct Executed {
+    pub reply: Reply,
+    /// Lanes in which a row became claimable.
+    pub ripe: Vec<Probe>,
+    /// The earliest end of a delay or a lease that was written.
+    pub wake_at: Option<Micros>,
+}
+
+/// What a counter counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Counter {
+    State {
+        face: Face,
+        namespace: String,
+        state: State,
+    },
+    Unsettled {
+        face: Face,
+        owner: String,
+    },
+}
+
+/// One open transaction of a backend.
+pub(crate) trait Tx {
+    fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error>;
+    /// The best claimable rows of these lanes, best first, each once.
+    fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error>;
+    /// Rows of a shelf by deadline, up to and including `until`.
+    fn due(
+        &mut self,
+        shelf: Shelf,
+        face: Option<Face>,
+        until: Micros,
+        limit: u32,
+    ) -> Result<Vec<Intent>, Error>;
+    fn rows(
+        &mut self,
+        face: Face,
+        namespace: Option<&str>,
+        after: Seq,
+        limit: u32,
+    ) -> Result<Vec<Intent>, Error>;
+    fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error>;
+    fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error>;
+    fn count(&mut self, counter: &Counter) -> Result<i64, Error>;
+
+    /// `lanes` is given exactly when the row is claimable.
+    fn insert(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error>;
+    fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error>;
+    fn remove(&mut self, seq: Seq) -> Result<(), Error>;
+    fn append(&mut self, fact: Fact) -> Result<(), Error>;
+    fn put_once(&mut self, row: once::Row) -> Result<(), Error>;
+    fn put_record(&mut self, record: Record) -> Result<(), Error>;
+    fn delete_record(&mut self, key: &record::Key) -> Result<(), Error>;
+    fn add(&mut self, counter: &Counter, delta: i64) -> Result<(), Error>;
+    fn forget(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error>;
+}
+
+/// The profiles of a face, as the codes stored with rows.
+pub(crate) fn profiles_of(face: Face) -> impl Iterator<Item = ProfileId> {
+    ProfileId::ALL
+        .iter()
+        .copied()
+        .filter(move |id| id.profile().face == face)
+}
+
+/// Requests that commit together. They share one instant.
+pub(crate) struct Batch<'a, T> {
+    tx: &'a mut T,
+    now: Micros,
+    last_seq: &'a mut u64,
+    swept: bool,
+    deltas: HashMap<Counter, i64>,
+    ripe: Vec<Probe>,
+    wake_at: Option<Micros>,
+    pub(crate) wrote: bool,
+}
+
+impl<'a, T: Tx> Batch<'a, T> {
+    pub(crate) fn new(tx: &'a mut T, now: Micros, last_seq: &'a mut u64) -> Self {
+        Self {
+            tx,
+            now,
+            last_seq,
+            swept: false,
+            deltas: HashMap::new(),
+            ripe: Vec::new(),
+            wake_at: None,
+            wrote: false,
+        }
+    }
+
+    /// Runs one request. An error means the transaction must be rolled back as a whole.
+    pub(crate) fn run(&mut self, request: &Request) -> Result<Executed, Error> {
+        let reply = self.reply(request)?;
+        Ok(Executed {
+            reply,
+            ripe: std::mem::take(&mut self.ripe),
+            wake_at: self.wake_at.take(),
+        })
+    }
+
+    /// Writes what was counted. Call once, before the commit.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        for (counter, delta) in self.deltas {
+            if delta != 0 {
+                self.tx.add(&counter, delta)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, request: &Request) -> Result<Reply, Error> {
+        if request.steps.len() > limits::STEPS_MAX {
+            return Ok(Err(Refusal::TooManySteps {
+                max: limits::STEPS_MAX,
+            }));
+        }
+        if let Some(asked) = &request.gate {
+            let key = if asked.metered {
+                self.tx.record(&ApiKey::key(&asked.caller))?
+            } else {
+                None
+            };
+            let nonce = match asked.nonce_key() {
+                Some(key) => self.tx.once(&key)?,
+                None => None,
+            };
+            let decision = gate(asked, key, nonce.as_ref(), self.now);
+            self.write_all(decision.writes)?;
+            if let Some(refusal) = decision.refusal {
+                return Ok(Err(refusal));
+            }
+        }
+        let mut entropy = Entropy::new(request.seed);
+        let mut answers = Vec::with_capacity(request.steps.len());
+        for command in &request.steps {
+            answers.push(self.step(command, &mut entropy)?);
+        }
+        Ok(Ok(answers))
+    }
+
+    fn step(
+        &mut self,
+        command: &Command,
+        entropy: &mut Entropy,
+    ) -> Result<Result<Answer, Refusal>, Error> {
+        if let Command::Forget(forget) = command {
+            self.wrote = true;
+            return Ok(Ok(Answer::Forgotten {
+                rows: self.tx.forget(forget, self.now)?,
+            }));
+        }
+        let view = match command {
+            Command::Claim(claim) => {
+                self.sweep(entropy)?;
+                View {
+                    intents: self.pick(claim, entropy)?,
+                    ..View::default()
+                }
+            }
+            _ => self.load(needs(command, self.now))?,
+        };
+        let decided = decide(
+            view,
+            command,
+            &mut Cx {
+                now: self.now,
+                entropy,
+                last_seq: self.last_seq,
+            },
+        );
+        match decided {
+            Ok(decision) => {
+                self.write_all(decision.writes)?;
+                Ok(Ok(decision.answer))
+            }
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Before the first claim of a batch, time acts: what came due competes, what is exhausted dies.
+    fn sweep(&mut self, entropy: &mut Entropy) -> Result<(), Error> {
+        if self.swept {
+            return Ok(());
+        }
+        self.swept = true;
+        let sweep = Command::Sweep(Sweep {
+            limit: limits::SWEEP_ROWS_MAX,
+        });
+        let view = self.load(needs(&sweep, self.now))?;
+        if view.intents.is_empty() {
+            return Ok(());
+        }
+        let decided = decide(
+            view,
+            &sweep,
+            &mut Cx {
+                now: self.now,
+                entropy,
+                last_seq: self.last_seq,
+            },
+        );
+        self.write_all(decided.map(|decision| decision.writes).unwrap_or_default())
+    }
+
+    /// A sweep is bounded, so rows past their life may still head a lane; they are parked on the way.
+    fn pick(&mut self, claim: &Claim, entropy: &mut Entropy) -> Result<Vec<Intent>, Error> {
+        let probes = claim.probes();
+        let max = claim.max.clamp(1, limits::CLAIM_BATCH_MAX);
+        loop {
+            let rows = self.tx.pick(&probes, max)?;
+            let (over, live): (Vec<_>, Vec<_>) =
+                rows.into_iter().partition(|row| row.expires_at <= self.now);
+            if over.is_empty() {
+                return Ok(live);
+            }
+            for row in over {
+                let mut cx = Cx {
+                    now: self.now,
+                    entropy,
+                    last_seq: self.last_seq,
+                };
+                let writes = on_time(row, &mut cx);
+                self.write_all(writes)?;
+            }
+        }
+    }
+
+    fn load(&mut self, needs: Needs<'_>) -> Result<View, Error> {
+        let mut view = View::default();
+        match needs {
+            Needs::Nothing => {}
+            Needs::Intent(id) => view.intents.extend(self.tx.intent(id)?),
+            Needs::Admission { once, face, owner } => {
+                for key in once {
+                    view.once.push(match key {
+                        Some(key) => self.tx.once(key)?,
+                        None => None,
+                    });
+                }
+                let counter = Counter::Unsettled {
+                    face,
+                    owner: owner.to_owned(),
+                };
+                let pending = self.deltas.get(&counter).copied().unwrap_or(0);
+                view.unsettled = u64::try_from(self.tx.count(&counter)? + pending).unwrap_or(0);
+            }
+            Needs::Due {
+                shelves,
+                face,
+                limit,
+            } => {
+                for (shelf, until) in shelves {
+                    let room =
+                        limit.saturating_sub(u32::try_from(view.intents.len()).unwrap_or(u32::MAX));
+                    if room > 0 {
+                        view.intents.extend(self.tx.due(shelf, face, until, room)?);
+                    }
+                }
+            }
+            Needs::Rows {
+                face,
+                namespace,
+                after,
+                limit,
+            } => {
+                view.intents = self.tx.rows(face, namespace, after, limit)?;
+            }
+            Needs::Record(key) => view.record = self.tx.record(key)?,
+        }
+        Ok(view)
+    }
+
+    fn write_all(&mut self, writes: Vec<Write>) -> Result<(), Error> {
+        for write in writes {
+            self.wrote = true;
+            self.write(write)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, write: Write) -> Result<(), Error> {
+        match write {
+            Write::New(intent) => {
+                self.counted(&intent, None, Some(intent.state));
+                let lanes = self.noted(&intent);
+                self.tx.insert(&intent, lanes.as_ref())
+            }
+            Write::Change { was, intent } => {
+                if was != intent.state {
+                    self.counted(&intent, Some(was), Some(intent.state));
+                }
+                let lanes = self.noted(&intent);
+                self.tx.update(&intent, lanes.as_ref())
+            }
+            Write::Remove(intent) => {
+                self.counted(&intent, Some(intent.state), None);
+                self.tx.remove(intent.seq)
+            }
+            Write::Fact(fact) => self.tx.append(fact),
+            Write::Once(row) => self.tx.put_once(row),
+            Write::Put(record) => self.tx.put_record(record),
+            Write::Delete(key) => self.tx.delete_record(&key),
+        }
+    }
+
+    /// Remembers whom to wake, and computes the row's lanes if it can be claimed.
+    fn noted(&mut self, intent: &Intent) -> Option<Lanes> {
+        if intent.shelf.claimable() {
+            let lanes = Lanes::of(intent);
+            self.ripe.extend(lanes.probes());
+            return Some(lanes);
+        }
+        if matches!(intent.shelf, Shelf::Delayed | Shelf::Leased) {
+            self.wake_at = Some(
+                self.wake_at
+                    .map_or(intent.wake_at, |at| at.min(intent.wake_at)),
+            );
+        }
+        None
+    }
+
+    fn counted(&mut self, intent: &Intent, from: Option<State>, to: Option<State>) {
+        let profile = intent.profile.profile();
+        let face = profile.face;
+        for (state, delta) in [(from, -1), (to, 1)] {
+            let Some(state) = state else { continue };
+            let counter = Counter::State {
+                face,
+                namespace: intent.namespace.clone(),
+                state,
+            };
+            *self.deltas.entry(counter).or_default() += delta;
+            if !profile.is_terminal(state) {
+                let counter = Counter::Unsettled {
+                    face,
+                    owner: intent.owner.clone(),
+                };
+                *self.deltas.entry(counter).or_default() += delta;
+            }
+        }
+    }
+}

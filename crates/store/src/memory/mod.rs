@@ -1,0 +1,278 @@
+//! The model: the plainest possible store, which the real ones are compared with.
+//!
+//! It searches by looking at every row, so that nothing clever can hide a mistake. Tests only; nothing survives the process.
+
+mod tx;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use consign_kernel::command::Request;
+use consign_kernel::fact::{Event, Fact};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::lane::Lanes;
+use consign_kernel::once;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+
+use crate::ledger::{Batch, Counter};
+use crate::{
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Executed, IntentFilter,
+    IntentPage, Stats, Store,
+};
+
+pub struct Memory {
+    clock: Arc<dyn Clock>,
+    data: Mutex<Data>,
+}
+
+#[derive(Default)]
+struct Data {
+    intents: BTreeMap<Seq, Intent>,
+    ids: HashMap<IntentId, Seq>,
+    lanes: BTreeMap<Seq, Lanes>,
+    facts: BTreeMap<FactSeq, Fact>,
+    once: BTreeMap<once::Key, once::Row>,
+    records: BTreeMap<record::Key, Record>,
+    counts: BTreeMap<Counter, i64>,
+    last_seq: u64,
+    last_fact: u64,
+    last_time: Micros,
+    stats: Stats,
+}
+
+impl Memory {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            data: Mutex::default(),
+        }
+    }
+
+    fn data(&self) -> MutexGuard<'_, Data> {
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> Answered<'a, T> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl Store for Memory {
+    fn execute(&self, request: Request) -> Answered<'_, Executed> {
+        Box::pin(async move {
+            let mut data = self.data();
+            let now = self.clock.now().max(data.last_time);
+            let mut last_seq = data.last_seq;
+            let mut batch = Batch::new(&mut *data, now, &mut last_seq);
+            let executed = batch.run(&request)?;
+            let wrote = batch.wrote;
+            batch.finish()?;
+            data.last_seq = last_seq;
+            data.last_time = now;
+            data.stats.requests += 1;
+            data.stats.commits += u64::from(wrote);
+            Ok(executed)
+        })
+    }
+
+    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+        let data = self.data();
+        ready(
+            data.ids
+                .get(&id)
+                .and_then(|seq| data.intents.get(seq))
+                .cloned(),
+        )
+    }
+
+    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+        let data = self.data();
+        let wanted = |intent: &&Intent| {
+            intent.profile.profile().face == filter.face
+                && filter.before.is_none_or(|before| intent.seq < before)
+                && filter
+                    .owner
+                    .as_ref()
+                    .is_none_or(|owner| intent.owner == *owner)
+                && filter
+                    .namespace
+                    .as_ref()
+                    .is_none_or(|namespace| intent.namespace == *namespace)
+                && filter.goal.as_ref().is_none_or(|goal| intent.goal == *goal)
+                && filter.state.is_none_or(|state| intent.state == state)
+        };
+        let limit = filter.limit as usize;
+        let intents: Vec<Intent> = data
+            .intents
+            .values()
+            .rev()
+            .filter(wanted)
+            .take(limit)
+            .cloned()
+            .collect();
+        let next = intents
+            .last()
+            .map(|intent| intent.seq)
+            .filter(|_| intents.len() == limit);
+        ready(IntentPage { intents, next })
+    }
+
+    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+        let data = self.data();
+        let mut dead: Vec<Intent> = data
+            .intents
+            .values()
+            .filter(|intent| {
+                intent.state == State::DeadLetter && intent.profile.profile().face == face
+            })
+            .cloned()
+            .collect();
+        dead.sort_by_key(|intent| std::cmp::Reverse((intent.settled_at, intent.seq)));
+        dead.truncate(limit as usize);
+        ready(dead)
+    }
+
+    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+        let data = self.data();
+        ready(
+            data.facts
+                .values()
+                .filter(|fact| fact.intent == intent)
+                .take(limit as usize)
+                .cloned()
+                .collect(),
+        )
+    }
+
+    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+        let data = self.data();
+        let after = FactSeq(filter.after.0 + 1);
+        let looked: Vec<&Fact> = data
+            .facts
+            .range(after..)
+            .map(|(_, fact)| fact)
+            .take(filter.limit as usize)
+            .collect();
+        let seen = looked.last().map_or(filter.after, |fact| fact.seq);
+        let more = looked.len() == filter.limit as usize;
+        let events = looked
+            .into_iter()
+            .filter_map(|fact| {
+                let intent = data.intents.get(&fact.intent)?;
+                let own =
+                    intent.owner == filter.owner && intent.profile.profile().face == filter.face;
+                own.then(|| Event {
+                    fact: fact.clone(),
+                    id: intent.id,
+                    namespace: intent.namespace.clone(),
+                    goal: intent.goal.clone(),
+                })
+            })
+            .collect();
+        ready(EventPage { events, seen, more })
+    }
+
+    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+        let now = self.clock.now();
+        let record = self.data().records.get(&key).cloned();
+        ready(record.filter(|record| record.expires_at.is_none_or(|until| until > now)))
+    }
+
+    fn records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        after: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        let now = self.clock.now();
+        let data = self.data();
+        let live = |record: &&Record| {
+            record.key.kind == kind
+                && record.key.owner == owner
+                && record.key.name > after
+                && record.expires_at.is_none_or(|until| until > now)
+        };
+        ready(
+            data.records
+                .values()
+                .filter(live)
+                .take(limit as usize)
+                .cloned()
+                .collect(),
+        )
+    }
+
+    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+        let data = self.data();
+        let count = |(counter, count): (&Counter, &i64)| match counter {
+            Counter::State {
+                face: of,
+                namespace,
+                state,
+            } if *of == face && *count > 0 => Some(Count {
+                namespace: namespace.clone(),
+                state: *state,
+                count: count.unsigned_abs(),
+            }),
+            Counter::State { .. } | Counter::Unsettled { .. } => None,
+        };
+        ready(data.counts.iter().filter_map(count).collect())
+    }
+
+    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+        let data = self.data();
+        let timed = |intent: &&Intent| matches!(intent.shelf, Shelf::Delayed | Shelf::Leased);
+        ready(
+            data.intents
+                .values()
+                .filter(timed)
+                .map(|intent| intent.wake_at)
+                .min(),
+        )
+    }
+
+    fn check(&self) -> Answered<'_, Vec<String>> {
+        ready(Vec::new())
+    }
+
+    fn dump(&self) -> Answered<'_, Dump> {
+        let data = self.data();
+        let counts = data.counts.iter().filter(|(_, count)| **count != 0);
+        ready(Dump {
+            intents: data.intents.values().cloned().collect(),
+            lanes: data
+                .lanes
+                .iter()
+                .map(|(seq, lanes)| (*seq, lanes.probes().collect()))
+                .collect(),
+            facts: data.facts.values().cloned().collect(),
+            once: data.once.values().cloned().collect(),
+            records: data.records.values().cloned().collect(),
+            counts: counts
+                .map(|(counter, count)| (format!("{counter:?}"), *count))
+                .collect(),
+        })
+    }
+
+    fn stats(&self) -> Stats {
+        let data = self.data();
+        Stats {
+            last_fact: FactSeq(data.last_fact),
+            ..data.stats
+        }
+    }
+}
+
+// The model never fails; the alias keeps signatures short in `tx`.
+type Done<T> = Result<T, Error>;

@@ -1,0 +1,40 @@
+//! A copy of the file as of one instant, made while the server works on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+
+use super::schema;
+use crate::Error;
+
+const PAGES_PER_STEP: i32 = 256;
+
+/// Copies `from` to the new file `to`; `progress` hears pages done and pages in all.
+pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(i32, i32)) -> Result<(), Error> {
+    if to.exists() {
+        return Err(Error::Open {
+            path: to.to_owned(),
+            reason: "it exists already; choose a new name".to_owned(),
+        });
+    }
+    let source = schema::read_only(from, false)?;
+    let mut target = Connection::open(to)?;
+    let copy = Backup::new(&source, &mut target)?;
+    loop {
+        let step = copy.step(PAGES_PER_STEP)?;
+        let pages = copy.progress();
+        progress(pages.pagecount - pages.remaining, pages.pagecount);
+        match step {
+            StepResult::Done => break,
+            StepResult::Busy | StepResult::Locked => std::thread::sleep(Duration::from_millis(20)),
+            _ => {}
+        }
+    }
+    drop(copy);
+    target.close().map_err(|(_, error)| error)?;
+    std::fs::File::open(to)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| Error::Unavailable(error.to_string()))
+}

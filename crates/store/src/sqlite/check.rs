@@ -1,0 +1,156 @@
+//! Reading everything once: is the file sound, and do the parts agree with each other?
+
+use std::collections::BTreeMap;
+
+use consign_kernel::ids::Seq;
+use consign_kernel::intent::Intent;
+use consign_kernel::lane::Lanes;
+use consign_kernel::state::State;
+use rusqlite::Connection;
+
+use super::reads;
+use super::rows::{self, intent_columns};
+use crate::Error;
+use crate::ledger::Counter;
+
+/// Findings to report; after that many the picture is clear.
+const FINDINGS_MAX: usize = 100;
+
+pub(super) fn check(connection: &Connection) -> Result<Vec<String>, Error> {
+    let mut findings = Vec::new();
+    let mut statement = connection.prepare("PRAGMA integrity_check(100)")?;
+    for line in statement.query_map([], |row| row.get::<_, String>(0))? {
+        let line = line?;
+        if line != "ok" {
+            findings.push(format!("file: {line}"));
+        }
+    }
+    if findings.is_empty() {
+        let counted = check_rows(connection, &mut findings)?;
+        check_counters(connection, counted, &mut findings)?;
+        check_position(connection, &mut findings)?;
+    }
+    findings.truncate(FINDINGS_MAX);
+    Ok(findings)
+}
+
+fn check_rows(
+    connection: &Connection,
+    findings: &mut Vec<String>,
+) -> Result<BTreeMap<Counter, i64>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        ", own_lane, own_goal_lane, public_lane, public_goal_lane FROM intents ORDER BY seq"
+    );
+    let mut statement = connection.prepare(sql)?;
+    let mut found = statement.query([])?;
+    let mut counted = BTreeMap::new();
+    while let Some(row) = found.next()? {
+        let intent = rows::intent(row)?;
+        let stored = [row.get(30)?, row.get(31)?, row.get(32)?, row.get(33)?];
+        check_row(&intent, stored, findings);
+        count(&intent, &mut counted);
+    }
+    Ok(counted)
+}
+
+fn check_row(intent: &Intent, stored: [Option<i64>; 4], findings: &mut Vec<String>) {
+    let expected = if intent.shelf.claimable() {
+        let lanes = Lanes::of(intent);
+        [
+            Some(lanes.own),
+            Some(lanes.own_goal),
+            lanes.public,
+            lanes.public_goal,
+        ]
+    } else {
+        [None; 4]
+    };
+    if stored != expected {
+        findings.push(format!(
+            "intent {}: lanes do not follow from the row",
+            intent.id
+        ));
+    }
+    let leased = intent.state == State::Dispatched;
+    if leased != intent.token.is_some() || leased != intent.lease_until.is_some() {
+        findings.push(format!(
+            "intent {}: state {} and lease disagree",
+            intent.id, intent.state
+        ));
+    }
+    if intent
+        .profile
+        .profile()
+        .word(intent.state, intent.cause)
+        .is_none()
+    {
+        findings.push(format!(
+            "intent {}: state {} does not belong to its profile",
+            intent.id, intent.state
+        ));
+    }
+}
+
+fn count(intent: &Intent, counted: &mut BTreeMap<Counter, i64>) {
+    let profile = intent.profile.profile();
+    let counter = Counter::State {
+        face: profile.face,
+        namespace: intent.namespace.clone(),
+        state: intent.state,
+    };
+    *counted.entry(counter).or_default() += 1;
+    if !profile.is_terminal(intent.state) {
+        *counted
+            .entry(Counter::Unsettled {
+                face: profile.face,
+                owner: intent.owner.clone(),
+            })
+            .or_default() += 1;
+    }
+}
+
+fn check_counters(
+    connection: &Connection,
+    mut counted: BTreeMap<Counter, i64>,
+    findings: &mut Vec<String>,
+) -> Result<(), Error> {
+    for (counter, stored) in reads::counters(connection)? {
+        let real = counted.remove(&counter).unwrap_or(0);
+        if real != stored {
+            findings.push(format!(
+                "counter {counter:?}: {stored} stored, {real} found"
+            ));
+        }
+    }
+    findings.extend(
+        counted
+            .into_iter()
+            .map(|(counter, real)| format!("counter {counter:?}: 0 stored, {real} found")),
+    );
+    Ok(())
+}
+
+fn check_position(connection: &Connection, findings: &mut Vec<String>) -> Result<(), Error> {
+    let (last_seq, last_fact): (u64, u64) = connection.query_row(
+        "SELECT last_seq, last_fact FROM position WHERE id = 1",
+        [],
+        |row| Ok((rows::unsigned(row, 0)?, rows::unsigned(row, 1)?)),
+    )?;
+    let seq: i64 =
+        connection.query_row("SELECT coalesce(max(seq), 0) FROM intents", [], |row| {
+            row.get(0)
+        })?;
+    if Seq(u64::try_from(seq).unwrap_or(0)) > Seq(last_seq) {
+        findings.push(format!(
+            "position: sequence {last_seq} lies behind the last intent {seq}"
+        ));
+    }
+    if reads::last_fact(connection)?.0 > last_fact {
+        findings.push(format!(
+            "position: fact {last_fact} lies behind the last one stored"
+        ));
+    }
+    Ok(())
+}

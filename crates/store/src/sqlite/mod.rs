@@ -1,0 +1,187 @@
+//! The default backend: one SQLite file, one writer thread with group commit, a few read-only connections.
+//!
+//! Invariant: `synchronous=FULL`; what was answered survives a power cut.
+
+mod backup;
+mod check;
+mod import;
+mod reads;
+mod rows;
+mod schema;
+mod tx;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use consign_kernel::command::Request;
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+
+pub use backup::backup;
+pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile};
+pub use schema::{Holds, identify};
+
+use crate::{
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Executed, IntentFilter,
+    IntentPage, Stats, Store,
+};
+use reads::Readers;
+use writer::Writer;
+
+/// How many requests may wait for the writer before new ones are refused as busy.
+pub const QUEUE_REQUESTS_MAX: usize = 8_192;
+
+/// Read-only connections; reads are short, and more would only compete for the two cores.
+const READERS: usize = 4;
+
+#[derive(Clone)]
+pub struct Options {
+    pub path: PathBuf,
+    pub clock: Arc<dyn Clock>,
+    pub queue_max: usize,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("path", &self.path)
+            .field("queue_max", &self.queue_max)
+            .finish_non_exhaustive()
+    }
+}
+
+pub struct Sqlite {
+    path: PathBuf,
+    writer: Writer,
+    readers: Arc<Readers>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Sqlite {
+    /// Opens or makes the file, brings its schema up to date, starts the writer.
+    pub fn open(options: Options) -> Result<Self, Error> {
+        let connection = schema::writer(&options.path, options.clock.now().0)?;
+        let writer = Writer::start(connection, Arc::clone(&options.clock), options.queue_max)?;
+        let readers = Arc::new(Readers::open(&options.path, READERS)?);
+        Ok(Self {
+            path: options.path,
+            writer,
+            readers,
+            clock: options.clock,
+        })
+    }
+
+    /// The engine time of the last commit: a restarted clock must not begin before it.
+    pub fn last_time(path: &Path) -> Result<Option<Micros>, Error> {
+        if identify(path)? != Holds::Consign {
+            return Ok(None);
+        }
+        let connection = schema::read_only(path, false)?;
+        let sql = "SELECT last_time FROM position WHERE id = 1";
+        Ok(Some(
+            connection
+                .query_row(sql, [], |row| row.get(0))
+                .map(Micros)?,
+        ))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Finishes what waits and ends the writer. Later requests are refused.
+    pub fn close(&self) {
+        self.writer.close();
+    }
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for Sqlite {
+    fn execute(&self, request: Request) -> Answered<'_, Executed> {
+        Box::pin(self.writer.execute(request))
+    }
+
+    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+        self.readers
+            .run(move |connection| reads::intent(connection, id))
+    }
+
+    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+        self.readers
+            .run(move |connection| reads::intents(connection, &filter))
+    }
+
+    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.readers
+            .run(move |connection| reads::dead(connection, face, limit))
+    }
+
+    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+        self.readers
+            .run(move |connection| reads::facts(connection, intent, limit))
+    }
+
+    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+        self.readers
+            .run(move |connection| reads::events(connection, &filter))
+    }
+
+    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+        let now = self.clock.now();
+        self.readers
+            .run(move |connection| reads::record(connection, &key, now))
+    }
+
+    fn records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        after: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        let now = self.clock.now();
+        self.readers
+            .run(move |connection| reads::records(connection, kind, &owner, &after, now, limit))
+    }
+
+    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+        self.readers
+            .run(move |connection| reads::counts(connection, face))
+    }
+
+    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+        self.readers.run(reads::next_due)
+    }
+
+    fn check(&self) -> Answered<'_, Vec<String>> {
+        self.readers.run(check::check)
+    }
+
+    fn dump(&self) -> Answered<'_, Dump> {
+        self.readers.run(reads::dump)
+    }
+
+    fn stats(&self) -> Stats {
+        let meters = &self.writer.meters;
+        Stats {
+            commits: meters.commits.load(Ordering::Relaxed),
+            requests: meters.requests.load(Ordering::Relaxed),
+            failed_commits: meters.failed.load(Ordering::Relaxed),
+            waiting: meters.waiting.load(Ordering::Relaxed),
+            last_fact: FactSeq(meters.last_fact.load(Ordering::Acquire)),
+        }
+    }
+}

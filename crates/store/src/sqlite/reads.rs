@@ -1,0 +1,343 @@
+//! Reads, on connections that cannot write.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use consign_kernel::fact::{Event, Fact};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::lane::{Column, Probe};
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::rows::{self, fact_columns, intent_columns, signed};
+use super::schema;
+use crate::ledger::{Counter, profiles_of};
+use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
+
+/// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
+const SCAN_ROWS_MAX: usize = 5_000;
+
+pub(super) struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    returned: Condvar,
+}
+
+impl Readers {
+    pub(super) fn open(path: &Path, count: usize) -> Result<Self, Error> {
+        let idle = (0..count)
+            .map(|_| schema::read_only(path, false))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            idle: Mutex::new(idle),
+            returned: Condvar::new(),
+        })
+    }
+
+    /// Runs a read on a blocking thread, so that a slow disk never holds up the others.
+    pub(super) fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Answered<'static, T> {
+        let readers = Arc::clone(self);
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || {
+                let connection = readers.take();
+                let done = read(&connection);
+                readers.give_back(connection);
+                done
+            });
+            done.await
+                .map_err(|error| Error::Unavailable(error.to_string()))?
+        })
+    }
+
+    fn take(&self) -> Connection {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(connection) = idle.pop() {
+                return connection;
+            }
+            idle = self
+                .returned
+                .wait(idle)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn give_back(&self, connection: Connection) {
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(connection);
+        self.returned.notify_one();
+    }
+}
+
+pub(super) fn intent(connection: &Connection, id: IntentId) -> Result<Option<Intent>, Error> {
+    let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE id = ?1");
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row([id.0], rows::intent)
+        .optional()?)
+}
+
+pub(super) fn intents(connection: &Connection, filter: &IntentFilter) -> Result<IntentPage, Error> {
+    // Two statements, so that each has the index it needs: the owner's rows, or all.
+    let sql = if filter.owner.is_some() {
+        concat!(
+            "SELECT ",
+            intent_columns!(),
+            " FROM intents WHERE owner = ?2 AND seq < ?1 ORDER BY seq DESC LIMIT ?3"
+        )
+    } else {
+        concat!(
+            "SELECT ",
+            intent_columns!(),
+            " FROM intents WHERE seq < ?1 AND ?2 IS NULL ORDER BY seq DESC LIMIT ?3"
+        )
+    };
+    let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(params![before, filter.owner, SCAN_ROWS_MAX as i64])?;
+    let (mut intents, mut looked, mut last) = (Vec::new(), 0, None);
+    while let Some(row) = found.next()? {
+        let intent = rows::intent(row)?;
+        looked += 1;
+        last = Some(intent.seq);
+        let wanted = intent.profile.profile().face == filter.face
+            && filter
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| intent.namespace == *namespace)
+            && filter.goal.as_ref().is_none_or(|goal| intent.goal == *goal)
+            && filter.state.is_none_or(|state| intent.state == state);
+        if wanted {
+            intents.push(intent);
+        }
+        if intents.len() == filter.limit as usize {
+            break;
+        }
+    }
+    let more = intents.len() == filter.limit as usize || looked == SCAN_ROWS_MAX;
+    Ok(IntentPage {
+        intents,
+        next: last.filter(|_| more),
+    })
+}
+
+pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents WHERE state = 7 ORDER BY settled_at DESC, seq DESC"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([])?;
+    let mut dead = Vec::new();
+    while dead.len() < limit as usize
+        && let Some(row) = found.next()?
+    {
+        let intent = rows::intent(row)?;
+        if intent.profile.profile().face == face {
+            dead.push(intent);
+        }
+    }
+    Ok(dead)
+}
+
+pub(super) fn facts(connection: &Connection, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        fact_columns!(),
+        " FROM facts WHERE intent = ?1 ORDER BY seq LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(params![signed(intent.0), limit], rows::fact)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
+    // One writer: sequence numbers become visible in order, so the stream may go up to the last one.
+    let sql = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, f.actor, f.detail, \
+               i.id, i.namespace, i.goal, i.owner, i.profile FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
+               WHERE f.seq > ?1 ORDER BY f.seq LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(params![signed(filter.after.0), filter.limit])?;
+    let profiles: Vec<u8> = profiles_of(filter.face)
+        .map(|profile| profile.code())
+        .collect();
+    let mut page = EventPage {
+        events: Vec::new(),
+        seen: filter.after,
+        more: false,
+    };
+    let mut looked = 0;
+    while let Some(row) = found.next()? {
+        let fact = rows::fact(row)?;
+        looked += 1;
+        page.seen = fact.seq;
+        let owner: Option<String> = row.get(13)?;
+        let profile: Option<u8> = row.get(14)?;
+        if owner.as_deref() == Some(&filter.owner)
+            && profile.is_some_and(|profile| profiles.contains(&profile))
+        {
+            page.events.push(Event {
+                fact,
+                id: IntentId(row.get(10)?),
+                namespace: row.get(11)?,
+                goal: row.get(12)?,
+            });
+        }
+    }
+    page.more = looked == filter.limit;
+    Ok(page)
+}
+
+pub(super) fn record(
+    connection: &Connection,
+    key: &record::Key,
+    now: Micros,
+) -> Result<Option<Record>, Error> {
+    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
+               WHERE kind = ?1 AND owner = ?2 AND name = ?3 AND (expires_at IS NULL OR expires_at > ?4)";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement
+        .query_row(
+            params![key.kind.code(), key.owner, key.name, now.0],
+            rows::record,
+        )
+        .optional()?)
+}
+
+pub(super) fn records(
+    connection: &Connection,
+    kind: record::Kind,
+    owner: &str,
+    after: &str,
+    now: Micros,
+    limit: u32,
+) -> Result<Vec<Record>, Error> {
+    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = ?1 AND owner = ?2 \
+               AND name > ?3 AND (expires_at IS NULL OR expires_at > ?4) ORDER BY name LIMIT ?5";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(
+        params![kind.code(), owner, after, now.0, limit],
+        rows::record,
+    )?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn counts(connection: &Connection, face: Face) -> Result<Vec<Count>, Error> {
+    let sql = "SELECT name, state, count FROM counts WHERE kind = 0 AND face = ?1 AND count > 0 ORDER BY name, state";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map([face.code()], |row| {
+        Ok(Count {
+            namespace: row.get(0)?,
+            state: rows::coded(row, 1, State::from_code)?,
+            count: rows::unsigned(row, 2)?,
+        })
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn next_due(connection: &Connection) -> Result<Option<Micros>, Error> {
+    let sql = "SELECT min(wake_at) FROM intents WHERE shelf = ?1";
+    let mut earliest = None;
+    for shelf in [Shelf::Delayed, Shelf::Leased] {
+        let due: Option<i64> = connection
+            .prepare_cached(sql)?
+            .query_row([shelf.code()], |row| row.get(0))?;
+        earliest = match (earliest, due) {
+            (Some(earlier), Some(due)) if earlier <= due => Some(earlier),
+            (earlier, due) => due.or(earlier),
+        };
+    }
+    Ok(earliest.map(Micros))
+}
+
+pub(super) fn dump(connection: &Connection) -> Result<Dump, Error> {
+    let mut dump = Dump::default();
+    let mut statement = connection.prepare(concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents ORDER BY seq"
+    ))?;
+    dump.intents = statement
+        .query_map([], rows::intent)?
+        .collect::<Result<_, _>>()?;
+    let mut statement = connection.prepare(
+        "SELECT seq, own_lane, own_goal_lane, public_lane, public_goal_lane FROM intents WHERE own_lane IS NOT NULL ORDER BY seq",
+    )?;
+    let lanes = statement.query_map([], |row| {
+        let columns = [
+            Column::Own,
+            Column::OwnGoal,
+            Column::Public,
+            Column::PublicGoal,
+        ];
+        let mut probes = Vec::new();
+        for (index, column) in columns.into_iter().enumerate() {
+            let lane: Option<i64> = row.get(index + 1)?;
+            probes.extend(lane.map(|lane| Probe { column, lane }));
+        }
+        Ok((Seq(rows::unsigned(row, 0)?), probes))
+    })?;
+    dump.lanes = lanes.collect::<Result<_, _>>()?;
+    let mut statement = connection.prepare(concat!(
+        "SELECT ",
+        fact_columns!(),
+        " FROM facts ORDER BY seq"
+    ))?;
+    dump.facts = statement
+        .query_map([], rows::fact)?
+        .collect::<Result<_, _>>()?;
+    let mut statement = connection.prepare(
+        "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once ORDER BY scope, owner, key",
+    )?;
+    dump.once = statement
+        .query_map([], rows::once)?
+        .collect::<Result<_, _>>()?;
+    let mut statement = connection.prepare(
+        "SELECT kind, owner, name, version, value, expires_at FROM records ORDER BY kind, owner, name",
+    )?;
+    dump.records = statement
+        .query_map([], rows::record)?
+        .collect::<Result<_, _>>()?;
+    dump.counts = counters(connection)?
+        .into_iter()
+        .map(|(counter, count)| (format!("{counter:?}"), count))
+        .collect();
+    Ok(dump)
+}
+
+pub(super) fn counters(connection: &Connection) -> Result<Vec<(Counter, i64)>, Error> {
+    let mut statement =
+        connection.prepare("SELECT kind, face, name, state, count FROM counts WHERE count != 0 ORDER BY kind, face, name, state")?;
+    let found = statement.query_map([], |row| {
+        let face = rows::coded(row, 1, Face::from_code)?;
+        let counter = match row.get::<_, u8>(0)? {
+            0 => Counter::State {
+                face,
+                namespace: row.get(2)?,
+                state: rows::coded(row, 3, State::from_code)?,
+            },
+            _ => Counter::Unsettled {
+                face,
+                owner: row.get(2)?,
+            },
+        };
+        Ok((counter, row.get(4)?))
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// The last fact that is visible; kept here for the checker.
+pub(super) fn last_fact(connection: &Connection) -> Result<FactSeq, Error> {
+    let last: i64 = connection.query_row("SELECT coalesce(max(seq), 0) FROM facts", [], |row| {
+        row.get(0)
+    })?;
+    Ok(FactSeq(u64::try_from(last).unwrap_or(0)))
+}

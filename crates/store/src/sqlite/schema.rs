@@ -1,0 +1,176 @@
+//! Opening a file: whose it is, how it is set up, which migrations it needs.
+//!
+//! Invariant: a file that is not ours is left untouched, down to its side files.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::Error;
+
+/// "CNSG", in the header of every file of ours.
+const APPLICATION_ID: i32 = 0x434e_5347;
+
+/// RETURNING needs 3.35; the WAL-reset corruption was mended in 3.51.3.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+struct Migration {
+    version: u32,
+    name: &'static str,
+    sql: &'static str,
+}
+
+const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "ledger",
+    sql: include_str!("migrations/0001_ledger.sql"),
+}];
+
+/// What a path holds before we touch it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    Nothing,
+    Consign,
+    IntentBus,
+    OtherDatabase,
+}
+
+/// Looks without leaving a trace: no lock, no side file.
+pub fn identify(path: &Path) -> Result<Holds, Error> {
+    match std::fs::metadata(path) {
+        Err(_) => return Ok(Holds::Nothing),
+        Ok(meta) if meta.len() == 0 => return Ok(Holds::Nothing),
+        Ok(_) => {}
+    }
+    let open = |reason: rusqlite::Error| Error::Open {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    };
+    let connection = read_only(path, true).map_err(open)?;
+    let id: i32 = connection
+        .query_row("PRAGMA application_id", [], |row| row.get(0))
+        .map_err(open)?;
+    if id == APPLICATION_ID {
+        return Ok(Holds::Consign);
+    }
+    let tables: i64 = connection
+        .query_row(
+            "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('intents', 'tester_keys', 'dead_letters')",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(open)?;
+    Ok(if tables == 3 {
+        Holds::IntentBus
+    } else {
+        Holds::OtherDatabase
+    })
+}
+
+/// The writer's connection, migrated and ready.
+pub(super) fn writer(path: &Path, now_us: i64) -> Result<Connection, Error> {
+    let fresh = match identify(path)? {
+        Holds::IntentBus => {
+            return Err(Error::IntentBusFile {
+                path: path.to_owned(),
+            });
+        }
+        Holds::OtherDatabase => {
+            return Err(Error::ForeignFile {
+                path: path.to_owned(),
+            });
+        }
+        Holds::Nothing => true,
+        Holds::Consign => false,
+    };
+    let open = |reason: rusqlite::Error| Error::Open {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    };
+    let version = rusqlite::version_number();
+    if version < SQLITE_VERSION_MIN {
+        let reason = format!("SQLite {} is too old", rusqlite::version());
+        return Err(Error::Open {
+            path: path.to_owned(),
+            reason,
+        });
+    }
+    let mut connection = Connection::open(path).map_err(open)?;
+    // Before the log exists, so that the mark is in the file itself and a kill cannot leave it in the log alone.
+    if fresh {
+        connection
+            .pragma_update(None, "application_id", APPLICATION_ID)
+            .map_err(open)?;
+    }
+    settle_pragmas(&connection).map_err(open)?;
+    migrate(&mut connection, path, now_us)?;
+    Ok(connection)
+}
+
+/// A reader's connection. `immutable` promises that nobody writes meanwhile and touches no side file.
+pub(super) fn read_only(path: &Path, immutable: bool) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let escaped = path
+        .to_string_lossy()
+        .replace('%', "%25")
+        .replace('?', "%3f")
+        .replace('#', "%23");
+    let uri = format!(
+        "file:{escaped}{}",
+        if immutable { "?immutable=1" } else { "" }
+    );
+    let connection = Connection::open_with_flags(uri, flags)?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    debug_assert_eq!(mode, "wal");
+    // FULL syncs the log at every commit: an acknowledged intent survives a power cut.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+fn migrate(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), Error> {
+    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute_batch(
+        "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
+    )?;
+    let found: u32 = tx.query_row(
+        "SELECT coalesce(max(version), 0) FROM migrations",
+        [],
+        |row| row.get(0),
+    )?;
+    if found > known {
+        return Err(Error::TooNew {
+            path: path.to_owned(),
+            found,
+            known,
+        });
+    }
+    for migration in MIGRATIONS
+        .iter()
+        .filter(|migration| migration.version > found)
+    {
+        tx.execute_batch(migration.sql)?;
+        tx.execute(
+            "INSERT INTO migrations (version, name, applied_at) VALUES (?1, ?2, ?3)",
+            (migration.version, migration.name, now_us),
+        )?;
+    }
+    tx.commit()?;
+    Ok(())
+}

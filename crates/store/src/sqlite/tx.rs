@@ -1,0 +1,394 @@
+//! The writer's side of a transaction: plain loads and writes, no rule.
+
+use consign_kernel::command::Forget;
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::lane::{Column, Lanes, Probe};
+use consign_kernel::once;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+use rusqlite::{Connection, OptionalExtension, named_params, params};
+
+use super::rows::{self, fact_columns, intent_columns, signed};
+use crate::Error;
+use crate::ledger::{Counter, Tx, profiles_of};
+
+/// The open transaction of the one writer.
+pub(super) struct Open<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) last_fact: &'a mut u64,
+}
+
+/// What decides between two claimable rows, smallest first.
+type Rank = (i64, i64, i64, i64);
+
+macro_rules! probe_sql {
+    ($lane:literal) => {
+        concat!(
+            "SELECT priority, run_at, attempts, seq FROM intents WHERE ",
+            $lane,
+            " = ?1 ORDER BY priority DESC, run_at, attempts, seq LIMIT ?2"
+        )
+    };
+}
+
+fn probe_sql(column: Column) -> &'static str {
+    match column {
+        Column::Own => probe_sql!("own_lane"),
+        Column::OwnGoal => probe_sql!("own_goal_lane"),
+        Column::Public => probe_sql!("public_lane"),
+        Column::PublicGoal => probe_sql!("public_goal_lane"),
+    }
+}
+
+impl Open<'_> {
+    fn by_seq(&self, seq: i64) -> Result<Intent, Error> {
+        let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE seq = ?1");
+        Ok(self
+            .connection
+            .prepare_cached(sql)?
+            .query_row([seq], rows::intent)?)
+    }
+}
+
+impl Tx for Open<'_> {
+    fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error> {
+        let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE id = ?1");
+        Ok(self
+            .connection
+            .prepare_cached(sql)?
+            .query_row([id.0], rows::intent)
+            .optional()?)
+    }
+
+    fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error> {
+        let mut heads: Vec<Rank> = Vec::with_capacity(probes.len());
+        for probe in probes {
+            let mut statement = self.connection.prepare_cached(probe_sql(probe.column))?;
+            let mut found = statement.query(params![probe.lane, limit])?;
+            while let Some(row) = found.next()? {
+                let priority: i64 = row.get(0)?;
+                heads.push((-priority, row.get(1)?, row.get(2)?, row.get(3)?));
+            }
+        }
+        heads.sort_unstable();
+        // A public row of the caller's own lies in two of its lanes.
+        heads.dedup();
+        heads.truncate(limit as usize);
+        heads
+            .into_iter()
+            .map(|(_, _, _, seq)| self.by_seq(seq))
+            .collect()
+    }
+
+    fn due(
+        &mut self,
+        shelf: Shelf,
+        face: Option<Face>,
+        until: Micros,
+        limit: u32,
+    ) -> Result<Vec<Intent>, Error> {
+        let sql = concat!(
+            "SELECT ",
+            intent_columns!(),
+            " FROM intents WHERE shelf = ?1 AND wake_at <= ?2 ORDER BY wake_at, seq"
+        );
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![shelf.code(), until.0])?;
+        let mut due = Vec::new();
+        while due.len() < limit as usize
+            && let Some(row) = found.next()?
+        {
+            let intent = rows::intent(row)?;
+            if face.is_none_or(|face| intent.profile.profile().face == face) {
+                due.push(intent);
+            }
+        }
+        Ok(due)
+    }
+
+    fn rows(
+        &mut self,
+        face: Face,
+        namespace: Option<&str>,
+        after: Seq,
+        limit: u32,
+    ) -> Result<Vec<Intent>, Error> {
+        let mut all = Vec::new();
+        for profile in profiles_of(face) {
+            let sql = concat!(
+                "SELECT ",
+                intent_columns!(),
+                " FROM intents WHERE seq > ?1 AND profile = ?2 AND (?3 IS NULL OR namespace = ?3) ORDER BY seq LIMIT ?4"
+            );
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let found = statement.query_map(
+                params![signed(after.0), profile.code(), namespace, limit],
+                rows::intent,
+            )?;
+            for intent in found {
+                all.push(intent?);
+            }
+        }
+        all.sort_by_key(|intent: &Intent| intent.seq);
+        all.truncate(limit as usize);
+        Ok(all)
+    }
+
+    fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
+        let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
+                   WHERE scope = ?1 AND owner = ?2 AND key = ?3";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        Ok(statement
+            .query_row(params![key.scope.code(), key.owner, key.key], rows::once)
+            .optional()?)
+    }
+
+    fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error> {
+        let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
+                   WHERE kind = ?1 AND owner = ?2 AND name = ?3";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        Ok(statement
+            .query_row(params![key.kind.code(), key.owner, key.name], rows::record)
+            .optional()?)
+    }
+
+    fn count(&mut self, counter: &Counter) -> Result<i64, Error> {
+        let (kind, face, name, state) = counter_key(counter);
+        let sql =
+            "SELECT count FROM counts WHERE kind = ?1 AND face = ?2 AND name = ?3 AND state = ?4";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        Ok(statement
+            .query_row(params![kind, face, name, state], |row| row.get(0))
+            .optional()?
+            .unwrap_or(0))
+    }
+
+    fn insert(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
+        let sql = "INSERT INTO intents (seq, id, profile, state, cause, shelf, wake_at, own_lane, own_goal_lane, \
+                   public_lane, public_goal_lane, priority, run_at, attempts, attempts_max, backoff_us, created_at, \
+                   expires_at, claimed_at, lease_until, settled_at, namespace, goal, owner, public, target, capability, \
+                   holder, token, traceparent, last_error, result_kind, result, payload) VALUES (:seq, :id, :profile, \
+                   :state, :cause, :shelf, :wake_at, :own, :own_goal, :public_lane, :public_goal, :priority, :run_at, \
+                   :attempts, :attempts_max, :backoff_us, :created_at, :expires_at, :claimed_at, :lease_until, \
+                   :settled_at, :namespace, :goal, :owner, :public, :target, :capability, :holder, :token, \
+                   :traceparent, :last_error, :result_kind, :result, :payload)";
+        self.connection
+            .prepare_cached(sql)?
+            .execute(named_params! {
+                ":seq": signed(intent.seq.0),
+                ":id": intent.id.0,
+                ":profile": intent.profile.code(),
+                ":state": intent.state.code(),
+                ":cause": intent.cause.code(),
+                ":shelf": intent.shelf.code(),
+                ":wake_at": intent.wake_at.0,
+                ":own": lanes.map(|lanes| lanes.own),
+                ":own_goal": lanes.map(|lanes| lanes.own_goal),
+                ":public_lane": lanes.and_then(|lanes| lanes.public),
+                ":public_goal": lanes.and_then(|lanes| lanes.public_goal),
+                ":priority": intent.priority,
+                ":run_at": intent.run_at.0,
+                ":attempts": intent.attempts,
+                ":attempts_max": intent.attempts_max,
+                ":backoff_us": intent.backoff_us,
+                ":created_at": intent.created_at.0,
+                ":expires_at": intent.expires_at.0,
+                ":claimed_at": intent.claimed_at.map(|at| at.0),
+                ":lease_until": intent.lease_until.map(|at| at.0),
+                ":settled_at": intent.settled_at.map(|at| at.0),
+                ":namespace": intent.namespace,
+                ":goal": intent.goal,
+                ":owner": intent.owner,
+                ":public": intent.public,
+                ":target": intent.target,
+                ":capability": intent.capability,
+                ":holder": intent.holder,
+                ":token": intent.token.as_ref().map(|token| token.0),
+                ":traceparent": intent.traceparent,
+                ":last_error": intent.last_error,
+                ":result_kind": intent.result.as_ref().map(|result| rows::result_code(result.kind)),
+                ":result": intent.result.as_ref().map(|result| &result.body),
+                ":payload": intent.payload,
+            })?;
+        Ok(())
+    }
+
+    /// Only what a step can change. RETURNING makes a write to a row that is gone an error instead of a silence.
+    fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
+        let sql = "UPDATE intents SET state = ?2, cause = ?3, shelf = ?4, wake_at = ?5, own_lane = ?6, \
+                   own_goal_lane = ?7, public_lane = ?8, public_goal_lane = ?9, run_at = ?10, attempts = ?11, \
+                   expires_at = ?12, claimed_at = ?13, lease_until = ?14, settled_at = ?15, holder = ?16, token = ?17, \
+                   last_error = ?18, result_kind = ?19, result = ?20 WHERE seq = ?1 RETURNING seq";
+        let written = self
+            .connection
+            .prepare_cached(sql)?
+            .query_row(
+                params![
+                    signed(intent.seq.0),
+                    intent.state.code(),
+                    intent.cause.code(),
+                    intent.shelf.code(),
+                    intent.wake_at.0,
+                    lanes.map(|lanes| lanes.own),
+                    lanes.map(|lanes| lanes.own_goal),
+                    lanes.and_then(|lanes| lanes.public),
+                    lanes.and_then(|lanes| lanes.public_goal),
+                    intent.run_at.0,
+                    intent.attempts,
+                    intent.expires_at.0,
+                    intent.claimed_at.map(|at| at.0),
+                    intent.lease_until.map(|at| at.0),
+                    intent.settled_at.map(|at| at.0),
+                    intent.holder,
+                    intent.token.as_ref().map(|token| token.0),
+                    intent.last_error,
+                    intent
+                        .result
+                        .as_ref()
+                        .map(|result| rows::result_code(result.kind)),
+                    intent.result.as_ref().map(|result| &result.body),
+                ],
+                |row| row.get::<_, i64>(0),
+            )
+            .optional()?;
+        match written {
+            Some(_) => Ok(()),
+            None => Err(Error::Corrupt(format!(
+                "intent {} vanished inside its transaction",
+                intent.id
+            ))),
+        }
+    }
+
+    fn remove(&mut self, seq: Seq) -> Result<(), Error> {
+        self.connection
+            .prepare_cached("DELETE FROM intents WHERE seq = ?1")?
+            .execute([signed(seq.0)])?;
+        Ok(())
+    }
+
+    fn append(&mut self, fact: Fact) -> Result<(), Error> {
+        *self.last_fact += 1;
+        let sql = concat!(
+            "INSERT INTO facts (",
+            fact_columns!(),
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+        );
+        self.connection.prepare_cached(sql)?.execute(params![
+            signed(*self.last_fact),
+            signed(fact.intent.0),
+            fact.at.0,
+            fact.verb.code(),
+            fact.from.map(consign_kernel::state::State::code),
+            fact.to.code(),
+            fact.cause.code(),
+            fact.attempt,
+            fact.actor,
+            fact.detail,
+        ])?;
+        Ok(())
+    }
+
+    fn put_once(&mut self, row: once::Row) -> Result<(), Error> {
+        // The kernel saw no live row under this key; one past its time is replaced.
+        let sql = "INSERT OR REPLACE INTO once (scope, owner, key, fingerprint, intent, answer, until) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        self.connection.prepare_cached(sql)?.execute(params![
+            row.key.scope.code(),
+            row.key.owner,
+            row.key.key,
+            row.fingerprint,
+            row.intent.map(|id| id.0),
+            row.answer,
+            row.until.0,
+        ])?;
+        Ok(())
+    }
+
+    fn put_record(&mut self, record: Record) -> Result<(), Error> {
+        let sql = "INSERT OR REPLACE INTO records (kind, owner, name, version, value, expires_at) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        self.connection.prepare_cached(sql)?.execute(params![
+            record.key.kind.code(),
+            record.key.owner,
+            record.key.name,
+            signed(record.version),
+            record.value,
+            record.expires_at.map(|at| at.0),
+        ])?;
+        Ok(())
+    }
+
+    fn delete_record(&mut self, key: &record::Key) -> Result<(), Error> {
+        let sql = "DELETE FROM records WHERE kind = ?1 AND owner = ?2 AND name = ?3";
+        self.connection.prepare_cached(sql)?.execute(params![
+            key.kind.code(),
+            key.owner,
+            key.name
+        ])?;
+        Ok(())
+    }
+
+    fn add(&mut self, counter: &Counter, delta: i64) -> Result<(), Error> {
+        let (kind, face, name, state) = counter_key(counter);
+        let sql = "INSERT INTO counts (kind, face, name, state, count) VALUES (?1, ?2, ?3, ?4, ?5) \
+                   ON CONFLICT DO UPDATE SET count = count + excluded.count";
+        self.connection
+            .prepare_cached(sql)?
+            .execute(params![kind, face, name, state, delta])?;
+        Ok(())
+    }
+
+    fn forget(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error> {
+        let changed = match forget {
+            Forget::Once { scope, limit } => {
+                let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
+                           WHERE scope = ?1 AND until <= ?2 ORDER BY until, owner, key LIMIT ?3)";
+                self.connection
+                    .prepare_cached(sql)?
+                    .execute(params![scope.code(), now.0, limit])?
+            }
+            Forget::OnceOf { owner } => self
+                .connection
+                .prepare_cached("DELETE FROM once WHERE owner = ?1")?
+                .execute([owner])?,
+            Forget::AllOnce => self
+                .connection
+                .prepare_cached("DELETE FROM once")?
+                .execute([])?,
+            Forget::Records { kind, limit } => {
+                let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
+                           WHERE kind = ?1 AND expires_at <= ?2 ORDER BY expires_at, owner, name LIMIT ?3)";
+                self.connection
+                    .prepare_cached(sql)?
+                    .execute(params![kind.code(), now.0, limit])?
+            }
+            Forget::AllRecords { kind } => self
+                .connection
+                .prepare_cached("DELETE FROM records WHERE kind = ?1")?
+                .execute([kind.code()])?,
+            Forget::Facts { before, limit } => {
+                // Facts grow older towards the front, so looking at the first few is enough.
+                let sql = "DELETE FROM facts WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM facts ORDER BY seq \
+                           LIMIT ?2) WHERE at < ?1)";
+                self.connection
+                    .prepare_cached(sql)?
+                    .execute(params![before.0, limit])?
+            }
+        };
+        Ok(changed as u64)
+    }
+}
+
+pub(super) fn counter_key(counter: &Counter) -> (u8, u8, &str, u8) {
+    match counter {
+        Counter::State {
+            face,
+            namespace,
+            state,
+        } => (0, face.code(), namespace, state.code()),
+        Counter::Unsettled { face, owner } => (1, face.code(), owner, 0),
+    }
+}

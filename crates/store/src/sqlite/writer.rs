@@ -1,0 +1,269 @@
+//! The one thread that writes: it takes everything that waits and commits it together.
+//!
+//! Invariant: an answer leaves only after the commit that covers it, and that commit is synced.
+//! Group commit needs no timer: while one commit syncs, the next batch gathers by itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use consign_kernel::command::Request;
+use consign_kernel::ids::Micros;
+use consign_kernel::plant::{self, Plant};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::rows::signed;
+use super::tx::Open;
+use crate::ledger::Batch;
+use crate::{Clock, Error, Executed};
+
+/// Requests in one commit: more would only delay the first answer.
+const BATCH_REQUESTS_MAX: usize = 1_024;
+
+pub(super) struct Writer {
+    queue: Mutex<Option<SyncSender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    pub(super) meters: Arc<Meters>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Meters {
+    pub(super) commits: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) waiting: AtomicU64,
+    pub(super) last_fact: AtomicU64,
+}
+
+struct Job {
+    request: Request,
+    answer: oneshot::Sender<Result<Executed, Error>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        clock: Arc<dyn Clock>,
+        queue_max: usize,
+    ) -> Result<Self, Error> {
+        let (queue, jobs) = sync_channel(queue_max);
+        let meters = Arc::new(Meters::default());
+        let mut ledger = Ledger::open(connection, clock, Arc::clone(&meters))?;
+        let thread = std::thread::Builder::new()
+            .name("ledger-writer".to_owned())
+            .spawn(move || ledger.work(&jobs))
+            .map_err(|error| Error::Unavailable(error.to_string()))?;
+        Ok(Self {
+            queue: Mutex::new(Some(queue)),
+            thread: Mutex::new(Some(thread)),
+            meters,
+        })
+    }
+
+    pub(super) async fn execute(&self, request: Request) -> Result<Executed, Error> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let queue = queue.as_ref().ok_or(Error::Closed)?;
+            self.meters.waiting.fetch_add(1, Ordering::Relaxed);
+            queue.try_send(Job { request, answer }).map_err(|refused| {
+                self.meters.waiting.fetch_sub(1, Ordering::Relaxed);
+                match refused {
+                    TrySendError::Full(_) => Error::Busy,
+                    TrySendError::Disconnected(_) => Error::Closed,
+                }
+            })?;
+        }
+        answered.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Lets the thread finish what waits, then ends it.
+    pub(super) fn close(&self) {
+        drop(
+            self.queue
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the ledger writer ended by a panic");
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The connection and where its sequences stand.
+struct Ledger {
+    connection: Connection,
+    clock: Arc<dyn Clock>,
+    meters: Arc<Meters>,
+    position: Position,
+}
+
+#[derive(Clone, Copy)]
+struct Position {
+    last_time: Micros,
+    last_seq: u64,
+    last_fact: u64,
+}
+
+impl Ledger {
+    fn open(
+        connection: Connection,
+        clock: Arc<dyn Clock>,
+        meters: Arc<Meters>,
+    ) -> Result<Self, Error> {
+        let sql = "SELECT last_time, last_seq, last_fact FROM position WHERE id = 1";
+        let position = connection.query_row(sql, [], |row| {
+            Ok(Position {
+                last_time: Micros(row.get(0)?),
+                last_seq: super::rows::unsigned(row, 1)?,
+                last_fact: super::rows::unsigned(row, 2)?,
+            })
+        })?;
+        meters
+            .last_fact
+            .store(position.last_fact, Ordering::Relaxed);
+        Ok(Self {
+            connection,
+            clock,
+            meters,
+            position,
+        })
+    }
+
+    fn work(&mut self, jobs: &Receiver<Job>) {
+        let mut batch = Vec::with_capacity(64);
+        while let Ok(first) = jobs.recv() {
+            batch.push(first);
+            while batch.len() < BATCH_REQUESTS_MAX
+                && let Ok(job) = jobs.try_recv()
+            {
+                batch.push(job);
+            }
+            self.meters
+                .waiting
+                .fetch_sub(batch.len() as u64, Ordering::Relaxed);
+            self.serve(&mut batch);
+        }
+    }
+
+    fn serve(&mut self, batch: &mut Vec<Job>) {
+        // A request whose caller went away before its turn would only do work nobody sees answered.
+        batch.retain(|job| !job.answer.is_closed());
+        if batch.is_empty() {
+            return;
+        }
+        self.meters
+            .requests
+            .fetch_add(batch.len() as u64, Ordering::Relaxed);
+        if plant::on(Plant::AnswerBeforeCommit) {
+            return self.answer_before_commit(batch);
+        }
+        match self.commit(batch) {
+            Ok(executed) => {
+                for (job, executed) in batch.drain(..).zip(executed) {
+                    // Nobody listens when the caller went away; what was committed stays committed.
+                    let _ = job.answer.send(Ok(executed));
+                }
+            }
+            Err(error) => {
+                self.meters.failed.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%error, requests = batch.len(), "commit failed, nothing was acknowledged");
+                for job in batch.drain(..) {
+                    let _ = job.answer.send(Err(Error::Unavailable(error.to_string())));
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: &[Job]) -> Result<Vec<Executed>, Error> {
+        self.connection
+            .prepare_cached("BEGIN IMMEDIATE")?
+            .execute([])?;
+        let done = self.run(batch).and_then(|done| {
+            self.connection.prepare_cached("COMMIT")?.execute([])?;
+            Ok(done)
+        });
+        match done {
+            Ok((executed, position, wrote)) => {
+                self.position = position;
+                self.meters
+                    .last_fact
+                    .store(position.last_fact, Ordering::Release);
+                self.meters
+                    .commits
+                    .fetch_add(u64::from(wrote), Ordering::Relaxed);
+                Ok(executed)
+            }
+            Err(error) => {
+                // SQLite may have rolled back by itself; then this is refused, which is fine.
+                if let Err(rollback) = self.connection.execute_batch("ROLLBACK") {
+                    tracing::debug!(%rollback, "nothing left to roll back");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn run(&self, batch: &[Job]) -> Result<(Vec<Executed>, Position, bool), Error> {
+        let mut position = self.position;
+        position.last_time = self.clock.now().max(position.last_time);
+        let mut tx = Open {
+            connection: &self.connection,
+            last_fact: &mut position.last_fact,
+        };
+        let mut shared = Batch::new(&mut tx, position.last_time, &mut position.last_seq);
+        let mut executed = Vec::with_capacity(batch.len());
+        for job in batch {
+            executed.push(shared.run(&job.request)?);
+        }
+        let wrote = shared.wrote;
+        shared.finish()?;
+        if wrote {
+            let sql =
+                "UPDATE position SET last_time = ?1, last_seq = ?2, last_fact = ?3 WHERE id = 1";
+            let at = (
+                position.last_time.0,
+                signed(position.last_seq),
+                signed(position.last_fact),
+            );
+            self.connection.prepare_cached(sql)?.execute(at)?;
+        }
+        Ok((executed, position, wrote))
+    }
+
+    /// The planted defect: answers first, and commits after a while, so that a kill in between loses what was promised.
+    fn answer_before_commit(&mut self, batch: &mut Vec<Job>) {
+        let done = self
+            .connection
+            .execute_batch("BEGIN IMMEDIATE")
+            .map_err(Error::from)
+            .and_then(|()| self.run(batch));
+        let Ok((executed, position, _)) = done else {
+            batch.clear();
+            return;
+        };
+        for (job, executed) in batch.drain(..).zip(executed) {
+            let _ = job.answer.send(Ok(executed));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        if self.connection.execute_batch("COMMIT").is_ok() {
+            self.position = position;
+        }
+    }
+}

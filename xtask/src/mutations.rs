@@ -1,0 +1,221 @@
+//! `cargo xtask mutations`: wakes each planted defect and demands that the test named for it fails.
+//!
+//! The normal run has already shown that these tests pass. The test command is the same as there, so that
+//! nothing is built again; only `CONSIGN_PLANT` differs.
+
+use std::collections::BTreeSet;
+
+use crate::Done;
+use crate::checklist::{self, Checklist};
+use crate::context::{self, Context};
+use crate::flags::{Flag, Flags};
+use crate::markdown;
+use crate::outcome::{Outcomes, ids_in};
+use crate::process;
+use crate::report;
+use crate::tools::Runner;
+
+pub(crate) const HELP: &str = "
+Usage: cargo xtask mutations [--face FACE]
+
+For each row of docs/conformance/mutations.md (plant, id it breaks, part of a test's name) runs the tests of
+that name with CONSIGN_PLANT set to the plant. At least one must run, and one that bears the id must fail.
+Fails if a plant survives, or if a face has fewer than ten of them.
+
+  --face FACE  look at one face only, such as intent; all by default
+";
+
+const PATH: &str = "docs/conformance/mutations.md";
+const COLUMNS: &[&str] = &["plant", "breaks", "test"];
+const PLANTS_PER_FACE_MIN: usize = 10;
+/// The variable a planted binary looks at.
+const VARIABLE: &str = "CONSIGN_PLANT";
+
+const FLAGS: &[Flag] = &[Flag {
+    name: "--face",
+    takes_value: true,
+}];
+
+pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+    let flags = Flags::parse(words, FLAGS)?;
+    run(context, flags.value("--face"))
+}
+
+pub(crate) fn run(context: &Context, face: Option<&str>) -> Done {
+    let all = parse(&context.read(PATH)?).map_err(|error| format!("{PATH}:{error}"))?;
+    let mut failures = Vec::new();
+    let mut rows = vec![["plant", "breaks", "verdict"].map(str::to_owned).to_vec()];
+    let mut judged = 0;
+    for face in checklist::faces(context, face)? {
+        let checklist = checklist::load(context, &face)?;
+        let mine: Vec<&Mutation> = all
+            .iter()
+            .filter(|mutation| mutation.is_of(&checklist))
+            .collect();
+        failures.extend(shortage(&face, mine.len()));
+        for mutation in mine {
+            judged += 1;
+            let verdict = if checklist.has(&mutation.breaks) {
+                attempt(context, mutation, &checklist)?
+            } else {
+                Verdict::Survived(format!("{} is not in the checklist", mutation.breaks))
+            };
+            let shown = match verdict {
+                Verdict::Caught(by) => format!("caught by {by}"),
+                Verdict::Survived(why) => {
+                    failures.push(format!("{} survived: {why}", mutation.plant));
+                    format!("SURVIVED: {why}")
+                }
+            };
+            rows.push(vec![mutation.plant.clone(), mutation.breaks.clone(), shown]);
+        }
+    }
+    if face.is_none() && judged < all.len() {
+        failures.push(format!(
+            "{} rows of {PATH} belong to no checklist",
+            all.len() - judged
+        ));
+    }
+    print!("\n{}", report::table(&rows));
+    match failures.as_slice() {
+        [] => Ok(()),
+        failures => Err(format!("mutations: {}", failures.join("; "))),
+    }
+}
+
+/// One row of the document.
+#[derive(Debug)]
+struct Mutation {
+    plant: String,
+    breaks: String,
+    test: String,
+}
+
+impl Mutation {
+    fn is_of(&self, checklist: &Checklist) -> bool {
+        self.breaks.split('-').next() == Some(&checklist.prefix)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Caught(String),
+    Survived(String),
+}
+
+fn parse(text: &str) -> Result<Vec<Mutation>, String> {
+    let mut plants = BTreeSet::new();
+    let mut mutations = Vec::new();
+    for row in markdown::rows(text, COLUMNS) {
+        let line = row.line;
+        let [plant, breaks, test] = row.cells.as_slice() else {
+            return Err(format!("{line}: a row needs {} cells", COLUMNS.len()));
+        };
+        // The name becomes part of a filter expression.
+        let plain = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+        if plant.is_empty() || test.is_empty() || !test.chars().all(plain) {
+            return Err(format!(
+                "{line}: a row needs a plant and part of a test's name"
+            ));
+        }
+        if !plants.insert(plant.clone()) {
+            return Err(format!("{line}: plant {plant} stands here twice"));
+        }
+        mutations.push(Mutation {
+            plant: plant.clone(),
+            breaks: breaks.clone(),
+            test: test.clone(),
+        });
+    }
+    Ok(mutations)
+}
+
+fn shortage(face: &str, count: usize) -> Option<String> {
+    (count < PLANTS_PER_FACE_MIN).then(|| {
+        format!("face {face} has {count} plants in {PATH}, and {PLANTS_PER_FACE_MIN} is the least")
+    })
+}
+
+fn attempt(
+    context: &Context,
+    mutation: &Mutation,
+    checklist: &Checklist,
+) -> Result<Verdict, String> {
+    let mut command = Runner::find(context).command(context, Some(&mutation.test));
+    command.env(VARIABLE, &mutation.plant);
+    let log = context
+        .shelf()
+        .join("mutations")
+        .join(format!("{}.log", mutation.plant));
+    let ended = process::run(command, Some(&log), context.deadline)?;
+    if ended == process::Ended::OutOfTime {
+        ended.demand_success(&format!("the run with plant {}", mutation.plant))?;
+    }
+    let outcomes = Outcomes::read(&context::read(&log)?);
+    Ok(judge(
+        mutation,
+        &checklist.prefix,
+        &outcomes,
+        ended.success(),
+    ))
+}
+
+fn judge(mutation: &Mutation, prefix: &str, outcomes: &Outcomes, run_succeeded: bool) -> Verdict {
+    let results: Vec<(&str, bool)> = outcomes.iter().collect();
+    let bears_the_id = |name: &str| ids_in(name, prefix).contains(&mutation.breaks);
+    let caught = results
+        .iter()
+        .find(|(name, passed)| !passed && bears_the_id(name));
+    match caught {
+        _ if results.is_empty() => {
+            Verdict::Survived(format!("no test matching `{}` ran", mutation.test))
+        }
+        // The runner failed too, so this line is its own finding and not text some test printed.
+        Some((name, _)) if !run_succeeded => Verdict::Caught((*name).to_owned()),
+        _ if results.iter().all(|(_, passed)| *passed) => {
+            Verdict::Survived(format!("all {} tests passed", results.len()))
+        }
+        _ => Verdict::Survived(format!(
+            "the tests that failed do not bear {}",
+            mutation.breaks
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutation() -> Mutation {
+        let text = "| plant | breaks | test |\n|---|---|---|\n| skip-token | IP-031 | ip_031 |\n";
+        parse(text).unwrap().remove(0)
+    }
+
+    fn survives(log: &str, run_succeeded: bool) -> bool {
+        let verdict = judge(&mutation(), "IP", &Outcomes::read(log), run_succeeded);
+        matches!(verdict, Verdict::Survived(_))
+    }
+
+    #[test]
+    fn only_a_failing_test_that_bears_the_id_catches_a_plant() {
+        assert!(!survives("test ip_031_stale_token ... FAILED\n", false));
+        assert!(survives("test ip_031_stale_token ... ok\n", true));
+        assert!(survives("test ip_030_other ... FAILED\n", false));
+        assert!(survives("error: could not compile `consign`\n", false));
+    }
+
+    #[test]
+    fn ten_plants_are_the_least() {
+        assert_eq!(shortage("intent", 10), None);
+        assert!(shortage("intent", 9).unwrap().contains("intent has 9"));
+    }
+
+    #[test]
+    fn a_plant_listed_twice_or_an_odd_filter_is_refused() {
+        let table =
+            |rows: &str| parse(&format!("| plant | breaks | test |\n|---|---|---|\n{rows}"));
+        assert!(table("| a | IP-001 | ip_001 |\n| a | IP-002 | ip_002 |\n").is_err());
+        assert!(table("| a | IP-001 | x) or test(y |\n").is_err());
+        assert!(table("| a | IP-001 |\n").is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! The stages of `cargo xtask test`, in their order, and what each of them does.
+//!
+//! Building and installing have stages of their own, so that the budgets of the others measure what they name.
+//! Each stage still sees to what it needs, because it may be run alone.
+
+use std::process::Command;
+
+use crate::Done;
+use crate::context::Context;
+use crate::mutations;
+use crate::process;
+use crate::product;
+use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
+use crate::tidy;
+use crate::tools::{self, Runner};
+use crate::{crash, tools::CHROMIUM};
+
+pub(crate) const STAGES: &[Stage] = &[
+    Stage {
+        name: "fmt",
+        about: "every file is formatted",
+        group: BUILD,
+        log: None,
+        run: fmt,
+    },
+    Stage {
+        name: "clippy",
+        about: "no lint complains",
+        group: BUILD,
+        log: None,
+        run: clippy,
+    },
+    Stage {
+        name: "build",
+        about: "tests, server and testkit compile",
+        group: BUILD,
+        log: None,
+        run: build,
+    },
+    Stage {
+        name: "tests",
+        about: "every test of the workspace passes",
+        group: TESTS,
+        log: Some("tests"),
+        run: tests,
+    },
+    Stage {
+        name: "doc",
+        about: "the documentation builds without warnings",
+        group: BUILD,
+        log: None,
+        run: doc,
+    },
+    Stage {
+        name: "tidy",
+        about: "the rules that compilers do not know hold",
+        group: BUILD,
+        log: None,
+        run: tidy::run,
+    },
+    Stage {
+        name: "tools",
+        about: "the real client and the browser are installed",
+        group: BUILD,
+        log: None,
+        run: install,
+    },
+    Stage {
+        name: "real-clients",
+        about: "the protocol's own client works against the server",
+        group: CLIENTS,
+        log: Some("real_client"),
+        run: real_clients,
+    },
+    Stage {
+        name: "crash",
+        about: "nothing is lost when the server is killed, and planted losses are found",
+        group: CRASH,
+        log: Some("crash"),
+        run: crash::stage,
+    },
+    Stage {
+        name: "browser",
+        about: "the dashboard works in a browser",
+        group: BROWSER,
+        log: Some("browser"),
+        run: browser,
+    },
+    Stage {
+        name: "mutations",
+        about: "every planted defect makes its test fail",
+        group: TESTS,
+        log: None,
+        run: planted,
+    },
+    Stage {
+        name: "conformance",
+        about: "every requirement of the protocols is proven",
+        group: TESTS,
+        log: None,
+        run: stage::conformance,
+    },
+];
+
+fn fmt(context: &Context) -> Done {
+    let command = context.cargo(&["fmt", "--all", "--check"]);
+    demand(context, command, "cargo fmt --all --check")
+        .map_err(|error| format!("{error}; repair it with: cargo fmt --all"))
+}
+
+fn clippy(context: &Context) -> Done {
+    let args = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    demand(context, context.cargo(&args), "clippy")
+}
+
+fn build(context: &Context) -> Done {
+    let mut command = Runner::find(context).command(context, None);
+    command.arg("--no-run");
+    demand(context, command, "building the tests")?;
+    product::build(context)
+}
+
+fn tests(context: &Context) -> Done {
+    let runner = Runner::find(context);
+    if runner == Runner::CargoTest {
+        println!(
+            "cargo-nextest is not installed, so `cargo test` runs; install it with: cargo install cargo-nextest"
+        );
+    }
+    let command = runner.command(context, None);
+    process::run(command, Some(&context.log("tests")), context.deadline)?
+        .demand_success("the tests")
+}
+
+fn doc(context: &Context) -> Done {
+    let mut command = context.cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    demand(context, command, "cargo doc")
+}
+
+fn install(context: &Context) -> Done {
+    tools::python(context)?;
+    tools::chromium(context)
+}
+
+fn real_clients(context: &Context) -> Done {
+    let script = context.demand(
+        "tests/real_client/run.py",
+        "it drives the real client against the server",
+    )?;
+    let python = tools::python(context)?;
+    product::build(context)?;
+    let consign = product::consign(context);
+    let command = context.program(python, &[&script.to_string_lossy(), "--consign", &consign]);
+    process::run(command, Some(&context.log("real_client")), context.deadline)?
+        .demand_success("the real client")
+}
+
+fn browser(context: &Context) -> Done {
+    product::demand_program(context, "browser")?;
+    tools::chromium(context)?;
+    product::build(context)?;
+    let consign = product::consign(context);
+    let args = ["--consign", consign.as_str(), "--chromium", CHROMIUM];
+    let command = context.program(context.binary("browser"), &args);
+    process::run(command, Some(&context.log("browser")), context.deadline)?
+        .demand_success("the browser run")
+}
+
+fn planted(context: &Context) -> Done {
+    mutations::run(context, None)
+}
+
+fn demand(context: &Context, command: Command, what: &str) -> Done {
+    process::run(command, None, context.deadline)?.demand_success(what)
+}

@@ -1,0 +1,132 @@
+//! Released migrations never change: a checksum of each is kept beside them.
+//!
+//! The checksum (FNV-1a, 64 bits) guards against accidents, not against malice. A new migration gets its
+//! line from `cargo xtask tidy --bless`; a changed line in review is the sign that an old one was edited.
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use crate::Done;
+use crate::context::{self, Context};
+use crate::tree::{File, Tree};
+
+const FOLDER: &str = "crates/store/src/sqlite/migrations";
+const RECORD: &str = "CHECKSUMS";
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let record_path = format!("{FOLDER}/{RECORD}");
+    let recorded = tree
+        .get(&record_path)
+        .map(|file| parse(&file.text))
+        .unwrap_or_default();
+    let mut findings = Vec::new();
+    let mut seen = 0;
+    for (name, file) in migrations(tree) {
+        seen += 1;
+        match recorded.get(name) {
+            Some((_, sum)) if *sum == checksum(&file.text) => {}
+            Some((line, _)) => {
+                let message = format!(
+                    "{name} differs from its checksum: a released migration must not change"
+                );
+                findings.push(Finding::violation(&record_path, *line, message));
+            }
+            None => {
+                let message =
+                    format!("not in {RECORD}; if it is new, run: cargo xtask tidy --bless");
+                findings.push(Finding::violation(&file.path, 0, message));
+            }
+        }
+    }
+    for (name, (line, _)) in &recorded {
+        if tree.get(&format!("{FOLDER}/{name}")).is_none() {
+            let message = format!("{name} is gone: a released migration must stay");
+            findings.push(Finding::violation(&record_path, *line, message));
+        }
+    }
+    if seen == 0 && recorded.is_empty() {
+        findings.push(Finding::violation(
+            FOLDER,
+            0,
+            "there is no migration to guard",
+        ));
+    }
+    findings
+}
+
+/// Records every migration as it is now.
+pub(super) fn bless(context: &Context, tree: &Tree) -> Done {
+    let path = context.root.join(FOLDER).join(RECORD);
+    let text = record(tree);
+    if text.is_empty() {
+        return Err(format!("there is no .sql file in {FOLDER}"));
+    }
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    let before = parse(&before);
+    for (name, (_, sum)) in parse(&text) {
+        match before.get(&name) {
+            Some((_, old)) if *old == sum => {}
+            Some(_) => println!("blessed CHANGED migration {name}: was it never released?"),
+            None => println!("blessed new migration {name}"),
+        }
+    }
+    context::write(&path, &text)
+}
+
+fn record(tree: &Tree) -> String {
+    let lines = migrations(tree).map(|(name, file)| format!("{} {name}\n", checksum(&file.text)));
+    lines.collect()
+}
+
+fn migrations(tree: &Tree) -> impl Iterator<Item = (&str, &File)> {
+    tree.folder(FOLDER)
+        .filter(|(_, file)| file.extension() == Some("sql"))
+}
+
+/// Name to line and checksum.
+fn parse(record: &str) -> BTreeMap<String, (usize, String)> {
+    let lines = record.lines().enumerate();
+    lines
+        .filter_map(|(index, line)| {
+            let (sum, name) = line.split_once(' ')?;
+            Some((name.trim().to_owned(), (index + 1, sum.to_owned())))
+        })
+        .collect()
+}
+
+fn checksum(text: &str) -> String {
+    let mut sum: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in text.bytes() {
+        sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    format!("{sum:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree_with(name: &str, text: &str, record: &str) -> Tree {
+        let migration = format!("{FOLDER}/{name}");
+        let record_path = format!("{FOLDER}/{RECORD}");
+        Tree::of(&[(&migration, text), (&record_path, record)])
+    }
+
+    #[test]
+    fn the_checksum_is_the_published_one() {
+        assert_eq!(checksum(""), "cbf29ce484222325");
+        assert_eq!(checksum("a"), "af63dc4c8601ec8c");
+    }
+
+    #[test]
+    fn an_edited_missing_or_unknown_migration_is_found() {
+        let blessed = record(&tree_with("0001_first.sql", "a", ""));
+        let count =
+            |name: &str, text: &str, record: &str| check(&tree_with(name, text, record)).len();
+        assert_eq!(count("0001_first.sql", "a", &blessed), 0);
+        assert_eq!(count("0001_first.sql", "b", &blessed), 1);
+        assert_eq!(count("0001_first.sql", "a", ""), 1);
+        assert_eq!(count("0002_second.sql", "a", &blessed), 2);
+        assert_eq!(check(&Tree::default()).len(), 1);
+    }
+}

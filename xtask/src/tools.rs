@@ -1,0 +1,155 @@
+//! Tools that are not built here: the test runner, the real Python client, the browser.
+//!
+//! What is missing is installed where that is possible without asking, and otherwise named together with
+//! the command that installs it. A missing tool is a failure: a check that quietly did not run proves nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Done;
+use crate::context::Context;
+use crate::process;
+
+/// The client whose behaviour the intent face must satisfy, pinned.
+const CLIENT_PACKAGE: &str = "intent-bus";
+const CLIENT_VERSION: &str = "2.1.2";
+
+pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
+
+/// What runs the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    Nextest,
+    CargoTest,
+}
+
+impl Runner {
+    pub(crate) fn find(context: &Context) -> Self {
+        match process::ask(context.program("cargo-nextest", &["nextest", "--version"])) {
+            Some(_) => Self::Nextest,
+            None => Self::CargoTest,
+        }
+    }
+
+    /// The test command of the whole workspace. Every caller gets the same flags, so that nothing is built twice.
+    pub(crate) fn command(self, context: &Context, only: Option<&str>) -> Command {
+        let mut command = match self {
+            Self::Nextest => context.cargo(&[
+                "nextest",
+                "run",
+                "--workspace",
+                "--locked",
+                "--no-fail-fast",
+            ]),
+            Self::CargoTest => {
+                context.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])
+            }
+        };
+        // Results are read from this output, so a personal setting must not hide the tests that pass.
+        command.env("NEXTEST_STATUS_LEVEL", "pass");
+        match (self, only) {
+            (_, None) => {}
+            (Self::Nextest, Some(name)) => {
+                command.args(["-E", &format!("test({name})")]);
+            }
+            (Self::CargoTest, Some(name)) => {
+                command.arg(name);
+            }
+        }
+        command
+    }
+}
+
+/// A Python that has the pinned client; made on first use, kept in the target folder.
+pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
+    let venv = context.shelf().join("venv");
+    let python = venv.join("bin/python");
+    if installed_client(context, &python).as_deref() == Some(CLIENT_VERSION) {
+        return Ok(python);
+    }
+    let shown = venv.to_string_lossy();
+    // `--clear`: a half-made environment from an interrupted run must not be built upon.
+    let make = context.program("python3", &["-m", "venv", "--clear", &shown]);
+    process::run(make, None, context.deadline)
+        .and_then(|ended| ended.demand_success("making the Python environment"))
+        .map_err(|error| {
+            format!("{error}; install Python with: apt-get install -y python3 python3-venv")
+        })?;
+    let package = format!("{CLIENT_PACKAGE}=={CLIENT_VERSION}");
+    let install = context.program(
+        &python,
+        &[
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            &package,
+        ],
+    );
+    process::run(install, None, context.deadline)
+        .and_then(|ended| ended.demand_success("installing the client"))
+        .map_err(|error| {
+            let by_hand = format!("{} -m pip install {package}", python.display());
+            format!("{error}; it needs the network once, try by hand with: {by_hand}")
+        })?;
+    Ok(python)
+}
+
+fn installed_client(context: &Context, python: &Path) -> Option<String> {
+    let question =
+        format!("from importlib.metadata import version; print(version('{CLIENT_PACKAGE}'))");
+    let answer = process::ask(context.program(python, &["-c", &question]))?;
+    Some(answer.trim().to_owned())
+}
+
+/// Makes sure that Chromium is there; installing it takes root.
+pub(crate) fn chromium(context: &Context) -> Done {
+    if Path::new(CHROMIUM).exists() {
+        return Ok(());
+    }
+    let by_hand = "apt-get update && apt-get install -y chromium";
+    let user = process::ask(context.program("id", &["-u"])).unwrap_or_default();
+    if user.trim() != "0" {
+        return Err(format!(
+            "{CHROMIUM} is missing; install it as root with: {by_hand}"
+        ));
+    }
+    for args in [
+        &["update", "--quiet"][..],
+        &["install", "--yes", "--quiet", "chromium"],
+    ] {
+        let mut command = context.program("apt-get", args);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        process::run(command, None, context.deadline)
+            .and_then(|ended| ended.demand_success("installing Chromium"))
+            .map_err(|error| format!("{error}; install it with: {by_hand}"))?;
+    }
+    if Path::new(CHROMIUM).exists() {
+        Ok(())
+    } else {
+        Err(format!("the package chromium did not bring {CHROMIUM}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_test_is_run_with_the_flags_of_all_tests() {
+        let context = Context::discover().unwrap();
+        for runner in [Runner::Nextest, Runner::CargoTest] {
+            let words = |only| -> Vec<String> {
+                let command = runner.command(&context, only);
+                command
+                    .get_args()
+                    .map(|arg| arg.to_string_lossy().into_owned())
+                    .collect()
+            };
+            let all = words(None);
+            assert_eq!(words(Some("ip_012"))[..all.len()], all[..]);
+            assert!(words(Some("ip_012")).last().unwrap().contains("ip_012"));
+        }
+    }
+}
