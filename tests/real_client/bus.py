@@ -98,6 +98,17 @@ class Bus:
             client.close()
 
 
+def answers_of(client):
+    """A list that grows with each HTTP response `client` gets.
+
+    SDK exceptions carry a code and a message but no status, so statuses are read from here.
+    """
+    answers = []
+    hooks = client.transport.session.hooks["response"]
+    hooks.append(lambda response, *_, **__: answers.append(response))
+    return answers
+
+
 class RunningWorker:
     """The real WorkerRuntime in a thread, for the length of a `with` block."""
 

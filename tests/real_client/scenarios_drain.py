@@ -49,7 +49,7 @@ def real_client_ip_003_ip_004_ip_021_ip_163_workers_share_a_queue_without_double
         equal((status.status, status.claim_attempts), ("fulfilled", 1))
 
 
-def real_client_ip_004_ip_095_ip_164_one_of_many_racing_claimers_wins(bus):
+def real_client_ip_004_ip_095_one_of_many_racing_claimers_wins(bus):
     rounds = 15
     barrier = threading.Barrier(WORKERS)
     won = collections.defaultdict(list)

@@ -46,10 +46,11 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
 }
 
 pub(crate) fn run(context: &Context, face: Option<&str>, json: bool) -> Done {
+    let faces = checklist::faces(context, face)?;
     let outcomes = evidence(context);
     let results: Vec<(&str, bool)> = outcomes.iter().flat_map(Outcomes::iter).collect();
     let mut reports = Vec::new();
-    for face in checklist::faces(context, face)? {
+    for face in faces {
         reports.push(Report::new(&checklist::load(context, &face)?, &results));
     }
     if json {
@@ -71,7 +72,7 @@ pub(crate) fn run(context: &Context, face: Option<&str>, json: bool) -> Done {
 }
 
 /// What the captured logs say; a log that is not there proves nothing and is named.
-pub(crate) fn evidence(context: &Context) -> Vec<Outcomes> {
+fn evidence(context: &Context) -> Vec<Outcomes> {
     let mut outcomes = Vec::new();
     for name in EVIDENCE {
         let path = context.log(name);

@@ -5,7 +5,7 @@
 use crate::Done;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
-use crate::process::{self, Ended};
+use crate::process::{self, Ended, Output};
 use crate::product;
 
 pub(crate) const HELP: &str = "
@@ -45,19 +45,28 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     if let Some(seed) = &seed {
         args.extend(["--seed", seed]);
     }
-    campaign(context, &args, "crash")?.demand_success("the crash campaign")
+    campaign(context, &args, Output::Copied(&context.log("crash")))?
+        .demand_success("the crash campaign")
 }
 
 /// The stage of `cargo xtask test`: one clean campaign, then each plant.
 pub(crate) fn stage(context: &Context) -> Done {
     prepare(context)?;
-    campaign(context, &["--rounds", &ROUNDS.to_string()], "crash")?
-        .demand_success("the crash campaign")?;
+    campaign(
+        context,
+        &["--rounds", &ROUNDS.to_string()],
+        Output::Copied(&context.log("crash")),
+    )?
+    .demand_success("the crash campaign")?;
     for plant in PLANTS {
         let rounds = ROUNDS_PLANTED.to_string();
         let args = ["--plant", plant, "--rounds", &rounds];
         // A log of its own: its failures are wanted, and must not count as results.
-        let ended = campaign(context, &args, &format!("crash-planted-{plant}"))?;
+        let ended = campaign(
+            context,
+            &args,
+            Output::Logged(&context.log(&format!("crash-planted-{plant}"))),
+        )?;
         judge_plant(plant, ended)?;
     }
     Ok(())
@@ -68,11 +77,11 @@ fn prepare(context: &Context) -> Done {
     product::build(context)
 }
 
-fn campaign(context: &Context, args: &[&str], log: &str) -> Result<Ended, String> {
+fn campaign(context: &Context, args: &[&str], output: Output<'_>) -> Result<Ended, String> {
     let consign = product::consign(context);
     let mut command = context.program(context.binary("crash"), &["--consign", &consign]);
     command.args(args);
-    process::run(command, Some(&context.log(log)), context.deadline)
+    process::run(command, output, context.deadline)
 }
 
 fn judge_plant(plant: &str, ended: Ended) -> Done {

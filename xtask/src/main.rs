@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use crate::context::Context;
 
 /// What a command gives back: nothing, or the sentence that explains the failure.
+/// The sentence is empty when the command has said everything and its last line must stay the last.
 pub(crate) type Done = Result<(), String>;
 
 struct Command {
@@ -85,7 +86,9 @@ fn main() -> ExitCode {
     match dispatch(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            if !failure.is_empty() {
+                eprintln!("error: {failure}");
+            }
             ExitCode::FAILURE
         }
     }

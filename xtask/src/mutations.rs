@@ -11,7 +11,7 @@ use crate::context::{self, Context};
 use crate::flags::{Flag, Flags};
 use crate::markdown;
 use crate::outcome::{Outcomes, ids_in};
-use crate::process;
+use crate::process::{self, Ended, Output};
 use crate::report;
 use crate::tools::Runner;
 
@@ -147,8 +147,8 @@ fn attempt(
         .shelf()
         .join("mutations")
         .join(format!("{}.log", mutation.plant));
-    let ended = process::run(command, Some(&log), context.deadline)?;
-    if ended == process::Ended::OutOfTime {
+    let ended = process::run(command, Output::Logged(&log), context.deadline)?;
+    if ended == Ended::OutOfTime {
         ended.demand_success(&format!("the run with plant {}", mutation.plant))?;
     }
     let outcomes = Outcomes::read(&context::read(&log)?);
@@ -173,7 +173,7 @@ fn judge(mutation: &Mutation, prefix: &str, outcomes: &Outcomes, run_succeeded: 
         // The runner failed too, so this line is its own finding and not text some test printed.
         Some((name, _)) if !run_succeeded => Verdict::Caught((*name).to_owned()),
         _ if results.iter().all(|(_, passed)| *passed) => {
-            Verdict::Survived(format!("all {} tests passed", results.len()))
+            Verdict::Survived(format!("nothing failed, {} ran", results.len()))
         }
         _ => Verdict::Survived(format!(
             "the tests that failed do not bear {}",

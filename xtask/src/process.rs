@@ -1,6 +1,6 @@
 //! Runs a child program: shows the command, streams what it prints, keeps a copy in a log, ends it when time is up.
 //!
-//! The copy in the log has no colour codes. A child that ran out of time is ended together with its
+//! A log has no colour codes. A child that ran out of time is ended together with its
 //! descendants, found by parent id, because a server left behind would hold ports and pipes.
 
 use std::fs::{self, File};
@@ -41,14 +41,29 @@ impl Ended {
     }
 }
 
-/// Runs `command` to its end. With a log, output goes to the terminal and to the log; without, to the terminal only.
+/// Where the output of a child goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Output<'a> {
+    Terminal,
+    /// To the terminal, with a copy in this file.
+    Copied(&'a Path),
+    /// To this file only: for runs whose failures are wanted and would read like real ones.
+    Logged(&'a Path),
+}
+
+/// Runs `command` to its end.
 pub(crate) fn run(
     mut command: Command,
-    log: Option<&Path>,
+    output: Output<'_>,
     deadline: Option<Instant>,
 ) -> Result<Ended, String> {
     println!("$ {}", shown(&command));
     command.stdin(Stdio::null());
+    let log = match output {
+        Output::Terminal => None,
+        Output::Copied(log) => Some((log, true)),
+        Output::Logged(log) => Some((log, false)),
+    };
     if log.is_some() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
@@ -56,7 +71,9 @@ pub(crate) fn run(
         let name = command.get_program().to_string_lossy();
         format!("cannot start {name}: {error}")
     })?;
-    let copying = log.map(|log| Copying::start(&mut child, log)).transpose()?;
+    let copying = log
+        .map(|(log, echo)| Copying::start(&mut child, log, echo))
+        .transpose()?;
     let ended = wait(&mut child, deadline)?;
     if let Some(copying) = copying {
         copying.finish();
@@ -171,7 +188,7 @@ struct Copying {
 }
 
 impl Copying {
-    fn start(child: &mut Child, log: &Path) -> Result<Self, String> {
+    fn start(child: &mut Child, log: &Path, echo: bool) -> Result<Self, String> {
         crate::context::write(log, "")?;
         let file = File::options()
             .append(true)
@@ -180,10 +197,11 @@ impl Copying {
         let file = Arc::new(Mutex::new(file));
         let (sender, finished) = mpsc::channel();
         if let Some(stdout) = child.stdout.take() {
-            copy(stdout, io::stdout(), Arc::clone(&file), sender.clone());
+            let terminal = echo.then(io::stdout);
+            copy(stdout, terminal, Arc::clone(&file), sender.clone());
         }
         if let Some(stderr) = child.stderr.take() {
-            copy(stderr, io::stderr(), file, sender);
+            copy(stderr, echo.then(io::stderr), file, sender);
         }
         Ok(Self { finished })
     }
@@ -196,7 +214,7 @@ impl Copying {
 
 fn copy(
     from: impl Read + Send + 'static,
-    mut terminal: impl Write + Send + 'static,
+    mut terminal: Option<impl Write + Send + 'static>,
     log: Arc<Mutex<File>>,
     finished: Sender<()>,
 ) {
@@ -204,8 +222,10 @@ fn copy(
         let mut reader = BufReader::new(from);
         let mut line = Vec::new();
         while matches!(reader.read_until(b'\n', &mut line), Ok(count) if count > 0) {
-            // A closed terminal must not stop the copy into the log.
-            let _ = terminal.write_all(&line);
+            if let Some(terminal) = &mut terminal {
+                // A closed terminal must not stop the copy into the log.
+                let _ = terminal.write_all(&line);
+            }
             if let Ok(mut log) = log.lock() {
                 let _ = log.write_all(&without_colour(&line));
             }
@@ -244,7 +264,7 @@ mod tests {
     fn output_lands_in_the_log_without_colour_and_the_code_comes_back() {
         let log = std::env::temp_dir().join(format!("xtask-process-{}.log", std::process::id()));
         let script = r"printf '\033[32mgreen\033[0m\n'; echo loud >&2; exit 3";
-        let ended = run(shell(script), Some(&log), None).unwrap();
+        let ended = run(shell(script), Output::Logged(&log), None).unwrap();
         let text = fs::read_to_string(&log).unwrap();
         fs::remove_file(&log).unwrap();
         assert_eq!(ended, Ended::Exit(Some(3)));
@@ -259,7 +279,7 @@ mod tests {
     fn a_child_past_its_deadline_is_stopped_with_its_own_children() {
         let deadline = Instant::now() + Duration::from_millis(100);
         let started = Instant::now();
-        let ended = run(shell("sleep 60 & wait"), None, Some(deadline)).unwrap();
+        let ended = run(shell("sleep 60 & wait"), Output::Terminal, Some(deadline)).unwrap();
         assert_eq!(ended, Ended::OutOfTime);
         assert!(started.elapsed() < Duration::from_secs(30));
         assert!(
@@ -278,7 +298,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let refusal = run(Command::new("no-such-program-here"), None, None).unwrap_err();
+        let refusal =
+            run(Command::new("no-such-program-here"), Output::Terminal, None).unwrap_err();
         assert!(refusal.contains("no-such-program-here"));
     }
 }

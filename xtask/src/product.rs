@@ -2,23 +2,22 @@
 
 use crate::Done;
 use crate::context::Context;
-use crate::process;
+use crate::process::{self, Output};
 
-/// One build for both packages: apart they would select different features and compile their dependencies twice.
+/// The tests are selected too, though nothing runs them from here: without them Cargo would choose other features
+/// for the dependencies than the test command does, and compile most of the tree a second time.
 const BUILD: &[&str] = &[
     "build",
-    "-p",
-    "consign",
-    "-p",
-    "consign-testkit",
+    "--workspace",
     "--bins",
+    "--tests",
     "--features",
     "consign/planted",
     "--locked",
 ];
 
 pub(crate) fn build(context: &Context) -> Done {
-    process::run(context.cargo(BUILD), None, context.deadline)?
+    process::run(context.cargo(BUILD), Output::Terminal, context.deadline)?
         .demand_success("building the server and the testkit's programs")
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::Done;
 use crate::context::Context;
 use crate::mutations;
-use crate::process;
+use crate::process::{self, Output};
 use crate::product;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
@@ -122,8 +122,7 @@ fn clippy(context: &Context) -> Done {
 }
 
 fn build(context: &Context) -> Done {
-    let mut command = Runner::find(context).command(context, None);
-    command.arg("--no-run");
+    let command = Runner::find(context).build_command(context);
     demand(context, command, "building the tests")?;
     product::build(context)
 }
@@ -136,8 +135,12 @@ fn tests(context: &Context) -> Done {
         );
     }
     let command = runner.command(context, None);
-    process::run(command, Some(&context.log("tests")), context.deadline)?
-        .demand_success("the tests")
+    process::run(
+        command,
+        Output::Copied(&context.log("tests")),
+        context.deadline,
+    )?
+    .demand_success("the tests")
 }
 
 fn doc(context: &Context) -> Done {
@@ -160,8 +163,12 @@ fn real_clients(context: &Context) -> Done {
     product::build(context)?;
     let consign = product::consign(context);
     let command = context.program(python, &[&script.to_string_lossy(), "--consign", &consign]);
-    process::run(command, Some(&context.log("real_client")), context.deadline)?
-        .demand_success("the real client")
+    process::run(
+        command,
+        Output::Copied(&context.log("real_client")),
+        context.deadline,
+    )?
+    .demand_success("the real client")
 }
 
 fn browser(context: &Context) -> Done {
@@ -171,8 +178,12 @@ fn browser(context: &Context) -> Done {
     let consign = product::consign(context);
     let args = ["--consign", consign.as_str(), "--chromium", CHROMIUM];
     let command = context.program(context.binary("browser"), &args);
-    process::run(command, Some(&context.log("browser")), context.deadline)?
-        .demand_success("the browser run")
+    process::run(
+        command,
+        Output::Copied(&context.log("browser")),
+        context.deadline,
+    )?
+    .demand_success("the browser run")
 }
 
 fn planted(context: &Context) -> Done {
@@ -180,5 +191,5 @@ fn planted(context: &Context) -> Done {
 }
 
 fn demand(context: &Context, command: Command, what: &str) -> Done {
-    process::run(command, None, context.deadline)?.demand_success(what)
+    process::run(command, Output::Terminal, context.deadline)?.demand_success(what)
 }

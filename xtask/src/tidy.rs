@@ -34,7 +34,7 @@ Checks the rules that compilers do not know and prints file:line for each violat
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     path: String,
-    /// Counted from 1; 0 when the whole file is meant.
+    /// Counted from 1, which also stands for the whole file.
     line: usize,
     message: String,
     weight: Weight,
@@ -143,7 +143,7 @@ mod tests {
     fn notes_do_not_count_as_violations() {
         let findings = [
             Finding::violation("a.rs", 3, "bad"),
-            Finding::note("b.rs", 0, "long"),
+            Finding::note("b.rs", 1, "long"),
         ];
         assert_eq!(count_violations(&findings), 1);
         assert_eq!(shown("shape", &findings[0]), "a.rs:3: shape: bad");

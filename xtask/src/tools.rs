@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::Done;
 use crate::context::Context;
-use crate::process;
+use crate::process::{self, Output};
 
 /// The client whose behaviour the intent face must satisfy, pinned.
 const CLIENT_PACKAGE: &str = "intent-bus";
@@ -28,6 +28,16 @@ impl Runner {
         match process::ask(context.program("cargo-nextest", &["nextest", "--version"])) {
             Some(_) => Self::Nextest,
             None => Self::CargoTest,
+        }
+    }
+
+    /// Builds the tests without running one.
+    pub(crate) fn build_command(self, context: &Context) -> Command {
+        match self {
+            Self::Nextest => {
+                context.cargo(&["nextest", "run", "--workspace", "--locked", "--no-run"])
+            }
+            Self::CargoTest => context.cargo(&["test", "--workspace", "--locked", "--no-run"]),
         }
     }
 
@@ -70,7 +80,7 @@ pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
     let shown = venv.to_string_lossy();
     // `--clear`: a half-made environment from an interrupted run must not be built upon.
     let make = context.program("python3", &["-m", "venv", "--clear", &shown]);
-    process::run(make, None, context.deadline)
+    process::run(make, Output::Terminal, context.deadline)
         .and_then(|ended| ended.demand_success("making the Python environment"))
         .map_err(|error| {
             format!("{error}; install Python with: apt-get install -y python3 python3-venv")
@@ -87,7 +97,7 @@ pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
             &package,
         ],
     );
-    process::run(install, None, context.deadline)
+    process::run(install, Output::Terminal, context.deadline)
         .and_then(|ended| ended.demand_success("installing the client"))
         .map_err(|error| {
             let by_hand = format!("{} -m pip install {package}", python.display());
@@ -121,7 +131,7 @@ pub(crate) fn chromium(context: &Context) -> Done {
     ] {
         let mut command = context.program("apt-get", args);
         command.env("DEBIAN_FRONTEND", "noninteractive");
-        process::run(command, None, context.deadline)
+        process::run(command, Output::Terminal, context.deadline)
             .and_then(|ended| ended.demand_success("installing Chromium"))
             .map_err(|error| format!("{error}; install it with: {by_hand}"))?;
     }

@@ -45,6 +45,7 @@ impl File {
             .split('/')
             .any(|part| part == "tests" || part == "benches")
             || self.path.ends_with("/tests.rs")
+            || self.path.ends_with("_tests.rs")
     }
 }
 

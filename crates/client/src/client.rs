@@ -153,14 +153,14 @@ impl Client {
                 // The server had closed the kept connection. Nothing was sent, so once more on a
                 // new one.
                 Err(SendFailure::Unsent(unsent, _)) => request = *unsent,
-                Err(SendFailure::Broken(source)) => return Err(self.broken(source)),
+                Err(SendFailure::Broken(cause)) => return Err(self.broken(cause)),
             }
         }
         let mut connection = Connection::open(&self.address, self.tls.as_ref()).await?;
         match connection.send(request).await {
             Ok(response) => Ok((connection, response)),
-            Err(SendFailure::Unsent(_, source) | SendFailure::Broken(source)) => {
-                Err(self.broken(source))
+            Err(SendFailure::Unsent(_, cause) | SendFailure::Broken(cause)) => {
+                Err(self.broken(cause))
             }
         }
     }
@@ -235,10 +235,10 @@ impl Client {
         Ok(request)
     }
 
-    pub(crate) fn broken(&self, source: hyper::Error) -> Error {
+    pub(crate) fn broken(&self, cause: hyper::Error) -> Error {
         Error::Broken {
             server: self.address.clone(),
-            source,
+            cause,
         }
     }
 
@@ -250,7 +250,7 @@ impl Client {
                 limit_bytes: ANSWER_BYTES_MAX,
             }),
             Err(error) => match error.downcast::<hyper::Error>() {
-                Ok(source) => Err(self.broken(*source)),
+                Ok(cause) => Err(self.broken(*cause)),
                 Err(other) => Err(Error::Request(other.to_string())),
             },
         }

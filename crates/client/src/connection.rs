@@ -36,9 +36,9 @@ impl Connection {
         address: &Address,
         tls: Option<&Arc<ClientConfig>>,
     ) -> Result<Self, Error> {
-        let unreachable = |source| Error::Unreachable {
+        let unreachable = |cause| Error::Unreachable {
             server: address.clone(),
-            source,
+            cause,
         };
         let stream = TcpStream::connect((address.host.as_str(), address.port))
             .await

@@ -28,20 +28,21 @@ pub enum Error {
     #[error("no source of random numbers: {0}")]
     Entropy(String),
 
-    #[error("cannot reach {server}: {source}")]
+    // The cause is part of the message and so not a source, which would print it twice.
+    #[error("cannot reach {server}: {cause}")]
     Unreachable {
         server: Address,
-        source: std::io::Error,
+        cause: std::io::Error,
     },
 
     #[error("no answer from {server} within {} s", .after.as_secs_f64())]
     TimedOut { server: Address, after: Duration },
 
     /// The connection broke after the request may have left; whether it was carried out is unknown.
-    #[error("connection to {server} broke before the answer was complete: {source}")]
+    #[error("connection to {server} broke before the answer was complete: {cause}")]
     Broken {
         server: Address,
-        source: hyper::Error,
+        cause: hyper::Error,
     },
 
     /// The server answered with a status of 400 or more.
@@ -95,7 +96,7 @@ impl Error {
             Self::CaFile { .. } => {
                 "give a PEM file that holds the certificate of the authority".to_owned()
             }
-            Self::Unreachable { source, .. } if is_certificate_problem(source) => {
+            Self::Unreachable { cause, .. } if is_certificate_problem(cause) => {
                 "if the server has its own certificate authority, name it with --ca-file".to_owned()
             }
             Self::Unreachable { .. } => "start it with: consign serve".to_owned(),
@@ -150,8 +151,8 @@ fn refusal_hint(status: StatusCode, code: &str, retry_after_s: Option<u64>) -> O
     Some(hint.to_owned())
 }
 
-fn is_certificate_problem(source: &std::io::Error) -> bool {
-    let Some(inner) = source.get_ref() else {
+fn is_certificate_problem(cause: &std::io::Error) -> bool {
+    let Some(inner) = cause.get_ref() else {
         return false;
     };
     matches!(
@@ -189,7 +190,7 @@ mod tests {
     fn a_server_that_is_not_there_names_the_way_to_start_it() {
         let error = Error::Unreachable {
             server: Address::parse("http://127.0.0.1:7070").unwrap(),
-            source: std::io::Error::from(std::io::ErrorKind::ConnectionRefused),
+            cause: std::io::Error::from(std::io::ErrorKind::ConnectionRefused),
         };
         assert_eq!(
             error.to_string(),

@@ -86,10 +86,10 @@ impl Events {
             let frame = match self.body.frame().await {
                 None => return Ok(None),
                 Some(Ok(frame)) => frame,
-                Some(Err(source)) => {
+                Some(Err(cause)) => {
                     return Err(Error::Broken {
                         server: self.server.clone(),
-                        source,
+                        cause,
                     });
                 }
             };

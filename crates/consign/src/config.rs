@@ -208,7 +208,10 @@ mod tests {
 
     #[test]
     fn debug_shows_no_secret() {
-        let settings = read(&[("BUS_SECRET", "hidden-1"), ("BUS_METRICS_TOKEN", "hidden-2")]);
+        let settings = read(&[
+            ("BUS_SECRET", "hidden-1"),
+            ("BUS_METRICS_TOKEN", "hidden-2"),
+        ]);
         assert!(!format!("{settings:?}").contains("hidden-"));
     }
 }

@@ -12,9 +12,11 @@ pub(crate) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
     }
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Failure::usage("this needs a confirmation and there is no terminal")
-            .hint("add --yes to go ahead, or --dry-run to see what would happen")
-            .into());
+        return Err(
+            Failure::usage("this needs a confirmation and there is no terminal")
+                .hint("add --yes to go ahead, or --dry-run to see what would happen")
+                .into(),
+        );
     }
     out::ask(&format!("{question} [y/N]"));
     let mut answer = String::new();

@@ -104,7 +104,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Makes renames and new entries in `directory` survive a power cut.
-fn sync_directory(directory: &Path) -> anyhow::Result<()> {
+pub(crate) fn sync_directory(directory: &Path) -> anyhow::Result<()> {
     File::open(directory)
         .and_then(|handle| handle.sync_all())
         .with_context(|| format!("cannot sync the directory {}", directory.display()))
@@ -129,7 +129,10 @@ mod tests {
         assert_eq!(mode(data.root()), 0o700);
         assert_eq!(mode(&data.keys()), 0o700);
         assert_eq!(mode(&data.address_file()), 0o600);
-        assert_eq!(data.read_address().unwrap().as_deref(), Some("http://127.0.0.1:7070"));
+        assert_eq!(
+            data.read_address().unwrap().as_deref(),
+            Some("http://127.0.0.1:7070")
+        );
     }
 
     #[test]

@@ -130,7 +130,7 @@ mod tests {
         check(
             Error::Unreachable {
                 server: Address::parse("http://127.0.0.1:7070").unwrap(),
-                source: std::io::Error::from(std::io::ErrorKind::ConnectionRefused),
+                cause: std::io::Error::from(std::io::ErrorKind::ConnectionRefused),
             },
             Exit::Unreachable,
             "error: cannot reach http://127.0.0.1:7070: connection refused\n\
@@ -158,7 +158,11 @@ mod tests {
             Exit::Usage,
             "error: payload is missing\nhint: add it",
         );
-        check(anyhow::anyhow!("disk full"), Exit::Failed, "error: disk full");
+        check(
+            anyhow::anyhow!("disk full"),
+            Exit::Failed,
+            "error: disk full",
+        );
     }
 
     #[test]

@@ -49,7 +49,9 @@ impl DataLock {
 
 fn taken(data: &DataDir, file: &mut File) -> Failure {
     let mut holder = String::new();
-    let read = file.rewind().and_then(|()| file.read_to_string(&mut holder));
+    let read = file
+        .rewind()
+        .and_then(|()| file.read_to_string(&mut holder));
     let root = data.root().display();
     let message = match (read, holder.trim().parse::<u32>()) {
         (Ok(_), Ok(pid)) => format!("{root} is in use by another server (pid {pid})"),
@@ -69,7 +71,10 @@ mod tests {
         let first = DataLock::acquire(&data).unwrap();
         let refused = DataLock::acquire(&data).unwrap_err().to_string();
         assert!(
-            refused.ends_with(&format!("is in use by another server (pid {})", std::process::id())),
+            refused.ends_with(&format!(
+                "is in use by another server (pid {})",
+                std::process::id()
+            )),
             "{refused}"
         );
         drop(first);

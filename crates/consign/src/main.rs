@@ -22,7 +22,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::Cli;
-use crate::failure::Exit;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

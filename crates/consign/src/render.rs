@@ -66,6 +66,14 @@ pub(crate) fn time(unix_s: f64) -> String {
     }
 }
 
+/// Unix microseconds as UTC.
+pub(crate) fn time_us(unix_us: i64) -> String {
+    match Timestamp::from_microsecond(unix_us) {
+        Ok(timestamp) => timestamp.to_string(),
+        Err(_) => unix_us.to_string(),
+    }
+}
+
 /// Marks that reorder text and so can disguise it.
 fn is_direction_mark(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -86,7 +94,11 @@ mod tests {
 
     #[test]
     fn absent_fields_are_left_out() {
-        let text = fields(&[("id", Some("a".to_owned())), ("error", None), ("status", Some("open".to_owned()))]);
+        let text = fields(&[
+            ("id", Some("a".to_owned())),
+            ("error", None),
+            ("status", Some("open".to_owned())),
+        ]);
         assert_eq!(text, "id      a\nstatus  open\n");
     }
 

@@ -179,7 +179,9 @@ pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>>
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            return Err(anyhow::Error::new(error).context(format!("cannot read {}", path.display())));
+            return Err(
+                anyhow::Error::new(error).context(format!("cannot read {}", path.display()))
+            );
         }
     };
     refuse_loose_mode(&path, "600")?;
@@ -193,6 +195,15 @@ pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>>
             .into());
     }
     Ok(Some(Secret::new(text.trim().to_owned())))
+}
+
+/// Reads one secret of 32 bytes for a command on the same machine.
+pub(crate) fn read_bytes(data: &DataDir, name: Name) -> anyhow::Result<Option<SecretBytes>> {
+    let Some(secret) = read(data, name)? else {
+        return Ok(None);
+    };
+    let origin = data.key_file(name.file()).display().to_string();
+    Ok(Some(thirty_two_bytes(&secret, &origin)?))
 }
 
 fn read_or_make(data: &DataDir, name: Name, made: &mut Vec<Name>) -> anyhow::Result<Secret> {
@@ -218,7 +229,8 @@ fn refuse_loose_mode(path: &Path, wanted: &str) -> anyhow::Result<()> {
     let metadata =
         fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 {
+    let for_others = mode & 0o077;
+    if for_others == 0 {
         return Ok(());
     }
     Err(Failure::failed(format!(

@@ -26,7 +26,10 @@ fn the_first_start_makes_six_private_files_and_the_second_reads_them() {
     assert!(first.bus_secret.reveal().starts_with("ck_"));
     assert_eq!(first.bus_secret.reveal().len(), 43);
     for name in &first.made {
-        let mode = fs::metadata(data.key_file(name.file())).unwrap().permissions().mode();
+        let mode = fs::metadata(data.key_file(name.file()))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{name:?}");
     }
     let second = open(&data).unwrap();
@@ -58,7 +61,10 @@ fn a_seal_key_of_the_wrong_length_names_the_variable() {
         ..Overrides::default()
     };
     let error = Secrets::open(&data, &overrides).unwrap_err().to_string();
-    assert_eq!(error, "the variable CONSIGN_SEAL_KEY does not hold 64 hexadecimal digits");
+    assert_eq!(
+        error,
+        "the variable CONSIGN_SEAL_KEY does not hold 64 hexadecimal digits"
+    );
 }
 
 #[test]
@@ -67,12 +73,18 @@ fn keys_that_others_can_read_are_refused() {
     open(&data).unwrap();
     chmod(&data.keys(), 0o755);
     let error = open(&data).unwrap_err().to_string();
-    assert!(error.ends_with("data/keys is open to other users (mode 0755)"), "{error}");
+    assert!(
+        error.ends_with("data/keys is open to other users (mode 0755)"),
+        "{error}"
+    );
 
     chmod(&data.keys(), 0o700);
     chmod(&data.key_file("bus_secret"), 0o640);
     let error = open(&data).unwrap_err().to_string();
-    assert!(error.ends_with("bus_secret is open to other users (mode 0640)"), "{error}");
+    assert!(
+        error.ends_with("bus_secret is open to other users (mode 0640)"),
+        "{error}"
+    );
 }
 
 #[test]

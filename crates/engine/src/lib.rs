@@ -1,1 +1,27 @@
-//! Under construction.
+//! Runs commands: draws entropy, calls the store, wakes waiters, keeps keys, signs receipts, drives the loops.
+//!
+//! Invariant: the engine decides nothing about intents (the kernel does) and knows no wire format (faces do).
+//! Everything a face does to the ledger goes through [`Engine`].
+
+mod clock;
+mod engine;
+mod error;
+mod housekeeping;
+mod import;
+mod keys;
+mod receipts;
+mod seeds;
+mod timekeeper;
+mod wakes;
+
+pub use clock::{EngineClock, WallClock};
+pub use consign_store::Error as StoreError;
+pub use consign_store::{
+    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, SharedStore, Stats,
+};
+pub use engine::{Caller, Engine, Operator, Options};
+pub use error::Error;
+pub use housekeeping::CleanupReport;
+pub use import::{ImportOptions, ImportReport, import_intent_bus};
+pub use keys::{KeyInfo, NewKey, SealKey, key_id};
+pub use timekeeper::Timekeeper;

@@ -1,6 +1,7 @@
-//! Under construction.
+//! Inbound HTTP: a folder per protocol, and the web ground they share.
+//!
+//! Invariant: a face parses and authorises, makes one engine call and renders; rules live in the kernel.
+//! Faces never import each other.
 
-pub mod intent {
-    pub mod signature;
-}
+pub mod intent;
 pub mod web;

@@ -34,7 +34,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             None => {
                 let message =
                     format!("not in {RECORD}; if it is new, run: cargo xtask tidy --bless");
-                findings.push(Finding::violation(&file.path, 0, message));
+                findings.push(Finding::violation(&file.path, 1, message));
             }
         }
     }
@@ -47,7 +47,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     if seen == 0 && recorded.is_empty() {
         findings.push(Finding::violation(
             FOLDER,
-            0,
+            1,
             "there is no migration to guard",
         ));
     }

@@ -8,7 +8,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(source) = tree.get(SOURCE) else {
         return vec![Finding::violation(
             SOURCE,
-            0,
+            1,
             "the list of error codes is missing",
         )];
     };
@@ -16,7 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     if codes.is_empty() {
         return vec![Finding::violation(
             SOURCE,
-            0,
+            1,
             "there is no code in `codes! { ... }`",
         )];
     }
@@ -25,7 +25,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let page = errors::page_of(&code.name);
         match tree.get(&page) {
             Some(file) if !file.text.trim().is_empty() => {}
-            Some(_) => findings.push(Finding::violation(&page, 0, "the page is empty")),
+            Some(_) => findings.push(Finding::violation(&page, 1, "the page is empty")),
             None => {
                 let message = format!("error code `{}` has no page {page}", code.name);
                 findings.push(Finding::violation(SOURCE, code.line, message));
@@ -37,7 +37,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         if !known && name != "README.md" {
             findings.push(Finding::violation(
                 &file.path,
-                0,
+                1,
                 "no error code has this page",
             ));
         }
@@ -68,11 +68,11 @@ mod tests {
         assert_eq!(check_with(&full), []);
         assert_eq!(check_with(&full[..1]), [(SOURCE.to_owned(), 3)]);
         let stray = [full[0], full[1], ("docs/errors/old.md", "x")];
-        assert_eq!(check_with(&stray), [("docs/errors/old.md".to_owned(), 0)]);
+        assert_eq!(check_with(&stray), [("docs/errors/old.md".to_owned(), 1)]);
         let empty = [full[0], ("docs/errors/store_busy.md", "\n")];
         assert_eq!(
             check_with(&empty),
-            [("docs/errors/store_busy.md".to_owned(), 0)]
+            [("docs/errors/store_busy.md".to_owned(), 1)]
         );
     }
 

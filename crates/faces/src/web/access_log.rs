@@ -130,3 +130,81 @@ impl Entry {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        fmt::{Debug, Write as _},
+        future::ready,
+        sync::{Mutex, atomic::AtomicU64},
+    };
+
+    use tower::{ServiceExt as _, service_fn};
+    use tracing::{Event, Metadata, Subscriber, field, span};
+
+    use super::*;
+
+    /// Writes each event down as `field=value` words.
+    #[derive(Clone, Default)]
+    struct Recorder {
+        lines: Arc<Mutex<String>>,
+        spans: Arc<AtomicU64>,
+    }
+
+    impl Subscriber for Recorder {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "access"
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            let mut lines = self.lines.lock().unwrap();
+            event.record(&mut |field: &field::Field, value: &dyn Debug| {
+                write!(lines, "{field}={value:?} ").unwrap();
+            });
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            use std::sync::atomic::Ordering::Relaxed;
+            span::Id::from_u64(self.spans.fetch_add(1, Relaxed) + 1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[tokio::test]
+    async fn the_line_names_the_request_and_shows_no_query_and_no_key() {
+        let recorder = Recorder::default();
+        let _recording = tracing::subscriber::set_default(recorder.clone());
+        let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
+        let request = Request::post("/claim?goal=secret-goal")
+            .header("x-request-id", "r-9")
+            .header("x-api-key", "tk_secret")
+            .header("x-forwarded-for", "203.0.113.9")
+            .extension(Peer {
+                addr: ([127, 0, 0, 1], 5000).into(),
+                tls: false,
+            })
+            .body(())
+            .unwrap();
+
+        let response = AccessLog::new(inner, 1, true).oneshot(request).await;
+
+        assert_eq!(response.unwrap().headers()[&HEADER], "r-9");
+        let line = recorder.lines.lock().unwrap().clone();
+        for word in [
+            "endpoint=\"/claim\" ",
+            "method=\"POST\" ",
+            "request_id=\"r-9\" ",
+            "remote_addr=203.0.113.9 ",
+            "status_code=200 ",
+            "duration_ms=",
+        ] {
+            assert!(line.contains(word), "{word} in {line}");
+        }
+        assert!(!line.contains("secret"), "{line}");
+    }
+}

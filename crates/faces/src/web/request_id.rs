@@ -25,7 +25,7 @@ impl RequestId {
         let value = headers.get(&HEADER)?;
         let bytes = value.as_bytes();
         let fits = (1..=LENGTH_MAX).contains(&bytes.len());
-        (fits && bytes.iter().all(is_allowed)).then(|| Self(value.clone()))
+        (fits && bytes.iter().copied().all(is_allowed)).then(|| Self(value.clone()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -37,7 +37,7 @@ impl RequestId {
     }
 }
 
-const fn is_allowed(byte: &u8) -> bool {
+const fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-')
 }
 
@@ -52,7 +52,9 @@ pub(super) struct RequestIds {
 
 impl RequestIds {
     pub(super) fn new(seed: u128) -> Self {
-        let [high, low] = [(seed >> 64) as u64, (seed & u128::from(u64::MAX)) as u64];
+        let bytes = seed.to_be_bytes();
+        let (halves, _none_left) = bytes.as_chunks::<8>();
+        let [high, low] = [halves[0], halves[1]].map(u64::from_be_bytes);
         Self {
             process: hex(scattered(high)),
             start: low,

@@ -6,29 +6,22 @@
 //! count under the cap but end when their own face ends them. Bodies, routing and authentication
 //! are not its business.
 
+mod connection;
+
 use std::{convert::Infallible, fmt, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
-use http::{HeaderValue, Request, StatusCode, header::CONNECTION};
-use hyper::{
-    body::{Body as _, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::Request;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpSocket, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    net::{TcpListener, TcpSocket},
+    sync::{Semaphore, watch},
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
-use tower::{Service, ServiceExt as _};
+use tower::Service;
 
-use super::{
-    linger::{Lingering, UnreadBody},
-    tls,
-};
+use self::connection::Connection;
+use super::tls;
 
 pub const CONNECTIONS_MAX_DEFAULT: usize = 4096;
 /// Also how long an idle connection lives, hence well above the 75 s that pooled clients count on.
@@ -39,12 +32,9 @@ pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(8);
 /// number here would cost an allocation per request.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
-const BUFFER_BYTES_MAX: usize = 128 << 10;
 const BACKLOG: u32 = 1024;
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A body beyond this may still be on its way when the answer is ready.
-const BODY_IN_FLIGHT_BYTES: u64 = 16 << 10;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -237,129 +227,6 @@ async fn drain(phase: watch::Sender<Phase>, limit: Duration) -> Result<(), Error
     phase.send_replace(Phase::Cut);
     phase.closed().await;
     Err(Error::CutOff { connections })
-}
-
-/// One accepted connection and what it takes to serve it.
-struct Connection<S> {
-    peer: Peer,
-    service: S,
-    place: OwnedSemaphorePermit,
-    phase: watch::Receiver<Phase>,
-    head_timeout: Duration,
-}
-
-impl<S> Connection<S>
-where
-    S: Service<Request<Body>, Response = Response, Error = Infallible>,
-    S: Clone + Send + Sync + 'static,
-    S::Future: Send,
-{
-    async fn start(
-        mut self,
-        stream: TcpStream,
-        acceptor: Option<TlsAcceptor>,
-        handshake_timeout: Duration,
-    ) {
-        // Answers are written in one piece; waiting to fill a packet would only delay them.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a client left before it was served");
-            return;
-        }
-        let Some(acceptor) = acceptor else {
-            return self.serve(stream).await;
-        };
-        let handshake = tokio::select! {
-            handshake = timeout(handshake_timeout, acceptor.accept(stream)) => handshake,
-            _ = self.phase.changed() => return,
-        };
-        match handshake {
-            Ok(Ok(stream)) => self.serve(stream).await,
-            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-            Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
-        }
-    }
-
-    async fn serve<T>(self, stream: T)
-    where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let Self {
-            peer,
-            service,
-            place,
-            mut phase,
-            head_timeout,
-        } = self;
-        let unread_body = UnreadBody::default();
-        let stream = Lingering::new(stream, unread_body.clone(), place);
-        let answer =
-            service_fn(move |request| answer(service.clone(), request, peer, unread_body.clone()));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(head_timeout)
-            .max_header_size(HEAD_BYTES_MAX)
-            .max_buf_size(BUFFER_BYTES_MAX)
-            // A client may shut its sending side and still wait for the answer.
-            .half_close(true)
-            .pipeline_flush(true)
-            .serve_connection(TokioIo::new(stream), answer)
-            .with_upgrades();
-        let mut connection = pin!(connection);
-        loop {
-            tokio::select! {
-                biased;
-                ended = connection.as_mut() => {
-                    if let Err(error) = ended {
-                        tracing::debug!(%error, "a connection ended early");
-                    }
-                    return;
-                }
-                changed = phase.changed() => match (changed, *phase.borrow()) {
-                    (Ok(()), Phase::Draining) => connection.as_mut().graceful_shutdown(),
-                    (Ok(()), Phase::Serving) => {}
-                    // Either time is up, or the server's future was dropped.
-                    (_, Phase::Cut) | (Err(_), _) => return,
-                },
-            }
-        }
-    }
-}
-
-/// Passes one request on, with what the connection knows about it.
-async fn answer<S>(
-    service: S,
-    request: Request<Incoming>,
-    peer: Peer,
-    unread_body: UnreadBody,
-) -> Result<Response, Infallible>
-where
-    S: Service<Request<Body>, Response = Response, Error = Infallible>,
-{
-    let announced = request.body().size_hint().upper();
-    let may_be_in_flight = announced.is_none_or(|bytes| bytes > BODY_IN_FLIGHT_BYTES);
-    let mut request = request.map(|body| {
-        if body.is_end_stream() {
-            // An empty body needs no allocation, an incoming one does.
-            Body::empty()
-        } else {
-            Body::new(body)
-        }
-    });
-    request.extensions_mut().insert(peer);
-
-    let mut response = service.oneshot(request).await?;
-
-    let status = response.status();
-    unread_body.set(may_be_in_flight && status.is_client_error());
-    if matches!(
-        status,
-        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT
-    ) {
-        // The body was not read to its end, so nothing can follow it on this connection.
-        let headers = response.headers_mut();
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    Ok(response)
 }
 
 #[cfg(test)]

@@ -69,22 +69,14 @@ struct Member<'a> {
 
 impl<'a> Writer<'a> {
     fn take(&mut self, token: Token<'a>, at: usize) -> Result<(), Refusal> {
+        let complete = !matches!(
+            token,
+            Token::ObjectStart | Token::ArrayStart | Token::Key(_)
+        );
         match token {
-            Token::ObjectStart => return Ok(self.start('{', true)),
-            Token::ArrayStart => return Ok(self.start('[', false)),
-            Token::Key(quoted) => {
-                let key = quoted.decode(at)?;
-                let from = self.out.len();
-                write_string(&key, &mut self.out);
-                self.out.push(':');
-                self.members.push(Member {
-                    key,
-                    text_at: at,
-                    from,
-                    end: from,
-                });
-                return Ok(());
-            }
+            Token::ObjectStart => self.start('{', true),
+            Token::ArrayStart => self.start('[', false),
+            Token::Key(quoted) => self.key(quoted.decode(at)?, at),
             Token::ObjectEnd | Token::ArrayEnd => self.end()?,
             Token::String(quoted) => write_string(&quoted.decode(at)?, &mut self.out),
             Token::Number(token) => self.number(token, at)?,
@@ -92,7 +84,7 @@ impl<'a> Writer<'a> {
             Token::False => self.out.push_str("false"),
             Token::Null => self.out.push_str("null"),
         }
-        if let Some(parent) = self.open.last() {
+        if complete && let Some(parent) = self.open.last() {
             self.out.push(',');
             if parent.object {
                 let member = self.members.last_mut().expect("a value follows its key");
@@ -108,6 +100,18 @@ impl<'a> Writer<'a> {
             content_from: self.out.len(),
             members_from: self.members.len(),
             object,
+        });
+    }
+
+    fn key(&mut self, key: Cow<'a, str>, at: usize) {
+        let from = self.out.len();
+        write_string(&key, &mut self.out);
+        self.out.push(':');
+        self.members.push(Member {
+            key,
+            text_at: at,
+            from,
+            end: from,
         });
     }
 
@@ -147,12 +151,12 @@ impl<'a> Writer<'a> {
 
     fn number(&mut self, token: &str, at: usize) -> Result<(), Refusal> {
         if number::is_plain(token) {
-            let magnitude = token.trim_start_matches('-').parse::<u64>();
-            return match magnitude {
-                Ok(0) => Ok(self.out.push('0')),
-                Ok(..=number::SAFE_INTEGER_MAX) => Ok(self.out.push_str(token)),
-                _ => Err(Refusal::UnsafeInteger { at }),
-            };
+            match token.trim_start_matches('-').parse::<u64>() {
+                Ok(0) => self.out.push('0'),
+                Ok(..=number::SAFE_INTEGER_MAX) => self.out.push_str(token),
+                _ => return Err(Refusal::UnsafeInteger { at }),
+            }
+            return Ok(());
         }
         let value = number::finite(token).ok_or(Refusal::NotFinite { at })?;
         number::write_ecmascript(value, &mut self.out);

@@ -98,9 +98,10 @@ impl Encoder {
 
     fn end(&mut self) {
         let open = self.open.pop().expect("the scanner closes what it opened");
-        let (tag, digest) = match open.object {
-            true => (b'{', self.object_digest(open.members_from)),
-            false => (b'[', blake3::hash(&self.encoded[open.encoded_from..])),
+        let (tag, digest) = if open.object {
+            (b'{', self.object_digest(open.members_from))
+        } else {
+            (b'[', blake3::hash(&self.encoded[open.encoded_from..]))
         };
         self.members.truncate(open.members_from);
         self.encoded.truncate(open.encoded_from);

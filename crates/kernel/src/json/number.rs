@@ -106,9 +106,10 @@ fn shortest(value: f64) -> String {
     let digits = shortest.bytes().take_while(|&byte| byte != b'e');
     let precision = digits.filter(u8::is_ascii_digit).count() - 1;
     let rounded = format!("{value:.precision$e}");
-    match rounded.parse() == Ok(value) {
-        true => rounded,
-        false => shortest,
+    if rounded.parse() == Ok(value) {
+        rounded
+    } else {
+        shortest
     }
 }
 

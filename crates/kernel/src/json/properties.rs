@@ -1,5 +1,7 @@
 //! Laws that hold for every document, checked on generated ones.
 
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 
 use super::{DEPTH_MAX, Object, Raw, Refusal, canonical, compact, fingerprint};
@@ -9,8 +11,8 @@ use super::{DEPTH_MAX, Object, Raw, Refusal, canonical, compact, fingerprint};
 enum Document {
     Scalar(String),
     Text(String),
-    Array(Vec<Document>),
-    Object(Vec<(String, Document)>),
+    Array(Vec<Self>),
+    Object(Vec<(String, Self)>),
 }
 
 /// One way to write a document down: white space, and if it is playful order and escapes.
@@ -85,7 +87,7 @@ impl Pen {
             let must = matches!(char, '"' | '\\' | '\0'..' ');
             if must || self.playful && self.choose(4) == 3 {
                 for unit in char.encode_utf16(&mut [0; 2]) {
-                    quoted.push_str(&format!("\\u{unit:04x}"));
+                    write!(quoted, "\\u{unit:04x}").unwrap();
                 }
             } else {
                 quoted.push(char);

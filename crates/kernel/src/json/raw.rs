@@ -85,7 +85,7 @@ impl<'a> Raw<'a> {
     }
 
     /// The elements in order; `None` if it is no array.
-    pub fn items(&self) -> Option<Vec<Raw<'a>>> {
+    pub fn items(&self) -> Option<Vec<Self>> {
         if self.kind() != Kind::Array {
             return None;
         }

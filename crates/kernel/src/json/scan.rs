@@ -97,9 +97,10 @@ impl<'a> Scanner<'a> {
         // looked at without moving past it.
         if self.expect == Expect::SeparatorOrEnd && self.nesting.depth == 0 {
             let end = self.after_space(self.at);
-            return match end == self.text.len() {
-                true => Ok(None),
-                false => Err(Defect::Trailing { at: end }),
+            return if end == self.text.len() {
+                Ok(None)
+            } else {
+                Err(Defect::Trailing { at: end })
             };
         }
         self.skip_space();
@@ -108,9 +109,10 @@ impl<'a> Scanner<'a> {
                 (Some(b','), in_object) => {
                     self.at += 1;
                     self.skip_space();
-                    self.expect = match in_object {
-                        true => Expect::Key,
-                        false => Expect::Value,
+                    self.expect = if in_object {
+                        Expect::Key
+                    } else {
+                        Expect::Value
                     };
                 }
                 (Some(b'}'), true) | (Some(b']'), false) => return Ok(Some(self.close())),
@@ -146,18 +148,20 @@ impl<'a> Scanner<'a> {
         }
         self.nesting.push(object);
         self.at += 1;
-        let (expect, token) = match object {
-            true => (Expect::KeyOrEnd, Token::ObjectStart),
-            false => (Expect::ValueOrEnd, Token::ArrayStart),
+        let (expect, token) = if object {
+            (Expect::KeyOrEnd, Token::ObjectStart)
+        } else {
+            (Expect::ValueOrEnd, Token::ArrayStart)
         };
         self.expect = expect;
         Ok(token)
     }
 
     fn close(&mut self) -> Token<'a> {
-        let token = match self.nesting.in_object {
-            true => Token::ObjectEnd,
-            false => Token::ArrayEnd,
+        let token = if self.nesting.in_object {
+            Token::ObjectEnd
+        } else {
+            Token::ArrayEnd
         };
         self.nesting.pop();
         self.token_at = self.at;
@@ -286,9 +290,10 @@ impl<'a> Scanner<'a> {
     }
 
     fn defect(&self) -> Defect {
-        match self.at >= self.text.len() {
-            true => Defect::Truncated,
-            false => Defect::Syntax { at: self.at },
+        if self.at >= self.text.len() {
+            Defect::Truncated
+        } else {
+            Defect::Syntax { at: self.at }
         }
     }
 }

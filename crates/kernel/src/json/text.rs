@@ -83,9 +83,10 @@ impl<'a> Iterator for Pieces<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let run = match self.escaped {
-            true => self.rest.find('\\').unwrap_or(self.rest.len()),
-            false => self.rest.len(),
+        let run = if self.escaped {
+            self.rest.find('\\').unwrap_or(self.rest.len())
+        } else {
+            self.rest.len()
         };
         if run > 0 {
             let (text, rest) = self.rest.split_at(run);

@@ -1,1 +1,183 @@
-//! The suite every backend must pass.
+//! The suite every backend must pass: ordinary code, stamped out as one test per case by [`conformance!`](crate::conformance).
+//!
+//! Invariant: no case is skipped for any backend; what one of them cannot do, none of them offers.
+//! Cases use nothing but the [`Store`](crate::Store) trait and a clock they set themselves. What is special to a backend (its
+//! files, its locks) is tested beside that backend, not here. A case that proves an item of the Intent Protocol's
+//! checklist carries its number, as in `ip_021`.
+
+mod audit;
+mod world;
+
+mod admit;
+mod claim;
+mod durability;
+mod events;
+mod gate;
+mod lease;
+mod once;
+mod operate;
+mod paging;
+mod races;
+mod records;
+mod settle;
+mod time;
+
+pub use audit::audit;
+pub use world::{ManualClock, START, World, claim_by, in_face, item};
+
+pub use admit::*;
+pub use claim::*;
+pub use durability::*;
+pub use events::*;
+pub use gate::*;
+pub use lease::*;
+pub use once::*;
+pub use operate::*;
+pub use paging::*;
+pub use races::*;
+pub use records::*;
+pub use settle::*;
+pub use time::*;
+
+/// Stamps out every case for one backend. `$fresh` is evaluated once per test and gives an empty [`World`].
+#[macro_export]
+macro_rules! conformance {
+    ($backend:ident, $fresh:expr) => {
+        $crate::conformance!(@cases $backend, $fresh;
+            an_admitted_intent_is_stored_as_asked_ip_033_ip_043,
+            an_intent_lives_as_long_as_it_was_given_ip_044,
+            a_batch_is_admitted_whole_and_in_order,
+            a_delayed_intent_waits_for_its_time_ip_038_ip_097,
+            the_cap_counts_open_and_held_intents_and_refuses_whole_batches_ip_178,
+            the_cap_sees_what_the_same_request_did_before,
+            a_sequence_is_never_used_again_after_removal,
+            a_refused_admission_leaves_no_trace,
+            too_many_steps_are_refused_as_a_whole,
+            a_restored_row_keeps_its_content_and_cannot_come_twice,
+            a_claim_takes_a_lease_ip_012_ip_021_ip_020,
+            second_claim_finds_nothing_ip_004_ip_095,
+            order_is_priority_then_due_time_then_attempts_then_admission_ip_037_ip_078,
+            fewer_attempts_win_between_equal_due_times_ip_078,
+            namespaces_never_mix_ip_074_ip_075_ip_167,
+            private_is_for_its_owner_and_public_for_all_ip_076_ip_077,
+            own_public_intents_are_found_once,
+            a_target_is_for_the_worker_of_that_name_ip_041_ip_079_ip_080,
+            capabilities_match_whole_and_by_case_ip_042_ip_081_ip_082,
+            a_goal_filters_exactly_and_its_absence_takes_all_ip_096,
+            a_publisher_audience_takes_that_publishers_only,
+            faces_never_see_each_others_rows,
+            lanes_compete_by_rank_whatever_their_kind,
+            a_batch_claim_is_bounded_and_gives_each_its_own_token_ip_104_ip_164,
+            past_its_life_nothing_is_offered_ip_098,
+            a_lapsed_lease_past_its_life_is_not_offered,
+            used_up_attempts_are_not_offered_ip_099,
+            a_heap_of_expired_heads_hides_no_live_row,
+            only_holder_and_token_together_use_a_lease_ip_007_ip_109_ip_118_ip_122_ip_188,
+            a_lease_ends_at_its_instant_ip_020_ip_029_ip_030_ip_031_ip_110,
+            extending_counts_from_now_ip_106,
+            an_extended_lease_outlives_its_first_end,
+            an_expired_lease_is_taken_over_at_once_ip_002_ip_016_ip_100,
+            looking_at_a_lapsed_lease_takes_nothing_from_the_next_claim_ip_016,
+            an_exhausted_lease_dies_when_anybody_claims_ip_017_ip_026_ip_166,
+            an_exhausted_lease_dies_when_it_is_looked_at_ip_017_ip_026,
+            the_last_error_is_kept_as_the_reason_of_death,
+            observing_what_is_not_there_answers_none,
+            completing_stores_the_result_ip_013_ip_113,
+            completing_without_a_result_stores_none_ip_117,
+            failing_backs_off_twice_as_long_each_time_ip_014_ip_022_ip_023_ip_046_ip_120_ip_165,
+            failing_the_last_attempt_is_death_ip_015_ip_025_ip_166,
+            failing_past_the_end_of_life_parks_the_row,
+            success_forgets_the_earlier_error,
+            the_facts_of_a_whole_life_tell_it_in_order,
+            steps_of_a_request_see_what_earlier_ones_did,
+            a_refused_step_leaves_its_neighbours_alone,
+            cancelling_works_from_every_state_ip_019_ip_144,
+            requeueing_works_from_every_state_and_begins_anew_ip_018_ip_145,
+            a_holder_loses_its_lease_to_the_operator,
+            operators_touch_their_own_face_and_legal_edges_only,
+            a_purge_of_everything_spares_other_faces_ip_140,
+            a_purge_of_a_namespace_spares_the_others_ip_141,
+            a_purge_goes_on_where_its_last_piece_stopped,
+            a_sweep_moves_what_is_due_and_nothing_else,
+            a_sweep_is_bounded_and_says_when_more_waits,
+            each_face_has_its_own_way_with_a_lease_that_ran_out,
+            a_cleanup_requeues_lapsed_leases_with_back_off_ip_024,
+            a_cleanup_also_requeues_what_a_sweep_found_lapsed_ip_024,
+            a_cleanup_buries_exhausted_leases_ip_017_ip_026,
+            a_cleanup_removes_open_intents_past_their_life_ip_011,
+            settled_intents_are_kept_seven_days_ip_179,
+            a_cleanup_is_bounded_and_says_when_more_waits,
+            a_cleanup_leaves_other_faces_alone,
+            a_cleanup_follows_the_profile_of_its_face,
+            the_next_due_instant_is_the_earliest_delay_or_lease,
+            a_request_tells_whom_to_wake_and_when,
+            a_record_is_read_as_it_was_put_ip_130,
+            a_put_goes_through_only_on_the_version_it_saw,
+            a_deleted_record_is_gone,
+            an_expired_record_counts_as_absent_ip_131,
+            owners_and_kinds_never_meet_ip_132,
+            records_are_listed_by_name_in_pages,
+            expired_records_are_forgotten_oldest_first,
+            forgetting_all_of_a_kind_spares_other_kinds,
+            the_same_key_admits_once_and_answers_alike_ip_091,
+            a_key_with_another_content_is_refused_ip_092,
+            each_owner_has_its_own_keys_ip_093,
+            a_key_may_come_twice_in_one_batch,
+            one_conflict_refuses_the_whole_batch_and_names_the_item,
+            a_refused_admission_uses_up_no_key,
+            a_full_owner_still_gets_its_replays,
+            a_key_is_free_again_after_its_time,
+            a_key_outlives_the_intent_it_guards,
+            keys_are_forgotten_by_time_by_owner_or_all_ip_138,
+            a_nonce_passes_once_per_caller_ip_055_ip_056,
+            a_nonce_is_burnt_even_if_the_step_is_refused,
+            a_nonce_is_burnt_even_if_the_allowance_is_used_up,
+            a_nonce_is_remembered_for_ten_minutes,
+            sixty_requests_a_minute_pass_and_no_more_ip_094_ip_176,
+            a_batch_takes_as_much_allowance_as_it_costs,
+            the_main_key_has_no_allowance_to_use_up_ip_177,
+            a_revoked_key_is_refused_and_leaves_no_trace_ip_138,
+            a_key_past_its_time_is_unknown,
+            intents_are_listed_newest_first_in_pages,
+            each_filter_narrows_the_list,
+            a_sparse_list_reaches_its_end,
+            dead_letters_are_listed_by_death_latest_first_ip_146,
+            counts_follow_every_move,
+            events_come_in_order_with_what_a_reader_needs,
+            a_reader_sees_its_own_events_and_passes_the_others,
+            a_position_beyond_the_end_is_answered_with_itself,
+            facts_of_a_removed_intent_stay_but_are_not_streamed,
+            old_facts_are_forgotten_and_their_numbers_never_used_again,
+            a_step_that_changes_nothing_tells_nothing,
+            each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,
+            one_key_from_many_tasks_admits_once_ip_091,
+            one_nonce_from_many_tasks_passes_once_ip_055,
+            the_cap_holds_whoever_comes_first,
+            one_of_many_settlements_counts,
+            one_of_many_writers_of_a_version_wins,
+            whole_lives_side_by_side_all_end_well_ip_163,
+            reads_see_every_answered_write,
+            a_request_whose_caller_went_away_is_done_whole_or_not_at_all,
+            time_never_goes_back_in_the_ledger,
+            looking_costs_no_commit,
+        );
+    };
+    (@cases $backend:ident, $fresh:expr; $($case:ident),* $(,)?) => {
+        mod $backend {
+            #[allow(unused_imports, reason = "the expression may name anything of its surroundings")]
+            use super::*;
+
+            /// What was stamped out, for the test that compares it with the source.
+            pub(crate) const CASES: &[&str] = &[$(stringify!($case)),*];
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let world = $fresh;
+                    $crate::conformance::$case(world.clone()).await;
+                    world.is_sound().await;
+                }
+            )*
+        }
+    };
+}

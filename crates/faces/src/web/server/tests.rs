@@ -7,17 +7,19 @@ use axum::{
     response::IntoResponse as _,
     routing::{get, post},
 };
+use http::StatusCode;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
     sync::{Notify, oneshot},
     task::JoinHandle,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::*;
-use crate::web::body;
+use crate::web::{body, layers};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -91,8 +93,27 @@ async fn one_connection_serves_many_requests_and_names_its_peer() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(answer.ends_with(&expected), "{answer}");
     }
-    stream.write_all(&[GET, GET].concat()).await.unwrap();
-    read_until(&mut stream, ".").await;
+    // Two requests sent at once, the second one in part: the first is answered all the same.
+    stream.write_all(&[GET, &GET[..9]].concat()).await.unwrap();
+    assert!(read_until(&mut stream, ".").await.ends_with(&expected));
+    stream.write_all(&GET[9..]).await.unwrap();
+    assert!(read_until(&mut stream, ".").await.ends_with(&expected));
+}
+
+#[tokio::test]
+async fn a_layered_router_can_be_served() {
+    let layers = layers::Options {
+        trust_proxy: false,
+        request_id_seed: 1,
+        on_panic: |_| StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    };
+    let server = Server::bind(options()).unwrap();
+    let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
+    tokio::spawn(server.run(layers::around(hello(), layers), pending::<()>()));
+    stream.write_all(GET).await.unwrap();
+    let answer = read_until(&mut stream, "hello").await;
+    assert!(answer.contains("x-request-id: "), "{answer}");
+    assert!(answer.contains("x-frame-options: DENY"), "{answer}");
 }
 
 #[tokio::test]

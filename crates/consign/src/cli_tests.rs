@@ -1,0 +1,158 @@
+//! The command line as users meet it: help texts and what is refused.
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use super::*;
+
+fn help(path: &[&str]) -> String {
+    let mut command = Cli::command().term_width(100);
+    command.build();
+    let mut found = &mut command;
+    for name in path {
+        found = found.find_subcommand_mut(name).unwrap();
+    }
+    found.render_help().to_string()
+}
+
+fn refused(arguments: &[&str]) -> ErrorKind {
+    let arguments = std::iter::once("consign").chain(arguments.iter().copied());
+    Cli::try_parse_from(arguments).unwrap_err().kind()
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn help_names_the_nouns_and_the_exit_codes() {
+    assert_eq!(
+        help(&[]),
+        "\
+Takes an intent, keeps it safe, hands it to one holder at a time, proves what became of it
+
+Usage: consign <COMMAND>
+
+Commands:
+  serve    Run the server
+  intent   Publish, claim, settle and look at intents
+  key      Make, list and revoke API keys
+  receipt  Check receipts
+  store    Check and back up the database
+  import   Take over data from another program
+  help     Print this message or the help of the given subcommand(s)
+
+Options:
+  -h, --help     Print help
+  -V, --version  Print version
+
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage
+  3  nothing to claim, or not found
+  4  refused by the server (key, rights, conflict, limit)
+  5  server not reachable
+
+Commands talk to the server whose address and keys lie in the data directory
+(--data, default ./consign-data), or to the one named with --server.
+"
+    );
+}
+
+#[test]
+fn help_of_a_noun_lists_its_actions() {
+    assert_eq!(
+        help(&["intent"]),
+        "\
+Publish, claim, settle and look at intents
+
+Usage: consign intent <COMMAND>
+
+Commands:
+  publish  Ask for something to be done
+  claim    Take work
+  fulfil   Report work as done [alias: fulfill]
+  fail     Report work as failed; it is tried again later or ends as a dead letter
+  show     Show one intent, its history or its receipt
+  list     List intents
+  help     Print this message or the help of the given subcommand(s)
+
+Options:
+  -h, --help  Print help
+"
+    );
+}
+
+#[test]
+fn help_of_an_action_recommends_files_for_secrets() {
+    assert_eq!(
+        help(&["key", "list"]),
+        "\
+List keys, never the keys themselves
+
+Usage: consign key list [OPTIONS]
+
+Options:
+      --json  Print JSON on standard output
+  -h, --help  Print help
+
+Server:
+      --server <URL>             Base URL of the server; without it, the one of the data directory
+                                 [env: CONSIGN_SERVER]
+      --data <DIR>               Data directory of a server on this machine [env: CONSIGN_DATA]
+                                 [default: ./consign-data]
+      --ca-file <FILE>           Certificate authority (PEM) to trust beside the public ones [env:
+                                 CONSIGN_CA_FILE]
+      --timeout <SECONDS>        Seconds to wait for an answer [default: 10]
+      --admin-token <TOKEN>      Admin token; prefer --admin-token-file or the variable, other users
+                                 can see arguments [env: CONSIGN_ADMIN_TOKEN]
+      --admin-token-file <FILE>  File that holds the admin token; wins over --admin-token
+"
+    );
+}
+
+#[test]
+fn wrong_usage_is_refused_by_the_parser() {
+    let claim =
+        |flag: &'static str, value: &'static str| refused(&["intent", "claim", flag, value]);
+    assert_eq!(claim("--wait", "31"), ErrorKind::ValueValidation);
+    assert_eq!(claim("--max", "101"), ErrorKind::ValueValidation);
+    assert_eq!(claim("--max", "0"), ErrorKind::ValueValidation);
+    assert_eq!(
+        refused(&["intent", "list", "--status", "lost"]),
+        ErrorKind::InvalidValue
+    );
+    assert_eq!(
+        refused(&[
+            "intent", "fulfil", "a1", "--token", "t", "--result", "1", "--text", "x"
+        ]),
+        ErrorKind::ArgumentConflict
+    );
+    assert_eq!(
+        refused(&["intent", "show", "a1", "--timeline", "--receipt"]),
+        ErrorKind::ArgumentConflict
+    );
+    assert_eq!(
+        refused(&["serve", "--tls-cert", "cert.pem"]),
+        ErrorKind::MissingRequiredArgument
+    );
+}
+
+#[test]
+fn debug_of_parsed_arguments_shows_no_key() {
+    let arguments = ["consign", "intent", "list", "--key", "tk_very_secret"];
+    let cli = Cli::try_parse_from(arguments).unwrap();
+    assert!(!format!("{cli:?}").contains("tk_very_secret"));
+    let arguments = [
+        "consign",
+        "key",
+        "revoke",
+        "tk_very_secret",
+        "--admin-token",
+        "adm",
+    ];
+    let cli = Cli::try_parse_from(arguments).unwrap();
+    assert!(!format!("{cli:?}").contains("tk_very_secret"));
+}

@@ -1,0 +1,169 @@
+//! `consign import intent-bus FILE`
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use consign_engine::{ImportOptions, ImportReport, Operator, import_intent_bus};
+use serde::Serialize;
+
+use super::ledger::Ledger;
+use crate::commands::OutputArgs;
+use crate::commands::store::StoreArgs;
+use crate::config::RfcSettings;
+use crate::confirm::confirm;
+use crate::failure::{Exit, Failure};
+use crate::secrets::Name;
+use crate::{out, render};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = MAIN_KEY)]
+pub(crate) struct Args {
+    /// Database file of the Intent Bus; it is only read, and its server must be stopped
+    file: PathBuf,
+
+    /// Say what would be taken over, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const MAIN_KEY: &str = "\
+Set BUS_SECRET to the main key of the old server, so that the intents of that key
+belong to the main key here too. Running the import again takes nothing twice.";
+
+#[derive(Serialize)]
+struct Report<'a> {
+    dry_run: bool,
+    intents_taken: u64,
+    intents_present: u64,
+    keys_taken: u64,
+    kv_taken: u64,
+    kv_expired: u64,
+    idempotency_left: u64,
+    nonces_left: u64,
+    skipped: u64,
+    reasons: &'a [String],
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        if !self.file.is_file() {
+            let message = format!("there is no file {}", self.file.display());
+            return Err(Failure::new(Exit::Nothing, message).into());
+        }
+        let settings = RfcSettings::read(|name| std::env::var(name).ok())?;
+        let (data, path) = (self.store.data_dir(), self.store.path()?);
+        let ledger = if self.dry_run {
+            Ledger::rehearse(&data, &path, &settings)?
+        } else {
+            let question = format!("take over {} into {}?", self.file.display(), path.display());
+            confirm(&question, self.yes)?;
+            Ledger::open(&data, &path, &settings)?
+        };
+        let show = !self.output.json && std::io::stderr().is_terminal();
+        let mut shown = u64::MAX;
+        let progress = |done: u64, all: u64| {
+            let percent = done * 100 / all.max(1);
+            if show && percent != shown {
+                out::ask(&format!("\rreading, {percent} %"));
+                shown = percent;
+            }
+        };
+        let options = ImportOptions {
+            dry_run: self.dry_run,
+        };
+        let report = import_intent_bus(
+            &ledger.engine,
+            Operator::vouched(),
+            &self.file,
+            options,
+            progress,
+        )
+        .await;
+        if show {
+            out::note("");
+        }
+        let made_main_key = ledger.made.contains(&Name::BusSecret);
+        ledger.close();
+        self.show(&report?)?;
+        if made_main_key {
+            out::note("a new main key was made: intents of the old one belong to no key here");
+            out::note("hint: to avoid that, import into a new directory with BUS_SECRET set");
+        }
+        Ok(Exit::Done)
+    }
+
+    fn show(&self, report: &ImportReport) -> anyhow::Result<()> {
+        if self.output.json {
+            return out::json(&Report {
+                dry_run: self.dry_run,
+                intents_taken: report.intents_taken,
+                intents_present: report.intents_present,
+                keys_taken: report.keys_taken,
+                kv_taken: report.kv_taken,
+                kv_expired: report.kv_expired,
+                idempotency_left: report.idempotency_left,
+                nonces_left: report.nonces_left,
+                skipped: report.skipped,
+                reasons: &report.reasons,
+            });
+        }
+        out::data(&human(report))?;
+        for reason in &report.reasons {
+            out::note(&format!("skipped: {}", render::safe(reason)));
+        }
+        if self.dry_run {
+            out::note("nothing was changed");
+        }
+        Ok(())
+    }
+}
+
+fn human(report: &ImportReport) -> String {
+    let count = |count: u64| Some(count.to_string());
+    render::fields(&[
+        ("intents taken over", count(report.intents_taken)),
+        ("intents already here", count(report.intents_present)),
+        ("keys taken over", count(report.keys_taken)),
+        ("values taken over", count(report.kv_taken)),
+        ("values out of time", count(report.kv_expired)),
+        ("rows skipped", count(report.skipped)),
+        ("idempotency keys left", count(report.idempotency_left)),
+        ("nonces left", count(report.nonces_left)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_counts_what_was_taken_and_what_was_not() {
+        let report = ImportReport {
+            intents_taken: 12,
+            keys_taken: 2,
+            skipped: 1,
+            ..ImportReport::default()
+        };
+        assert_eq!(
+            human(&report),
+            "intents taken over     12\n\
+             intents already here   0\n\
+             keys taken over        2\n\
+             values taken over      0\n\
+             values out of time     0\n\
+             rows skipped           1\n\
+             idempotency keys left  0\n\
+             nonces left            0\n"
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! The ledger that an import writes to, opened directly because no server may run meanwhile.
+//!
+//! Invariant: a rehearsal changes nothing: it reads the database if there is one, makes no secrets
+//! and writes nothing; without a database it works on an empty one in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore};
+use consign_kernel::receipt::Signer;
+use consign_store::memory::Memory;
+use consign_store::sqlite::{self, Holds, QUEUE_REQUESTS_MAX, Sqlite, identify};
+
+use crate::config::RfcSettings;
+use crate::data_dir::DataDir;
+use crate::lock::DataLock;
+use crate::secrets::{self, Name, Overrides, Secret, Secrets};
+
+/// An engine, and the lock that keeps servers away while it lives.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) engine: Engine,
+    /// Secrets that had to be made for it.
+    pub(super) made: Vec<Name>,
+    sqlite: Option<Arc<Sqlite>>,
+    _lock: Option<DataLock>,
+}
+
+impl Ledger {
+    /// The real one; made if missing.
+    pub(super) fn open(
+        data: &DataDir,
+        path: &Path,
+        settings: &RfcSettings,
+    ) -> anyhow::Result<Self> {
+        data.create()?;
+        let lock = DataLock::acquire(data)?;
+        let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
+        let secrets = Secrets::open(data, &Overrides::new(settings, seal_key))?;
+        let keys = Keys {
+            main_key: secrets.bus_secret.reveal().to_owned(),
+            seal: SealKey::new(*secrets.seal_key.reveal()),
+            signer: Signer::from_seed(secrets.receipt_seed.reveal()),
+        };
+        Self::on_file(path, keys, settings, Some(lock), secrets.made)
+    }
+
+    /// One to rehearse on.
+    pub(super) fn rehearse(
+        data: &DataDir,
+        path: &Path,
+        settings: &RfcSettings,
+    ) -> anyhow::Result<Self> {
+        let main_key = match &settings.bus_secret {
+            Some(secret) => Some(secret.clone()),
+            None => secrets::read(data, Name::BusSecret)?,
+        };
+        // Nothing is sealed or signed in a rehearsal, so these keys are never used.
+        let keys = Keys {
+            main_key: main_key.map_or_else(String::new, |secret| secret.reveal().to_owned()),
+            seal: SealKey::new(random()?),
+            signer: Signer::from_seed(&random()?),
+        };
+        if identify(path)? == Holds::Consign {
+            let lock = data
+                .root()
+                .exists()
+                .then(|| DataLock::acquire(data))
+                .transpose()?;
+            return Self::on_file(path, keys, settings, lock, Vec::new());
+        }
+        let clock = Arc::new(EngineClock::start(None));
+        let store: SharedStore = Arc::new(Memory::new(Arc::clone(&clock) as _));
+        Ok(Self {
+            engine: engine(store, clock, keys, settings)?,
+            made: Vec::new(),
+            sqlite: None,
+            _lock: None,
+        })
+    }
+
+    fn on_file(
+        path: &Path,
+        keys: Keys,
+        settings: &RfcSettings,
+        lock: Option<DataLock>,
+        made: Vec<Name>,
+    ) -> anyhow::Result<Self> {
+        let clock = Arc::new(EngineClock::start(Sqlite::last_time(path)?));
+        let sqlite = Arc::new(Sqlite::open(sqlite::Options {
+            path: path.to_owned(),
+            clock: Arc::clone(&clock) as _,
+            queue_max: QUEUE_REQUESTS_MAX,
+        })?);
+        Ok(Self {
+            engine: engine(Arc::clone(&sqlite) as _, clock, keys, settings)?,
+            made,
+            sqlite: Some(sqlite),
+            _lock: lock,
+        })
+    }
+
+    /// Finishes what waits; everything answered before is durable anyway.
+    pub(super) fn close(self) {
+        if let Some(sqlite) = &self.sqlite {
+            sqlite.close();
+        }
+    }
+}
+
+struct Keys {
+    main_key: String,
+    seal: SealKey,
+    signer: Signer,
+}
+
+fn engine(
+    store: SharedStore,
+    clock: Arc<EngineClock>,
+    keys: Keys,
+    settings: &RfcSettings,
+) -> anyhow::Result<Engine> {
+    Ok(Engine::new(Options {
+        store,
+        clock: Arc::clone(&clock) as _,
+        wall: clock,
+        entropy: random()?,
+        seal: keys.seal,
+        signer: keys.signer,
+        main_key: keys.main_key,
+        cleanup_interval: Duration::from_secs(settings.cleanup_interval_s),
+    }))
+}
+
+fn random() -> anyhow::Result<[u8; 32]> {
+    let mut bytes = [0_u8; 32];
+    getrandom::fill(&mut bytes).context("no source of random numbers")?;
+    Ok(bytes)
+}

@@ -1,0 +1,63 @@
+//! `consign intent fulfil ID --token T`
+
+use consign_client::{Key, Output};
+use serde::Serialize;
+
+use crate::commands::OutputArgs;
+use crate::failure::Exit;
+use crate::link::LinkArgs;
+use crate::{input, out};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The claimed intent
+    id: String,
+
+    /// Token from the claim
+    #[arg(long)]
+    token: Key,
+
+    /// What came out: JSON, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON", conflicts_with = "text")]
+    result: Option<String>,
+
+    /// What came out, as plain text: TEXT, @FILE, or - for standard input
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+/// What `fulfil` and `fail` print with `--json`.
+#[derive(Serialize)]
+pub(super) struct Done<'a> {
+    pub(super) ok: bool,
+    pub(super) id: &'a str,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let output = match (&self.result, &self.text) {
+            (Some(json), _) => Some(Output::Json(input::json("result", json)?)),
+            (None, Some(text)) => Some(Output::Text(input::text("result", text)?)),
+            (None, None) => None,
+        };
+        let client = self.link.client()?;
+        client
+            .fulfil(&self.id, self.token.reveal(), output.as_ref())
+            .await?;
+        if self.output.json {
+            out::json(&Done {
+                ok: true,
+                id: &self.id,
+            })?;
+        } else {
+            out::note(&format!("{} is fulfilled", self.id));
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,52 @@
+//! `consign key create --owner NAME`
+
+use consign_kernel::limits::OWNER_CHARS_MAX;
+use serde::Serialize;
+
+use crate::commands::OutputArgs;
+use crate::failure::{Exit, Failure};
+use crate::link::AdminArgs;
+use crate::{out, render};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Whose key it is; shown in lists
+    #[arg(long, value_name = "NAME")]
+    owner: String,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+#[derive(Serialize)]
+struct Made<'a> {
+    api_key: &'a str,
+    owner: &'a str,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        if self.owner.trim().is_empty() || self.owner.chars().count() > OWNER_CHARS_MAX {
+            let message = format!("owner must have 1 to {OWNER_CHARS_MAX} characters");
+            return Err(Failure::usage(message).into());
+        }
+        let client = self.admin.client()?;
+        let made = client.generate_key(Some(&self.owner)).await?;
+        if self.output.json {
+            out::json(&Made {
+                api_key: made.key.reveal(),
+                owner: &made.owner,
+            })?;
+        } else {
+            out::data(made.key.reveal())?;
+            let owner = render::safe(&made.owner);
+            out::note(&format!(
+                "this key of {owner} is shown only now; keep it in a file of mode 600"
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,63 @@
+//! `consign key list`
+
+use consign_client::KeyInfo;
+
+use crate::commands::OutputArgs;
+use crate::failure::Exit;
+use crate::link::AdminArgs;
+use crate::{out, render};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let keys = self.admin.client()?.keys().await?;
+        if self.output.json {
+            out::json(&keys)?;
+        } else if keys.is_empty() {
+            out::note("no keys but the main one");
+        } else {
+            out::data(&human(&keys))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn human(keys: &[KeyInfo]) -> String {
+    let rows: Vec<Vec<String>> = keys
+        .iter()
+        .map(|key| {
+            vec![
+                render::safe(&key.id),
+                key.total_requests.to_string(),
+                render::time(key.created_at),
+                render::safe(&key.owner),
+            ]
+        })
+        .collect();
+    render::table(&["ID", "REQUESTS", "CREATED", "OWNER"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_keys_is_a_table() {
+        let json =
+            r#"[{"id":"k1","owner":"a\u001bb","total_requests":12,"created_at":1700000000.25}]"#;
+        let keys: Vec<KeyInfo> = serde_json::from_str(json).unwrap();
+        assert_eq!(
+            human(&keys),
+            "ID  REQUESTS  CREATED               OWNER\n\
+             k1  12        2023-11-14T22:13:20Z  a\\u{1b}b\n"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! `consign key revoke KEY`
+
+use consign_client::Key;
+use serde::Serialize;
+
+use crate::commands::OutputArgs;
+use crate::confirm::confirm;
+use crate::failure::{Exit, Failure};
+use crate::link::AdminArgs;
+use crate::{input, out, render};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The key: @FILE, - for standard input, or the key itself (others can see arguments)
+    #[arg(value_name = "KEY")]
+    revoked: Key,
+
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+
+    /// Show which key would be revoked, and stop
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+#[derive(Serialize)]
+struct Outcome<'a> {
+    revoked: bool,
+    key: &'a str,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let key = Key::new(&input::text("the key", self.revoked.reveal())?);
+        if key.is_empty() {
+            return Err(Failure::usage("the key to revoke is empty").into());
+        }
+        let shown = masked(key.reveal());
+        if !self.dry_run {
+            confirm(&format!("revoke the key {shown}?"), self.yes)?;
+            self.admin.client()?.revoke_key(&key).await?;
+        }
+        if self.output.json {
+            out::json(&Outcome {
+                revoked: !self.dry_run,
+                key: &shown,
+            })?;
+        } else if self.dry_run {
+            out::note(&format!("would revoke the key {shown}; nothing was sent"));
+        } else {
+            out::note(&format!("the key {shown} is revoked"));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Enough of a key to recognise it, too little to use it.
+fn masked(key: &str) -> String {
+    let characters: Vec<char> = key.chars().collect();
+    if characters.len() < 20 {
+        return "***".to_owned();
+    }
+    let start: String = characters[..3].iter().collect();
+    let end: String = characters[characters.len() - 4..].iter().collect();
+    render::safe(&format!("{start}...{end}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masked;
+
+    #[test]
+    fn a_key_is_shown_by_its_ends_and_a_short_one_not_at_all() {
+        assert_eq!(
+            masked("tk_0123456789abcdef0123456789abcdef01234567"),
+            "tk_...4567"
+        );
+        assert_eq!(masked("tk_short"), "***");
+    }
+}

@@ -1,0 +1,15 @@
+//! One folder per noun, one small file per action: its arguments and its `run`.
+
+pub(crate) mod import;
+pub(crate) mod intent;
+pub(crate) mod key;
+pub(crate) mod receipt;
+pub(crate) mod store;
+
+/// The flag that every command which shows something has.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct OutputArgs {
+    /// Print JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,102 @@
+//! `consign serve`: the flags of the server, and what is made ready before it listens.
+//!
+//! Invariant: the data directory is locked before anything in it is made or read.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Json,
+    Text,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = VARIABLES)]
+pub(crate) struct ServeArgs {
+    /// Address and port to listen on; port 0 picks a free one
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        env = "CONSIGN_LISTEN",
+        hide_env_values = true,
+        default_value = "127.0.0.1:7070"
+    )]
+    pub(crate) listen: SocketAddr,
+
+    /// Directory for the database, the keys and the lock; made if missing
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "CONSIGN_DATA",
+        hide_env_values = true,
+        default_value = "./consign-data"
+    )]
+    pub(crate) data: PathBuf,
+
+    /// Where intents are kept, as sqlite:PATH; default is consign.db in the data directory
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "CONSIGN_STORE",
+        hide_env_values = true
+    )]
+    pub(crate) store: Option<String>,
+
+    /// Certificate chain (PEM) for HTTPS
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "CONSIGN_TLS_CERT",
+        hide_env_values = true,
+        requires = "tls_key"
+    )]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key (PEM) of the certificate
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "CONSIGN_TLS_KEY",
+        hide_env_values = true,
+        requires = "tls_cert"
+    )]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Allow plain HTTP on an address that other machines can reach
+    #[arg(long)]
+    pub(crate) insecure: bool,
+
+    /// Form of the log lines on stderr
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "CONSIGN_LOG_FORMAT",
+        hide_env_values = true,
+        default_value = "text"
+    )]
+    pub(crate) log_format: LogFormat,
+}
+
+const VARIABLES: &str = "\
+Variables of the Intent Protocol (switches are on for the word true alone):
+  BUS_SECRET                     main API key; made on the first start when unset
+  BUS_ADMIN_SECRET               admin token; made on the first start when unset
+  DASHBOARD_PASSWORD             password of the user admin; made when unset
+  BUS_METRICS_TOKEN              bearer token of /metrics; made when unset
+  BUS_DB_PATH                    database file, when --store is not given
+  BUS_TRUST_PROXY                believe X-Forwarded-For and -Proto of one proxy
+  BUS_ENFORCE_HTTPS              refuse plain HTTP, except from this machine
+  BUS_REQUIRE_SIGNATURES         refuse unsigned requests
+  BUS_MAINTENANCE_MODE           answer 503 to everything but admin routes
+  BUS_CLEANUP_INTERVAL_SECONDS   300 to 86400, default 21600
+
+CONSIGN_SEAL_KEY (64 hexadecimal digits) seals keys at rest; made when unset.";
+
+pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
+    bail!("serving on {} is not part of this build", args.listen)
+}

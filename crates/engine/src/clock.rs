@@ -1,0 +1,123 @@
+//! Engine time: the wall clock at start plus monotonic time.
+//!
+//! Invariant: it never goes back, and never before the last instant the store knows. A jump of the wall clock is followed
+//! slowly, so that a day's jump does not end every lease at once.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use consign_kernel::ids::Micros;
+use consign_store::Clock;
+
+/// How much of a difference to the wall clock is made up for per second: one percent.
+const SLEW_US_PER_S: i64 = 10_000;
+
+/// What the wall clock says, in microseconds since 1970. Signature windows use it; leases never do.
+pub trait WallClock: Send + Sync + 'static {
+    fn wall(&self) -> Micros;
+}
+
+#[derive(Debug)]
+pub struct EngineClock {
+    started: Instant,
+    start: Micros,
+    /// Made up for so far.
+    slewed_us: AtomicI64,
+    /// When the last step was made, in seconds since start.
+    stepped_s: AtomicI64,
+    latest: AtomicI64,
+}
+
+impl EngineClock {
+    /// Begins at the larger of the wall clock and the last stored time.
+    pub fn start(last_stored: Option<Micros>) -> Self {
+        let start = system_time().max(last_stored.unwrap_or_default());
+        Self {
+            started: Instant::now(),
+            start,
+            slewed_us: AtomicI64::new(0),
+            stepped_s: AtomicI64::new(0),
+            latest: AtomicI64::new(start.0),
+        }
+    }
+
+    /// Moves engine time a little towards the wall clock, at most once a second.
+    pub fn follow(&self) {
+        self.follow_to(system_time(), self.started.elapsed());
+    }
+
+    fn follow_to(&self, wall: Micros, elapsed: Duration) {
+        let second = i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX);
+        let last = self.stepped_s.swap(second, Ordering::Relaxed);
+        let allowed_us = (second - last).clamp(0, 10) * SLEW_US_PER_S;
+        let ahead_us = wall.0 - self.at(elapsed).0;
+        self.slewed_us
+            .fetch_add(ahead_us.clamp(-allowed_us, allowed_us), Ordering::Relaxed);
+    }
+
+    fn at(&self, elapsed: Duration) -> Micros {
+        let elapsed_us = i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX);
+        self.start
+            .plus(elapsed_us)
+            .plus(self.slewed_us.load(Ordering::Relaxed))
+    }
+}
+
+impl Clock for EngineClock {
+    fn now(&self) -> Micros {
+        let now = self.at(self.started.elapsed()).0;
+        Micros(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+}
+
+impl WallClock for EngineClock {
+    fn wall(&self) -> Micros {
+        system_time()
+    }
+}
+
+fn system_time() -> Micros {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use consign_kernel::ids::DAY_US;
+
+    use super::*;
+
+    #[test]
+    fn a_day_s_jump_of_the_wall_clock_moves_engine_time_by_one_percent() {
+        for jump_us in [DAY_US, -DAY_US] {
+            let clock = EngineClock::start(None);
+            let before = clock.at(Duration::ZERO);
+            for second in 1..=60 {
+                clock.follow_to(before.plus(jump_us), Duration::from_secs(second));
+            }
+            let moved_us = clock.at(Duration::from_secs(60)).0 - before.0;
+            assert!(
+                (moved_us - 60_000_000).abs() <= 600_000,
+                "moved {moved_us} µs in a minute"
+            );
+        }
+    }
+
+    #[test]
+    fn time_never_goes_back_even_while_it_is_slowed_down() {
+        let clock = EngineClock::start(None);
+        let before = clock.now();
+        clock.slewed_us.store(-5_000_000, Ordering::Relaxed);
+        assert!(clock.now() >= before);
+    }
+
+    #[test]
+    fn a_restart_begins_at_the_last_stored_time_if_the_wall_clock_lies_behind() {
+        let stored = system_time().plus(DAY_US);
+        assert!(EngineClock::start(Some(stored)).now() >= stored);
+        let stored = system_time().minus(DAY_US);
+        assert!(EngineClock::start(Some(stored)).now() > stored.plus(DAY_US - 1_000_000));
+    }
+}

@@ -1,0 +1,331 @@
+//! The handle every face holds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consign_kernel::command::{Answer, Claim, Command, Gate, Operate, Request};
+use consign_kernel::error::Refusal;
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::profile::Face;
+use consign_kernel::receipt::{PublicKey, Signer};
+use consign_kernel::record::{self, Record};
+use consign_store::{
+    Clock, Count, EventFilter, EventPage, Executed, IntentFilter, IntentPage, SharedStore, Stats,
+};
+use tokio::sync::{Notify, watch};
+
+use crate::Error;
+use crate::clock::WallClock;
+use crate::housekeeping::Schedule;
+use crate::keys::SealKey;
+use crate::seeds::Seeds;
+use crate::wakes::Wakes;
+
+/// Polling is what correctness rests on; wakes only make it quick.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Facts of one intent that a timeline shows.
+const TIMELINE_FACTS_MAX: u32 = 1_000;
+
+pub struct Options {
+    pub store: SharedStore,
+    pub clock: Arc<dyn Clock>,
+    pub wall: Arc<dyn WallClock>,
+    /// Seed of all tokens, ids and jitter; from the operating system.
+    pub entropy: [u8; 32],
+    pub seal: SealKey,
+    pub signer: Signer,
+    /// The main API key.
+    pub main_key: String,
+    pub cleanup_interval: Duration,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("cleanup_interval", &self.cleanup_interval)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cheap clone; the only way in.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: SharedStore,
+    pub(crate) clock: Arc<dyn Clock>,
+    wall: Arc<dyn WallClock>,
+    pub(crate) seeds: Seeds,
+    wakes: Wakes,
+    facts: watch::Sender<FactSeq>,
+    /// Pokes the timekeeper when something comes due earlier than it planned.
+    pub(crate) earlier: Notify,
+    pub(crate) planned: std::sync::atomic::AtomicI64,
+    pub(crate) seal: SealKey,
+    pub(crate) signer: Signer,
+    pub(crate) main_digest: [u8; 32],
+    pub(crate) cleanup: Schedule,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
+/// An authenticated client. Only [`Engine::authenticate`] makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub(crate) id: String,
+    pub(crate) main: bool,
+}
+
+impl Caller {
+    /// The key id, which is no secret.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The main key may read everybody's intents and has no allowance.
+    pub fn is_main(&self) -> bool {
+        self.main
+    }
+
+    /// The checks that precede this caller's work.
+    pub fn gate(&self, nonce: Option<String>, cost: u32) -> Option<Gate> {
+        (!self.main || nonce.is_some()).then(|| Gate {
+            caller: self.id.clone(),
+            metered: !self.main,
+            nonce,
+            cost,
+        })
+    }
+}
+
+/// Proof that admin credentials were checked; a handler that forgot the check does not compile.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator(());
+
+impl Operator {
+    /// To be called by the check of admin credentials and by the local command line, nowhere else.
+    pub fn vouched() -> Self {
+        Self(())
+    }
+}
+
+impl Engine {
+    pub fn new(options: Options) -> Self {
+        let (facts, _) = watch::channel(options.store.stats().last_fact);
+        let now = options.clock.now();
+        Self {
+            inner: Arc::new(Inner {
+                store: options.store,
+                clock: options.clock,
+                wall: options.wall,
+                seeds: Seeds::new(options.entropy),
+                wakes: Wakes::default(),
+                facts,
+                earlier: Notify::new(),
+                planned: std::sync::atomic::AtomicI64::new(i64::MAX),
+                seal: options.seal,
+                signer: options.signer,
+                main_digest: crate::keys::digest(&options.main_key),
+                cleanup: Schedule::new(now, options.cleanup_interval),
+            }),
+        }
+    }
+
+    pub fn now(&self) -> Micros {
+        self.inner.clock.now()
+    }
+
+    pub fn wall(&self) -> Micros {
+        self.inner.wall.wall()
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.inner.store.stats()
+    }
+
+    /// How many lanes are waited for right now.
+    pub fn waiters(&self) -> usize {
+        self.inner.wakes.waiters()
+    }
+
+    pub fn public_keys(&self) -> Vec<PublicKey> {
+        vec![self.inner.signer.public().clone()]
+    }
+
+    /// Carries out some commands in one commit. The answer comes after the commit.
+    pub async fn execute(
+        &self,
+        gate: Option<Gate>,
+        steps: Vec<Command>,
+    ) -> Result<Vec<Result<Answer, Refusal>>, Error> {
+        let request = Request {
+            gate,
+            steps,
+            seed: self.inner.seeds.next(),
+        };
+        let executed = self.inner.store.execute(request).await?;
+        self.spread(&executed);
+        Ok(executed.reply?)
+    }
+
+    /// One command, refused or answered.
+    pub async fn apply(&self, gate: Option<Gate>, command: Command) -> Result<Answer, Error> {
+        let answer = self.execute(gate, vec![command]).await?.pop();
+        Ok(answer.ok_or_else(|| Error::Internal("a step without an answer".to_owned()))??)
+    }
+
+    /// Only the checks that precede work, for requests that merely read.
+    pub async fn pass(&self, gate: Option<Gate>) -> Result<(), Error> {
+        if gate.is_some() {
+            self.execute(gate, Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Claims, waiting up to `wait` for something to become claimable.
+    pub async fn claim(
+        &self,
+        gate: Option<Gate>,
+        claim: Claim,
+        wait: Duration,
+    ) -> Result<Vec<Intent>, Error> {
+        if wait.is_zero() {
+            return claimed(self.apply(gate, Command::Claim(claim)).await?);
+        }
+        let deadline = tokio::time::Instant::now() + wait;
+        let ticket = self.inner.wakes.register(claim.probes());
+        let mut gate = gate;
+        loop {
+            // The gate is passed once: a long poll is one request, however often it looks.
+            let found = claimed(
+                self.apply(gate.take(), Command::Claim(claim.clone()))
+                    .await?,
+            )?;
+            let now = tokio::time::Instant::now();
+            if !found.is_empty() || now >= deadline {
+                return Ok(found);
+            }
+            let pause = POLL.min(deadline - now);
+            // Woken or not, the ledger is asked again.
+            let _ = tokio::time::timeout(pause, ticket.woken()).await;
+        }
+    }
+
+    /// One intent as it is now: time has acted on it before it is shown.
+    pub async fn observe(&self, id: IntentId) -> Result<Option<Intent>, Error> {
+        let Some(intent) = self.inner.store.intent(id).await? else {
+            return Ok(None);
+        };
+        if intent.shelf != Shelf::Leased || intent.wake_at > self.now() {
+            return Ok(Some(intent));
+        }
+        match self.apply(None, Command::Observe(id)).await? {
+            Answer::Observed(seen) => Ok(seen.map(|intent| *intent)),
+            _ => Err(Error::Internal(
+                "observe answered something else".to_owned(),
+            )),
+        }
+    }
+
+    pub async fn intents(&self, filter: IntentFilter) -> Result<IntentPage, Error> {
+        Ok(self.inner.store.intents(filter).await?)
+    }
+
+    pub async fn dead(&self, _: Operator, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
+        self.sweep().await?;
+        Ok(self.inner.store.dead(face, limit).await?)
+    }
+
+    pub async fn timeline(&self, intent: Seq) -> Result<Vec<Fact>, Error> {
+        Ok(self.inner.store.facts(intent, TIMELINE_FACTS_MAX).await?)
+    }
+
+    pub async fn events(&self, filter: EventFilter) -> Result<EventPage, Error> {
+        Ok(self.inner.store.events(filter).await?)
+    }
+
+    /// Tells of every new fact; a hint to read on.
+    pub fn follow_facts(&self) -> watch::Receiver<FactSeq> {
+        self.inner.facts.subscribe()
+    }
+
+    pub async fn counts(&self, _: Operator, face: Face) -> Result<Vec<Count>, Error> {
+        self.sweep().await?;
+        Ok(self.inner.store.counts(face).await?)
+    }
+
+    pub async fn cancel(
+        &self,
+        _: Operator,
+        face: Face,
+        id: IntentId,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let operate = Operate {
+            id,
+            face,
+            reason: reason.to_owned(),
+        };
+        self.apply(None, Command::Cancel(operate)).await.map(|_| ())
+    }
+
+    pub async fn requeue(
+        &self,
+        _: Operator,
+        face: Face,
+        id: IntentId,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let operate = Operate {
+            id,
+            face,
+            reason: reason.to_owned(),
+        };
+        self.apply(None, Command::Requeue(operate))
+            .await
+            .map(|_| ())
+    }
+
+    pub async fn record(&self, key: record::Key) -> Result<Option<Record>, Error> {
+        Ok(self.inner.store.record(key).await?)
+    }
+
+    /// Lets waiters, streams and the timekeeper know what a commit did.
+    fn spread(&self, executed: &Executed) {
+        self.inner.wakes.wake(&executed.ripe);
+        if let Some(at) = executed.wake_at
+            && at.0
+                < self
+                    .inner
+                    .planned
+                    .load(std::sync::atomic::Ordering::Acquire)
+        {
+            self.inner.earlier.notify_one();
+        }
+        let last = self.inner.store.stats().last_fact;
+        self.inner.facts.send_if_modified(|seen| {
+            let news = last > *seen;
+            *seen = last.max(*seen);
+            news
+        });
+    }
+}
+
+fn claimed(answer: Answer) -> Result<Vec<Intent>, Error> {
+    match answer {
+        Answer::Claimed(intents) => Ok(intents),
+        _ => Err(Error::Internal(
+            "a claim answered something else".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,190 @@
+//! The cleanup pass and the purge of one face, in bounded pieces, and when the next pass is due.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use consign_kernel::command::{Answer, Clean, Command, Forget, Purge};
+use consign_kernel::ids::{Micros, SECOND_US, Seq};
+use consign_kernel::once::Scope;
+use consign_kernel::profile::Face;
+use consign_kernel::record::Kind;
+
+use crate::{Engine, Error, Operator};
+
+/// Rows per commit, so that a pass never holds up the others for long.
+const PIECE_ROWS: u32 = 500;
+const RETRY_AFTER_US: i64 = 60 * SECOND_US;
+
+/// What a cleanup pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleanupReport {
+    pub expired_open_deleted: u64,
+    pub expired_claims_requeued: u64,
+    pub expired_claims_dead: u64,
+    pub fulfilled_deleted: u64,
+    pub dead_deleted: u64,
+    pub store_deleted: u64,
+    pub rate_limits_deleted: u64,
+    pub idempotency_deleted: u64,
+    pub nonces_deleted: u64,
+}
+
+/// When the next pass may begin. The first is due an interval after the start.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    next_at: AtomicI64,
+    interval_us: i64,
+}
+
+impl Schedule {
+    pub(crate) fn new(now: Micros, interval: Duration) -> Self {
+        let interval_us = i64::try_from(interval.as_micros()).unwrap_or(i64::MAX);
+        Self {
+            next_at: AtomicI64::new(now.plus(interval_us).0),
+            interval_us,
+        }
+    }
+
+    /// `true` for exactly one of those who ask at the right time.
+    fn take(&self, now: Micros) -> bool {
+        let next = self.next_at.load(Ordering::Relaxed);
+        next <= now.0
+            && self
+                .next_at
+                .compare_exchange(
+                    next,
+                    now.plus(self.interval_us).0,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+    }
+
+    fn failed(&self, now: Micros) {
+        self.next_at
+            .store(now.plus(RETRY_AFTER_US).0, Ordering::Release);
+    }
+}
+
+impl Engine {
+    /// Called with every request: runs the pass when its time has come. After a failure it waits a minute.
+    pub async fn cleanup_if_due(&self, face: Face) -> Option<CleanupReport> {
+        if !self.inner.cleanup.take(self.now()) {
+            return None;
+        }
+        match self.cleanup(Operator::vouched(), face).await {
+            Ok(report) => Some(report),
+            Err(error) => {
+                tracing::warn!(%error, "the cleanup pass failed; the next one is a minute away");
+                self.inner.cleanup.failed(self.now());
+                None
+            }
+        }
+    }
+
+    /// Whether a pass is due, without taking it: one load on the path of every request.
+    pub fn cleanup_is_due(&self) -> bool {
+        self.inner.cleanup.next_at.load(Ordering::Relaxed) <= self.now().0
+    }
+
+    pub async fn cleanup(&self, _: Operator, face: Face) -> Result<CleanupReport, Error> {
+        let mut report = CleanupReport::default();
+        loop {
+            let Answer::Cleaned(cleaned) = self
+                .apply(
+                    None,
+                    Command::Clean(Clean {
+                        face,
+                        limit: PIECE_ROWS,
+                    }),
+                )
+                .await?
+            else {
+                return Err(Error::Internal(
+                    "a cleanup answered something else".to_owned(),
+                ));
+            };
+            report.expired_open_deleted += cleaned.expired_deleted;
+            report.expired_claims_requeued += cleaned.leases_requeued;
+            report.expired_claims_dead += cleaned.leases_dead;
+            report.fulfilled_deleted += cleaned.done_deleted;
+            report.dead_deleted += cleaned.dead_deleted;
+            if !cleaned.more {
+                break;
+            }
+        }
+        report.idempotency_deleted = self.forget_once(Scope::IntentIdempotency).await?;
+        report.nonces_deleted = self.forget_once(Scope::IntentNonce).await?;
+        report.store_deleted = self
+            .forget(|| Forget::Records {
+                kind: Kind::Kv,
+                limit: PIECE_ROWS,
+            })
+            .await?;
+        report.rate_limits_deleted = self.forget_windows().await?;
+        Ok(report)
+    }
+
+    /// Removes all intents of a face, or those of one namespace; without a namespace also its housekeeping rows.
+    pub async fn purge(
+        &self,
+        _: Operator,
+        face: Face,
+        namespace: Option<&str>,
+    ) -> Result<u64, Error> {
+        let (mut after, mut removed) = (Seq(0), 0);
+        loop {
+            let purge = Purge {
+                face,
+                namespace: namespace.map(str::to_owned),
+                after,
+                limit: PIECE_ROWS,
+            };
+            let Answer::Purged { rows, after: next } =
+                self.apply(None, Command::Purge(purge)).await?
+            else {
+                return Err(Error::Internal(
+                    "a purge answered something else".to_owned(),
+                ));
+            };
+            removed += u64::from(rows);
+            match next {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
+        if namespace.is_none() {
+            let steps = vec![
+                Command::Forget(Forget::AllOnce),
+                Command::Forget(Forget::AllRecords { kind: Kind::Kv }),
+            ];
+            self.execute(None, steps).await?;
+            self.forget_all_windows().await?;
+        }
+        Ok(removed)
+    }
+
+    async fn forget_once(&self, scope: Scope) -> Result<u64, Error> {
+        self.forget(|| Forget::Once {
+            scope,
+            limit: PIECE_ROWS,
+        })
+        .await
+    }
+
+    async fn forget(&self, piece: impl Fn() -> Forget) -> Result<u64, Error> {
+        let mut forgotten = 0;
+        loop {
+            let Answer::Forgotten { rows } = self.apply(None, Command::Forget(piece())).await?
+            else {
+                return Err(Error::Internal(
+                    "a removal answered something else".to_owned(),
+                ));
+            };
+            forgotten += rows;
+            if rows < u64::from(PIECE_ROWS) {
+                return Ok(forgotten);
+            }
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! API keys: made, found by their digest, kept sealed.
+//!
+//! Invariant: a key leaves this module in the clear once, when it is made. At rest it is encrypted with the seal key;
+//! whoever has only the database has no key.
+
+use std::fmt;
+
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use consign_kernel::command::{Answer, Command, Forget};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::Micros;
+use consign_kernel::limits;
+use consign_kernel::record::{self, ApiKey, Kind, Record};
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::{Caller, Engine, Error, Operator};
+
+/// Key id of the main key, which has no record.
+const MAIN: &str = "main";
+const PAGE: u32 = 500;
+
+/// The key that seals keys. Zeroed when dropped.
+pub struct SealKey(Zeroizing<[u8; 32]>);
+
+impl SealKey {
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new((&*self.0).into())
+    }
+
+    /// The key id is bound in, so that a sealed key cannot be moved to another record.
+    fn seal(&self, id: &str, secret: &str) -> Result<String, Error> {
+        let mut nonce = [0_u8; 24];
+        getrandom::fill(&mut nonce).map_err(|error| Error::Internal(error.to_string()))?;
+        let payload = Payload {
+            msg: secret.as_bytes(),
+            aad: id.as_bytes(),
+        };
+        let sealed = self
+            .cipher()
+            .encrypt(&XNonce::from(nonce), payload)
+            .map_err(|error| Error::Seal(error.to_string()))?;
+        Ok(HEXLOWER.encode(&[nonce.as_slice(), sealed.as_slice()].concat()))
+    }
+
+    fn open(&self, id: &str, sealed: &str) -> Result<Zeroizing<String>, Error> {
+        let unfit = || Error::Seal(id.to_owned());
+        let bytes = HEXLOWER.decode(sealed.as_bytes()).map_err(|_| unfit())?;
+        let (nonce, sealed) = bytes.split_at_checked(24).ok_or_else(unfit)?;
+        let nonce: [u8; 24] = nonce.try_into().map_err(|_| unfit())?;
+        let payload = Payload {
+            msg: sealed,
+            aad: id.as_bytes(),
+        };
+        let opened = self
+            .cipher()
+            .decrypt(&XNonce::from(nonce), payload)
+            .map_err(|_| unfit())?;
+        String::from_utf8(opened)
+            .map(Zeroizing::new)
+            .map_err(|_| unfit())
+    }
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealKey(..)")
+    }
+}
+
+/// A key just made: the only moment its text is known to us in the clear.
+#[derive(Clone)]
+pub struct NewKey {
+    pub id: String,
+    pub secret: String,
+    pub owner: String,
+}
+
+impl fmt::Debug for NewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewKey")
+            .field("id", &self.id)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What may be shown of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInfo {
+    pub id: String,
+    pub owner: String,
+    pub total_requests: u64,
+    pub created_at: Micros,
+}
+
+pub(crate) fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// The public name of a key: enough of its digest to be unique, not enough to be of use.
+pub fn key_id(secret: &str) -> String {
+    id_of(&digest(secret))
+}
+
+fn id_of(digest: &[u8; 32]) -> String {
+    format!("k_{}", HEXLOWER.encode(&digest[..8]))
+}
+
+impl Engine {
+    /// Who presents this key. Compared in constant time; an unknown key is `None`.
+    pub async fn authenticate(&self, secret: &str) -> Result<Option<Caller>, Error> {
+        let digest = digest(secret);
+        if digest.ct_eq(&self.inner.main_digest).into() {
+            return Ok(Some(Caller {
+                id: MAIN.to_owned(),
+                main: true,
+            }));
+        }
+        let id = id_of(&digest);
+        let Some(record) = self.record(ApiKey::key(&id)).await? else {
+            return Ok(None);
+        };
+        let key = parse(&record)?;
+        let known = HEXLOWER
+            .encode(&digest)
+            .as_bytes()
+            .ct_eq(key.digest.as_bytes())
+            .into();
+        Ok(if known {
+            Some(Caller { id, main: false })
+        } else {
+            None
+        })
+    }
+
+    /// The key id behind what a client wrote as a publisher: a key itself, or a key id.
+    pub fn publisher_id(&self, text: &str) -> String {
+        if text.starts_with("k_") && text.len() == 18 || text == MAIN {
+            return text.to_owned();
+        }
+        let digest = digest(text);
+        if digest.ct_eq(&self.inner.main_digest).into() {
+            MAIN.to_owned()
+        } else {
+            id_of(&digest)
+        }
+    }
+
+    pub async fn create_key(&self, operator: Operator, owner: &str) -> Result<NewKey, Error> {
+        let mut random = [0_u8; 20];
+        getrandom::fill(&mut random).map_err(|error| Error::Internal(error.to_string()))?;
+        let secret = format!("tk_{}", HEXLOWER.encode(&random));
+        self.adopt_key(operator, &secret, owner, self.now(), 0)
+            .await
+    }
+
+    /// Takes over a key made elsewhere. One that is known already stays as it is.
+    pub async fn adopt_key(
+        &self,
+        _: Operator,
+        secret: &str,
+        owner: &str,
+        created_at: Micros,
+        total_requests: u64,
+    ) -> Result<NewKey, Error> {
+        let digest = digest(secret);
+        let id = id_of(&digest);
+        let label: String = owner.chars().take(limits::OWNER_CHARS_MAX).collect();
+        let key = ApiKey {
+            digest: HEXLOWER.encode(&digest),
+            sealed: self.inner.seal.seal(&id, secret)?,
+            label: label.clone(),
+            created_at: created_at.0,
+            total_requests,
+            window_at: 0,
+            window_count: 0,
+        };
+        let put = record::Put {
+            key: ApiKey::key(&id),
+            value: render(&key)?,
+            expires_at: None,
+            expect: Some(0),
+        };
+        match self.apply(None, Command::Put(put)).await {
+            Ok(_) | Err(Error::Refused(Refusal::VersionMismatch)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(NewKey {
+            id,
+            secret: secret.to_owned(),
+            owner: label,
+        })
+    }
+
+    /// Takes a key or a key id. Its requests are refused from now on; its intents stay.
+    pub async fn revoke_key(&self, _: Operator, key: &str) -> Result<bool, Error> {
+        let id = self.publisher_id(key);
+        let steps = vec![
+            Command::Delete(ApiKey::key(&id)),
+            Command::Forget(Forget::OnceOf { owner: id.clone() }),
+        ];
+        let answers = self.execute(None, steps).await?;
+        Ok(matches!(
+            answers.first(),
+            Some(Ok(Answer::Deleted { existed: true }))
+        ))
+    }
+
+    pub async fn keys(&self, _: Operator) -> Result<Vec<KeyInfo>, Error> {
+        let mut keys = Vec::new();
+        for record in self.key_records().await? {
+            let key = parse(&record)?;
+            keys.push(KeyInfo {
+                id: record.key.name,
+                owner: key.label,
+                total_requests: key.total_requests,
+                created_at: Micros(key.created_at),
+            });
+        }
+        Ok(keys)
+    }
+
+    /// Proves at start that the seal key is the one the keys were sealed with.
+    pub async fn check_seal(&self) -> Result<(), Error> {
+        let first = self
+            .inner
+            .store
+            .records(Kind::ApiKey, String::new(), String::new(), 1)
+            .await?;
+        if let Some(record) = first.first() {
+            let key = parse(record)?;
+            self.inner.seal.open(&record.key.name, &key.sealed)?;
+        }
+        Ok(())
+    }
+
+    /// Clears rate windows that ended long ago; says how many.
+    pub(crate) async fn forget_windows(&self) -> Result<u64, Error> {
+        let before = self.now().minus(limits::RATE_MEMORY_US);
+        self.clear_windows(|key| key.window_at < before.0).await
+    }
+
+    pub(crate) async fn forget_all_windows(&self) -> Result<u64, Error> {
+        self.clear_windows(|_| true).await
+    }
+
+    async fn clear_windows(&self, over: impl Fn(&ApiKey) -> bool) -> Result<u64, Error> {
+        let mut cleared = 0;
+        for record in self.key_records().await? {
+            let mut key = parse(&record)?;
+            if key.window_at == 0 || !over(&key) {
+                continue;
+            }
+            (key.window_at, key.window_count) = (0, 0);
+            let put = record::Put {
+                key: record.key,
+                value: render(&key)?,
+                expires_at: None,
+                expect: Some(record.version),
+            };
+            // A key used meanwhile has a live window again and keeps it.
+            match self.apply(None, Command::Put(put)).await {
+                Ok(_) => cleared += 1,
+                Err(Error::Refused(Refusal::VersionMismatch)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(cleared)
+    }
+
+    async fn key_records(&self) -> Result<Vec<Record>, Error> {
+        let mut all: Vec<Record> = Vec::new();
+        loop {
+            let after = all
+                .last()
+                .map(|record| record.key.name.clone())
+                .unwrap_or_default();
+            let page = self
+                .inner
+                .store
+                .records(Kind::ApiKey, String::new(), after, PAGE)
+                .await?;
+            let last = page.len() < PAGE as usize;
+            all.extend(page);
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+fn parse(record: &Record) -> Result<ApiKey, Error> {
+    serde_json::from_str(&record.value)
+        .map_err(|_| Error::Internal(format!("key record {} is damaged", record.key.name)))
+}
+
+fn render(key: &ApiKey) -> Result<String, Error> {
+    serde_json::to_string(key).map_err(|error| Error::Internal(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_key_opens_only_with_its_seal_and_its_id() {
+        let seal = SealKey::new([7; 32]);
+        let sealed = seal.seal("k_1", "tk_secret").unwrap();
+        assert!(!sealed.contains("secret"));
+        assert_eq!(seal.open("k_1", &sealed).unwrap().as_str(), "tk_secret");
+        assert!(seal.open("k_2", &sealed).is_err());
+        assert!(SealKey::new([8; 32]).open("k_1", &sealed).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! The loop that lets time act: delays end, leases run out, old once-keys and facts are forgotten.
+//!
+//! Nothing rests on it: claims and reads let time act themselves. It makes waiting workers wake at the right moment.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use consign_kernel::command::{Answer, Command, Forget, Sweep};
+use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::limits;
+use consign_kernel::once::Scope;
+use consign_kernel::record::Kind;
+
+use crate::{Engine, Error};
+
+const NAP_MAX: Duration = Duration::from_secs(1);
+const NAP_MIN: Duration = Duration::from_millis(2);
+/// After a failure, so that a full disk is not hammered.
+const NAP_AFTER_ERROR: Duration = Duration::from_secs(1);
+/// Once-keys are kept this much beyond their end; a cleanup pass may come first and count them.
+const FORGET_INTERVAL_US: i64 = 60 * SECOND_US;
+const FORGET_ROWS_MAX: u32 = 5_000;
+
+#[derive(Debug)]
+pub struct Timekeeper {
+    engine: Engine,
+    forget_at: Micros,
+}
+
+impl Timekeeper {
+    pub fn new(engine: Engine) -> Self {
+        let forget_at = engine.now().plus(FORGET_INTERVAL_US);
+        Self { engine, forget_at }
+    }
+
+    /// Runs until `shutdown` ends. `follow` is called about once a second, for the clock.
+    pub async fn run(
+        mut self,
+        shutdown: impl Future<Output = ()> + Send,
+        follow: impl Fn() + Send,
+    ) {
+        tokio::pin!(shutdown);
+        loop {
+            follow();
+            let nap = match self.tick().await {
+                Ok(nap) => nap,
+                Err(error) => {
+                    tracing::warn!(%error, "the timekeeper could not do its round; it tries again");
+                    NAP_AFTER_ERROR
+                }
+            };
+            tokio::select! {
+                () = &mut shutdown => return,
+                () = tokio::time::sleep(nap) => {}
+                () = self.engine.inner.earlier.notified() => tokio::time::sleep(NAP_MIN).await,
+            }
+        }
+    }
+
+    /// One round of bounded work; says how long nothing will be due.
+    pub async fn tick(&mut self) -> Result<Duration, Error> {
+        let more = self.engine.sweep().await?;
+        let now = self.engine.now();
+        if now >= self.forget_at {
+            self.forget_at = now.plus(FORGET_INTERVAL_US);
+            self.forget(now).await?;
+        }
+        if more {
+            return Ok(Duration::ZERO);
+        }
+        let due = self.engine.inner.store.next_due().await?;
+        let latest = now.plus(i64::try_from(NAP_MAX.as_micros()).unwrap_or(i64::MAX));
+        let until = due.map_or(latest, |due| due.min(latest));
+        self.engine.inner.planned.store(until.0, Ordering::Release);
+        let nap_us = u64::try_from(until.0 - self.engine.now().0).unwrap_or(0);
+        Ok(Duration::from_micros(nap_us).max(NAP_MIN))
+    }
+
+    async fn forget(&self, now: Micros) -> Result<(), Error> {
+        let mut steps: Vec<Command> = Scope::ALL
+            .iter()
+            .map(|scope| {
+                Command::Forget(Forget::Once {
+                    scope: *scope,
+                    limit: FORGET_ROWS_MAX,
+                })
+            })
+            .collect();
+        for kind in [Kind::Kv, Kind::Receipt] {
+            steps.push(Command::Forget(Forget::Records {
+                kind,
+                limit: FORGET_ROWS_MAX,
+            }));
+        }
+        let before = now.minus(limits::FACT_RETENTION_US);
+        steps.push(Command::Forget(Forget::Facts {
+            before,
+            limit: FORGET_ROWS_MAX,
+        }));
+        self.engine.execute(None, steps).await.map(|_| ())
+    }
+}
+
+impl Engine {
+    /// Lets time act on a bounded number of rows; `true` when more are due.
+    pub async fn sweep(&self) -> Result<bool, Error> {
+        let sweep = Command::Sweep(Sweep {
+            limit: limits::SWEEP_ROWS_MAX,
+        });
+        match self.apply(None, sweep).await? {
+            Answer::Swept { more, .. } => Ok(more),
+            _ => Err(Error::Internal(
+                "a sweep answered something else".to_owned(),
+            )),
+        }
+    }
+}

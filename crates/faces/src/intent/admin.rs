@@ -1,0 +1,260 @@
+//! The operator's routes: keys, purge, cleanup, single intents, dead letters.
+
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_engine::CleanupReport;
+use consign_kernel::error::Code;
+use consign_kernel::ids::IntentId;
+use consign_kernel::intent::Intent;
+use consign_kernel::limits;
+use consign_kernel::profile::{Face as KernelFace, ProfileId};
+use consign_kernel::state::State as IntentState;
+use http::StatusCode;
+
+use super::json_out::{Json, array, json_response};
+use super::read::{completed_at, result_json, result_type, word};
+use super::reject::Reject;
+use super::{Face, wire};
+
+pub(super) async fn generate_key(
+    State(face): State<Face>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, body) = face.enter_admin(request).await?;
+    let object = wire::object_or_empty(&body)?;
+    let owner = match wire::field(&object, "owner") {
+        Some(raw) => raw
+            .as_str()
+            .map_or_else(|| raw.compact(), std::borrow::Cow::into_owned),
+        None => "anonymous".to_owned(),
+    };
+    let key = face.engine.create_key(operator, &owner).await?;
+    let mut body = Json::object();
+    body.text("api_key", &key.secret)
+        .text("owner", &key.owner)
+        .text("id", &key.id);
+    Ok((StatusCode::CREATED, body).into_response())
+}
+
+pub(super) async fn revoke_key(
+    State(face): State<Face>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, body) = face.enter_admin(request).await?;
+    let object = wire::object_or_empty(&body)?;
+    let key = wire::field(&object, "api_key")
+        .and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned));
+    let key = key.filter(|key| !key.is_empty());
+    let key =
+        key.ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: api_key."))?;
+    face.engine.revoke_key(operator, &key).await?;
+    Ok(ok().into_response())
+}
+
+/// What may be shown of the keys; never a key itself.
+pub(super) async fn keys(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let (operator, _) = face.enter_admin(request).await?;
+    let keys = face.engine.keys(operator).await?;
+    Ok(json_response(array(keys.iter().map(|key| {
+        let mut out = Json::object();
+        out.text("id", &key.id)
+            .text("owner", &key.owner)
+            .number("total_requests", key.total_requests)
+            .seconds("created_at", Some(key.created_at));
+        out.finish()
+    }))))
+}
+
+pub(super) async fn purge(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let (operator, body) = face.enter_admin(request).await?;
+    let object = wire::object_or_empty(&body)?;
+    if object.get("confirm").and_then(|raw| raw.as_bool()) != Some(true) {
+        return Err(Reject::new(
+            Code::ConfirmationRequired,
+            "Send \"confirm\": true to purge; it cannot be undone.",
+        ));
+    }
+    let namespace = match wire::field(&object, "namespace") {
+        Some(raw) => Some(wire::namespace(raw.as_str().as_deref())?),
+        None => None,
+    };
+    face.engine
+        .purge(operator, KernelFace::Intent, namespace.as_deref())
+        .await?;
+    Ok(ok().into_response())
+}
+
+pub(super) async fn cleanup(
+    State(face): State<Face>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, _) = face.enter_admin(request).await?;
+    let report = face.engine.cleanup(operator, KernelFace::Intent).await?;
+    Ok(cleanup_out(&report).into_response())
+}
+
+pub(super) async fn intent(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    face.enter_admin(request).await?;
+    let intent = load(&face, &id).await?;
+    let mut body = Json::object();
+    body.text("id", &id)
+        .text("namespace", &intent.namespace)
+        .text("goal", &intent.goal)
+        .raw("payload", &intent.payload)
+        .text("status", word(intent.state, intent.cause))
+        .integer("priority", i64::from(intent.priority))
+        .maybe_text("target_worker", intent.target.as_deref())
+        .maybe_text("required_capability", intent.capability.as_deref())
+        // Key ids, not the keys: an answer is no place for a secret.
+        .text("publisher", &intent.owner)
+        .maybe_text("claimed_by", intent.holder.as_deref())
+        .maybe_text(
+            "claim_token",
+            intent.token.map(|token| token.reveal()).as_deref(),
+        )
+        .number("claim_attempts", u64::from(intent.attempts))
+        .number("max_attempts", u64::from(intent.attempts_max))
+        .float(
+            "backoff_base",
+            consign_kernel::ids::Micros(intent.backoff_us).seconds(),
+        )
+        .text(
+            "visibility",
+            if intent.public { "public" } else { "private" },
+        )
+        .maybe_text("last_error", intent.last_error.as_deref())
+        .seconds("created_at", Some(intent.created_at))
+        .seconds("expires_at", Some(intent.expires_at))
+        .seconds("run_at", Some(intent.run_at))
+        .seconds("claimed_at", intent.claimed_at)
+        .seconds("claim_expires_at", intent.lease_until)
+        .seconds(
+            "failed_at",
+            intent
+                .settled_at
+                .filter(|_| intent.state == IntentState::DeadLetter),
+        )
+        .seconds("completed_at", completed_at(&intent))
+        .text("result_type", result_type(&intent))
+        .raw("result", &result_json(&intent));
+    Ok(body.into_response())
+}
+
+pub(super) async fn cancel(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, _) = face.enter_admin(request).await?;
+    face.engine
+        .cancel(
+            operator,
+            KernelFace::Intent,
+            parse_id(&id)?,
+            "Cancelled by admin",
+        )
+        .await?;
+    Ok(operated(&id, "dead").into_response())
+}
+
+pub(super) async fn retry(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, _) = face.enter_admin(request).await?;
+    face.engine
+        .requeue(
+            operator,
+            KernelFace::Intent,
+            parse_id(&id)?,
+            "Retried by admin",
+        )
+        .await?;
+    Ok(operated(&id, "open").into_response())
+}
+
+pub(super) async fn dead(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let (operator, _) = face.enter_admin(request).await?;
+    let dead = face
+        .engine
+        .dead(operator, KernelFace::Intent, limits::DEAD_LIST_MAX)
+        .await?;
+    Ok(json_response(array(
+        dead.iter().map(|intent| dead_out(intent).finish()),
+    )))
+}
+
+pub(super) async fn dead_letter(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    face.enter_admin(request).await?;
+    let intent = load(&face, &id).await?;
+    if intent.state != IntentState::DeadLetter {
+        return Err(Reject::new(Code::NotFound, "Dead letter not found."));
+    }
+    let mut body = dead_out(&intent);
+    body.raw("payload", &intent.payload)
+        .text("publisher", &intent.owner)
+        .text(
+            "visibility",
+            if intent.public { "public" } else { "private" },
+        );
+    Ok(body.into_response())
+}
+
+fn dead_out(intent: &Intent) -> Json {
+    let mut body = Json::object();
+    body.text("intent_id", &intent.id.to_string())
+        .text("namespace", &intent.namespace)
+        .text("goal", &intent.goal)
+        .number("attempts", u64::from(intent.attempts))
+        .text("reason", intent.last_error.as_deref().unwrap_or_default())
+        .seconds("created_at", intent.settled_at);
+    body
+}
+
+async fn load(face: &Face, id: &str) -> Result<Intent, Reject> {
+    let intent = face.engine.observe(parse_id(id)?).await?;
+    intent
+        .filter(|intent| intent.profile == ProfileId::Intent)
+        .ok_or_else(Reject::not_found)
+}
+
+fn parse_id(id: &str) -> Result<IntentId, Reject> {
+    id.parse().map_err(|_| Reject::not_found())
+}
+
+fn ok() -> Json {
+    let mut body = Json::object();
+    body.bool("ok", true);
+    body
+}
+
+fn operated(id: &str, status: &str) -> Json {
+    let mut body = ok();
+    body.text("id", id).text("status", status);
+    body
+}
+
+/// A dead intent and its dead letter are one row here, so both counters tell of it.
+fn cleanup_out(report: &CleanupReport) -> Json {
+    let mut body = Json::object();
+    body.number("expired_open_deleted", report.expired_open_deleted)
+        .number("expired_claims_requeued", report.expired_claims_requeued)
+        .number("expired_claims_dead", report.expired_claims_dead)
+        .number("fulfilled_deleted", report.fulfilled_deleted)
+        .number("dead_deleted", report.dead_deleted)
+        .number("dead_letters_deleted", report.dead_deleted)
+        .number("store_deleted", report.store_deleted)
+        .number("rate_limits_deleted", report.rate_limits_deleted)
+        .number("idempotency_deleted", report.idempotency_deleted)
+        .number("nonces_deleted", report.nonces_deleted);
+    body
+}

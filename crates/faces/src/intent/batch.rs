@@ -1,0 +1,234 @@
+//! Beyond the protocol, for those who outgrow one job per request: `POST /intents` and `POST /settle`.
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_kernel::command::{Admit, Answer, Claim, Command, NewIntent, Settle, Settlement};
+use consign_kernel::error::Code;
+use consign_kernel::json::{Object, Raw};
+use consign_kernel::limits;
+use http::StatusCode;
+
+use super::claim::{claim_for, claims};
+use super::json_out::{Json, array};
+use super::lease;
+use super::publish::{admitted, cap, published, traceparent};
+use super::reject::Reject;
+use super::visit::Visit;
+use super::{Face, wire};
+
+/// All of the intents are published, or none.
+pub(super) async fn publish(
+    State(face): State<Face>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let mut visit = face.enter(request, limits::BATCH_BODY_BYTES_MAX).await?;
+    let items = visit.checked(parse_publish(&visit)).await?;
+    visit.costs(items.len());
+    let admit = Admit {
+        items,
+        cap: cap(&visit),
+    };
+    let admitted = admitted(visit.apply(Command::Admit(admit)).await?)?;
+    let mut body = Json::object();
+    body.raw(
+        "intents",
+        &array(admitted.iter().map(|one| published(one).finish())),
+    );
+    Ok((StatusCode::CREATED, body).into_response())
+}
+
+/// Each item is settled by itself; the next claims come from the same commit.
+pub(super) async fn settle(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let mut visit = face.enter(request, limits::BATCH_BODY_BYTES_MAX).await?;
+    let wanted = visit.checked(parse_settle(&visit)).await?;
+    let claims_max = wanted.claim.as_ref().map_or(0, |claim| claim.max as usize);
+    visit.costs(wanted.items.len() + claims_max);
+    let mut steps = Vec::with_capacity(wanted.items.len() + 1);
+    steps.extend(
+        wanted
+            .items
+            .iter()
+            .filter_map(|item| item.settle.as_ref().ok().cloned())
+            .map(Command::Settle),
+    );
+    steps.extend(wanted.claim.map(Command::Claim));
+    let mut answers = visit.execute(steps).await?.into_iter();
+    let mut outs = Vec::with_capacity(wanted.items.len());
+    for item in wanted.items {
+        let outcome = match item.settle {
+            Ok(_) => answers
+                .next()
+                .unwrap_or(Ok(Answer::Operated))
+                .map(|_| ())
+                .map_err(Reject::from),
+            Err(reject) => Err(reject),
+        };
+        outs.push(settled(&item.id, outcome));
+    }
+    let mut body = Json::object();
+    body.raw("items", &array(outs.into_iter()));
+    let claimed = match answers.next() {
+        Some(Ok(Answer::Claimed(intents))) => claims(&intents),
+        _ => "[]".to_owned(),
+    };
+    body.raw("intents", &claimed);
+    Ok(body.into_response())
+}
+
+fn settled(id: &str, outcome: Result<(), Reject>) -> String {
+    let mut out = Json::object();
+    out.text("id", id).bool("ok", outcome.is_ok());
+    if let Err(reject) = outcome {
+        out.raw("error", &reject.error_object().finish());
+    }
+    out.finish()
+}
+
+fn parse_publish(visit: &Visit) -> Result<Vec<NewIntent>, Reject> {
+    let object = wire::object(&visit.body)?;
+    let mut items = Vec::new();
+    for (index, raw) in list(&object, "intents")?.into_iter().enumerate() {
+        items.push(parse_item(visit, &raw).map_err(|reject| reject.at(index))?);
+    }
+    Ok(items)
+}
+
+fn parse_item(visit: &Visit, raw: &Raw<'_>) -> Result<NewIntent, Reject> {
+    if raw.text().len() > limits::BODY_BYTES_MAX {
+        return Err(Reject::new(
+            Code::PayloadTooLarge,
+            "One item exceeds 8192 bytes.",
+        ));
+    }
+    let object = raw
+        .object()
+        .map_err(|defect| Reject::new(Code::InvalidPayload, format!("Not an object: {defect}.")))?;
+    let owner = visit.caller.id();
+    let key = match wire::field(&object, "idempotency_key") {
+        Some(raw) => Some(raw.as_str().filter(|key| !key.is_empty()).ok_or_else(|| {
+            Reject::new(
+                Code::InvalidIdempotencyKey,
+                "idempotency_key must be a string that is not empty.",
+            )
+        })?),
+        None => None,
+    };
+    // The key itself is no part of what it guards: the same intent published alone has the same fingerprint.
+    let once = key
+        .map(|key| wire::once_guard(owner, &key, without_key(&object).as_bytes()))
+        .transpose()?;
+    wire::new_intent(&object, owner, traceparent(visit), once)
+}
+
+fn without_key(object: &Object<'_>) -> String {
+    let mut rest = Json::object();
+    for (key, value) in object.members() {
+        if key != "idempotency_key" {
+            let literal = super::json_out::string(key);
+            rest.raw(&literal[1..literal.len() - 1], value.text());
+        }
+    }
+    rest.finish()
+}
+
+struct Wanted {
+    items: Vec<Item>,
+    claim: Option<Claim>,
+}
+
+/// An item that cannot be understood is answered by itself; its neighbours are settled.
+struct Item {
+    id: String,
+    settle: Result<Settle, Reject>,
+}
+
+fn parse_settle(visit: &Visit) -> Result<Wanted, Reject> {
+    let object = wire::object(&visit.body)?;
+    let mut items = Vec::new();
+    for (index, raw) in list(&object, "items")?.into_iter().enumerate() {
+        let item = raw.object().map_err(|_| {
+            Reject::new(Code::InvalidPayload, "Each item must be an object.").at(index)
+        })?;
+        let id =
+            wire::field(&item, "id").and_then(|id| id.as_str().map(std::borrow::Cow::into_owned));
+        let id = id.ok_or_else(|| {
+            Reject::new(
+                Code::InvalidRequest,
+                "Each item needs the id of its intent.",
+            )
+            .at(index)
+        })?;
+        items.push(Item {
+            settle: settlement(visit, &id, &item),
+            id,
+        });
+    }
+    let claim = match wire::field(&object, "claim") {
+        Some(raw) => Some(next_claim(visit, &raw)?),
+        None => None,
+    };
+    Ok(Wanted { items, claim })
+}
+
+fn settlement(visit: &Visit, id: &str, item: &Object<'_>) -> Result<Settle, Reject> {
+    let token = lease::token(item)?;
+    let how = match wire::field(item, "action")
+        .and_then(|action| action.as_str().map(std::borrow::Cow::into_owned))
+        .as_deref()
+    {
+        Some("fulfill") => Settlement::Complete {
+            result: wire::outcome(item)?,
+        },
+        Some("fail") => Settlement::Fail {
+            error: wire::failure(item),
+        },
+        _ => {
+            return Err(Reject::new(
+                Code::InvalidAction,
+                "action must be \"fulfill\" or \"fail\".",
+            ));
+        }
+    };
+    Ok(Settle {
+        id: lease::known(id)?,
+        holder: visit.caller.id().to_owned(),
+        token: token?,
+        how,
+    })
+}
+
+fn next_claim(visit: &Visit, raw: &Raw<'_>) -> Result<Claim, Reject> {
+    let object = raw
+        .object()
+        .map_err(|_| Reject::new(Code::InvalidRequest, "claim must be an object."))?;
+    let text = |name: &str| {
+        wire::field(&object, name).and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned))
+    };
+    let namespace = wire::namespace(Some(text("namespace").as_deref().unwrap_or("default")))?;
+    let goal = text("goal")
+        .map(|goal| goal.trim().to_owned())
+        .filter(|goal| !goal.is_empty());
+    let max = match wire::field(&object, "max") {
+        Some(raw) => raw
+            .as_i64()
+            .and_then(|max| u32::try_from(max).ok())
+            .filter(|max| (1..=limits::CLAIM_BATCH_MAX).contains(max)),
+        None => Some(1),
+    };
+    let max =
+        max.ok_or_else(|| Reject::new(Code::InvalidMax, "max must be an integer from 1 to 100."))?;
+    claim_for(visit, namespace, goal, max)
+}
+
+fn list<'a>(object: &Object<'a>, name: &str) -> Result<Vec<Raw<'a>>, Reject> {
+    let items = wire::field(object, name).and_then(|raw| raw.items());
+    let items = items
+        .ok_or_else(|| Reject::new(Code::InvalidRequest, format!("{name} must be an array.")))?;
+    if items.is_empty() || items.len() > limits::BATCH_ITEMS_MAX {
+        return Err(Reject::new(
+            Code::InvalidRequest,
+            format!("{name} must have 1 to {} items.", limits::BATCH_ITEMS_MAX),
+        ));
+    }
+    Ok(items)
+}

@@ -1,0 +1,207 @@
+//! `GET /admin/dashboard`: the state of the queue on one page, without a script.
+
+use std::fmt::Write as _;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_engine::{Count, IntentFilter, KeyInfo};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::state::State as IntentState;
+use http::{HeaderValue, header};
+
+use super::read::word;
+use super::reject::Reject;
+use super::{API_VERSION, Face};
+
+/// Rows per table.
+const ROWS: u32 = 12;
+const STYLE: &str = include_str!("dashboard.css");
+/// Nothing but our own style, which is part of the page.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(super) async fn page(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let (operator, _) = face.enter_admin(request).await?;
+    let counts = face.engine.counts(operator, KernelFace::Intent).await?;
+    let recent = IntentFilter {
+        face: KernelFace::Intent,
+        owner: None,
+        namespace: None,
+        goal: None,
+        state: None,
+        before: None,
+        limit: ROWS,
+    };
+    let recent = face.engine.intents(recent).await?.intents;
+    let mut keys = face.engine.keys(operator).await?;
+    keys.sort_by_key(|key| std::cmp::Reverse(key.total_requests));
+    keys.truncate(ROWS as usize);
+    let dead = face.engine.dead(operator, KernelFace::Intent, ROWS).await?;
+    let mut response = render(&counts, &recent, &keys, &dead).into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(POLICY),
+    );
+    Ok(response)
+}
+
+fn render(counts: &[Count], recent: &[Intent], keys: &[KeyInfo], dead: &[Intent]) -> String {
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>Intent Bus Dashboard</title><style>{STYLE}</style></head><body><main>\
+         <header><h1>Intent Bus Dashboard</h1><p>Consign {} · Intent Protocol 2.1 · API {API_VERSION} · {} dead letters</p></header>",
+        env!("CARGO_PKG_VERSION"),
+        total(counts, IntentState::DeadLetter),
+    );
+    page.push_str("<section class=\"cards\" aria-label=\"Intents by status\">");
+    for (name, state) in [
+        ("Open", IntentState::Queued),
+        ("Claimed", IntentState::Dispatched),
+        ("Fulfilled", IntentState::Acked),
+        ("Dead", IntentState::DeadLetter),
+    ] {
+        let _ = write!(
+            page,
+            "<div class=\"card {}\"><b>{}</b><span>{name}</span></div>",
+            word(state, consign_kernel::state::Cause::None),
+            total(counts, state)
+        );
+    }
+    page.push_str("</section>");
+    table(
+        &mut page,
+        "Recent Intents",
+        &[
+            "ID",
+            "Namespace",
+            "Goal",
+            "Status",
+            "Priority",
+            "Worker",
+            "Capability",
+            "Attempts",
+        ],
+        recent.iter().map(|intent| {
+            let status = word(intent.state, intent.cause);
+            vec![
+                Cell::Code(intent.id.to_string()),
+                Cell::Text(intent.namespace.clone()),
+                Cell::Text(intent.goal.clone()),
+                Cell::Status(status),
+                Cell::Number(intent.priority.to_string()),
+                Cell::Text(intent.target.clone().unwrap_or_default()),
+                Cell::Text(intent.capability.clone().unwrap_or_default()),
+                Cell::Number(format!("{}/{}", intent.attempts, intent.attempts_max)),
+            ]
+        }),
+        "Nothing was published yet.",
+    );
+    table(
+        &mut page,
+        "Tester Keys",
+        &["Owner", "Requests", "Created"],
+        keys.iter().map(|key| {
+            vec![
+                Cell::Text(key.owner.clone()),
+                Cell::Number(key.total_requests.to_string()),
+                Cell::Number((key.created_at.0 / 1_000_000).to_string()),
+            ]
+        }),
+        "No key was made yet; the main key is not listed.",
+    );
+    table(
+        &mut page,
+        "Dead Letters",
+        &["Intent", "Namespace", "Goal", "Attempts", "Reason"],
+        dead.iter().map(|intent| {
+            vec![
+                Cell::Code(intent.id.to_string()),
+                Cell::Text(intent.namespace.clone()),
+                Cell::Text(intent.goal.clone()),
+                Cell::Number(intent.attempts.to_string()),
+                Cell::Text(intent.last_error.clone().unwrap_or_default()),
+            ]
+        }),
+        "No dead letters.",
+    );
+    page.push_str("</main></body></html>");
+    page
+}
+
+fn total(counts: &[Count], state: IntentState) -> u64 {
+    counts
+        .iter()
+        .filter(|count| count.state == state)
+        .map(|count| count.count)
+        .sum()
+}
+
+enum Cell {
+    Code(String),
+    Text(String),
+    Number(String),
+    Status(&'static str),
+}
+
+fn table(
+    page: &mut String,
+    title: &str,
+    columns: &[&str],
+    rows: impl Iterator<Item = Vec<Cell>>,
+    none: &str,
+) {
+    let _ = write!(
+        page,
+        "<section><h2>{title}</h2><div class=\"scroll\"><table><thead><tr>"
+    );
+    for column in columns {
+        let _ = write!(page, "<th scope=\"col\">{column}</th>");
+    }
+    page.push_str("</tr></thead><tbody>");
+    let mut empty = true;
+    for row in rows {
+        empty = false;
+        page.push_str("<tr>");
+        for cell in row {
+            let _ = match cell {
+                Cell::Code(text) => write!(page, "<td><code>{}</code></td>", escape(&text)),
+                Cell::Text(text) => write!(page, "<td>{}</td>", escape(&text)),
+                Cell::Number(text) => write!(page, "<td class=\"number\">{}</td>", escape(&text)),
+                Cell::Status(word) => {
+                    write!(page, "<td><span class=\"status {word}\">{word}</span></td>")
+                }
+            };
+        }
+        page.push_str("</tr>");
+    }
+    if empty {
+        let _ = write!(
+            page,
+            "<tr><td class=\"none\" colspan=\"{}\">{none}</td></tr>",
+            columns.len()
+        );
+    }
+    page.push_str("</tbody></table></div></section>");
+}
+
+/// Goals, owners and reasons are written by strangers.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,189 @@
+//! `GET /events`: the facts of the caller's own intents as server-sent events, resumable by `Last-Event-ID`.
+//!
+//! Invariant: a client that goes on from the last id it saw misses nothing that is still kept.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::response::Response;
+use consign_engine::{Engine, EventFilter};
+use consign_kernel::error::Code;
+use consign_kernel::fact::Event;
+use consign_kernel::ids::FactSeq;
+use consign_kernel::limits;
+use consign_kernel::profile::Face as KernelFace;
+use http::{HeaderValue, header};
+use hyper::body::Frame;
+use tokio::sync::{mpsc, watch};
+
+use super::Face;
+use super::query::Params;
+use super::read::fact_out;
+use super::reject::Reject;
+
+const STREAMS_MAX: usize = 1_024;
+const PAGE_FACTS: u32 = 500;
+/// Pages that may wait for a slow reader.
+const PAGES_AHEAD: usize = 4;
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+static STREAMS: AtomicUsize = AtomicUsize::new(0);
+
+pub(super) async fn events(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+    visit.pass().await?;
+    let params = Params::of(&visit.parts.uri)?;
+    let after = match visit
+        .header("last-event-id")
+        .or_else(|| params.get("after"))
+    {
+        Some(text) => text.parse().map(FactSeq).map_err(|_| {
+            Reject::new(
+                Code::InvalidCursor,
+                "Last-Event-ID must be the id of an event seen before.",
+            )
+        })?,
+        None => face.engine.stats().last_fact,
+    };
+    let place = Place::take()
+        .ok_or_else(|| Reject::new(Code::LimitExceeded, "Too many event streams are open."))?;
+    let (pages, body) = mpsc::channel(PAGES_AHEAD);
+    let stream = Stream {
+        engine: face.engine.clone(),
+        filter: EventFilter {
+            face: KernelFace::Intent,
+            owner: visit.caller.id().to_owned(),
+            after,
+            limit: PAGE_FACTS,
+        },
+        pages,
+        draining: face.options.draining.clone(),
+        _place: place,
+    };
+    tokio::spawn(stream.run());
+    let mut response = Response::new(Body::new(EventBody { pages: body }));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    Ok(response)
+}
+
+struct Stream {
+    engine: Engine,
+    filter: EventFilter,
+    pages: mpsc::Sender<Bytes>,
+    draining: watch::Receiver<bool>,
+    _place: Place,
+}
+
+impl Stream {
+    /// Ends when the reader goes away, the server drains or the ledger fails; the reader comes back by itself.
+    async fn run(mut self) {
+        let mut news = self.engine.follow_facts();
+        if self
+            .pages
+            .send(Bytes::from_static(b": connected\n\n"))
+            .await
+            .is_err()
+        {
+            return;
+        }
+        loop {
+            news.mark_unchanged();
+            match self.page().await {
+                Some(true) => continue,
+                Some(false) => {}
+                None => return,
+            }
+            tokio::select! {
+                changed = news.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(HEARTBEAT) => {
+                    if self.pages.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
+                        return;
+                    }
+                }
+                () = drained(&mut self.draining) => return,
+                () = self.pages.closed() => return,
+            }
+        }
+    }
+
+    /// Sends one page; says whether more is waiting.
+    async fn page(&mut self) -> Option<bool> {
+        let page = match self.engine.events(self.filter.clone()).await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::warn!(%error, "an event stream ended");
+                return None;
+            }
+        };
+        self.filter.after = page.seen;
+        if !page.events.is_empty() {
+            let text: String = page.events.iter().map(event_text).collect();
+            self.pages.send(Bytes::from(text)).await.ok()?;
+        }
+        Some(page.more)
+    }
+}
+
+fn event_text(event: &Event) -> String {
+    let mut data = fact_out(&event.fact);
+    data.text("intent", &event.id.to_string())
+        .text("namespace", &event.namespace)
+        .text("goal", &event.goal);
+    format!(
+        "id: {}\nevent: {}\ndata: {}\n\n",
+        event.fact.seq.0,
+        event.fact.verb.fact(),
+        data.finish()
+    )
+}
+
+struct EventBody {
+    pages: mpsc::Receiver<Bytes>,
+}
+
+impl hyper::body::Body for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.pages
+            .poll_recv(cx)
+            .map(|page| page.map(|page| Ok(Frame::data(page))))
+    }
+}
+
+/// Returns when the server drains.
+pub(super) async fn drained(draining: &mut watch::Receiver<bool>) {
+    // An error means that nobody can say so any more, which is the end as well.
+    let _ = draining.wait_for(|draining| *draining).await;
+}
+
+/// One of the streams that may be open at a time.
+struct Place;
+
+impl Place {
+    fn take() -> Option<Self> {
+        let room = |open: usize| (open < STREAMS_MAX).then_some(open + 1);
+        STREAMS
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, room)
+            .ok()
+            .map(|_| Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        STREAMS.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,103 @@
+//! The ephemeral key-value store: `POST /set/<key>`, `GET /get/<key>`. Keys of different API keys never meet.
+
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_kernel::command::Command;
+use consign_kernel::error::Code;
+use consign_kernel::ids::SECOND_US;
+use consign_kernel::json::Kind as JsonKind;
+use consign_kernel::limits;
+use consign_kernel::record::{self, Kind};
+
+use super::json_out::Json;
+use super::reject::Reject;
+use super::visit::Visit;
+use super::{Face, wire};
+
+pub(super) async fn set(
+    State(face): State<Face>,
+    Path(key): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+    let put = visit.checked(parse(&visit, &key)).await?;
+    visit.apply(Command::Put(put)).await?;
+    let mut body = Json::object();
+    body.bool("ok", true);
+    Ok(body.into_response())
+}
+
+pub(super) async fn get(
+    State(face): State<Face>,
+    Path(key): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+    visit.pass().await?;
+    let record = face.engine.record(record_key(&visit, &key)).await?;
+    let record = record.ok_or_else(|| Reject::new(Code::NotFound, "Key not found."))?;
+    let mut body = Json::object();
+    body.text("value", &record.value);
+    Ok(body.into_response())
+}
+
+fn parse(visit: &Visit, key: &str) -> Result<record::Put, Reject> {
+    if key.len() > limits::KV_KEY_BYTES_MAX {
+        return Err(Reject::new(Code::InvalidKey, "The key exceeds 512 bytes."));
+    }
+    let object = wire::object_or_empty(&visit.body)?;
+    let value = object
+        .get("value")
+        .ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: value."))?;
+    // Strings as they are, numbers as decimal text, all else as JSON text, which clients decode.
+    let value = match value.kind() {
+        JsonKind::String => value
+            .string()
+            .map_err(|defect| {
+                Reject::new(
+                    Code::InvalidPayload,
+                    format!("value cannot be stored: {defect}."),
+                )
+            })?
+            .into_owned(),
+        JsonKind::Null | JsonKind::Bool | JsonKind::Number | JsonKind::Array | JsonKind::Object => {
+            value.compact()
+        }
+    };
+    let ttl_s = match wire::field(&object, "ttl") {
+        Some(raw) => wire::clamped(&raw, 1, limits::KV_TTL_MAX_S)
+            .or_else(|| {
+                raw.as_f64()
+                    .map(|ttl| if ttl < 1.0 { 1 } else { whole(ttl) })
+            })
+            .ok_or_else(|| {
+                Reject::new(
+                    Code::InvalidTtl,
+                    "ttl must be a number of seconds (1-86400).",
+                )
+            })?,
+        None => limits::KV_TTL_DEFAULT_S,
+    };
+    Ok(record::Put {
+        key: record_key(visit, key),
+        value,
+        expires_at: Some(visit.face.engine.now().plus(ttl_s * SECOND_US)),
+        expect: None,
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a float cast saturates, and the bounds follow"
+)]
+fn whole(ttl: f64) -> i64 {
+    (ttl.floor() as i64).clamp(1, limits::KV_TTL_MAX_S)
+}
+
+fn record_key(visit: &Visit, key: &str) -> record::Key {
+    record::Key {
+        kind: Kind::Kv,
+        owner: visit.caller.id().to_owned(),
+        name: key.to_owned(),
+    }
+}

@@ -1,0 +1,128 @@
+//! What a worker does with its lease: `POST /extend_claim/<id>`, `/fulfill/<id>`, `/fail/<id>`.
+
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_kernel::command::{Command, Extend, Settle, Settlement};
+use consign_kernel::error::Code;
+use consign_kernel::ids::{IntentId, SECOND_US, Token};
+use consign_kernel::json::Object;
+use consign_kernel::limits;
+
+use super::json_out::Json;
+use super::reject::{LEASE_LOST, Reject};
+use super::visit::Visit;
+use super::{Face, wire};
+
+pub(super) async fn extend(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+    let (extend, seconds) = visit.checked(parse_extend(&visit, &id)).await?;
+    visit.apply(Command::Extend(extend)).await?;
+    let mut body = Json::object();
+    body.bool("ok", true)
+        .text("id", &id)
+        .integer("extended_by", seconds);
+    Ok(body.into_response())
+}
+
+pub(super) async fn fulfill(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+    let settle = visit.checked(parse_settle(&visit, &id, |object| {
+        Ok(Settlement::Complete {
+            result: wire::outcome(object)?,
+        })
+    }));
+    settled(&visit, settle.await?).await
+}
+
+pub(super) async fn fail(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+    let settle = visit.checked(parse_settle(&visit, &id, |object| {
+        Ok(Settlement::Fail {
+            error: wire::failure(object),
+        })
+    }));
+    settled(&visit, settle.await?).await
+}
+
+async fn settled(visit: &Visit, settle: Settle) -> Result<Response, Reject> {
+    let id = settle.id;
+    visit.apply(Command::Settle(settle)).await?;
+    let mut body = Json::object();
+    body.bool("ok", true).text("id", &id.to_string());
+    Ok(body.into_response())
+}
+
+fn parse_extend(visit: &Visit, id: &str) -> Result<(Extend, i64), Reject> {
+    let object = wire::object_or_empty(&visit.body)?;
+    let token = token(&object)?;
+    let seconds = match wire::field(&object, "seconds") {
+        Some(raw) => {
+            // A fraction of a second is cut off; the wire speaks of whole ones.
+            let whole = wire::clamped(&raw, limits::LEASE_MIN_S, limits::LEASE_MAX_S);
+            whole
+                .or_else(|| raw.as_f64().map(within_bounds))
+                .ok_or_else(|| {
+                    Reject::new(Code::InvalidSeconds, "seconds must be a number (10-3600).")
+                })?
+        }
+        None => limits::LEASE_DEFAULT_S,
+    };
+    let extend = Extend {
+        id: known(id)?,
+        holder: visit.caller.id().to_owned(),
+        token: token?,
+        lease_us: seconds * SECOND_US,
+    };
+    Ok((extend, seconds))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a float cast saturates, and the bounds follow"
+)]
+fn within_bounds(seconds: f64) -> i64 {
+    (seconds.floor() as i64).clamp(limits::LEASE_MIN_S, limits::LEASE_MAX_S)
+}
+
+fn parse_settle(
+    visit: &Visit,
+    id: &str,
+    how: impl FnOnce(&Object<'_>) -> Result<Settlement, Reject>,
+) -> Result<Settle, Reject> {
+    let object = wire::object_or_empty(&visit.body)?;
+    let token = token(&object)?;
+    let how = how(&object)?;
+    Ok(Settle {
+        id: known(id)?,
+        holder: visit.caller.id().to_owned(),
+        token: token?,
+        how,
+    })
+}
+
+/// The outer error: no token was given. The inner one: it cannot be the right one.
+pub(super) fn token(object: &Object<'_>) -> Result<Result<Token, Reject>, Reject> {
+    let text = wire::field(object, "claim_token")
+        .and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned));
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) => Ok(Token::parse(&text).map_err(|_| Reject::new(Code::NotFound, LEASE_LOST))),
+        None => Err(Reject::new(Code::InvalidRequest, "Missing claim_token.")),
+    }
+}
+
+pub(super) fn known(id: &str) -> Result<IntentId, Reject> {
+    id.parse()
+        .map_err(|_| Reject::new(Code::NotFound, LEASE_LOST))
+}

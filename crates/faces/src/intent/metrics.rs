@@ -1,0 +1,133 @@
+//! `GET /metrics` in the Prometheus text format.
+
+use std::fmt::Write as _;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_engine::{Count, Operator, Stats};
+use consign_kernel::error::Code;
+use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::state::{Cause, State as IntentState};
+use http::{HeaderMap, HeaderValue, header};
+
+use super::Face;
+use super::read::word;
+use super::reject::Reject;
+use crate::web::credentials;
+
+pub(super) async fn metrics(
+    State(face): State<Face>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (parts, _) = request.into_parts();
+    face.transport(&parts).await?;
+    let operator = authorise(&face, &parts.headers)?;
+    let counts = face.engine.counts(operator, KernelFace::Intent).await?;
+    let keys = face.engine.keys(operator).await?.len();
+    let text = render(&counts, keys, face.engine.stats(), face.engine.waiters());
+    let mut response = text.into_response();
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+/// The bearer token if one is configured, or an operator.
+fn authorise(face: &Face, headers: &HeaderMap) -> Result<Operator, Reject> {
+    let bearer = credentials::bearer(headers);
+    let token = face.options.metrics_token.as_ref();
+    if token
+        .zip(bearer)
+        .is_some_and(|(token, bearer)| token.matches(bearer))
+    {
+        return Ok(Operator::vouched());
+    }
+    face.operator(headers).map_err(|_| {
+        Reject::new(
+            Code::Unauthorized,
+            "Send the metrics token as a Bearer token, or admin credentials.",
+        )
+    })
+}
+
+fn render(counts: &[Count], keys: usize, stats: Stats, waiters: usize) -> String {
+    let mut text = String::new();
+    let dead: u64 = counts
+        .iter()
+        .filter(|count| count.state == IntentState::DeadLetter)
+        .map(|count| count.count)
+        .sum();
+    family(
+        &mut text,
+        "intent_bus_intents_total",
+        "gauge",
+        "Total intents by status and namespace",
+    );
+    for count in counts {
+        let status = word(count.state, Cause::None);
+        // Namespaces are letters, digits, dots, dashes and underscores: nothing to escape.
+        let _ = writeln!(
+            text,
+            "intent_bus_intents_total{{status=\"{status}\",namespace=\"{}\"}} {}",
+            count.namespace, count.count
+        );
+    }
+    single(
+        &mut text,
+        "intent_bus_dead_letters_total",
+        "gauge",
+        "Total dead-letter intents",
+        dead,
+    );
+    single(
+        &mut text,
+        "intent_bus_tester_keys_total",
+        "gauge",
+        "Total active tester keys",
+        keys as u64,
+    );
+    single(
+        &mut text,
+        "consign_commits_total",
+        "counter",
+        "Commits that wrote something, one sync each",
+        stats.commits,
+    );
+    single(
+        &mut text,
+        "consign_requests_total",
+        "counter",
+        "Requests to the ledger",
+        stats.requests,
+    );
+    single(
+        &mut text,
+        "consign_failed_commits_total",
+        "counter",
+        "Commits that failed",
+        stats.failed_commits,
+    );
+    single(
+        &mut text,
+        "consign_writer_waiting",
+        "gauge",
+        "Requests waiting for the writer",
+        stats.waiting,
+    );
+    single(
+        &mut text,
+        "consign_lanes_waited",
+        "gauge",
+        "Lanes that long polls wait for",
+        waiters as u64,
+    );
+    text
+}
+
+fn single(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
+    family(text, name, kind, help);
+    let _ = writeln!(text, "{name} {value}");
+}
+
+fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}

@@ -1,0 +1,148 @@
+//! The Intent Protocol 2.1: publishers and workers in any language over plain HTTP.
+//!
+//! Wire in, command out, wire back. What the protocol leaves open, and what is ours beyond it, is told in
+//! `docs/protocols/intent.md`.
+
+mod admin;
+mod batch;
+mod claim;
+mod dashboard;
+mod events;
+mod json_out;
+mod kv;
+mod lease;
+mod metrics;
+mod publish;
+mod query;
+mod read;
+mod reject;
+pub mod signature;
+mod visit;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use consign_engine::Engine;
+use consign_kernel::error::Code;
+use tokio::sync::watch;
+
+use crate::web::credentials::Secret;
+use crate::web::request_id::RequestId;
+
+use json_out::Json;
+use reject::Reject;
+
+/// What the protocol calls the server's version; clients compare it.
+const API_VERSION: &str = "7.61";
+
+/// How the face is set up. Secrets that are absent never match anything.
+#[derive(Debug)]
+pub struct Options {
+    pub admin_secret: Option<Secret>,
+    pub dashboard_password: Option<Secret>,
+    pub metrics_token: Option<Secret>,
+    pub trust_proxy: bool,
+    pub enforce_https: bool,
+    pub require_signatures: bool,
+    pub maintenance: bool,
+    /// Turns true when the server drains: long polls and streams end.
+    pub draining: watch::Receiver<bool>,
+}
+
+/// What every handler holds.
+#[derive(Clone)]
+struct Face {
+    engine: Engine,
+    options: Arc<Options>,
+}
+
+impl fmt::Debug for Face {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("intent::Face")
+    }
+}
+
+pub fn router(engine: Engine, options: Options) -> Router {
+    let face = Face {
+        engine,
+        options: Arc::new(options),
+    };
+    Router::new()
+        .route("/", get(root))
+        .route("/health", get(health))
+        .route("/.well-known/jwks.json", get(read::jwks))
+        .route("/intent", post(publish::publish))
+        .route("/claim", post(claim::claim))
+        .route("/extend_claim/{id}", post(lease::extend))
+        .route("/fulfill/{id}", post(lease::fulfill))
+        .route("/fail/{id}", post(lease::fail))
+        .route("/result/{id}", get(read::result))
+        .route("/status/{id}", get(read::status))
+        .route("/set/{key}", post(kv::set))
+        .route("/get/{key}", get(kv::get))
+        .route("/intents", get(read::list).post(batch::publish))
+        .route("/settle", post(batch::settle))
+        .route("/events", get(events::events))
+        .route("/intents/{id}/timeline", get(read::timeline))
+        .route("/intents/{id}/receipt", get(read::receipt))
+        .route("/metrics", get(metrics::metrics))
+        .route("/admin/dashboard", get(dashboard::page))
+        .route("/admin/generate_key", post(admin::generate_key))
+        .route("/admin/revoke_key", post(admin::revoke_key))
+        .route("/admin/keys", get(admin::keys))
+        .route("/admin/purge", post(admin::purge))
+        .route("/admin/cleanup", post(admin::cleanup))
+        .route("/admin/intents/{id}", get(admin::intent))
+        .route("/admin/intents/{id}/cancel", post(admin::cancel))
+        .route("/admin/intents/{id}/retry", post(admin::retry))
+        .route("/admin/dead", get(admin::dead))
+        .route("/admin/dead/{id}", get(admin::dead_letter))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(unknown_path)
+        .with_state(face)
+}
+
+/// The answer to a request whose handler panicked.
+pub fn on_panic(id: Option<&RequestId>) -> Response {
+    let id = id.map(RequestId::as_str).unwrap_or_default();
+    Reject::new(
+        Code::Internal,
+        format!("Internal error; tell the operator request id {id}."),
+    )
+    .into_response()
+}
+
+async fn root() -> Response {
+    format!("Intent Bus V{API_VERSION}").into_response()
+}
+
+async fn health(State(face): State<Face>) -> Response {
+    let mut body = Json::object();
+    body.bool("ok", true)
+        .seconds("ts", Some(face.engine.wall()))
+        .text("version", API_VERSION)
+        .text("consign_version", env!("CARGO_PKG_VERSION"));
+    body.into_response()
+}
+
+/// As with every other path, the key is asked for first: a stranger learns nothing of what exists.
+async fn unknown_path(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    face.authorised_miss(request).await?;
+    Err(Reject::new(
+        Code::NotFound,
+        "There is nothing at this path.",
+    ))
+}
+
+async fn wrong_method(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    face.authorised_miss(request).await?;
+    Err(Reject::new(
+        Code::MethodNotAllowed,
+        "This path does not take this method; see the Allow header.",
+    ))
+}

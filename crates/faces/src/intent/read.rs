@@ -1,0 +1,240 @@
+//! What a client may see of its intents: result, status, list, timeline, receipt, and the keys receipts are signed with.
+
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_engine::IntentFilter;
+use consign_kernel::error::Code;
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, ResultKind};
+use consign_kernel::limits;
+use consign_kernel::profile::{Face as KernelFace, ProfileId};
+use consign_kernel::receipt;
+use consign_kernel::state::{Cause, State as IntentState};
+
+use super::json_out::{Json, array, json_response, string};
+use super::query::Params;
+use super::reject::Reject;
+use super::visit::Visit;
+use super::{Face, wire};
+
+pub(super) async fn result(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (_, intent) = own(&face, &id, request).await?;
+    let mut body = Json::object();
+    head(&mut body, &intent);
+    body.text("result_type", result_type(&intent))
+        .raw("result", &result_json(&intent))
+        .seconds("completed_at", completed_at(&intent));
+    if let Some(error) = &intent.last_error {
+        body.text("error", error);
+    }
+    Ok(body.into_response())
+}
+
+pub(super) async fn status(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (_, intent) = own(&face, &id, request).await?;
+    Ok(status_out(&intent).into_response())
+}
+
+pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+    visit.pass().await?;
+    let params = Params::of(&visit.parts.uri)?;
+    let filter = IntentFilter {
+        face: KernelFace::Intent,
+        owner: Some(visit.caller.id().to_owned()),
+        namespace: params
+            .get("namespace")
+            .map(|name| wire::namespace(Some(name)))
+            .transpose()?,
+        goal: params.get("goal").map(|goal| goal.trim().to_owned()),
+        state: params.get("status").map(state_named).transpose()?,
+        before: params.get("cursor").map(cursor).transpose()?,
+        limit: params
+            .get("limit")
+            .map_or(Ok(limits::PAGE_ITEMS_MAX), page_limit)?,
+    };
+    let page = face.engine.intents(filter).await?;
+    let mut body = Json::object();
+    body.raw(
+        "intents",
+        &array(
+            page.intents
+                .iter()
+                .map(|intent| status_out(intent).finish()),
+        ),
+    );
+    body.maybe_text("cursor", page.next.map(|seq| seq.0.to_string()).as_deref());
+    Ok(body.into_response())
+}
+
+pub(super) async fn timeline(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (visit, intent) = own(&face, &id, request).await?;
+    let facts = visit.face.engine.timeline(intent.seq).await?;
+    let mut body = Json::object();
+    body.text("id", &id).raw(
+        "facts",
+        &array(facts.iter().map(|fact| fact_out(fact).finish())),
+    );
+    Ok(body.into_response())
+}
+
+pub(super) async fn receipt(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (_, intent) = own(&face, &id, request).await?;
+    Ok(json_response(face.engine.receipt(&intent).await?))
+}
+
+/// Public by nature: whoever checks a receipt needs the keys, and nothing secret is in them.
+pub(super) async fn jwks(State(face): State<Face>) -> Response {
+    json_response(receipt::jwks(&face.engine.public_keys()))
+}
+
+/// The intent, if the visitor published it, claimed it, or holds the main key.
+async fn own(face: &Face, id: &str, request: Request) -> Result<(Visit, Intent), Reject> {
+    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+    visit.pass().await?;
+    let id: IntentId = id.parse().map_err(|_| Reject::not_found())?;
+    let intent = face
+        .engine
+        .observe(id)
+        .await?
+        .filter(|intent| intent.profile == ProfileId::Intent);
+    let intent = intent.ok_or_else(Reject::not_found)?;
+    let caller = visit.caller.id();
+    let may_read = visit.caller.is_main()
+        || intent.owner == caller
+        || intent.holder.as_deref() == Some(caller);
+    if !may_read {
+        return Err(Reject::new(
+            Code::Forbidden,
+            "Only the publisher, the claimer and the main key may read this.",
+        ));
+    }
+    Ok((visit, intent))
+}
+
+fn head(body: &mut Json, intent: &Intent) {
+    body.text("id", &intent.id.to_string())
+        .text("namespace", &intent.namespace)
+        .text("goal", &intent.goal)
+        .text("status", word(intent.state, intent.cause))
+        .integer("priority", i64::from(intent.priority))
+        .text(
+            "visibility",
+            if intent.public { "public" } else { "private" },
+        )
+        .number("claim_attempts", u64::from(intent.attempts))
+        .seconds("run_at", Some(intent.run_at))
+        .seconds("claim_expires_at", intent.lease_until)
+        .maybe_text("target_worker", intent.target.as_deref())
+        .maybe_text("required_capability", intent.capability.as_deref());
+}
+
+fn status_out(intent: &Intent) -> Json {
+    let mut body = Json::object();
+    head(&mut body, intent);
+    body.seconds("completed_at", completed_at(intent))
+        .maybe_text("last_error", intent.last_error.as_deref());
+    body
+}
+
+pub(super) fn fact_out(fact: &Fact) -> Json {
+    let mut body = Json::object();
+    body.number("seq", fact.seq.0)
+        .seconds("at", Some(fact.at))
+        .text("verb", fact.verb.fact())
+        .maybe_text("from", fact.from.map(|state| word(state, Cause::None)))
+        .text("to", word(fact.to, fact.cause))
+        .maybe_text(
+            "cause",
+            (fact.cause != Cause::None).then(|| fact.cause.name()),
+        )
+        .number("attempt", u64::from(fact.attempt))
+        .maybe_text("actor", fact.actor.as_deref())
+        .maybe_text("detail", fact.detail.as_deref());
+    body
+}
+
+/// The protocol's word for a state.
+pub(super) fn word(state: IntentState, cause: Cause) -> &'static str {
+    ProfileId::Intent
+        .profile()
+        .word(state, cause)
+        .unwrap_or(state.name())
+}
+
+pub(super) fn result_type(intent: &Intent) -> &'static str {
+    match intent.result.as_ref().map(|result| result.kind) {
+        Some(ResultKind::Text) => "text",
+        // Also when nothing is stored: the existing client insists on a string.
+        Some(ResultKind::Json) | None => "json",
+    }
+}
+
+pub(super) fn result_json(intent: &Intent) -> String {
+    match &intent.result {
+        Some(result) if result.kind == ResultKind::Text => string(&result.body),
+        Some(result) => result.body.clone(),
+        None => "null".to_owned(),
+    }
+}
+
+pub(super) fn completed_at(intent: &Intent) -> Option<Micros> {
+    intent
+        .settled_at
+        .filter(|_| intent.state == IntentState::Acked)
+}
+
+fn state_named(text: &str) -> Result<IntentState, Reject> {
+    let named = [
+        IntentState::Queued,
+        IntentState::Dispatched,
+        IntentState::Acked,
+        IntentState::DeadLetter,
+    ]
+    .into_iter()
+    .find(|state| word(*state, Cause::None) == text);
+    named.ok_or_else(|| {
+        Reject::new(
+            Code::InvalidStatus,
+            "status must be open, claimed, fulfilled or dead.",
+        )
+    })
+}
+
+fn cursor(text: &str) -> Result<Seq, Reject> {
+    text.parse().map(Seq).map_err(|_| {
+        Reject::new(
+            Code::InvalidCursor,
+            "cursor must be one that an earlier page gave; leave it out to begin.",
+        )
+    })
+}
+
+fn page_limit(text: &str) -> Result<u32, Reject> {
+    text.parse()
+        .ok()
+        .filter(|limit| (1..=limits::PAGE_ITEMS_MAX).contains(limit))
+        .ok_or_else(|| {
+            Reject::new(
+                Code::InvalidLimit,
+                "limit must be an integer from 1 to 100.",
+            )
+        })
+}

@@ -1,0 +1,178 @@
+//! Errors in the protocol's one shape: `{"error":{"code","message"}}`.
+
+use std::borrow::Cow;
+
+use axum::response::{IntoResponse, Response};
+use consign_engine::Error;
+use consign_kernel::error::{Class, Code, Refusal};
+use http::{HeaderValue, StatusCode, header};
+
+use super::json_out::Json;
+use super::signature::REPLAY_MESSAGE;
+use crate::web::body::BodyError;
+
+pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
+
+#[derive(Debug)]
+pub(super) struct Reject {
+    pub(super) code: Code,
+    pub(super) message: Cow<'static, str>,
+    /// Which item of a batch was at fault.
+    pub(super) index: Option<usize>,
+    challenge: bool,
+}
+
+impl Reject {
+    pub(super) fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            index: None,
+            challenge: false,
+        }
+    }
+
+    pub(super) fn at(mut self, index: usize) -> Self {
+        self.index = Some(index);
+        self
+    }
+
+    pub(super) fn not_found() -> Self {
+        Self::new(Code::NotFound, "Intent not found.")
+    }
+
+    /// Makes browsers ask for the dashboard's password.
+    pub(super) fn admin_challenge() -> Self {
+        let mut reject = Self::new(
+            Code::Unauthorized,
+            "Authentication required. Send X-Admin-Token, or Basic credentials of the user admin.",
+        );
+        reject.challenge = true;
+        reject
+    }
+
+    fn status(&self) -> StatusCode {
+        match self.code.class() {
+            Class::Invalid => StatusCode::BAD_REQUEST,
+            Class::Unauthorized => StatusCode::UNAUTHORIZED,
+            Class::Forbidden => StatusCode::FORBIDDEN,
+            Class::NotFound => StatusCode::NOT_FOUND,
+            Class::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Class::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Class::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Class::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
+            Class::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Class::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Class::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The object under `error`, also used for single items of a batch.
+    pub(super) fn error_object(&self) -> Json {
+        let mut error = Json::object();
+        error
+            .text("code", self.code.name())
+            .text("message", &self.message);
+        if let Some(index) = self.index {
+            error.number("index", index as u64);
+        }
+        error
+    }
+}
+
+impl IntoResponse for Reject {
+    fn into_response(self) -> Response {
+        let mut body = Json::object();
+        body.raw("error", &self.error_object().finish());
+        let mut response = (self.status(), body).into_response();
+        if self.challenge {
+            let realm = HeaderValue::from_static("Basic realm=\"IntentBus Admin\"");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, realm);
+        }
+        if self.code == Code::DatabaseBusy {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl From<BodyError> for Reject {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => {
+                Self::new(Code::PayloadTooLarge, "The request body exceeds its limit.")
+            }
+            BodyError::TooSlow => Self::new(
+                Code::RequestTimeout,
+                "The request body did not arrive in time.",
+            ),
+            BodyError::Broken => Self::new(
+                Code::InvalidPayload,
+                "The request body ended early or is malformed.",
+            ),
+        }
+    }
+}
+
+impl From<Refusal> for Reject {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound => Self::not_found(),
+            Refusal::LeaseLost => Self::new(Code::NotFound, LEASE_LOST),
+            Refusal::IllegalState => Self::new(
+                Code::InvalidRequest,
+                "The intent's state does not allow this.",
+            ),
+            Refusal::OnceConflict { index } => Self::new(
+                Code::IdempotencyConflict,
+                "Idempotency-Key was used before with a different body.",
+            )
+            .at(index),
+            Refusal::Replay => Self::new(Code::InvalidSignature, REPLAY_MESSAGE),
+            Refusal::UnknownKey => Self::new(Code::Unauthorized, "Invalid API key."),
+            Refusal::RateLimited { .. } => Self::new(Code::RateLimited, "Too many requests."),
+            Refusal::CapReached { limit, .. } => Self::new(
+                Code::LimitExceeded,
+                format!("Open intent limit of {limit} reached; fulfil or cancel some first."),
+            ),
+            Refusal::VersionMismatch | Refusal::Exists => {
+                Self::new(Code::InvalidRequest, refusal.to_string())
+            }
+            Refusal::TooManySteps { max } => Self::new(
+                Code::InvalidRequest,
+                format!("At most {max} items per request."),
+            ),
+        }
+    }
+}
+
+impl From<Error> for Reject {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(refusal) => refusal.into(),
+            Error::Store(consign_engine::StoreError::Busy) => Self::new(
+                Code::DatabaseBusy,
+                "Too many requests are waiting for the disk; try again shortly.",
+            ),
+            Error::Store(error) => {
+                tracing::error!(%error, "storage failed");
+                Self::new(
+                    Code::DatabaseBusy,
+                    "Storage is unavailable and nothing was written; try again.",
+                )
+            }
+            Error::NotSettled => Self::new(
+                Code::NotSettled,
+                "The intent is neither fulfilled nor dead yet, so there is no receipt.",
+            ),
+            Error::Seal(_) | Error::Internal(_) => {
+                tracing::error!(%error, "internal error");
+                Self::new(Code::Internal, "Internal error.")
+            }
+        }
+    }
+}

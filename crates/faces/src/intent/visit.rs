@@ -1,0 +1,218 @@
+//! Who is at the door: the checks every request passes, in the protocol's order.
+//!
+//! HTTPS, cleanup when due, maintenance, API key, body, signature; then the ledger's gate (nonce, allowance) together
+//! with the work itself. A request that fails its own validation passes the gate all the same: its nonce is burnt and
+//! it counts.
+
+use axum::body::Bytes;
+use axum::extract::Request;
+use consign_engine::{Caller, Operator};
+use consign_kernel::command::{Answer, Command, Gate};
+use consign_kernel::error::{Code, Refusal};
+use consign_kernel::limits;
+use consign_kernel::plant::{self, Plant};
+use consign_kernel::profile::Face as KernelFace;
+use http::HeaderMap;
+use http::request::Parts;
+
+use super::reject::Reject;
+use super::signature::{self, Signed};
+use super::{Face, Options};
+use crate::web::body;
+use crate::web::credentials::{self, Secret};
+use crate::web::proxy::Origin;
+use crate::web::server::Peer;
+
+/// A request whose sender is known.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) face: Face,
+    pub(super) caller: Caller,
+    pub(super) parts: Parts,
+    pub(super) body: Bytes,
+    nonce: Option<String>,
+    cost: u32,
+}
+
+impl Face {
+    /// Lets a client in, or says in the protocol's words why not.
+    pub(super) async fn enter(&self, request: Request, body_max: usize) -> Result<Visit, Reject> {
+        let (parts, body) = request.into_parts();
+        self.transport(&parts).await?;
+        self.open_for_clients()?;
+        let key = presented_key(&parts.headers)?.to_owned();
+        let caller = self.engine.authenticate(&key).await?;
+        let caller = caller.ok_or_else(|| Reject::new(Code::Unauthorized, "Invalid API key."))?;
+        let body = body::read(body, body_max, body::DEADLINE_DEFAULT).await?;
+        let nonce = if self.options.require_signatures || signature::is_signed(&parts.headers) {
+            Some(self.verified(&parts, &body, &key)?)
+        } else {
+            None
+        };
+        Ok(Visit {
+            face: self.clone(),
+            caller,
+            parts,
+            body,
+            nonce,
+            cost: 1,
+        })
+    }
+
+    /// A request for nothing we have: its sender is checked like any other's.
+    pub(super) async fn authorised_miss(&self, request: Request) -> Result<(), Reject> {
+        if request.uri().path().starts_with("/admin/") {
+            let (parts, _) = request.into_parts();
+            self.transport(&parts).await?;
+            self.operator(&parts.headers)?;
+            return Ok(());
+        }
+        if matches!(
+            request.uri().path(),
+            "/" | "/health" | "/metrics" | "/.well-known/jwks.json"
+        ) {
+            return Ok(());
+        }
+        let visit = self.enter(request, limits::BODY_BYTES_MAX).await?;
+        visit.pass().await
+    }
+
+    /// Lets an operator in.
+    pub(super) async fn enter_admin(&self, request: Request) -> Result<(Operator, Bytes), Reject> {
+        let (parts, body) = request.into_parts();
+        self.transport(&parts).await?;
+        let operator = self.operator(&parts.headers)?;
+        let body = body::read(body, limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
+        Ok((operator, body))
+    }
+
+    /// HTTPS where it is enforced, and the cleanup pass that traffic triggers.
+    pub(super) async fn transport(&self, parts: &Parts) -> Result<(), Reject> {
+        if self.options.enforce_https && !is_safe(parts, &self.options) {
+            return Err(Reject::new(Code::HttpsRequired, "HTTPS is required."));
+        }
+        if self.engine.cleanup_is_due() {
+            self.engine.cleanup_if_due(KernelFace::Intent).await;
+        }
+        Ok(())
+    }
+
+    pub(super) fn open_for_clients(&self) -> Result<(), Reject> {
+        if self.options.maintenance {
+            return Err(Reject::new(
+                Code::Maintenance,
+                "The server is in maintenance mode.",
+            ));
+        }
+        Ok(())
+    }
+
+    /// `X-Admin-Token` first; one that does not fit is final. Then Basic credentials of the user `admin`.
+    pub(super) fn operator(&self, headers: &HeaderMap) -> Result<Operator, Reject> {
+        let matches = |secret: &Option<Secret>, given: &str| {
+            secret.as_ref().is_some_and(|secret| secret.matches(given))
+        };
+        if let Some(token) = headers.get("x-admin-token") {
+            let fits = token
+                .to_str()
+                .is_ok_and(|token| matches(&self.options.admin_secret, token));
+            if fits {
+                return Ok(Operator::vouched());
+            }
+            if !plant::on(Plant::AdminFallback) {
+                return Err(Reject::admin_challenge());
+            }
+        }
+        match credentials::basic(headers) {
+            Some(basic)
+                if basic.user == "admin"
+                    && matches(&self.options.dashboard_password, &basic.password) =>
+            {
+                Ok(Operator::vouched())
+            }
+            _ => Err(Reject::admin_challenge()),
+        }
+    }
+
+    fn verified(&self, parts: &Parts, body: &Bytes, key: &str) -> Result<String, Reject> {
+        let signed = Signed::new(parts, body);
+        let nonce = signature::verify(&signed, key, self.engine.wall().seconds())
+            .map_err(|error| Reject::new(Code::InvalidSignature, error.message()))?;
+        if nonce.0.len() > limits::NONCE_BYTES_MAX {
+            return Err(Reject::new(
+                Code::InvalidSignature,
+                "X-Nonce is too long; 255 bytes are enough.",
+            ));
+        }
+        Ok(nonce.0)
+    }
+}
+
+fn presented_key(headers: &HeaderMap) -> Result<&str, Reject> {
+    let missing = || Reject::new(Code::Unauthorized, "Missing API key.");
+    let key = headers.get("x-api-key").ok_or_else(missing)?;
+    let key = key
+        .to_str()
+        .map_err(|_| Reject::new(Code::Unauthorized, "Invalid API key."))?;
+    if key.is_empty() {
+        Err(missing())
+    } else {
+        Ok(key)
+    }
+}
+
+/// Encrypted, or from a program on this machine.
+fn is_safe(parts: &Parts, options: &Options) -> bool {
+    let Some(peer) = parts.extensions.get::<Peer>() else {
+        return false;
+    };
+    let origin = Origin::of(*peer, &parts.headers, options.trust_proxy);
+    origin.https || origin.loopback
+}
+
+impl Visit {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    }
+
+    /// A batch takes as much of the allowance as it has items.
+    pub(super) fn costs(&mut self, items: usize) {
+        self.cost = u32::try_from(items.max(1)).unwrap_or(u32::MAX);
+    }
+
+    /// The gate of this request; it opens once.
+    pub(super) fn gate(&self) -> Option<Gate> {
+        self.caller.gate(self.nonce.clone(), self.cost)
+    }
+
+    /// Carries out one command behind the gate.
+    pub(super) async fn apply(&self, command: Command) -> Result<Answer, Reject> {
+        Ok(self.face.engine.apply(self.gate(), command).await?)
+    }
+
+    pub(super) async fn execute(
+        &self,
+        steps: Vec<Command>,
+    ) -> Result<Vec<Result<Answer, Refusal>>, Reject> {
+        Ok(self.face.engine.execute(self.gate(), steps).await?)
+    }
+
+    /// The gate alone, for requests that only read.
+    pub(super) async fn pass(&self) -> Result<(), Reject> {
+        Ok(self.face.engine.pass(self.gate()).await?)
+    }
+
+    /// What parsing found; a defect is answered only after the gate was passed.
+    pub(super) async fn checked<T>(&self, parsed: Result<T, Reject>) -> Result<T, Reject> {
+        match parsed {
+            Ok(parsed) => Ok(parsed),
+            Err(reject) => {
+                self.pass().await?;
+                Err(reject)
+            }
+        }
+    }
+}

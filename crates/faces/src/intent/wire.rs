@@ -1,0 +1,320 @@
+//! Reading request bodies, field by field, as the protocol bounds them.
+//!
+//! Numbers that the existing client can emit out of range are clamped; everything else out of range is refused.
+//! An explicit null is the same as absence.
+
+use consign_kernel::command::{NewIntent, OnceGuard};
+use consign_kernel::error::Code;
+use consign_kernel::ids::SECOND_US;
+use consign_kernel::intent::{Outcome, ResultKind};
+use consign_kernel::json::{self, Defect, Kind, Object, Raw};
+use consign_kernel::limits;
+use consign_kernel::once;
+use consign_kernel::profile::ProfileId;
+
+use super::reject::Reject;
+
+/// The whole body as one object; an empty body is an empty object where `empty_ok`.
+pub(super) fn object(body: &[u8]) -> Result<Object<'_>, Reject> {
+    Object::parse(body, limits::JSON_DEPTH_MAX).map_err(|defect| malformed(&defect))
+}
+
+pub(super) fn object_or_empty(body: &[u8]) -> Result<Object<'_>, Reject> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        object(b"{}")
+    } else {
+        object(body)
+    }
+}
+
+fn malformed(defect: &Defect) -> Reject {
+    Reject::new(
+        Code::InvalidPayload,
+        format!("The body must be one JSON object: {defect}."),
+    )
+}
+
+/// A field that is there and not null.
+pub(super) fn field<'a>(object: &Object<'a>, name: &str) -> Option<Raw<'a>> {
+    object.get(name).filter(|raw| !raw.is_null())
+}
+
+/// One intent to publish, for `owner`.
+pub(super) fn new_intent(
+    object: &Object<'_>,
+    owner: &str,
+    traceparent: Option<&str>,
+    once: Option<OnceGuard>,
+) -> Result<NewIntent, Reject> {
+    let (Some(goal), Some(payload)) = (object.get("goal"), object.get("payload")) else {
+        return Err(Reject::new(
+            Code::InvalidRequest,
+            "Missing required fields: goal and payload.",
+        ));
+    };
+    let namespace = match field(object, "namespace") {
+        Some(raw) => namespace(raw.as_str().as_deref())?,
+        None => "default".to_owned(),
+    };
+    if is_reserved(&namespace) {
+        return Err(Reject::new(
+            Code::Forbidden,
+            "Namespaces beginning with beam. or mesh. are reserved.",
+        ));
+    }
+    let goal = self::goal(goal.as_str().as_deref())?;
+    let payload = payload.compact();
+    if payload.len() > limits::PAYLOAD_BYTES_MAX {
+        return Err(Reject::new(
+            Code::PayloadTooLarge,
+            "The payload exceeds 7168 bytes of compact JSON.",
+        ));
+    }
+    Ok(NewIntent {
+        profile: ProfileId::Intent,
+        namespace,
+        goal,
+        owner: owner.to_owned(),
+        public: visibility(object)?,
+        target: label(object, "target_worker", Code::InvalidTargetWorker)?,
+        capability: label(
+            object,
+            "required_capability",
+            Code::InvalidRequiredCapability,
+        )?,
+        priority: priority(object)?,
+        payload,
+        traceparent: traceparent.map(str::to_owned),
+        delay_us: delay_us(object)?,
+        ttl_us: limits::INTENT_TTL_US,
+        attempts_max: attempts_max(object)?,
+        backoff_us: backoff_us(object)?,
+        once,
+    })
+}
+
+/// The once-key of a publish: whose, which, and what it was first used for.
+pub(super) fn once_guard(owner: &str, key: &str, body: &[u8]) -> Result<OnceGuard, Reject> {
+    if key.len() > limits::IDEMPOTENCY_KEY_BYTES_MAX {
+        return Err(Reject::new(
+            Code::InvalidIdempotencyKey,
+            "Idempotency-Key exceeds 255 bytes.",
+        ));
+    }
+    let fingerprint = json::fingerprint(body).map_err(|defect| malformed(&defect))?;
+    let key = once::Key {
+        scope: once::Scope::IntentIdempotency,
+        owner: owner.to_owned(),
+        key: key.to_owned(),
+    };
+    Ok(OnceGuard {
+        key,
+        fingerprint,
+        lifetime_us: limits::IDEMPOTENCY_US,
+    })
+}
+
+pub(super) fn namespace(text: Option<&str>) -> Result<String, Reject> {
+    let fits = |text: &&str| {
+        (1..=limits::NAMESPACE_CHARS_MAX).contains(&text.len())
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+    };
+    text.filter(fits).map(str::to_owned).ok_or_else(|| {
+        Reject::new(
+            Code::InvalidNamespace,
+            "namespace must be 1-64 characters of letters, digits, '.', '-', '_'.",
+        )
+    })
+}
+
+/// Rows of other faces are reached through these; nobody publishes there.
+pub(super) fn is_reserved(namespace: &str) -> bool {
+    namespace.starts_with("beam.") || namespace.starts_with("mesh.")
+}
+
+pub(super) fn goal(text: Option<&str>) -> Result<String, Reject> {
+    let goal = text
+        .map(str::trim)
+        .filter(|goal| (1..=limits::GOAL_CHARS_MAX).contains(&goal.chars().count()));
+    goal.map(str::to_owned).ok_or_else(|| {
+        Reject::new(
+            Code::InvalidGoal,
+            "goal must be a string of 1-256 characters.",
+        )
+    })
+}
+
+fn visibility(object: &Object<'_>) -> Result<bool, Reject> {
+    let Some(raw) = field(object, "visibility") else {
+        return Ok(false);
+    };
+    match raw.as_str().as_deref() {
+        Some("private") => Ok(false),
+        Some("public") => Ok(true),
+        _ => Err(Reject::new(
+            Code::InvalidVisibility,
+            "visibility must be \"private\" or \"public\".",
+        )),
+    }
+}
+
+fn label(object: &Object<'_>, name: &str, code: Code) -> Result<Option<String>, Reject> {
+    let Some(raw) = field(object, name) else {
+        return Ok(None);
+    };
+    let fits = |text: &str| {
+        (1..=limits::LABEL_CHARS_MAX).contains(&text.len())
+            && text.bytes().all(|byte| {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-')
+            })
+    };
+    match raw.as_str() {
+        Some(text) if fits(&text) => Ok(Some(text.into_owned())),
+        _ => Err(Reject::new(
+            code,
+            format!("{name} must be 1-64 characters of letters, digits, '_', '.', ':', '-'."),
+        )),
+    }
+}
+
+fn priority(object: &Object<'_>) -> Result<i32, Reject> {
+    let Some(raw) = field(object, "priority") else {
+        return Ok(limits::PRIORITY_DEFAULT);
+    };
+    raw.as_i64()
+        .filter(|priority| (0..=limits::PRIORITY_MAX).contains(priority))
+        .and_then(|priority| i32::try_from(priority).ok())
+        .ok_or_else(|| {
+            Reject::new(
+                Code::InvalidPriority,
+                "priority must be an integer from 0 to 1000.",
+            )
+        })
+}
+
+fn delay_us(object: &Object<'_>) -> Result<i64, Reject> {
+    let Some(raw) = field(object, "delay") else {
+        return Ok(0);
+    };
+    let limit_s = f64::from(u32::try_from(limits::INTENT_TTL_US / SECOND_US).unwrap_or(u32::MAX));
+    match raw.as_f64() {
+        Some(delay_s) if (0.0..limit_s).contains(&delay_s) => Ok(micros(delay_s)),
+        _ => Err(Reject::new(
+            Code::InvalidDelay,
+            "delay must be a number of seconds from 0 to less than 86400, the life of an intent.",
+        )),
+    }
+}
+
+fn attempts_max(object: &Object<'_>) -> Result<u32, Reject> {
+    let wrong = || {
+        Reject::new(
+            Code::InvalidMaxAttempts,
+            "max_attempts must be an integer (1-20).",
+        )
+    };
+    let Some(raw) = field(object, "max_attempts") else {
+        return Ok(limits::ATTEMPTS_DEFAULT);
+    };
+    let attempts = clamped(&raw, 1, i64::from(limits::ATTEMPTS_MAX)).ok_or_else(wrong)?;
+    u32::try_from(attempts).map_err(|_| wrong())
+}
+
+fn backoff_us(object: &Object<'_>) -> Result<i64, Reject> {
+    let base_s = match field(object, "backoff_base") {
+        Some(raw) => raw.as_f64().ok_or_else(|| {
+            Reject::new(
+                Code::InvalidBackoffBase,
+                "backoff_base must be a number of seconds (1-3600).",
+            )
+        })?,
+        None => limits::BACKOFF_BASE_DEFAULT_S,
+    };
+    Ok(micros(base_s.clamp(
+        limits::BACKOFF_BASE_MIN_S,
+        limits::BACKOFF_BASE_MAX_S,
+    )))
+}
+
+/// An integer drawn into its bounds; `None` if it is no integer at all.
+pub(super) fn clamped(raw: &Raw<'_>, min: i64, max: i64) -> Option<i64> {
+    if let Some(integer) = raw.as_i64() {
+        return Some(integer.clamp(min, max));
+    }
+    // Integers beyond 64 bits are integers all the same.
+    let value = raw.as_f64().filter(|value| value.fract() == 0.0)?;
+    Some(if value < 0.0 { min } else { max })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "bounded by the callers to less than a day"
+)]
+fn micros(seconds: f64) -> i64 {
+    (seconds * 1e6).round() as i64
+}
+
+/// What a worker leaves behind; `None` when it leaves nothing.
+pub(super) fn outcome(object: &Object<'_>) -> Result<Option<Outcome>, Reject> {
+    let text = match field(object, "result_type")
+        .map(|raw| raw.as_str().map(std::borrow::Cow::into_owned))
+    {
+        None => false,
+        Some(Some(kind)) if kind == "json" => false,
+        Some(Some(kind)) if kind == "text" => true,
+        Some(_) => {
+            return Err(Reject::new(
+                Code::InvalidResultType,
+                "result_type must be \"json\" or \"text\".",
+            ));
+        }
+    };
+    let Some(raw) = field(object, "result") else {
+        return Ok(None);
+    };
+    let outcome = if text {
+        let body = raw
+            .as_str()
+            .filter(|_| raw.kind() == Kind::String)
+            .ok_or_else(|| {
+                Reject::new(
+                    Code::InvalidResult,
+                    "result must be a string when result_type is \"text\".",
+                )
+            })?;
+        Outcome {
+            kind: ResultKind::Text,
+            body: body.into_owned(),
+        }
+    } else {
+        Outcome {
+            kind: ResultKind::Json,
+            body: raw.compact(),
+        }
+    };
+    if outcome.body.len() > limits::RESULT_BYTES_MAX {
+        return Err(Reject::new(
+            Code::ResultTooLarge,
+            "The result exceeds 7168 bytes.",
+        ));
+    }
+    Ok(Some(outcome))
+}
+
+/// Why a worker gave up, in at most 500 characters.
+pub(super) fn failure(object: &Object<'_>) -> String {
+    let text = match field(object, "error") {
+        Some(raw) => raw
+            .as_str()
+            .map_or_else(|| raw.compact(), std::borrow::Cow::into_owned),
+        None => String::new(),
+    };
+    let text: String = text.trim().chars().take(limits::ERROR_CHARS_MAX).collect();
+    if text.is_empty() {
+        "unknown".to_owned()
+    } else {
+        text
+    }
+}

@@ -1,0 +1,140 @@
+//! Whether the parts of a store agree with each other, worked out from a dump alone.
+//!
+//! It shares no code with the backends' own checks, so that a mistake in one shows in the other.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::Seq;
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::lane::{Lanes, Probe};
+use consign_kernel::profile::Expiry;
+use consign_kernel::state::State;
+
+use crate::Dump;
+use crate::ledger::Counter;
+
+/// Says what is wrong; empty when all is well.
+pub fn audit(dump: &Dump) -> Vec<String> {
+    let mut findings = Vec::new();
+    audit_rows(dump, &mut findings);
+    audit_lanes(dump, &mut findings);
+    audit_counts(dump, &mut findings);
+    audit_facts(dump, &mut findings);
+    findings
+}
+
+fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
+    let (mut ids, mut seqs, mut tokens) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for row in &dump.intents {
+        let mut wrong = |what: &str| findings.push(format!("{}: {what}", row.id));
+        if !ids.insert(row.id) || !seqs.insert(row.seq) {
+            wrong("its id or its sequence is used twice");
+        }
+        let held = row.state == State::Dispatched;
+        if held != row.token.is_some() || held != row.lease_until.is_some() {
+            wrong("state and lease disagree");
+        }
+        if row.token.is_some_and(|token| !tokens.insert(token.0)) {
+            wrong("two leases share a token");
+        }
+        let limited = !matches!(row.profile.profile().expiry, Expiry::DueIn { .. });
+        if limited && row.attempts > row.attempts_max {
+            wrong("more attempts than allowed");
+        }
+        if row.profile.profile().is_terminal(row.state) != row.settled_at.is_some() {
+            wrong("state and end disagree");
+        }
+        if !shelved(row) {
+            wrong("it lies on the wrong shelf");
+        }
+    }
+}
+
+/// Whether time will look for the row where it should.
+fn shelved(row: &Intent) -> bool {
+    match row.shelf {
+        Shelf::Delayed => {
+            row.state == State::Queued && row.wake_at == row.run_at.min(row.expires_at)
+        }
+        Shelf::Ready => row.state == State::Queued && row.wake_at == row.expires_at,
+        Shelf::Leased => row.lease_until == Some(row.wake_at),
+        Shelf::Lapsed => row.state == State::Dispatched && row.wake_at == row.expires_at,
+        Shelf::Parked => matches!(row.state, State::Queued | State::Dispatched),
+        Shelf::Done => row.profile.profile().is_terminal(row.state),
+    }
+}
+
+fn audit_lanes(dump: &Dump, findings: &mut Vec<String>) {
+    let mut stored: BTreeMap<Seq, &Vec<Probe>> = dump
+        .lanes
+        .iter()
+        .map(|(seq, lanes)| (*seq, lanes))
+        .collect();
+    for row in dump.intents.iter().filter(|row| row.shelf.claimable()) {
+        let expected: Vec<Probe> = Lanes::of(row).probes().collect();
+        if stored.remove(&row.seq) != Some(&expected) {
+            findings.push(format!("{}: claimable, but not in its lanes", row.id));
+        }
+    }
+    findings.extend(
+        stored
+            .keys()
+            .map(|seq| format!("{seq:?}: in a lane, but not claimable")),
+    );
+}
+
+fn audit_counts(dump: &Dump, findings: &mut Vec<String>) {
+    let mut counted: BTreeMap<Counter, i64> = BTreeMap::new();
+    for row in &dump.intents {
+        let profile = row.profile.profile();
+        let state = Counter::State {
+            face: profile.face,
+            namespace: row.namespace.clone(),
+            state: row.state,
+        };
+        *counted.entry(state).or_default() += 1;
+        if !profile.is_terminal(row.state) {
+            let unsettled = Counter::Unsettled {
+                face: profile.face,
+                owner: row.owner.clone(),
+            };
+            *counted.entry(unsettled).or_default() += 1;
+        }
+    }
+    let counted: Vec<(String, i64)> = counted
+        .into_iter()
+        .map(|(counter, count)| (format!("{counter:?}"), count))
+        .collect();
+    if counted != dump.counts {
+        findings.push(format!(
+            "counters say {:?}, the rows say {counted:?}",
+            dump.counts
+        ));
+    }
+}
+
+/// The history of an intent is a chain that ends where the row is. Its beginning may be forgotten already.
+fn audit_facts(dump: &Dump, findings: &mut Vec<String>) {
+    if !dump
+        .facts
+        .is_sorted_by(|a, b| a.seq < b.seq && a.at <= b.at)
+    {
+        findings.push("facts are out of order".to_owned());
+    }
+    let mut last: HashMap<Seq, &Fact> = HashMap::new();
+    for fact in &dump.facts {
+        if let Some(before) = last.insert(fact.intent, fact)
+            && fact.from != Some(before.to)
+        {
+            findings.push(format!("{fact:?} does not follow {before:?}"));
+        }
+    }
+    for row in &dump.intents {
+        if let Some(fact) = last.get(&row.seq)
+            && (fact.to != row.state || fact.attempt > row.attempts)
+        {
+            findings.push(format!("{}: its row does not follow from {fact:?}", row.id));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The stream of facts: whose, in which order, how far it was read.
+
+use consign_kernel::command::{Answer, Command, Forget, NewIntent, Purge};
+use consign_kernel::ids::{DAY_US, FactSeq, Seq};
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::state::Verb;
+
+use super::{World, claim_by, in_face, item};
+use crate::{EventFilter, EventPage};
+
+async fn read(world: &World, owner: &str, after: FactSeq, limit: u32) -> EventPage {
+    let filter = EventFilter {
+        face: Face::Intent,
+        owner: owner.to_owned(),
+        after,
+        limit,
+    };
+    world.store.events(filter).await.expect("storage works")
+}
+
+fn bobs() -> NewIntent {
+    NewIntent {
+        owner: "bob".to_owned(),
+        ..item()
+    }
+}
+
+pub async fn events_come_in_order_with_what_a_reader_needs(world: World) {
+    let id = world.publish(item()).await;
+    world.take("alice").await;
+    let page = read(&world, "alice", FactSeq(0), 10).await;
+    let told: Vec<_> = page
+        .events
+        .iter()
+        .map(|event| (event.fact.seq, event.fact.verb, event.id))
+        .collect();
+    assert_eq!(
+        told,
+        [(FactSeq(1), Verb::Admit, id), (FactSeq(2), Verb::Claim, id)]
+    );
+    assert_eq!(page.events[0].namespace, "default");
+    assert_eq!(page.events[0].goal, "greet");
+    assert_eq!((page.seen, page.more), (FactSeq(2), false));
+    assert_eq!(world.store.stats().last_fact, FactSeq(2));
+}
+
+pub async fn a_reader_sees_its_own_events_and_passes_the_others(world: World) {
+    world.publish(bobs()).await;
+    let own = world.publish(item()).await;
+    world.publish(in_face(ProfileId::Automation)).await;
+    world.publish(bobs()).await;
+    let first = read(&world, "alice", FactSeq(0), 1).await;
+    assert_eq!(
+        (first.events.len(), first.seen, first.more),
+        (0, FactSeq(1), true)
+    );
+    let second = read(&world, "alice", first.seen, 2).await;
+    assert_eq!(second.events.len(), 1);
+    assert_eq!(second.events[0].id, own);
+    assert_eq!((second.seen, second.more), (FactSeq(3), true));
+    let third = read(&world, "alice", second.seen, 2).await;
+    assert_eq!(
+        (third.events.len(), third.seen, third.more),
+        (0, FactSeq(4), false)
+    );
+    let end = read(&world, "alice", third.seen, 2).await;
+    assert_eq!(
+        (end.events.len(), end.seen, end.more),
+        (0, FactSeq(4), false)
+    );
+}
+
+pub async fn a_position_beyond_the_end_is_answered_with_itself(world: World) {
+    world.publish(item()).await;
+    let far = FactSeq(u64::MAX >> 1);
+    let page = read(&world, "alice", far, 10).await;
+    assert_eq!((page.events.len(), page.seen, page.more), (0, far, false));
+}
+
+pub async fn facts_of_a_removed_intent_stay_but_are_not_streamed(world: World) {
+    let id = world.publish(item()).await;
+    let row = world.load(id).await;
+    let purge = Purge {
+        face: Face::Intent,
+        namespace: None,
+        after: Seq(0),
+        limit: 10,
+    };
+    assert!(world.step(Command::Purge(purge)).await.is_ok());
+    let page = read(&world, "alice", FactSeq(0), 10).await;
+    assert_eq!((page.events.len(), page.seen), (0, FactSeq(1)));
+    assert_eq!(world.verbs(&row).await, [Verb::Admit]);
+}
+
+pub async fn old_facts_are_forgotten_and_their_numbers_never_used_again(world: World) {
+    world.publish(item()).await;
+    world.publish(item()).await;
+    world.clock.advance(DAY_US);
+    let forget = async |limit| {
+        let before = world.now();
+        let forget = Forget::Facts { before, limit };
+        world.step(Command::Forget(forget)).await
+    };
+    assert_eq!(forget(1).await, Ok(Answer::Forgotten { rows: 1 }));
+    assert_eq!(forget(5).await, Ok(Answer::Forgotten { rows: 1 }));
+    assert_eq!(forget(5).await, Ok(Answer::Forgotten { rows: 0 }));
+    let fresh = world.publish(item()).await;
+    assert_eq!(
+        forget(5).await,
+        Ok(Answer::Forgotten { rows: 0 }),
+        "not old enough"
+    );
+    let page = read(&world, "alice", FactSeq(0), 10).await;
+    let told: Vec<_> = page
+        .events
+        .iter()
+        .map(|event| (event.fact.seq, event.id))
+        .collect();
+    assert_eq!(told, [(FactSeq(3), fresh)]);
+}
+
+pub async fn a_step_that_changes_nothing_tells_nothing(world: World) {
+    world.publish(item()).await;
+    assert_eq!(world.claim(claim_by("bob")).await, []);
+    assert!(world.complete(&fake(&world).await).await.is_err());
+    assert_eq!(world.store.stats().last_fact, FactSeq(1));
+}
+
+/// A row that pretends to be held.
+async fn fake(world: &World) -> consign_kernel::intent::Intent {
+    let dump = world.store.dump().await.expect("storage works");
+    let mut row = dump.intents[0].clone();
+    row.holder = Some("alice".to_owned());
+    row.token = Some(consign_kernel::ids::Token([0; 16]));
+    row
+}

@@ -1,0 +1,225 @@
+//! Settling: done, failed, dead; and how steps of one request see each other.
+
+use consign_kernel::command::{Admit, Answer, Command, NewIntent, Settlement};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::{IntentId, SECOND_US};
+use consign_kernel::intent::{Outcome, ResultKind, Shelf};
+use consign_kernel::limits;
+use consign_kernel::state::{Cause, State, Verb};
+
+use super::{World, claim_by, item};
+
+pub async fn completing_stores_the_result_ip_013_ip_113(world: World) {
+    for (kind, body) in [
+        (ResultKind::Json, r#"{"ok":[1,2]}"#),
+        (ResultKind::Text, "plain\nwords"),
+        (ResultKind::Text, ""),
+    ] {
+        world.publish(item()).await;
+        let held = world.take("alice").await;
+        let result = Some(Outcome {
+            kind,
+            body: body.to_owned(),
+        });
+        let how = Settlement::Complete {
+            result: result.clone(),
+        };
+        assert!(world.settle(&held, how).await.is_ok());
+        let done = world.load(held.id).await;
+        assert_eq!((done.state, done.cause), (State::Acked, Cause::Completed));
+        assert_eq!(done.result, result);
+        assert_eq!(done.settled_at, Some(world.now()));
+        assert_eq!((done.token, done.lease_until), (None, None));
+        assert_eq!(
+            (done.shelf, done.wake_at),
+            (Shelf::Done, world.now().plus(limits::RETENTION_US))
+        );
+    }
+}
+
+pub async fn completing_without_a_result_stores_none_ip_117(world: World) {
+    world.publish(item()).await;
+    let held = world.take("alice").await;
+    assert!(world.complete(&held).await.is_ok());
+    assert_eq!(world.load(held.id).await.result, None);
+    assert_eq!(
+        world.complete(&held).await,
+        Err(Refusal::LeaseLost),
+        "only once"
+    );
+    assert_eq!(world.claim(claim_by("alice")).await, []);
+}
+
+pub async fn failing_backs_off_twice_as_long_each_time_ip_014_ip_022_ip_023_ip_046_ip_120_ip_165(
+    world: World,
+) {
+    let (mut jitters, rounds) = (Vec::new(), 6);
+    let asked = NewIntent {
+        attempts_max: rounds + 1,
+        ..item()
+    };
+    let id = world.publish(asked.clone()).await;
+    for attempt in 1..=rounds {
+        let held = world.take("alice").await;
+        assert_eq!(held.attempts, attempt);
+        let Ok(Answer::Settled { state, run_at }) = world.fail(&held, "try again").await else {
+            panic!("the holder may fail");
+        };
+        let pause_us = run_at.0 - world.now().0;
+        let least_us = asked.backoff_us << attempt;
+        assert!(
+            (least_us..least_us + 2 * SECOND_US).contains(&pause_us),
+            "attempt {attempt}: {pause_us}"
+        );
+        jitters.push(pause_us - least_us);
+        let open = world.load(id).await;
+        assert_eq!((state, open.state), (State::Queued, State::Queued));
+        assert_eq!((open.cause, open.run_at), (Cause::WorkerFailed, run_at));
+        assert_eq!(open.last_error.as_deref(), Some("try again"));
+        assert_eq!((open.holder, open.token), (None, None));
+        world.clock.set(run_at.minus(1));
+        assert_eq!(world.claim(claim_by("alice")).await, []);
+        world.clock.advance(1);
+    }
+    jitters.sort_unstable();
+    jitters.dedup();
+    assert!(jitters.len() > 3, "chance moves the pauses: {jitters:?}");
+}
+
+pub async fn failing_the_last_attempt_is_death_ip_015_ip_025_ip_166(world: World) {
+    let id = world
+        .publish(NewIntent {
+            attempts_max: 1,
+            ..item()
+        })
+        .await;
+    let held = world.take("alice").await;
+    let Ok(Answer::Settled { state, .. }) = world.fail(&held, "for good").await else {
+        panic!("the holder may fail");
+    };
+    assert_eq!(state, State::DeadLetter);
+    let dead = world.load(id).await;
+    assert_eq!(
+        (dead.state, dead.cause),
+        (State::DeadLetter, Cause::Exhausted)
+    );
+    assert_eq!(dead.last_error.as_deref(), Some("for good"));
+    assert_eq!(
+        world.verbs(&dead).await,
+        [Verb::Admit, Verb::Claim, Verb::Fail]
+    );
+    let listed = world
+        .store
+        .dead(dead.profile.profile().face, 10)
+        .await
+        .expect("storage works");
+    assert_eq!(listed, [dead]);
+}
+
+pub async fn failing_past_the_end_of_life_parks_the_row(world: World) {
+    let id = world
+        .publish(NewIntent {
+            ttl_us: 30 * SECOND_US,
+            ..item()
+        })
+        .await;
+    let held = world.take("alice").await;
+    world.clock.advance(45 * SECOND_US);
+    assert!(
+        world.fail(&held, "late").await.is_ok(),
+        "the lease still ran"
+    );
+    assert_eq!(world.load(id).await.shelf, Shelf::Parked);
+    world.clock.advance(60 * SECOND_US);
+    assert_eq!(world.claim(claim_by("alice")).await, []);
+}
+
+pub async fn success_forgets_the_earlier_error(world: World) {
+    let id = world.publish(item()).await;
+    let held = world.take("alice").await;
+    assert!(world.fail(&held, "once").await.is_ok());
+    world.clock.advance(60 * SECOND_US);
+    let held = world.take("alice").await;
+    assert!(world.complete(&held).await.is_ok());
+    assert_eq!(world.load(id).await.last_error, None);
+}
+
+pub async fn the_facts_of_a_whole_life_tell_it_in_order(world: World) {
+    let id = world.publish(item()).await;
+    let first = world.take("alice").await;
+    assert!(world.extend(&first, 90 * SECOND_US).await.is_ok());
+    assert!(world.fail(&first, "first try").await.is_ok());
+    world.clock.advance(60 * SECOND_US);
+    world.take("alice").await;
+    world.clock.advance(60 * SECOND_US);
+    let third = world.take("alice").await;
+    assert!(world.complete(&third).await.is_ok());
+    assert!(world.requeue(id).await.is_ok());
+    assert!(world.cancel(id).await.is_ok());
+    let row = world.load(id).await;
+    let facts = world.facts(&row).await;
+    let told: Vec<_> = facts
+        .iter()
+        .map(|fact| (fact.verb, fact.to, fact.attempt, fact.actor.as_deref()))
+        .collect();
+    let (alice, operator) = (Some("alice"), Some("operator"));
+    assert_eq!(
+        told,
+        [
+            (Verb::Admit, State::Queued, 0, alice),
+            (Verb::Claim, State::Dispatched, 1, alice),
+            (Verb::Extend, State::Dispatched, 1, alice),
+            (Verb::Fail, State::Queued, 1, alice),
+            (Verb::Claim, State::Dispatched, 2, alice),
+            (Verb::Expire, State::Queued, 2, None),
+            (Verb::Claim, State::Dispatched, 3, alice),
+            (Verb::Complete, State::Acked, 3, alice),
+            (Verb::Requeue, State::Queued, 0, operator),
+            (Verb::Cancel, State::DeadLetter, 0, operator),
+        ]
+    );
+    assert_eq!(facts[3].detail.as_deref(), Some("first try"));
+    assert_eq!(facts[0].from, None);
+    let first_two = world.store.facts(row.seq, 2).await.expect("storage works");
+    assert_eq!(first_two, facts[..2]);
+}
+
+pub async fn steps_of_a_request_see_what_earlier_ones_did(world: World) {
+    let admit = Command::Admit(Admit {
+        items: vec![item()],
+        cap: None,
+    });
+    let claim = || Command::Claim(claim_by("alice"));
+    let answers = world.steps(vec![claim(), admit, claim(), claim()]).await;
+    let taken: Vec<usize> = answers
+        .iter()
+        .filter_map(|answer| match answer {
+            Ok(Answer::Claimed(claimed)) => Some(claimed.len()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(taken, [0, 1, 0]);
+}
+
+pub async fn a_refused_step_leaves_its_neighbours_alone(world: World) {
+    let admit = || {
+        Command::Admit(Admit {
+            items: vec![item()],
+            cap: Some(2),
+        })
+    };
+    let id = world.publish(item()).await;
+    let held = world.take("alice").await;
+    let answers = world
+        .steps(vec![
+            admit(),
+            admit(),
+            Command::Observe(IntentId([3; 16])),
+            Command::Observe(id),
+        ])
+        .await;
+    assert!(answers[0].is_ok());
+    assert_eq!(answers[1], Err(Refusal::CapReached { open: 2, limit: 2 }));
+    assert_eq!(answers[2], Ok(Answer::Observed(None)));
+    assert_eq!(answers[3], Ok(Answer::Observed(Some(Box::new(held)))));
+}
