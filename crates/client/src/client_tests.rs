@@ -104,6 +104,21 @@ async fn two_calls_share_one_connection() {
 }
 
 #[tokio::test]
+async fn a_batch_claim_reads_a_list_and_a_single_intent_alike() {
+    let list = format!(r#"{{"intents":[{CLAIM},{CLAIM}]}}"#);
+    let answers = vec![answer("200 OK", &list), answer("200 OK", CLAIM)];
+    let (server, task) = scripted(vec![answers]).await;
+    let client = client(server);
+    let claim = Claim {
+        max: Some(2),
+        ..Claim::default()
+    };
+    assert_eq!(client.claim(&claim).await.unwrap().len(), 2);
+    assert_eq!(client.claim(&claim).await.unwrap().len(), 1);
+    assert!(task.await.unwrap()[0].starts_with("POST /claim?max=2 "));
+}
+
+#[tokio::test]
 async fn what_is_sent_verifies_against_its_own_headers() {
     let (server, task) = scripted(vec![vec![answer("200 OK", r#"{"ok":true}"#)]]).await;
     client(server)

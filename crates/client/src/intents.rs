@@ -167,8 +167,11 @@ impl Client {
         if response.status == http::StatusCode::NO_CONTENT {
             return Ok(Vec::new());
         }
-        if claim.max.is_some() {
-            let many: Many<Claimed> = decode("claim", &response.body)?;
+        // A server without batches ignores `max` and hands out one intent. Losing it to a parse
+        // error would block it until its lease ends, so both shapes are read.
+        if claim.max.is_some()
+            && let Ok(many) = decode::<Many<Claimed>>("claim", &response.body)
+        {
             return Ok(many.intents);
         }
         Ok(vec![decode("claim", &response.body)?])

@@ -146,7 +146,7 @@ mod tests {
             refused(StatusCode::UNAUTHORIZED, "unauthorized"),
             Exit::Refused,
             "error: No. (unauthorized, status 401)\n\
-             hint: check the key: --key-file, or the variable CONSIGN_KEY",
+             hint: check the key or token; a file is named with --key-file or --admin-token-file",
         );
         check(
             refused(StatusCode::INTERNAL_SERVER_ERROR, "internal"),

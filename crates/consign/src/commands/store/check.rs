@@ -1,11 +1,10 @@
 //! `consign store check`
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use consign_kernel::ids::Micros;
+use consign_engine::EngineClock;
+use consign_store::Store;
 use consign_store::sqlite::{Options, QUEUE_REQUESTS_MAX, Sqlite};
-use consign_store::{Clock, Store};
 use serde::Serialize;
 
 use super::{StoreArgs, must_be_ours};
@@ -43,7 +42,7 @@ impl Args {
         };
         let store = Sqlite::open(Options {
             path: path.clone(),
-            clock: Arc::new(WallClock),
+            clock: Arc::new(EngineClock::start(Sqlite::last_time(&path)?)),
             queue_max: QUEUE_REQUESTS_MAX,
         })?;
         let findings = store.check().await?;
@@ -67,17 +66,5 @@ impl Args {
         Err(Failure::failed(message)
             .hint("keep the file as it is and go back to a backup that checks clean")
             .into())
-    }
-}
-
-/// Nothing is decided here, so the plain clock of the machine will do.
-#[derive(Debug)]
-struct WallClock;
-
-impl Clock for WallClock {
-    fn now(&self) -> Micros {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-        let micros = since_epoch.map_or(0, |elapsed| elapsed.as_micros());
-        Micros(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 }

@@ -1,0 +1,3 @@
+//! The Intent Protocol over its router, on a real SQLite file, in simulated time.
+
+mod world;

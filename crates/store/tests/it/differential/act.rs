@@ -1,0 +1,257 @@
+//! What may happen at random. Few names and values, so that they meet often.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use consign_kernel::ids::{DAY_US, HOUR_US, SECOND_US};
+use consign_kernel::profile::{Face, ProfileId};
+
+/// One thing to do. Numbers that pick an intent or a lease count from the newest, modulo how many there are.
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    Advance(i64),
+    /// Steps of one request, behind a gate or not.
+    Ask(Option<Pass>, Vec<Step>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Pass {
+    pub(super) caller: &'static str,
+    pub(super) metered: bool,
+    pub(super) nonce: Option<u8>,
+    pub(super) cost: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Admit(Vec<Item>, Option<u64>),
+    Claim(Wish),
+    Extend(Lease, i64),
+    Complete(Lease),
+    Fail(Lease),
+    Cancel(usize, Face),
+    Requeue(usize, Face),
+    Observe(usize),
+    Sweep(u32),
+    Clean(Face, u32),
+    Purge(Option<&'static str>, u32),
+    /// Name, value, life in microseconds, expected version.
+    Put(u8, u8, Option<i64>, Option<u64>),
+    Delete(u8),
+    MakeKey,
+    RevokeKey,
+    ForgetOnce(u32),
+    ForgetRecords(u32),
+    ForgetFacts(u32),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) profile: ProfileId,
+    pub(super) namespace: &'static str,
+    pub(super) owner: &'static str,
+    pub(super) goal: &'static str,
+    pub(super) public: bool,
+    pub(super) target: Option<&'static str>,
+    pub(super) capability: Option<&'static str>,
+    pub(super) priority: i32,
+    pub(super) delay_us: i64,
+    pub(super) ttl_us: i64,
+    pub(super) attempts_max: u32,
+    /// Key and fingerprint.
+    pub(super) once: Option<(u8, u8)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub(super) face: Face,
+    pub(super) namespace: &'static str,
+    pub(super) holder: &'static str,
+    pub(super) publisher: Option<&'static str>,
+    pub(super) goal: Option<&'static str>,
+    pub(super) worker: Option<&'static str>,
+    pub(super) capabilities: Vec<&'static str>,
+    pub(super) max: u32,
+    pub(super) lease_us: i64,
+}
+
+/// A lease as somebody would show it.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) pick: usize,
+    pub(super) shown: Shown,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shown {
+    /// As it was given; stale if the lease was lost meanwhile.
+    Right,
+    ForeignHolder,
+    WrongToken,
+}
+
+const NAMESPACES: [&str; 2] = ["a", "b"];
+const OWNERS: [&str; 2] = ["alice", "bob"];
+const GOALS: [&str; 2] = ["greet", "wave"];
+const WORKERS: [&str; 2] = ["w1", "w2"];
+const CAPABILITIES: [&str; 2] = ["cpu", "gpu"];
+
+pub(super) fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        2 => advance().prop_map(Act::Advance),
+        9 => (option::weighted(0.15, pass()), vec(step(), 1..3))
+            .prop_map(|(gate, steps)| Act::Ask(gate, steps)),
+    ]
+}
+
+fn advance() -> impl Strategy<Value = i64> {
+    select(vec![
+        1,
+        SECOND_US,
+        10 * SECOND_US,
+        60 * SECOND_US,
+        HOUR_US,
+        DAY_US,
+        8 * DAY_US,
+    ])
+}
+
+fn pass() -> impl Strategy<Value = Pass> {
+    let nonce = option::of(0..3_u8);
+    (
+        select(&OWNERS[..]),
+        any::<bool>(),
+        nonce,
+        select(vec![0, 1, 25]),
+    )
+        .prop_map(|(caller, metered, nonce, cost)| Pass {
+            caller,
+            metered,
+            nonce,
+            cost,
+        })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let pick = || 0..8_usize;
+    let limit = || select(vec![1_u32, 2, 100]);
+    let cap = option::weighted(0.2, 0..6_u64);
+    let life = option::of(select(vec![1, SECOND_US, HOUR_US]));
+    let expect = option::of(0..4_u64);
+    prop_oneof![
+        20 => (vec(item(), 1..4), cap).prop_map(|(items, cap)| Step::Admit(items, cap)),
+        24 => wish().prop_map(Step::Claim),
+        6 => (lease(), select(vec![SECOND_US, 90 * SECOND_US]))
+            .prop_map(|(lease, us)| Step::Extend(lease, us)),
+        6 => lease().prop_map(Step::Complete),
+        9 => lease().prop_map(Step::Fail),
+        3 => (pick(), face()).prop_map(|(pick, face)| Step::Cancel(pick, face)),
+        4 => (pick(), face()).prop_map(|(pick, face)| Step::Requeue(pick, face)),
+        4 => pick().prop_map(Step::Observe),
+        4 => limit().prop_map(Step::Sweep),
+        4 => (face(), limit()).prop_map(|(face, limit)| Step::Clean(face, limit)),
+        1 => (option::of(select(&NAMESPACES[..])), limit())
+            .prop_map(|(namespace, limit)| Step::Purge(namespace, limit)),
+        5 => (0..3_u8, any::<u8>(), life, expect)
+            .prop_map(|(name, value, life, expect)| Step::Put(name, value, life, expect)),
+        2 => (0..3_u8).prop_map(Step::Delete),
+        2 => Just(Step::MakeKey),
+        1 => Just(Step::RevokeKey),
+        1 => limit().prop_map(Step::ForgetOnce),
+        1 => limit().prop_map(Step::ForgetRecords),
+        1 => limit().prop_map(Step::ForgetFacts),
+    ]
+}
+
+fn face() -> impl Strategy<Value = Face> {
+    prop_oneof![6 => Just(Face::Intent), 1 => Just(Face::Automation), 1 => Just(Face::Mesh)]
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    let profile = prop_oneof![
+        8 => Just(ProfileId::Intent),
+        1 => Just(ProfileId::Automation),
+        1 => Just(ProfileId::MeshOutbox),
+    ];
+    let names = (
+        select(&NAMESPACES[..]),
+        select(&OWNERS[..]),
+        select(&GOALS[..]),
+    );
+    let routing = (
+        any::<bool>(),
+        option::weighted(0.2, select(&WORKERS[..])),
+        option::weighted(0.2, select(&CAPABILITIES[..])),
+    );
+    let times = (
+        select(vec![0, 0, 0, SECOND_US, HOUR_US]),
+        select(vec![0, SECOND_US, HOUR_US, DAY_US, DAY_US]),
+    );
+    let once = option::weighted(0.3, (0..3_u8, 0..2_u8));
+    let rank = (select(vec![0, 100, 1_000]), 1..4_u32);
+    (profile, names, routing, times, once, rank).prop_map(
+        |(
+            profile,
+            (namespace, owner, goal),
+            (public, target, capability),
+            (delay_us, ttl_us),
+            once,
+            (priority, attempts_max),
+        )| Item {
+            profile,
+            namespace,
+            owner,
+            goal,
+            public,
+            target,
+            capability,
+            priority,
+            delay_us,
+            ttl_us,
+            attempts_max,
+            once,
+        },
+    )
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let who = (
+        select(&OWNERS[..]),
+        option::weighted(0.1, select(&OWNERS[..])),
+    );
+    let routing = (
+        option::weighted(0.3, select(&GOALS[..])),
+        option::weighted(0.5, select(&WORKERS[..])),
+        vec(select(&CAPABILITIES[..]), 0..3),
+    );
+    let size = (
+        select(vec![1, 2, 10]),
+        select(vec![SECOND_US, 60 * SECOND_US]),
+    );
+    (face(), select(&NAMESPACES[..]), who, routing, size).prop_map(
+        |(face, namespace, (holder, publisher), (goal, worker, capabilities), (max, lease_us))| {
+            Wish {
+                face,
+                namespace,
+                holder,
+                publisher,
+                goal,
+                worker,
+                capabilities,
+                max,
+                lease_us,
+            }
+        },
+    )
+}
+
+fn lease() -> impl Strategy<Value = Lease> {
+    let shown = prop_oneof![
+        6 => Just(Shown::Right),
+        1 => Just(Shown::ForeignHolder),
+        1 => Just(Shown::WrongToken),
+    ];
+    (0..6_usize, shown).prop_map(|(pick, shown)| Lease { pick, shown })
+}

@@ -1,0 +1,302 @@
+//! From random acts to requests, and what must hold of the answers whatever was asked.
+//!
+//! It keeps its own books of ids and leases from answers alone, so that it can say who may hold what
+//! without looking into a store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use consign_kernel::command::{
+    Admit, Answer, Audience, Claim, Clean, Command, Extend, Forget, Gate, NewIntent, OnceGuard,
+    Operate, Purge, Reply, Request, Settle, Settlement, Sweep,
+};
+use consign_kernel::ids::{DAY_US, IntentId, Micros, SECOND_US, Seq, Token};
+use consign_kernel::once;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, ApiKey, Put};
+use consign_store::Clock;
+use consign_store::conformance::ManualClock;
+
+use super::act::{Act, Item, Lease, Pass, Shown, Step, Wish};
+
+#[derive(Debug)]
+pub(super) struct Script {
+    clock: Arc<ManualClock>,
+    ids: Vec<IntentId>,
+    /// Every lease ever given.
+    leases: Vec<(IntentId, String, Token)>,
+    /// Who holds what until when, going by the answers.
+    live: HashMap<IntentId, (Token, Micros)>,
+}
+
+impl Script {
+    pub(super) fn new(clock: Arc<ManualClock>) -> Self {
+        Self {
+            clock,
+            ids: Vec::new(),
+            leases: Vec::new(),
+            live: HashMap::new(),
+        }
+    }
+
+    /// The request for an act; none if it only moves the clock.
+    pub(super) fn request(&self, act: &Act, step: usize) -> Option<Request> {
+        let (gate, steps) = match act {
+            Act::Advance(us) => {
+                self.clock.advance(*us);
+                return None;
+            }
+            Act::Ask(gate, steps) => (gate, steps),
+        };
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&(step as u64).to_le_bytes());
+        Some(Request {
+            gate: gate.as_ref().map(gated),
+            steps: steps.iter().map(|step| self.command(step)).collect(),
+            seed,
+        })
+    }
+
+    fn command(&self, step: &Step) -> Command {
+        match step {
+            Step::Admit(items, cap) => Command::Admit(Admit {
+                items: items.iter().map(new_intent).collect(),
+                cap: *cap,
+            }),
+            Step::Claim(wish) => Command::Claim(claim(wish)),
+            Step::Extend(lease, lease_us) => {
+                let (id, holder, token) = self.shown(lease);
+                Command::Extend(Extend {
+                    id,
+                    holder,
+                    token,
+                    lease_us: *lease_us,
+                })
+            }
+            Step::Complete(lease) => self.settle(lease, Settlement::Complete { result: None }),
+            Step::Fail(lease) => self.settle(
+                lease,
+                Settlement::Fail {
+                    error: "no".to_owned(),
+                },
+            ),
+            Step::Cancel(pick, face) => Command::Cancel(self.operate(*pick, *face)),
+            Step::Requeue(pick, face) => Command::Requeue(self.operate(*pick, *face)),
+            Step::Observe(pick) => Command::Observe(self.id(*pick)),
+            Step::Sweep(limit) => Command::Sweep(Sweep { limit: *limit }),
+            Step::Clean(face, limit) => Command::Clean(Clean {
+                face: *face,
+                limit: *limit,
+            }),
+            Step::Purge(namespace, limit) => Command::Purge(Purge {
+                face: Face::Intent,
+                namespace: namespace.map(str::to_owned),
+                after: Seq(0),
+                limit: *limit,
+            }),
+            Step::Put(name, value, life_us, expect) => Command::Put(Put {
+                key: kv(*name),
+                value: value.to_string(),
+                expires_at: life_us.map(|us| self.clock.now().plus(us)),
+                expect: *expect,
+            }),
+            Step::Delete(name) => Command::Delete(kv(*name)),
+            Step::MakeKey => Command::Put(Put {
+                key: ApiKey::key("alice"),
+                value: r#"{"digest":"","sealed":"","label":"","created_at":0,"total_requests":0,"window_at":0,"window_count":0}"#
+                    .to_owned(),
+                expires_at: None,
+                expect: Some(0),
+            }),
+            Step::RevokeKey => Command::Delete(ApiKey::key("alice")),
+            Step::ForgetOnce(limit) => Command::Forget(Forget::Once {
+                scope: once::Scope::IntentIdempotency,
+                limit: *limit,
+            }),
+            Step::ForgetRecords(limit) => Command::Forget(Forget::Records {
+                kind: record::Kind::Kv,
+                limit: *limit,
+            }),
+            Step::ForgetFacts(limit) => Command::Forget(Forget::Facts {
+                before: self.clock.now().minus(30 * DAY_US),
+                limit: *limit,
+            }),
+        }
+    }
+
+    fn settle(&self, lease: &Lease, how: Settlement) -> Command {
+        let (id, holder, token) = self.shown(lease);
+        Command::Settle(Settle {
+            id,
+            holder,
+            token,
+            how,
+        })
+    }
+
+    fn operate(&self, pick: usize, face: Face) -> Operate {
+        Operate {
+            id: self.id(pick),
+            face,
+            reason: "by hand".to_owned(),
+        }
+    }
+
+    fn id(&self, pick: usize) -> IntentId {
+        nth_newest(&self.ids, pick)
+            .copied()
+            .unwrap_or(IntentId([1; 16]))
+    }
+
+    fn shown(&self, lease: &Lease) -> (IntentId, String, Token) {
+        let unknown = || (self.id(lease.pick), "alice".to_owned(), Token([0; 16]));
+        let (id, holder, mut token) = nth_newest(&self.leases, lease.pick)
+            .cloned()
+            .unwrap_or_else(unknown);
+        match lease.shown {
+            Shown::Right => (id, holder, token),
+            Shown::ForeignHolder => (id, "mallory".to_owned(), token),
+            Shown::WrongToken => {
+                token.0[0] ^= 0x80;
+                (id, holder, token)
+            }
+        }
+    }
+
+    /// Takes in what was answered, and says what should never have been.
+    pub(super) fn learn(&mut self, request: &Request, reply: &Reply) -> Vec<String> {
+        let now = self.clock.now();
+        let mut wrong = Vec::new();
+        for (command, answer) in request.steps.iter().zip(reply.iter().flatten()) {
+            let Ok(answer) = answer else { continue };
+            if let Some(why) = self.unproven(command, now) {
+                wrong.push(why);
+            }
+            self.note(command, answer, now, &mut wrong);
+        }
+        wrong
+    }
+
+    /// A holder's command that went through although, by the books, nobody could have shown that lease.
+    fn unproven(&self, command: &Command, now: Micros) -> Option<String> {
+        let (id, holder, token) = match command {
+            Command::Extend(extend) => (extend.id, &extend.holder, extend.token),
+            Command::Settle(settle) => (settle.id, &settle.holder, settle.token),
+            _ => return None,
+        };
+        let given = self.leases.contains(&(id, holder.clone(), token));
+        let runs = self
+            .live
+            .get(&id)
+            .is_some_and(|(held, until)| *held == token && *until > now);
+        (!given || !runs).then(|| format!("{id} was settled or extended without a live lease"))
+    }
+
+    fn note(&mut self, command: &Command, answer: &Answer, now: Micros, wrong: &mut Vec<String>) {
+        match (command, answer) {
+            (_, Answer::Admitted(admitted)) => {
+                let fresh = admitted.iter().filter(|one| !one.replayed);
+                self.ids.extend(fresh.map(|one| one.id));
+            }
+            (Command::Claim(claim), Answer::Claimed(claimed)) => {
+                if claimed.len() > claim.max as usize {
+                    wrong.push("more than was asked for".to_owned());
+                }
+                for row in claimed {
+                    let (token, until) = (row.token.unwrap(), row.lease_until.unwrap());
+                    let before = self.live.insert(row.id, (token, until));
+                    if before.is_some_and(|(_, until)| until > now) {
+                        wrong.push(format!("{} has two live leases", row.id));
+                    }
+                    if row.attempts > row.attempts_max && claim.face == Face::Intent {
+                        wrong.push(format!("{} is tried too often", row.id));
+                    }
+                    if row.run_at > now || row.expires_at <= now {
+                        wrong.push(format!("{} is not due", row.id));
+                    }
+                    self.leases.push((row.id, claim.holder.clone(), token));
+                }
+            }
+            (Command::Extend(extend), Answer::Extended { until }) => {
+                self.live.insert(extend.id, (extend.token, *until));
+            }
+            (Command::Settle(settle), _) => {
+                self.live.remove(&settle.id);
+            }
+            (Command::Cancel(operate) | Command::Requeue(operate), _) => {
+                self.live.remove(&operate.id);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn nth_newest<T>(all: &[T], pick: usize) -> Option<&T> {
+    all.iter().rev().nth(pick % all.len().max(1))
+}
+
+fn gated(pass: &Pass) -> Gate {
+    Gate {
+        caller: pass.caller.to_owned(),
+        metered: pass.metered,
+        nonce: pass.nonce.map(|nonce| nonce.to_string()),
+        cost: pass.cost,
+    }
+}
+
+fn new_intent(item: &Item) -> NewIntent {
+    let owner = item.owner.to_owned();
+    NewIntent {
+        profile: item.profile,
+        namespace: item.namespace.to_owned(),
+        goal: item.goal.to_owned(),
+        public: item.public,
+        target: item.target.map(str::to_owned),
+        capability: item.capability.map(str::to_owned),
+        priority: item.priority,
+        payload: "{}".to_owned(),
+        traceparent: None,
+        delay_us: item.delay_us,
+        ttl_us: item.ttl_us,
+        attempts_max: item.attempts_max,
+        backoff_us: SECOND_US,
+        once: item.once.map(|(key, fingerprint)| OnceGuard {
+            key: once::Key {
+                scope: once::Scope::IntentIdempotency,
+                owner: owner.clone(),
+                key: key.to_string(),
+            },
+            fingerprint: [fingerprint; 32],
+            lifetime_us: DAY_US,
+        }),
+        owner,
+    }
+}
+
+fn claim(wish: &Wish) -> Claim {
+    Claim {
+        face: wish.face,
+        namespace: wish.namespace.to_owned(),
+        goal: wish.goal.map(str::to_owned),
+        holder: wish.holder.to_owned(),
+        audience: wish.publisher.map_or(Audience::Caller, |publisher| {
+            Audience::Publisher(publisher.to_owned())
+        }),
+        worker_id: wish.worker.map(str::to_owned),
+        capabilities: wish
+            .capabilities
+            .iter()
+            .map(|&text| text.to_owned())
+            .collect(),
+        max: wish.max,
+        lease_us: wish.lease_us,
+    }
+}
+
+fn kv(name: u8) -> record::Key {
+    record::Key {
+        kind: record::Kind::Kv,
+        owner: "alice".to_owned(),
+        name: name.to_string(),
+    }
+}

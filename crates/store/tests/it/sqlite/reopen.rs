@@ -1,0 +1,148 @@
+//! What survives: closing, copies of the files, backups, migrations.
+
+use consign_kernel::ids::{HOUR_US, Micros, SECOND_US};
+use consign_store::conformance::{START, claim_by, item};
+use consign_store::sqlite::{QUEUE_REQUESTS_MAX, Sqlite, backup};
+use consign_store::{Error, Store};
+
+use super::{World, open};
+
+/// A few intents in different states.
+async fn busy() -> World {
+    let world = World::new();
+    let suite = world.shared();
+    suite.admit(vec![item(); 5]).await.unwrap();
+    let first = suite.take("alice").await;
+    suite.complete(&first).await.unwrap();
+    let second = suite.take("alice").await;
+    suite.fail(&second, "no").await.unwrap();
+    suite.take("alice").await;
+    world
+}
+
+#[tokio::test]
+async fn everything_survives_reopening() {
+    let world = busy().await;
+    let before = world.store.dump().await.unwrap();
+    let last_fact = world.store.stats().last_fact;
+    let world = world.reopened();
+    assert_eq!(world.store.dump().await.unwrap(), before);
+    assert_eq!(world.store.stats().last_fact, last_fact);
+    let suite = world.shared();
+    let last = before.intents.last().unwrap().seq;
+    let next = suite.publish(item()).await;
+    assert_eq!(suite.load(next).await.seq.0, last.0 + 1);
+    suite.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_lease_survives_reopening_with_its_token() {
+    let world = World::new();
+    world.shared().publish(item()).await;
+    let held = world.shared().take("alice").await;
+    let world = world.reopened();
+    assert_eq!(world.shared().claim(claim_by("alice")).await, []);
+    assert!(world.shared().complete(&held).await.is_ok());
+}
+
+/// The log alone must hold what was answered: the copy is what a power cut would have left.
+#[tokio::test]
+async fn what_was_answered_is_in_the_files_at_once() {
+    let world = busy().await;
+    let before = world.store.dump().await.unwrap();
+    let copies = tempfile::tempdir().unwrap();
+    for name in ["ledger.db", "ledger.db-wal"] {
+        std::fs::copy(world.folder.path().join(name), copies.path().join(name)).unwrap();
+    }
+    let copy = open(copies.path().join("ledger.db"), &world.clock, 8).unwrap();
+    assert_eq!(copy.dump().await.unwrap(), before);
+    assert_eq!(copy.check().await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn time_goes_on_from_where_it_stood_after_a_restart() {
+    let world = busy().await;
+    assert_eq!(Sqlite::last_time(&world.path()).unwrap(), Some(START));
+    world.clock.set(START.minus(HOUR_US));
+    let world = world.reopened();
+    let id = world.shared().publish(item()).await;
+    assert_eq!(world.shared().load(id).await.created_at, START);
+    world.clock.set(START.plus(SECOND_US));
+    world.shared().publish(item()).await;
+    let last = Sqlite::last_time(&world.path()).unwrap();
+    assert_eq!(last, Some(START.plus(SECOND_US)));
+    assert_eq!(
+        Sqlite::last_time(&world.folder.path().join("none")).unwrap(),
+        None
+    );
+    assert_eq!(Micros::default(), Micros(0));
+}
+
+#[tokio::test]
+async fn a_backup_opens_and_holds_the_same() {
+    let world = busy().await;
+    let target = world.folder.path().join("copy.db");
+    let mut heard = Vec::new();
+    backup(&world.path(), &target, |done, of| heard.push((done, of))).unwrap();
+    let (done, of) = heard.last().copied().unwrap();
+    assert!(done == of && of > 0);
+    world.shared().publish(item()).await;
+    let copy = open(target.clone(), &world.clock, 8).unwrap();
+    let (mut original, copied) = (
+        world.store.dump().await.unwrap(),
+        copy.dump().await.unwrap(),
+    );
+    assert_eq!(copied.intents.len() + 1, original.intents.len());
+    original.intents.truncate(copied.intents.len());
+    assert_eq!(copied.intents, original.intents);
+    assert_eq!(copy.check().await.unwrap(), [""; 0]);
+    let refused = backup(&world.path(), &target, |_, _| {});
+    assert!(matches!(refused, Err(Error::Open { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn migrations_are_applied_once() {
+    let world = World::new();
+    let applied = |world: &World| -> Vec<(u32, i64)> {
+        let meddler = world.meddler();
+        let mut statement = meddler
+            .prepare("SELECT version, applied_at FROM migrations ORDER BY version")
+            .unwrap();
+        let found = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        found.collect::<Result<_, _>>().unwrap()
+    };
+    let first = applied(&world);
+    assert_eq!(first[0], (1, START.0));
+    world.clock.advance(HOUR_US);
+    let world = world.reopened();
+    assert_eq!(applied(&world), first);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_alone() {
+    let world = busy().await;
+    let before = world.store.dump().await.unwrap();
+    world.store.close();
+    let meddler = world.meddler();
+    meddler
+        .execute("INSERT INTO migrations VALUES (99, 'future', 0)", [])
+        .unwrap();
+    let refused = open(world.path(), &world.clock, QUEUE_REQUESTS_MAX);
+    assert!(
+        matches!(
+            refused,
+            Err(Error::TooNew {
+                found: 99,
+                known: 1,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    meddler
+        .execute("DELETE FROM migrations WHERE version = 99", [])
+        .unwrap();
+    assert_eq!(world.reopened().store.dump().await.unwrap(), before);
+}

@@ -1,0 +1,8 @@
+//! Planted defects: switched on for a whole test process by the variable `CONSIGN_PLANT`.
+
+/// Plants what the environment names. Call it wherever a test builds its world.
+pub fn from_environment() {
+    if let Ok(name) = std::env::var("CONSIGN_PLANT") {
+        assert!(consign_kernel::plant::set(&name), "CONSIGN_PLANT={name} is no planted defect");
+    }
+}
