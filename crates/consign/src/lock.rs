@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use anyhow::Context;
 
@@ -21,18 +22,22 @@ pub(crate) struct DataLock {
 
 impl DataLock {
     pub(crate) fn acquire(data: &DataDir) -> anyhow::Result<Self> {
-        let path = data.lock_file();
+        Self::acquire_file(&data.lock_file(), &data.root().display().to_string())
+    }
+
+    /// Locks by any file; `what` names in the refusal what it stands for.
+    pub(crate) fn acquire_file(path: &Path, what: &str) -> anyhow::Result<Self> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(&path)
+            .open(path)
             .with_context(|| format!("cannot open {}", path.display()))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(taken(data, &mut file).into()),
+            Err(TryLockError::WouldBlock) => return Err(taken(what, &mut file).into()),
             Err(TryLockError::Error(error)) => {
                 return Err(
                     anyhow::Error::new(error).context(format!("cannot lock {}", path.display()))
@@ -47,15 +52,14 @@ impl DataLock {
     }
 }
 
-fn taken(data: &DataDir, file: &mut File) -> Failure {
+fn taken(what: &str, file: &mut File) -> Failure {
     let mut holder = String::new();
     let read = file
         .rewind()
         .and_then(|()| file.read_to_string(&mut holder));
-    let root = data.root().display();
     let message = match (read, holder.trim().parse::<u32>()) {
-        (Ok(_), Ok(pid)) => format!("{root} is in use by another server (pid {pid})"),
-        _ => format!("{root} is in use by another server"),
+        (Ok(_), Ok(pid)) => format!("{what} is in use by another server (pid {pid})"),
+        _ => format!("{what} is in use by another server"),
     };
     Failure::failed(message).hint("stop it first, or choose another directory with --data")
 }

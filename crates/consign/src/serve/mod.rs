@@ -2,10 +2,13 @@
 //!
 //! Invariant: the data directory is locked before anything in it is made or read.
 
+mod greeting;
+mod logs;
+mod start;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 /// How log lines look.
@@ -80,6 +83,10 @@ pub(crate) struct ServeArgs {
         default_value = "text"
     )]
     pub(crate) log_format: LogFormat,
+
+    /// Log a line for every request as well
+    #[arg(long, env = "CONSIGN_ACCESS_LOG", hide_env_values = true)]
+    pub(crate) access_log: bool,
 }
 
 const VARIABLES: &str = "\
@@ -98,5 +105,5 @@ Variables of the Intent Protocol (switches are on for the word true alone):
 CONSIGN_SEAL_KEY (64 hexadecimal digits) seals keys at rest; made when unset.";
 
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
-    bail!("serving on {} is not part of this build", args.listen)
+    start::run(args).await
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a nonce is burnt as soon as it is seen fresh, whatever follows; a refused request takes no allowance.
 
-use super::Write;
+use super::{Write, live};
 use crate::command::Gate;
 use crate::error::Refusal;
 use crate::ids::{Micros, SECOND_US};
@@ -47,7 +47,7 @@ fn pass(
     now: Micros,
     writes: &mut Vec<Write>,
 ) -> Result<(), Refusal> {
-    let key = match key {
+    let key = match live(key, now) {
         Some(record) if gate.metered => Some(record),
         None if gate.metered => return Err(Refusal::UnknownKey),
         _ => None,

@@ -131,14 +131,19 @@ pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision
         Command::Sweep(sweep) => Ok(time::sweep(view.intents, *sweep, cx)),
         Command::Clean(clean) => Ok(time::clean(view.intents, *clean, cx)),
         Command::Purge(purge) => Ok(operate::purge(view.intents, purge)),
-        Command::Put(put) => records::put(view.record, put),
-        Command::Delete(key) => Ok(records::delete(view.record, key)),
+        Command::Put(put) => records::put(live(view.record, cx.now), put),
+        Command::Delete(key) => Ok(records::delete(live(view.record, cx.now), key)),
         Command::Forget(_) => Ok(Decision {
             writes: Vec::new(),
             answer: Answer::Forgotten { rows: 0 },
         }),
         Command::Restore(intent) => operate::restore(&view, intent, cx),
     }
+}
+
+/// A record past its time counts as absent, whether or not it was removed already.
+fn live(record: Option<record::Record>, now: Micros) -> Option<record::Record> {
+    record.filter(|record| record.expires_at.is_none_or(|until| until > now))
 }
 
 fn one(view: View) -> Result<Intent, Refusal> {

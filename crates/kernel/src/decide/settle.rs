@@ -66,6 +66,11 @@ pub(super) fn decide(
             }
         }
     };
+    // A profile may leave this step out, or demand steps in between that this rule does not take.
+    let profile = intent.profile.profile();
+    if !profile.allows(was, told.verb, intent.state) {
+        return Err(Refusal::IllegalState);
+    }
     let answer = Answer::Settled {
         state: intent.state,
         run_at: intent.run_at,

@@ -201,6 +201,7 @@ fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
             cx.now,
         );
     } else {
+        intent.settled_at = None;
         back_off(&mut intent, Cause::TimedOut, cx);
         step(
             writes,
@@ -233,6 +234,10 @@ pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decisio
 
 fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned: &mut Cleaned) {
     match row.state {
+        // Only where claims take over does a cleanup send leases back; elsewhere expiry itself has said what follows.
+        State::Dispatched if row.profile.profile().expiry != Expiry::TakeOver => {
+            writes.extend(on_time(row, cx));
+        }
         State::Dispatched if out_of_attempts(&row) => {
             cleaned.leases_dead += 1;
             die(row, cx, writes);
@@ -257,6 +262,11 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
         }
         State::Acked => {
             cleaned.done_deleted += 1;
+            writes.push(Write::Remove(row));
+        }
+        // A failure at rest is an end; left lying, it would fill every later pass.
+        State::Failed if row.profile.profile().is_terminal(State::Failed) => {
+            cleaned.dead_deleted += 1;
             writes.push(Write::Remove(row));
         }
         State::DeadLetter => {

@@ -1,13 +1,13 @@
 //! The operator's hand: cancel, requeue and purge, from every state and only in one's own face.
 
-use consign_kernel::command::{Answer, Command, NewIntent, Operate, Purge};
+use consign_kernel::command::{Answer, Claim, Command, NewIntent, Operate, Purge};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Seq};
 use consign_kernel::intent::Shelf;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::{Cause, State};
 
-use super::{World, in_face, item};
+use super::{World, claim_by, in_face, item};
 
 /// One intent in each place a row can be in, with the name of the place. Takes alice's time.
 async fn everywhere(world: &World) -> Vec<(&'static str, IntentId)> {
@@ -84,10 +84,14 @@ pub async fn requeueing_works_from_every_state_and_begins_anew_ip_018_ip_145(wor
             (&None, &None, &None)
         );
         assert_eq!((open.created_at, open.seq), (before.created_at, before.seq));
-        assert_eq!(world.take("alice").await.id, id, "{place}");
     }
     let listed = world.store.dead(Face::Intent, 100).await;
     assert_eq!(listed.expect("storage works"), []);
+    let all = Claim {
+        max: 10,
+        ..claim_by("alice")
+    };
+    assert_eq!(world.claim(all).await.len(), 7, "all are to be had");
 }
 
 pub async fn a_holder_loses_its_lease_to_the_operator(world: World) {

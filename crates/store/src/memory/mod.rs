@@ -156,7 +156,7 @@ impl Store for Memory {
 
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
         let data = self.data();
-        let after = FactSeq(filter.after.0 + 1);
+        let after = FactSeq(filter.after.0.saturating_add(1));
         let looked: Vec<&Fact> = data
             .facts
             .range(after..)

@@ -47,7 +47,14 @@ fn check_rows(
     let mut found = statement.query([])?;
     let mut counted = BTreeMap::new();
     while let Some(row) = found.next()? {
-        let intent = rows::intent(row)?;
+        let intent = match rows::intent(row) {
+            Ok(intent) => intent,
+            Err(error) => {
+                let seq: i64 = row.get(0)?;
+                findings.push(format!("intent at {seq}: cannot be read: {error}"));
+                continue;
+            }
+        };
         let stored = [row.get(30)?, row.get(31)?, row.get(32)?, row.get(33)?];
         check_row(&intent, stored, findings);
         count(&intent, &mut counted);

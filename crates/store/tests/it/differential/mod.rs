@@ -58,26 +58,26 @@ async fn compare(acts: &[Act]) -> Result<(), TestCaseError> {
         let expected = memory.execute(request.clone()).await.unwrap();
         let found = sqlite.execute(request.clone()).await;
         let found = found
-            .map_err(|error| TestCaseError::fail(format!("step {step}, {request:#?}: {error}")))?;
+            .map_err(|error| TestCaseError::fail(format!("step {step}, {request:?}: {error}")))?;
         prop_assert_eq!(
             &found.reply,
             &expected.reply,
-            "step {}, {:#?}",
+            "step {}, {:?}",
             step,
             request
         );
-        prop_assert_eq!(&found.ripe, &expected.ripe, "step {}, {:#?}", step, request);
+        prop_assert_eq!(&found.ripe, &expected.ripe, "step {}, {:?}", step, request);
         prop_assert_eq!(
             found.wake_at,
             expected.wake_at,
-            "step {}, {:#?}",
+            "step {}, {:?}",
             step,
             request
         );
         let wrong = script.learn(&request, &expected.reply);
         prop_assert!(
             wrong.is_empty(),
-            "step {}, {:#?}: {:?}",
+            "step {}, {:?}: {:?}",
             step,
             request,
             wrong
@@ -85,7 +85,7 @@ async fn compare(acts: &[Act]) -> Result<(), TestCaseError> {
         let findings = audit(&memory.dump().await.unwrap());
         prop_assert!(
             findings.is_empty(),
-            "step {}, {:#?}: {:#?}",
+            "step {}, {:?}: {:#?}",
             step,
             request,
             findings

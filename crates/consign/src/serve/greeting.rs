@@ -1,0 +1,90 @@
+//! The five lines a new user needs, and the secrets of a first start, shown once.
+
+use crate::config::RfcSettings;
+use crate::data_dir::DataDir;
+use crate::out;
+use crate::secrets::{Name, Secrets};
+
+#[derive(Debug)]
+pub(super) struct Greeting<'a> {
+    pub(super) base_url: &'a str,
+    pub(super) data: &'a DataDir,
+    pub(super) secrets: &'a Secrets,
+    pub(super) settings: &'a RfcSettings,
+}
+
+pub(super) fn print(greeting: &Greeting<'_>) -> anyhow::Result<()> {
+    for name in &greeting.secrets.made {
+        if let Some((what, secret)) = shown(*name, greeting.secrets) {
+            out::note(&format!(
+                "made {what}: {secret}  (shown once, kept in {})",
+                file(greeting.data, *name)
+            ));
+        }
+    }
+    out::data(&lines(greeting))
+}
+
+fn lines(greeting: &Greeting<'_>) -> String {
+    let Greeting {
+        base_url,
+        data,
+        settings,
+        ..
+    } = greeting;
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "consign".to_owned());
+    let dashboard = if settings.dashboard_password.is_some() {
+        "DASHBOARD_PASSWORD".to_owned()
+    } else {
+        file(data, Name::DashboardPassword)
+    };
+    let (key, claim) = if settings.bus_secret.is_some() {
+        (
+            "$BUS_SECRET".to_owned(),
+            format!("CONSIGN_KEY=\"$BUS_SECRET\" {program} intent claim"),
+        )
+    } else {
+        (
+            format!("$(cat {})", file(data, Name::BusSecret)),
+            format!("{program} intent claim"),
+        )
+    };
+    let own_data = if data.root() == std::path::Path::new("./consign-data") {
+        String::new()
+    } else {
+        format!(" --data {}", data.root().display())
+    };
+    let insecure = if base_url.starts_with("https") {
+        "-k "
+    } else {
+        ""
+    };
+    format!(
+        "listening  {base_url}\n\
+         dashboard  {base_url}/admin/dashboard  (user admin, password in {dashboard})\n\
+         keys       {}\n\
+         publish    curl {insecure}-H \"X-API-KEY: {key}\" -d '{{\"goal\":\"hello\",\"payload\":{{\"name\":\"world\"}}}}' {base_url}/intent\n\
+         claim      {claim}{own_data}\n",
+        data.keys().display(),
+    )
+}
+
+fn file(data: &DataDir, name: Name) -> String {
+    data.key_file(name.file()).display().to_string()
+}
+
+/// The sealing and signing keys are never shown: nobody has to type them.
+fn shown(name: Name, secrets: &Secrets) -> Option<(&'static str, &str)> {
+    match name {
+        Name::BusSecret => Some(("the main API key", secrets.bus_secret.reveal())),
+        Name::AdminSecret => Some(("the admin token", secrets.admin_secret.reveal())),
+        Name::DashboardPassword => Some((
+            "the dashboard password",
+            secrets.dashboard_password.reveal(),
+        )),
+        Name::MetricsToken => Some(("the metrics token", secrets.metrics_token.reveal())),
+        Name::SealKey | Name::ReceiptSeed => None,
+    }
+}

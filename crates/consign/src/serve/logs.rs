@@ -1,0 +1,20 @@
+//! Log lines on stderr: text for people, JSON for machines.
+
+use tracing_subscriber::EnvFilter;
+
+use super::LogFormat;
+
+/// `RUST_LOG` beats the default. A line per request costs more than the request itself, so it is asked for.
+pub(super) fn start(format: LogFormat, access: bool) {
+    let fallback = if access { "info" } else { "info,access=off" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(fallback));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    // A second start in one process keeps the first one's log.
+    let _ = match format {
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => lines.with_ansi(false).try_init(),
+    };
+}

@@ -1,0 +1,216 @@
+//! From parsed flags to a serving process and back down again.
+//!
+//! Order matters: lock, secrets, store, engine, listener. Whatever fails, fails before the listener is open.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
+use consign_faces::intent;
+use consign_faces::web::credentials::Secret as Checked;
+use consign_faces::web::server::{Error as ServerError, Options as ServerOptions, Server};
+use consign_faces::web::{layers, tls};
+use consign_kernel::receipt::Signer;
+use consign_store::sqlite::{Options as StoreOptions, QUEUE_REQUESTS_MAX, Sqlite};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::greeting::{self, Greeting};
+use super::{ServeArgs, logs};
+use crate::config::{RfcSettings, database_path};
+use crate::data_dir::DataDir;
+use crate::failure::Failure;
+use crate::lock::DataLock;
+use crate::secrets::{Overrides, Secret, Secrets};
+
+pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
+    logs::start(args.log_format, args.access_log);
+    plant_from_environment();
+    let settings = RfcSettings::read(|name| std::env::var(name).ok())?;
+    refuse_open_plain(&args, &settings)?;
+    let data = DataDir::new(&args.data);
+    data.create()?;
+    let _lock = DataLock::acquire(&data)?;
+    let path = database_path(args.store.as_deref(), settings.db_path.as_deref(), &data)?;
+    let _file_lock = lock_outside(&data, &path)?;
+    let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
+    let secrets = Secrets::open(&data, &Overrides::new(&settings, seal_key))?;
+
+    let clock = Arc::new(EngineClock::start(Sqlite::last_time(&path)?));
+    let store = Arc::new(Sqlite::open(StoreOptions {
+        path,
+        clock: clock.clone(),
+        queue_max: QUEUE_REQUESTS_MAX,
+    })?);
+    let engine = Engine::new(EngineOptions {
+        store: store.clone(),
+        clock: clock.clone(),
+        wall: clock.clone(),
+        entropy: random_bytes()?,
+        seal: SealKey::new(*secrets.seal_key.reveal()),
+        signer: Signer::from_seed(secrets.receipt_seed.reveal()),
+        main_key: secrets.bus_secret.reveal().to_owned(),
+        cleanup_interval: Duration::from_secs(settings.cleanup_interval_s),
+    });
+    engine.check_seal().await?;
+
+    let server = Server::bind(ServerOptions {
+        tls: tls_files(&args),
+        ..ServerOptions::new(args.listen)
+    })?;
+    let base_url = base_url(server.local_addr(), args.tls_cert.is_some());
+    data.write_address(&base_url)?;
+    let (drain, draining) = watch::channel(false);
+    let timekeeper = Timekeeper::new(engine.clone());
+    let mut stop = draining.clone();
+    let timekeeping = tokio::spawn(timekeeper.run(
+        async move {
+            let _ = stop.wait_for(|draining| *draining).await;
+        },
+        move || clock.follow(),
+    ));
+    let router = intent::router(engine, face_options(&settings, &secrets, draining));
+    let layers = layers::Options {
+        trust_proxy: settings.trust_proxy,
+        request_id_seed: u128::from_le_bytes(random_bytes()?),
+        on_panic: intent::on_panic,
+    };
+    let reload = server.tls();
+    greeting::print(&Greeting {
+        base_url: &base_url,
+        data: &data,
+        secrets: &secrets,
+        settings: &settings,
+    })?;
+    let served = server
+        .run(layers::around(router, layers), until_told(drain, reload)?)
+        .await;
+    match served {
+        Err(ServerError::CutOff { connections }) => {
+            tracing::warn!(
+                connections,
+                "the drain time was over; open requests were cut off"
+            );
+        }
+        other => other?,
+    }
+    timekeeping
+        .await
+        .context("the timekeeper ended by a panic")?;
+    store.close();
+    tracing::info!("drained and closed");
+    Ok(())
+}
+
+/// Ends at SIGTERM or SIGINT; a SIGHUP meanwhile reloads the certificate.
+fn until_told(
+    drain: watch::Sender<bool>,
+    reload: Option<tls::Reload>,
+) -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    Ok(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => match reload.as_ref().map(tls::Reload::reload) {
+                    Some(Ok(())) => tracing::info!("the certificate was reloaded"),
+                    Some(Err(error)) => tracing::error!(%error, "the certificate was not reloaded; the old one stays"),
+                    None => tracing::info!("SIGHUP: there is no certificate to reload"),
+                },
+            }
+        }
+        tracing::info!("draining");
+        drain.send_replace(true);
+    })
+}
+
+/// Keys would cross the network in the clear.
+fn refuse_open_plain(args: &ServeArgs, settings: &RfcSettings) -> Result<(), Failure> {
+    let safe = args.listen.ip().is_loopback()
+        || args.tls_cert.is_some()
+        || settings.trust_proxy
+        || args.insecure;
+    if safe {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{} can be reached by other machines, and without TLS keys are sent in the clear", args.listen))
+        .hint("give --tls-cert and --tls-key, set BUS_TRUST_PROXY=true behind a proxy that has TLS, or say --insecure"))
+}
+
+/// A database outside the data directory needs a lock of its own: two data directories may name it.
+fn lock_outside(data: &DataDir, path: &Path) -> anyhow::Result<Option<DataLock>> {
+    let beside = path.with_file_name(format!(
+        "{}.lock",
+        path.file_name().unwrap_or_default().to_string_lossy()
+    ));
+    let inside = path.parent().is_some_and(|parent| parent == data.root());
+    if inside {
+        Ok(None)
+    } else {
+        DataLock::acquire_file(&beside, &path.display().to_string()).map(Some)
+    }
+}
+
+fn face_options(
+    settings: &RfcSettings,
+    secrets: &Secrets,
+    draining: watch::Receiver<bool>,
+) -> intent::Options {
+    let checked = |secret: &Secret| Some(Checked::new(secret.reveal().to_owned()));
+    intent::Options {
+        admin_secret: checked(&secrets.admin_secret),
+        dashboard_password: checked(&secrets.dashboard_password),
+        metrics_token: checked(&secrets.metrics_token),
+        trust_proxy: settings.trust_proxy,
+        enforce_https: settings.enforce_https,
+        require_signatures: settings.require_signatures,
+        maintenance: settings.maintenance_mode,
+        draining,
+    }
+}
+
+fn tls_files(args: &ServeArgs) -> Option<tls::Files> {
+    let (certificates, key) = args.tls_cert.clone().zip(args.tls_key.clone())?;
+    Some(tls::Files { certificates, key })
+}
+
+/// Where programs on this machine reach the server.
+fn base_url(bound: SocketAddr, tls: bool) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    let reachable = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => {
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), bound.port())
+        }
+        IpAddr::V6(ip) if ip.is_unspecified() => {
+            SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), bound.port())
+        }
+        _ => bound,
+    };
+    format!("{scheme}://{reachable}")
+}
+
+fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).context("no source of random numbers")?;
+    Ok(bytes)
+}
+
+#[cfg(feature = "planted")]
+fn plant_from_environment() {
+    if let Ok(name) = std::env::var("CONSIGN_PLANT") {
+        tracing::error!(
+            name,
+            known = consign_kernel::plant::set(&name),
+            "a defect is planted; this is no server for real work"
+        );
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+fn plant_from_environment() {}
