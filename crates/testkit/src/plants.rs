@@ -3,6 +3,9 @@
 /// Plants what the environment names. Call it wherever a test builds its world.
 pub fn from_environment() {
     if let Ok(name) = std::env::var("CONSIGN_PLANT") {
-        assert!(consign_kernel::plant::set(&name), "CONSIGN_PLANT={name} is no planted defect");
+        assert!(
+            consign_kernel::plant::set(&name),
+            "CONSIGN_PLANT={name} is no planted defect"
+        );
     }
 }

@@ -18,6 +18,7 @@ use super::query::Params;
 use super::reject::Reject;
 use super::visit::Visit;
 use super::{Face, wire};
+use crate::web::presence::Presence;
 
 /// A claim as asked for on the wire.
 #[derive(Debug)]
@@ -32,11 +33,14 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
     let wanted = visit.checked(parse(&visit)).await?;
     visit.costs(wanted.claim.max as usize);
     let mut draining = face.options.draining.clone();
+    let presence = visit.parts.extensions.get::<Presence>().cloned().unwrap_or_default();
     let claiming = face.engine.claim(visit.gate(), wanted.claim, wanted.wait);
     let claimed = tokio::select! {
         claimed = claiming => claimed?,
         // A draining server lets its waiting workers go; they find the next one.
         () = drained(&mut draining), if !wanted.wait.is_zero() => Vec::new(),
+        // Nobody is left to work on what might come.
+        () = presence.hung_up(), if !wanted.wait.is_zero() => Vec::new(),
     };
     Ok(match claimed.first() {
         None => nothing(),

@@ -64,7 +64,7 @@ pub(super) fn new_intent(
     }
     let goal = self::goal(goal.as_str().as_deref())?;
     let payload = payload.compact();
-    if payload.len() > limits::PAYLOAD_BYTES_MAX {
+    if json::utf8_len(&payload) > limits::PAYLOAD_BYTES_MAX {
         return Err(Reject::new(
             Code::PayloadTooLarge,
             "The payload exceeds 7168 bytes of compact JSON.",
@@ -294,7 +294,11 @@ pub(super) fn outcome(object: &Object<'_>) -> Result<Option<Outcome>, Reject> {
             body: raw.compact(),
         }
     };
-    if outcome.body.len() > limits::RESULT_BYTES_MAX {
+    let length = match outcome.kind {
+        ResultKind::Json => json::utf8_len(&outcome.body),
+        ResultKind::Text => outcome.body.len(),
+    };
+    if length > limits::RESULT_BYTES_MAX {
         return Err(Reject::new(
             Code::ResultTooLarge,
             "The result exceeds 7168 bytes.",

@@ -26,6 +26,8 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
+use super::presence::{OverTcp, Presence};
+
 const LINGER: Duration = Duration::from_secs(2);
 const DISCARDED_BYTES_MAX: usize = 16 << 20;
 const DISCARD_CHUNK_BYTES: usize = 16 << 10;
@@ -51,6 +53,7 @@ impl UnreadBody {
 pub(super) struct Lingering<T> {
     stream: T,
     unread_body: UnreadBody,
+    presence: Presence,
     closing: Closing,
     _place: OwnedSemaphorePermit,
 }
@@ -66,17 +69,23 @@ enum Closing {
 }
 
 impl<T> Lingering<T> {
-    pub(super) fn new(stream: T, unread_body: UnreadBody, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(
+        stream: T,
+        unread_body: UnreadBody,
+        presence: Presence,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         Self {
             stream,
             unread_body,
+            presence,
             closing: Closing::NotYet,
             _place: place,
         }
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
+impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
@@ -127,7 +136,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         self.stream.is_write_vectored()
     }
 
+    /// hyper comes by here at the end of every turn, so this is where a waiting request's client is looked after.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.presence.look(cx, self.stream.tcp());
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 }

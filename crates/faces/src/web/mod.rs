@@ -11,6 +11,7 @@ pub mod credentials;
 pub mod headers;
 pub mod layers;
 pub mod panic;
+pub mod presence;
 pub mod proxy;
 pub mod request_id;
 pub mod server;

@@ -125,10 +125,6 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
         item.profile.profile().start.contains(&State::Queued),
         "only queued starts are admitted here"
     );
-    debug_assert!(
-        item.payload.len() <= limits::PAYLOAD_BYTES_MAX
-            || item.profile.profile().face != crate::profile::Face::Intent
-    );
     let seq = cx.next_seq();
     let now = cx.now;
     let mut intent = Intent {

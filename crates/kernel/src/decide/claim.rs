@@ -6,6 +6,7 @@ use crate::ids::Token;
 use crate::intent::Intent;
 use crate::limits;
 use crate::plant::{self, Plant};
+use crate::profile::Expiry;
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Decision {
@@ -16,8 +17,8 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
         if !may_take(claim, &intent) || intent.expires_at <= cx.now || intent.run_at > cx.now {
             continue;
         }
-        if intent.state == State::Dispatched {
-            let was = intent.state;
+        let was = intent.state;
+        if was == State::Dispatched && intent.profile.profile().expiry == Expiry::TakeOver {
             intent.state = State::Queued;
             intent.cause = Cause::LeaseExpired;
             let told = Told {
@@ -54,7 +55,7 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
                 actor: Some(&claim.holder),
                 detail: worker(claim),
             };
-            step(&mut writes, State::Queued, intent.clone(), told, cx.now);
+            step(&mut writes, was, intent.clone(), told, cx.now);
         }
         claimed.push(intent);
     }

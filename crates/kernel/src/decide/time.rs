@@ -188,6 +188,10 @@ fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         cx.now,
     );
     if out_of_attempts(&intent) {
+        let profile = intent.profile.profile();
+        if !profile.allows(State::Failed, Verb::Kill, State::DeadLetter) {
+            return;
+        }
         finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
         step(
             writes,

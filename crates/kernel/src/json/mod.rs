@@ -8,6 +8,7 @@
 mod canonical;
 mod compact;
 mod fingerprint;
+mod measure;
 mod number;
 mod object;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use std::fmt;
 pub use canonical::{Refusal, canonical, canonical_value};
 pub use compact::compact;
 pub use fingerprint::fingerprint;
+pub use measure::utf8_len;
 pub use object::Object;
 pub use raw::Raw;
 

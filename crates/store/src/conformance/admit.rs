@@ -74,7 +74,7 @@ pub async fn a_batch_is_admitted_whole_and_in_order(world: World) {
             ..item()
         })
         .collect();
-    let admitted = world.admit(items).await.unwrap_or_default();
+    let admitted = world.admit(items).await.expect("it is admitted");
     assert_eq!(admitted.len(), 100);
     assert!(
         admitted.is_sorted_by(|a, b| a.id < b.id),

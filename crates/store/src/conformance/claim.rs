@@ -73,7 +73,7 @@ pub async fn fewer_attempts_win_between_equal_due_times_ip_078(world: World) {
     let made = world
         .admit(vec![item(), item(), item()])
         .await
-        .unwrap_or_default();
+        .expect("it is admitted");
     // All three share a due time; the first was tried twice, the second once, the third never.
     let first = world.take("alice").await;
     world.clock.advance(60 * SECOND_US);
@@ -289,7 +289,7 @@ pub async fn lanes_compete_by_rank_whatever_their_kind(world: World) {
 
 pub async fn a_batch_claim_is_bounded_and_gives_each_its_own_token_ip_104_ip_164(world: World) {
     for _ in 0..2 {
-        world.admit(vec![item(); 75]).await.unwrap_or_default();
+        world.admit(vec![item(); 75]).await.expect("it is admitted");
     }
     let greedy = Claim {
         max: u32::MAX,
@@ -369,7 +369,7 @@ pub async fn a_heap_of_expired_heads_hides_no_live_row(world: World) {
         world
             .admit(vec![expired.clone(); 100])
             .await
-            .unwrap_or_default();
+            .expect("it is admitted");
     }
     let live = world.publish(item()).await;
     world.clock.advance(SECOND_US);

@@ -31,11 +31,13 @@ async fn stored(world: &World) -> usize {
 
 pub async fn the_same_key_admits_once_and_answers_alike_ip_091(world: World) {
     let first = world.admit(vec![guarded("alice", "k", 1)]).await;
-    let first = first.unwrap_or_default();
+    let first = first.expect("it is admitted");
     assert!(!first[0].replayed);
-    let mut again = guarded("alice", "k", 1);
-    again.namespace = "elsewhere".to_owned();
-    let again = world.admit(vec![again]).await.unwrap_or_default();
+    let again = NewIntent {
+        namespace: "elsewhere".to_owned(),
+        ..guarded("alice", "k", 1)
+    };
+    let again = world.admit(vec![again]).await.expect("it is admitted");
     assert!(again[0].replayed);
     assert_eq!(
         (again[0].id, &again[0].namespace),
@@ -69,7 +71,7 @@ pub async fn a_key_may_come_twice_in_one_batch(world: World) {
             guarded("alice", "other", 1),
         ])
         .await
-        .unwrap_or_default();
+        .expect("it is admitted");
     let replayed: Vec<bool> = admitted.iter().map(|one| one.replayed).collect();
     assert_eq!(replayed, [false, false, true, false]);
     assert_eq!(admitted[0].id, admitted[2].id);
@@ -108,7 +110,7 @@ pub async fn a_refused_admission_uses_up_no_key(world: World) {
     let refused = world.step(Command::Admit(capped)).await;
     assert_eq!(refused, Err(Refusal::CapReached { open: 0, limit: 0 }));
     let admitted = world.admit(vec![guarded("alice", "k", 2)]).await;
-    assert!(!admitted.unwrap_or_default()[0].replayed);
+    assert!(!admitted.expect("it is admitted")[0].replayed);
 }
 
 pub async fn a_full_owner_still_gets_its_replays(world: World) {
@@ -127,10 +129,10 @@ pub async fn a_key_is_free_again_after_its_time(world: World) {
     let first = world.publish(guarded("alice", "k", 1)).await;
     world.clock.advance(DAY_US - 1);
     let replayed = world.admit(vec![guarded("alice", "k", 1)]).await;
-    assert!(replayed.unwrap_or_default()[0].replayed);
+    assert!(replayed.expect("it is admitted")[0].replayed);
     world.clock.advance(1);
     let second = world.admit(vec![guarded("alice", "k", 2)]).await;
-    let second = second.unwrap_or_default();
+    let second = second.expect("it is admitted");
     assert!(!second[0].replayed);
     assert_ne!(second[0].id, first);
     world.clock.advance(HOUR_US);
@@ -147,7 +149,7 @@ pub async fn a_key_outlives_the_intent_it_guards(world: World) {
     };
     assert!(world.step(Command::Purge(purge)).await.is_ok());
     let again = world.admit(vec![guarded("alice", "k", 1)]).await;
-    assert_eq!(again.unwrap_or_default()[0].id, id);
+    assert_eq!(again.expect("it is admitted")[0].id, id);
     assert_eq!(stored(&world).await, 0);
 }
 

@@ -88,8 +88,8 @@ pub async fn each_filter_narrows_the_list(world: World) {
     let namespace = text("default");
     let narrow = IntentFilter {
         owner,
-        state,
         namespace,
+        state,
         ..all()
     };
     check(narrow, &[0]).await;
@@ -123,7 +123,7 @@ pub async fn a_sparse_list_reaches_its_end(world: World) {
 }
 
 pub async fn dead_letters_are_listed_by_death_latest_first_ip_146(world: World) {
-    let made = world.admit(vec![item(); 4]).await.unwrap_or_default();
+    let made = world.admit(vec![item(); 4]).await.expect("it is admitted");
     let job = world.publish(in_face(ProfileId::Automation)).await;
     for n in [2, 0, 3] {
         assert!(world.cancel(made[n].id).await.is_ok());
@@ -154,7 +154,7 @@ pub async fn counts_follow_every_move(world: World) {
         count,
     };
     assert_eq!(counts().await, []);
-    world.admit(vec![item(); 3]).await.unwrap_or_default();
+    world.admit(vec![item(); 3]).await.expect("it is admitted");
     let namespace = "a".to_owned();
     world
         .publish(NewIntent {

@@ -28,10 +28,11 @@ async fn put(
         expires_at,
         expect,
     };
-    match world.step(Command::Put(put)).await? {
-        Answer::Put { version } => Ok(version),
-        other => panic!("a put answered {other:?}"),
-    }
+    let answer = world.step(Command::Put(put)).await?;
+    let Answer::Put { version } = answer else {
+        panic!("a put answered {answer:?}");
+    };
+    Ok(version)
 }
 
 async fn get(world: &World, key: Key) -> Option<Record> {

@@ -51,7 +51,7 @@ pub async fn a_sweep_is_bounded_and_says_when_more_waits(world: World) {
         delay_us: SECOND_US,
         ..item()
     };
-    world.admit(vec![delayed; 5]).await.unwrap_or_default();
+    world.admit(vec![delayed; 5]).await.expect("it is admitted");
     world.clock.advance(SECOND_US);
     assert_eq!(sweep(&world, 3).await, (3, true));
     assert_eq!(sweep(&world, 3).await, (2, false));
@@ -189,7 +189,7 @@ pub async fn settled_intents_are_kept_seven_days_ip_179(world: World) {
 }
 
 pub async fn a_cleanup_is_bounded_and_says_when_more_waits(world: World) {
-    world.admit(vec![item(); 5]).await.unwrap_or_default();
+    world.admit(vec![item(); 5]).await.expect("it is admitted");
     world.clock.advance(DAY_US);
     let first = clean(&world, Face::Intent, 3).await;
     assert_eq!((first.expired_deleted, first.more), (3, true));

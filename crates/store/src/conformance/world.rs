@@ -111,13 +111,13 @@ impl World {
     }
 
     pub async fn admit(&self, items: Vec<NewIntent>) -> Result<Vec<Admitted>, Refusal> {
-        match self
+        let answer = self
             .step(Command::Admit(Admit { items, cap: None }))
-            .await?
-        {
-            Answer::Admitted(admitted) => Ok(admitted),
-            other => panic!("an admission answered {other:?}"),
-        }
+            .await?;
+        let Answer::Admitted(admitted) = answer else {
+            panic!("an admission answered {answer:?}");
+        };
+        Ok(admitted)
     }
 
     pub async fn publish(&self, item: NewIntent) -> IntentId {

@@ -95,6 +95,9 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<Connection, Error> {
             reason,
         });
     }
+    if fresh {
+        make_private(path).map_err(|reason| Error::Open { path: path.to_owned(), reason: reason.to_string() })?;
+    }
     let mut connection = Connection::open(path).map_err(open)?;
     // Before the log exists, so that the mark is in the file itself and a kill cannot leave it in the log alone.
     if fresh {
@@ -105,6 +108,15 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<Connection, Error> {
     settle_pragmas(&connection).map_err(open)?;
     migrate(&mut connection, path, now_us)?;
     Ok(connection)
+}
+
+/// Payloads are nobody else's business; SQLite gives its side files the same mode.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(|_| ())
 }
 
 /// A reader's connection. `immutable` promises that nobody writes meanwhile and touches no side file.

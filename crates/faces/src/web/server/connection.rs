@@ -24,6 +24,7 @@ use tower::{Service, ServiceExt as _};
 
 use super::{HEAD_BYTES_MAX, Peer, Phase};
 use crate::web::linger::{Lingering, UnreadBody};
+use crate::web::presence::{OverTcp, Presence};
 
 const BUFFER_BYTES_MAX: usize = 128 << 10;
 /// A body beyond this may still be on its way when the answer is ready.
@@ -71,7 +72,7 @@ where
 
     async fn serve<T>(self, stream: T)
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: AsyncRead + AsyncWrite + OverTcp + Unpin + Send + 'static,
     {
         let Self {
             peer,
@@ -81,9 +82,13 @@ where
             head_timeout,
         } = self;
         let unread_body = UnreadBody::default();
-        let stream = Lingering::new(stream, unread_body.clone(), place);
+        let presence = Presence::default();
+        let stream = Lingering::new(stream, unread_body.clone(), presence.clone(), place);
         let answer =
-            service_fn(move |request| answer(service.clone(), request, peer, unread_body.clone()));
+            service_fn(move |request: Request<Incoming>| {
+                let known = (peer, presence.clone(), unread_body.clone());
+                answer(service.clone(), request, known)
+            });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(head_timeout)
@@ -120,8 +125,7 @@ where
 async fn answer<S>(
     service: S,
     request: Request<Incoming>,
-    peer: Peer,
-    unread_body: UnreadBody,
+    (peer, presence, unread_body): (Peer, Presence, UnreadBody),
 ) -> Result<Response, Infallible>
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
@@ -137,6 +141,7 @@ where
         }
     });
     request.extensions_mut().insert(peer);
+    request.extensions_mut().insert(presence);
 
     let mut response = service.oneshot(request).await?;
 

@@ -1,0 +1,121 @@
+//! Whether the client is still there while a request waits.
+//!
+//! A worker that dies in the middle of a long poll must not be handed an intent: nobody would work on it until its lease
+//! runs out. hyper does not read while a request is being answered, so the connection looks at its socket itself, and
+//! only for requests that ask. Over TLS a polite goodbye looks like data; only an abrupt end is seen there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::ReadBuf;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio_rustls::server::TlsStream;
+
+/// One per connection; found in each request's extensions.
+#[derive(Clone, Debug, Default)]
+pub struct Presence(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    watched: AtomicBool,
+    gone: AtomicBool,
+    hung_up: Notify,
+}
+
+impl Presence {
+    /// Ends when the client has closed its side of the connection. Costs nothing unless it is waited for.
+    pub async fn hung_up(&self) {
+        let _watch = Watch::begin(&self.0);
+        while !self.0.gone.load(Ordering::Acquire) {
+            self.0.hung_up.notified().await;
+        }
+    }
+
+    /// Called by the connection's task whenever it has nothing to write.
+    pub(super) fn look(&self, cx: &mut Context<'_>, socket: &TcpStream) {
+        if !self.0.watched.load(Ordering::Acquire) || self.0.gone.load(Ordering::Acquire) {
+            return;
+        }
+        let mut byte = [0; 1];
+        match socket.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(0) | Err(_)) => {
+                self.0.gone.store(true, Ordering::Release);
+                self.0.hung_up.notify_one();
+            }
+            Poll::Ready(Ok(_)) | Poll::Pending => {}
+        }
+    }
+}
+
+/// The socket is looked at only while this lives.
+struct Watch<'a>(&'a State);
+
+impl<'a> Watch<'a> {
+    fn begin(state: &'a State) -> Self {
+        state.watched.store(true, Ordering::Release);
+        Self(state)
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.watched.store(false, Ordering::Release);
+    }
+}
+
+/// A stream that ends in a TCP socket.
+pub(super) trait OverTcp {
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl OverTcp for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl OverTcp for TlsStream<TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::Router;
+    use axum::extract::{Request, State};
+    use axum::routing::get;
+    use tokio::io::AsyncWriteExt;
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::web::server::{Options, Server};
+
+    async fn wait(State(seen): State<mpsc::Sender<&'static str>>, request: Request) -> &'static str {
+        let presence = request.extensions().get::<Presence>().cloned().unwrap();
+        seen.send("waiting").await.unwrap();
+        presence.hung_up().await;
+        seen.send("hung up").await.unwrap();
+        "nobody reads this"
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_while_its_request_waits_is_noticed() {
+        let (seen, mut told) = mpsc::channel(4);
+        let server = Server::bind(Options::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let addr = server.local_addr();
+        let router = Router::new().route("/", get(wait)).with_state(seen);
+        tokio::spawn(server.run(router, std::future::pending::<()>()));
+        let mut client = TcpStream::connect(addr).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        assert_eq!(told.recv().await, Some("waiting"));
+        assert!(timeout(Duration::from_millis(200), told.recv()).await.is_err(), "it is still there");
+        drop(client);
+        assert_eq!(timeout(Duration::from_secs(5), told.recv()).await, Ok(Some("hung up")));
+    }
+}

@@ -1,1 +1,0 @@
-//! Cases over whole decisions.

@@ -1,0 +1,332 @@
+//! The clients: publishers, workers and an intruder, each with its own connection and history.
+//!
+//! Invariant: nothing is sent that is not in the history first, and a client stops at the first
+//! answer that does not come, because then the server is dead.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use consign_testkit::history::{Act, Heard, History, now_us};
+use consign_testkit::process::Http;
+use serde_json::{Value, json};
+
+use crate::chance::Chance;
+
+pub(crate) const CLIENTS: usize = 8;
+/// Histories: the clients of the rounds, and the one who repeats and drains between them.
+pub(crate) const AUTHORS: usize = CLIENTS + 1;
+pub(crate) const SECOND_US: i64 = 1_000_000;
+pub(crate) const NAMESPACE: &str = "crash";
+/// The shortest lease there is, for workers that vanish.
+pub(crate) const SHORT_LEASE_S: i64 = 10;
+const LONG_LEASE_S: i64 = 60;
+
+/// A claim that somebody holds or held.
+#[derive(Debug, Clone)]
+pub(crate) struct Hold {
+    pub(crate) id: String,
+    pub(crate) token: String,
+}
+
+/// What clients of different rounds hand to each other.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Held on purpose when the server dies, to be settled after the restart.
+    held: Mutex<Vec<Hold>>,
+    /// Tokens that are worthless from the given time on.
+    stale: Mutex<Vec<(Hold, i64)>>,
+}
+
+impl Shared {
+    fn keep(&self, hold: Hold) {
+        self.held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(hold);
+    }
+
+    fn take_held(&self) -> Option<Hold> {
+        self.held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+    }
+
+    fn is_stale_from(&self, hold: &Hold, from_us: i64) {
+        let mut stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        stale.push((hold.clone(), from_us));
+    }
+
+    fn pick_stale(&self, chance: &mut Chance) -> Option<Hold> {
+        let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+        let (hold, from_us) = stale.get(usize::try_from(chance.below(stale.len() as u64)).ok()?)?;
+        (*from_us < now_us()).then(|| hold.clone())
+    }
+}
+
+/// Where the history of a client lies.
+pub(crate) fn history_file(folder: &Path, client: usize) -> PathBuf {
+    folder.join(format!("client-{client}.jsonl"))
+}
+
+/// What a publish with this key says; the same for everybody who uses the key.
+pub(crate) fn publish_body(key: &str) -> Value {
+    // Some intents die at their first failure, so that there are dead letters to remember.
+    let attempts_max = if key.ends_with('7') { 1 } else { 20 };
+    json!({
+        "goal": key,
+        "payload": {"key": key},
+        "namespace": NAMESPACE,
+        "max_attempts": attempts_max,
+        "backoff_base": 1,
+    })
+}
+
+/// The end of a client's work: the server is gone, or the history could not be written.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    ServerGone,
+    History(io::Error),
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) index: usize,
+    round: u64,
+    history: History,
+    http: Http,
+    chance: Chance,
+}
+
+impl Client {
+    pub(crate) fn new(
+        index: usize,
+        round: u64,
+        folder: &Path,
+        http: Http,
+        chance: &Chance,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            index,
+            round,
+            history: History::open(&history_file(folder, index))?,
+            http,
+            chance: chance.branch(index, round),
+        })
+    }
+
+    /// Works until the server is gone.
+    pub(crate) fn work(mut self, shared: &Shared) -> io::Result<()> {
+        let mut step = 0;
+        let stop = loop {
+            step += 1;
+            let done = match self.index {
+                // The first two race for the same keys.
+                0 | 1 => self.publish(&format!("r{}-shared-{step}", self.round)),
+                2 => self.publish_and_repeat(step),
+                7 => self.intrude(shared),
+                _ => self.serve(shared, step),
+            };
+            if let Err(stop) = done {
+                break stop;
+            }
+        };
+        match stop {
+            Stop::ServerGone => Ok(()),
+            Stop::History(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn publish(&mut self, key: &str) -> Result<(), Stop> {
+        self.act(Act::Publish {
+            key: key.to_owned(),
+        })
+        .map(drop)
+    }
+
+    fn publish_and_repeat(&mut self, step: u64) -> Result<(), Stop> {
+        let key = format!("r{}-solo-{step}", self.round);
+        self.publish(&key)?;
+        if self.chance.percent(25) {
+            self.publish(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Claims one intent and does with it what chance says.
+    fn serve(&mut self, shared: &Shared, step: u64) -> Result<(), Stop> {
+        if step == 1
+            && let Some(hold) = shared.take_held()
+        {
+            return self.fulfil(&hold, shared);
+        }
+        let Some(hold) = self.claim()? else {
+            return Ok(());
+        };
+        if self.chance.percent(10) {
+            let path = self.any_path();
+            let forged = Hold {
+                id: hold.id.clone(),
+                token: self.chance.token(),
+            };
+            self.forge(&forged, path)?;
+        }
+        // In each round somebody vanishes at once, so that there is always something to prove.
+        let fate = if self.index == 3 && step == 2 {
+            0
+        } else {
+            self.chance.below(100)
+        };
+        match fate {
+            0..5 => {
+                self.extend(&hold, SHORT_LEASE_S)?;
+                let over_us = now_us() + (SHORT_LEASE_S + 1) * SECOND_US;
+                shared.is_stale_from(&hold, over_us);
+            }
+            5..12 => shared.keep(hold),
+            12..27 => self.fail(&hold, shared)?,
+            27..40 => {
+                self.extend(&hold, LONG_LEASE_S)?;
+                self.fulfil(&hold, shared)?;
+            }
+            _ => self.fulfil(&hold, shared)?,
+        }
+        Ok(())
+    }
+
+    /// Tries tokens that were good once, on whatever became of their intents.
+    fn intrude(&mut self, shared: &Shared) -> Result<(), Stop> {
+        match shared.pick_stale(&mut self.chance) {
+            Some(hold) => {
+                let path = self.any_path();
+                self.forge(&hold, path)
+            }
+            None => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                // Also notices that the server is gone.
+                self.claim_elsewhere()
+            }
+        }
+    }
+
+    pub(crate) fn claim(&mut self) -> Result<Option<Hold>, Stop> {
+        Ok(match self.act(Act::Claim)? {
+            Heard::Yes { id, token } => Some(Hold { id, token }),
+            Heard::Nothing | Heard::Refused { .. } | Heard::Lost => None,
+        })
+    }
+
+    fn claim_elsewhere(&mut self) -> Result<(), Stop> {
+        let answer = self.http.send("POST", "/claim?namespace=empty", &[], None);
+        answer.map(drop).map_err(|_| Stop::ServerGone)
+    }
+
+    fn extend(&mut self, hold: &Hold, lease_s: i64) -> Result<(), Stop> {
+        self.act(Act::Extend {
+            id: hold.id.clone(),
+            token: hold.token.clone(),
+            lease_s,
+        })
+        .map(drop)
+    }
+
+    pub(crate) fn fulfil(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
+        let result = format!("{}-{}", self.index, self.chance.token());
+        let heard = self.act(Act::Fulfil {
+            id: hold.id.clone(),
+            token: hold.token.clone(),
+            result,
+        })?;
+        self.settled(hold, &heard, shared)
+    }
+
+    fn fail(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
+        let heard = self.act(Act::Fail {
+            id: hold.id.clone(),
+            token: hold.token.clone(),
+        })?;
+        self.settled(hold, &heard, shared)
+    }
+
+    /// A token is worthless once its claim is settled; some try it again at once.
+    fn settled(&mut self, hold: &Hold, heard: &Heard, shared: &Shared) -> Result<(), Stop> {
+        if !matches!(heard, Heard::Yes { .. }) {
+            return Ok(());
+        }
+        shared.is_stale_from(hold, now_us());
+        if self.chance.percent(20) {
+            let path = self.any_path();
+            self.forge(hold, path)?;
+        }
+        Ok(())
+    }
+
+    fn forge(&mut self, hold: &Hold, path: &str) -> Result<(), Stop> {
+        self.act(Act::Forge {
+            id: hold.id.clone(),
+            path: path.to_owned(),
+            token: hold.token.clone(),
+        })
+        .map(drop)
+    }
+
+    fn any_path(&mut self) -> &'static str {
+        ["extend_claim", "fulfill", "fail"][usize::try_from(self.chance.below(3)).unwrap_or(0)]
+    }
+
+    /// Intention, request, answer; each on disk before the next.
+    fn act(&mut self, act: Act) -> Result<Heard, Stop> {
+        self.history
+            .intend(self.round, &act)
+            .map_err(Stop::History)?;
+        let heard = self.send(&act);
+        self.history.conclude(&heard).map_err(Stop::History)?;
+        match heard {
+            Heard::Lost => Err(Stop::ServerGone),
+            heard => Ok(heard),
+        }
+    }
+
+    fn send(&mut self, act: &Act) -> Heard {
+        let (path, headers, body) = match act {
+            Act::Publish { key } => {
+                let headers = vec![("Idempotency-Key", key.as_str())];
+                ("/intent".to_owned(), headers, Some(publish_body(key)))
+            }
+            Act::Claim => {
+                let path = format!("/claim?namespace={NAMESPACE}&wait=1");
+                (path, Vec::new(), None)
+            }
+            Act::Extend { id, token, lease_s } => {
+                let body = json!({"claim_token": token, "seconds": lease_s});
+                (format!("/extend_claim/{id}"), Vec::new(), Some(body))
+            }
+            Act::Fulfil { id, token, result } => {
+                let body = json!({"claim_token": token, "result": {"by": result}});
+                (format!("/fulfill/{id}"), Vec::new(), Some(body))
+            }
+            Act::Fail { id, token } => {
+                let body = json!({"claim_token": token, "error": "did not work"});
+                (format!("/fail/{id}"), Vec::new(), Some(body))
+            }
+            Act::Forge { id, path, token } => {
+                let body = json!({"claim_token": token, "seconds": 60, "error": "forged"});
+                (format!("/{path}/{id}"), Vec::new(), Some(body))
+            }
+        };
+        let Ok(reply) = self.http.send("POST", &path, &headers, body.as_ref()) else {
+            return Heard::Lost;
+        };
+        let json = reply.json();
+        let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
+        match reply.status {
+            204 => Heard::Nothing,
+            200..=299 => Heard::Yes {
+                id: text("id"),
+                token: text("claim_token"),
+            },
+            status => Heard::Refused { status },
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What the histories say about leases, without asking the server.
+//!
+//! A client knows the server's moment of decision only as an interval between sending and hearing.
+//! Invariant: a violation is reported only when no moment inside the intervals could explain what
+//! was heard.
+
+use std::collections::BTreeMap;
+
+use consign_testkit::history::{Act, Entry, Heard};
+
+use crate::clients::{SECOND_US, SHORT_LEASE_S};
+use crate::findings::{Findings, Promise};
+
+const DEFAULT_LEASE_US: i64 = 60 * SECOND_US;
+/// The two processes read the same clock, but not with the same ticks.
+const TOLERANCE_US: i64 = 50_000;
+
+/// One granted claim and everything its holder did with it.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    pub(crate) granted: &'a Entry,
+    pub(crate) token: &'a str,
+    pub(crate) acts: Vec<&'a Entry>,
+}
+
+impl Claim<'_> {
+    /// The first moment at which this lease may have been over.
+    fn may_end_us(&self) -> i64 {
+        let mut end_us = self.granted.sent_us + DEFAULT_LEASE_US;
+        for entry in &self.acts {
+            match (&entry.act, &entry.heard) {
+                (Act::Extend { lease_s, .. }, Heard::Yes { .. }) => {
+                    end_us = entry.sent_us + lease_s * SECOND_US;
+                }
+                (Act::Extend { lease_s, .. }, Heard::Lost) => {
+                    end_us = end_us.min(entry.sent_us + lease_s * SECOND_US);
+                }
+                (Act::Fail { .. } | Act::Fulfil { .. }, Heard::Yes { .. } | Heard::Lost) => {
+                    return end_us.min(entry.sent_us);
+                }
+                _ => {}
+            }
+        }
+        end_us
+    }
+
+    /// Whether its holder went away on purpose, and the server knows the short lease.
+    pub(crate) fn vanished(&self) -> bool {
+        self.acts.last().is_some_and(|entry| {
+            matches!(entry.heard, Heard::Yes { .. })
+                && matches!(entry.act, Act::Extend { lease_s, .. } if lease_s == SHORT_LEASE_S)
+        })
+    }
+
+    fn fulfilled_us(&self) -> Option<i64> {
+        let done = self.acts.iter().find(|entry| {
+            matches!(entry.act, Act::Fulfil { .. }) && matches!(entry.heard, Heard::Yes { .. })
+        });
+        done.map(|entry| entry.heard_us)
+    }
+}
+
+/// Granted claims by intent, in the order in which their answers were heard.
+pub(crate) fn claims(entries: &[Entry]) -> BTreeMap<&str, Vec<Claim<'_>>> {
+    let mut claims: BTreeMap<&str, Vec<Claim<'_>>> = BTreeMap::new();
+    for granted in entries {
+        if let (Act::Claim, Heard::Yes { id, token }) = (&granted.act, &granted.heard) {
+            claims.entry(id).or_default().push(Claim {
+                granted,
+                token,
+                acts: Vec::new(),
+            });
+        }
+    }
+    for entry in entries {
+        let (Act::Extend { id, token, .. }
+        | Act::Fulfil { id, token, .. }
+        | Act::Fail { id, token }) = &entry.act
+        else {
+            continue;
+        };
+        let of_intent = claims.get_mut(id.as_str()).into_iter().flatten();
+        for claim in of_intent.filter(|claim| claim.token == token) {
+            claim.acts.push(entry);
+        }
+    }
+    for of_intent in claims.values_mut() {
+        of_intent.sort_by_key(|claim| claim.granted.heard_us);
+        for claim in of_intent {
+            claim.acts.sort_by_key(|entry| entry.sent_us);
+        }
+    }
+    claims
+}
+
+/// Looks for two holders at once, work after the end, forged tokens and leases that got lost.
+pub(crate) fn judge(entries: &[Entry], findings: &mut Findings) {
+    for (id, of_intent) in claims(entries) {
+        for pair in of_intent.windows(2) {
+            let (first, second) = (&pair[0], &pair[1]);
+            let free = second.granted.heard_us + TOLERANCE_US >= first.may_end_us();
+            findings.check(Promise::OneLease, free, || {
+                format!(
+                    "{id} was claimed by client {} at {} and by client {} at {}, before {}",
+                    first.granted.client,
+                    first.granted.heard_us,
+                    second.granted.client,
+                    second.granted.heard_us,
+                    first.may_end_us(),
+                )
+            });
+            let after_end = first
+                .fulfilled_us()
+                .is_some_and(|done_us| second.granted.sent_us > done_us);
+            findings.check(Promise::OneLease, !after_end, || {
+                format!("{id} was claimed again after it was fulfilled")
+            });
+        }
+        let fulfilled = of_intent.iter().filter_map(Claim::fulfilled_us).count();
+        findings.check(Promise::OneLease, fulfilled <= 1, || {
+            format!("{id} was fulfilled {fulfilled} times")
+        });
+        for claim in &of_intent {
+            refusals(id, claim, findings);
+        }
+    }
+    for entry in entries {
+        let Act::Forge { id, path, token } = &entry.act else {
+            continue;
+        };
+        match entry.heard {
+            Heard::Lost => {}
+            Heard::Refused { status: 404 } => {
+                findings.check(Promise::TokenChecked, true, String::new)
+            }
+            Heard::Refused { .. } | Heard::Yes { .. } | Heard::Nothing => {
+                findings.check(Promise::TokenChecked, false, || {
+                    format!(
+                        "/{path}/{id} with the wrong token {token}: {:?}",
+                        entry.heard
+                    )
+                });
+            }
+        }
+    }
+}
+
+/// A holder inside its lease must never be turned away.
+fn refusals(id: &str, claim: &Claim<'_>, findings: &mut Findings) {
+    for (place, entry) in claim.acts.iter().enumerate() {
+        let before = Claim {
+            granted: claim.granted,
+            token: claim.token,
+            acts: claim.acts[..place].to_vec(),
+        };
+        let certainly_held = entry.heard_us < before.may_end_us() - TOLERANCE_US;
+        if certainly_held && entry.heard != Heard::Lost {
+            let let_in = matches!(entry.heard, Heard::Yes { .. });
+            findings.check(Promise::LeaseSurvives, let_in, || {
+                format!("{id}: {:?} by its holder was {:?}", entry.act, entry.heard)
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(at_s: i64, act: Act, heard: Heard) -> Entry {
+        Entry {
+            client: 0,
+            round: 1,
+            sent_us: at_s * SECOND_US,
+            heard_us: at_s * SECOND_US + 1_000,
+            act,
+            heard,
+        }
+    }
+
+    fn yes(token: &str) -> Heard {
+        Heard::Yes {
+            id: "a".to_owned(),
+            token: token.to_owned(),
+        }
+    }
+
+    fn fail(token: &str) -> Act {
+        Act::Fail {
+            id: "a".to_owned(),
+            token: token.to_owned(),
+        }
+    }
+
+    fn is_clean(entries: &[Entry]) -> bool {
+        let mut findings = Findings::default();
+        judge(entries, &mut findings);
+        findings.is_clean()
+    }
+
+    #[test]
+    fn a_second_holder_needs_the_first_one_to_be_gone() {
+        let claim = |at_s, token| entry(at_s, Act::Claim, yes(token));
+        assert!(!is_clean(&[claim(0, "t"), claim(5, "u")]));
+        assert!(is_clean(&[claim(0, "t"), claim(61, "u")]));
+        let failed = |heard| entry(3, fail("t"), heard);
+        assert!(is_clean(&[claim(0, "t"), failed(yes("")), claim(5, "u")]));
+        assert!(is_clean(&[
+            claim(0, "t"),
+            failed(Heard::Lost),
+            claim(5, "u")
+        ]));
+        let refused = failed(Heard::Refused { status: 503 });
+        assert!(!is_clean(&[claim(0, "t"), refused, claim(5, "u")]));
+    }
+
+    #[test]
+    fn a_forged_token_must_be_answered_with_404() {
+        let forge = Act::Forge {
+            id: "a".to_owned(),
+            path: "fail".to_owned(),
+            token: "x".to_owned(),
+        };
+        assert!(is_clean(&[entry(
+            0,
+            forge.clone(),
+            Heard::Refused { status: 404 }
+        )]));
+        assert!(!is_clean(&[entry(0, forge, yes(""))]));
+    }
+
+    #[test]
+    fn a_holder_may_not_be_refused_inside_its_lease() {
+        let claim = entry(0, Act::Claim, yes("t"));
+        let refused = |at_s| entry(at_s, fail("t"), Heard::Refused { status: 404 });
+        assert!(!is_clean(&[claim.clone(), refused(5)]));
+        assert!(is_clean(&[claim, refused(60)]));
+    }
+}

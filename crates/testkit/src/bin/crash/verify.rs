@@ -1,0 +1,200 @@
+//! Holds what the clients heard against what the server knows after a restart.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use consign_testkit::history::{Act, Entry, Heard};
+use consign_testkit::process::Http;
+use serde_json::Value;
+
+use crate::clients::NAMESPACE;
+use crate::findings::{Findings, Promise};
+use crate::leases;
+
+/// Checks everything the clients were told, intent by intent.
+pub(crate) fn acknowledged(
+    entries: &[Entry],
+    http: &mut Http,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    for entry in entries {
+        if let (Act::Publish { key }, Heard::Yes { id, .. }) = (&entry.act, &entry.heard) {
+            let reply = http.get(&format!("/result/{id}"))?;
+            let there = reply.status == 200 && reply.json()["goal"] == key.as_str();
+            findings.check(Promise::PublishSurvives, there, || {
+                let (round, status) = (entry.round, reply.status);
+                format!("round {round}: {key} was acknowledged as {id}, now status {status}")
+            });
+        }
+    }
+    let mut settled: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+    for entry in entries {
+        if let (Act::Fulfil { id, .. } | Act::Fail { id, .. }, Heard::Yes { .. }) =
+            (&entry.act, &entry.heard)
+        {
+            settled.entry(id).or_default().push(entry);
+        }
+    }
+    for (id, acts) in settled {
+        let timeline = Facts::load(http, id)?;
+        let fails = acts
+            .iter()
+            .filter(|entry| matches!(entry.act, Act::Fail { .. }));
+        let (heard, known) = (fails.count(), timeline.count("failed"));
+        findings.check(Promise::SettlementSurvives, heard <= known, || {
+            format!("{id}: {heard} failures were accepted, {known} are known")
+        });
+        for entry in acts {
+            if let Act::Fulfil { result, .. } = &entry.act {
+                let reply = http.get(&format!("/result/{id}"))?.json();
+                let kept =
+                    reply["status"] == "fulfilled" && reply["result"]["by"] == result.as_str();
+                findings.check(Promise::SettlementSurvives, kept, || {
+                    format!("{id} was fulfilled with {result}, now {reply}")
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every once-key that was ever used has one intent, and everybody was told the same one.
+pub(crate) fn once_keys(
+    entries: &[Entry],
+    http: &mut Http,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    let stored = by_goal(http)?;
+    let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for entry in entries {
+        if let Act::Publish { key } = &entry.act {
+            let ids = told.entry(key).or_default();
+            if let Heard::Yes { id, .. } = &entry.heard {
+                ids.push(id);
+            }
+        }
+    }
+    for (key, mut ids) in told {
+        let answers = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        let found = stored.get(key).cloned().unwrap_or_default();
+        let same = ids.len() <= 1 && found.len() <= 1 && (ids.is_empty() || found == ids);
+        findings.check(Promise::OnceKey, same, || {
+            format!("{key}: {answers} answers named {ids:?}, the server has {found:?}")
+        });
+    }
+    for (goal, ids) in &stored {
+        findings.check(Promise::OnceKey, ids.len() == 1, || {
+            format!("{goal} has {} intents: {ids:?}", ids.len())
+        });
+    }
+    Ok(())
+}
+
+/// The server's own record of each claimed intent makes sense and holds all that was heard.
+pub(crate) fn timelines(
+    entries: &[Entry],
+    http: &mut Http,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    for (id, claims) in leases::claims(entries) {
+        let facts = Facts::load(http, id)?;
+        findings.check(Promise::OneLease, facts.one_holder_at_a_time(), || {
+            format!("{id}: {:?}", facts.0)
+        });
+        let granted = claims.len();
+        findings.check(
+            Promise::LeaseSurvives,
+            granted <= facts.count("claimed"),
+            || {
+                format!(
+                    "{id} was granted {granted} times, the server knows {:?}",
+                    facts.0
+                )
+            },
+        );
+        if claims.last().is_some_and(leases::Claim::vanished) {
+            let again = facts.count("claimed") > granted;
+            findings.check(Promise::OfferedAgain, again, || {
+                format!("{id} was not offered again: {:?}", facts.0)
+            });
+        } else if claims.iter().any(leases::Claim::vanished) {
+            findings.check(Promise::OfferedAgain, true, String::new);
+        }
+    }
+    Ok(())
+}
+
+/// The verbs of an intent's facts, oldest first.
+#[derive(Debug)]
+struct Facts(Vec<String>);
+
+impl Facts {
+    fn load(http: &mut Http, id: &str) -> io::Result<Self> {
+        let reply = http.get(&format!("/intents/{id}/timeline"))?.json();
+        let facts = reply["facts"].as_array().cloned().unwrap_or_default();
+        let verb = |fact: &Value| fact["verb"].as_str().unwrap_or_default().to_owned();
+        Ok(Self(facts.iter().map(verb).collect()))
+    }
+
+    fn count(&self, verb: &str) -> usize {
+        self.0.iter().filter(|known| *known == verb).count()
+    }
+
+    fn one_holder_at_a_time(&self) -> bool {
+        let (mut held, mut done) = (false, false);
+        for verb in &self.0 {
+            let fits = match verb.as_str() {
+                "claimed" => !held && !done,
+                "completed" | "failed" => held && !done,
+                _ => !done,
+            };
+            if !fits {
+                return false;
+            }
+            held = match verb.as_str() {
+                "claimed" => true,
+                "extended" => held,
+                _ => false,
+            };
+            done |= verb == "completed";
+        }
+        true
+    }
+}
+
+/// All intents of the campaign by their goal, which is their once-key.
+fn by_goal(http: &mut Http) -> io::Result<BTreeMap<String, Vec<String>>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut path = format!("/intents?namespace={NAMESPACE}&limit=100");
+    loop {
+        let page = http.get(&path)?.json();
+        for intent in page["intents"].as_array().into_iter().flatten() {
+            let text = |name: &str| intent[name].as_str().unwrap_or_default().to_owned();
+            found.entry(text("goal")).or_default().push(text("id"));
+        }
+        let Some(cursor) = page["cursor"].as_str() else {
+            return Ok(found);
+        };
+        path = format!("/intents?namespace={NAMESPACE}&limit=100&cursor={cursor}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Facts;
+
+    #[test]
+    fn a_timeline_shows_one_holder_at_a_time() {
+        let fits = |verbs: &str| {
+            Facts(verbs.split(' ').map(str::to_owned).collect()).one_holder_at_a_time()
+        };
+        assert!(fits(
+            "admitted claimed extended failed claimed expired claimed completed"
+        ));
+        assert!(!fits("admitted claimed claimed"));
+        assert!(!fits("admitted claimed completed claimed"));
+        assert!(!fits("admitted completed"));
+    }
+}

@@ -1,0 +1,235 @@
+//! What a client of the crash campaign did and heard, on disk before it goes on.
+//!
+//! Invariant: an intention is synced before its request leaves, and an answer is synced before the
+//! client acts on it. So whatever the server acknowledged is known, and whatever may have reached
+//! it is known too. The file is read back to check; nothing is kept only in memory.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+/// Microseconds of the wall clock, the same one that the server reads.
+pub fn now_us() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// With this once-key, which is also the goal.
+    Publish {
+        key: String,
+    },
+    Claim,
+    Extend {
+        id: String,
+        token: String,
+        lease_s: i64,
+    },
+    Fulfil {
+        id: String,
+        token: String,
+        result: String,
+    },
+    Fail {
+        id: String,
+        token: String,
+    },
+    /// A call with a token that must not be accepted; the path names what was tried.
+    Forge {
+        id: String,
+        path: String,
+        token: String,
+    },
+}
+
+/// How it ended for the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// The server said yes; the claim's token, else empty.
+    Yes {
+        id: String,
+        token: String,
+    },
+    /// There was nothing to claim.
+    Nothing,
+    Refused {
+        status: u16,
+    },
+    /// No answer, so nobody knows.
+    Lost,
+}
+
+/// One act with its ending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub client: usize,
+    pub round: u64,
+    pub sent_us: i64,
+    /// When the answer, or its absence, was known.
+    pub heard_us: i64,
+    pub act: Act,
+    pub heard: Heard,
+}
+
+/// The file of one client.
+#[derive(Debug)]
+pub struct History {
+    file: File,
+}
+
+impl History {
+    /// Opens the file to append to it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self { file })
+    }
+
+    /// Notes the intention durably and gives the time to note with the answer.
+    pub fn intend(&mut self, round: u64, act: &Act) -> io::Result<i64> {
+        let sent_us = now_us();
+        self.write(&json!({"round": round, "sent": sent_us, "act": act_out(act)}))?;
+        Ok(sent_us)
+    }
+
+    /// Notes durably how the last intention ended.
+    pub fn conclude(&mut self, heard: &Heard) -> io::Result<()> {
+        self.write(&json!({"heard": now_us(), "how": heard_out(heard)}))
+    }
+
+    fn write(&mut self, line: &Value) -> io::Result<()> {
+        self.file.write_all(format!("{line}\n").as_bytes())?;
+        self.file.sync_data()
+    }
+
+    /// Reads what a client wrote. An intention without an ending was lost.
+    pub fn read(path: &Path, client: usize) -> io::Result<Vec<Entry>> {
+        let text = std::fs::read_to_string(path)?;
+        let mut entries: Vec<Entry> = Vec::new();
+        for line in text.lines() {
+            let line: Value = serde_json::from_str(line)?;
+            let broken = || io::Error::new(io::ErrorKind::InvalidData, line.to_string());
+            if let Some(act) = line.get("act") {
+                entries.push(Entry {
+                    client,
+                    round: line["round"].as_u64().ok_or_else(broken)?,
+                    sent_us: line["sent"].as_i64().ok_or_else(broken)?,
+                    heard_us: i64::MAX,
+                    act: act_in(act).ok_or_else(broken)?,
+                    heard: Heard::Lost,
+                });
+            } else {
+                let last = entries.last_mut().ok_or_else(broken)?;
+                last.heard_us = line["heard"].as_i64().ok_or_else(broken)?;
+                last.heard = heard_in(&line["how"]).ok_or_else(broken)?;
+            }
+        }
+        Ok(entries)
+    }
+}
+
+fn act_out(act: &Act) -> Value {
+    match act {
+        Act::Publish { key } => json!({"do": "publish", "key": key}),
+        Act::Claim => json!({"do": "claim"}),
+        Act::Extend { id, token, lease_s } => {
+            json!({"do": "extend", "id": id, "token": token, "lease_s": lease_s})
+        }
+        Act::Fulfil { id, token, result } => {
+            json!({"do": "fulfil", "id": id, "token": token, "result": result})
+        }
+        Act::Fail { id, token } => json!({"do": "fail", "id": id, "token": token}),
+        Act::Forge { id, path, token } => {
+            json!({"do": "forge", "id": id, "path": path, "token": token})
+        }
+    }
+}
+
+fn act_in(value: &Value) -> Option<Act> {
+    let text = |name: &str| value[name].as_str().map(str::to_owned);
+    Some(match value["do"].as_str()? {
+        "publish" => Act::Publish { key: text("key")? },
+        "claim" => Act::Claim,
+        "extend" => Act::Extend {
+            id: text("id")?,
+            token: text("token")?,
+            lease_s: value["lease_s"].as_i64()?,
+        },
+        "fulfil" => Act::Fulfil {
+            id: text("id")?,
+            token: text("token")?,
+            result: text("result")?,
+        },
+        "fail" => Act::Fail {
+            id: text("id")?,
+            token: text("token")?,
+        },
+        "forge" => Act::Forge {
+            id: text("id")?,
+            path: text("path")?,
+            token: text("token")?,
+        },
+        _ => return None,
+    })
+}
+
+fn heard_out(heard: &Heard) -> Value {
+    match heard {
+        Heard::Yes { id, token } => json!({"yes": id, "token": token}),
+        Heard::Nothing => json!("nothing"),
+        Heard::Refused { status } => json!({ "refused": status }),
+        Heard::Lost => json!("lost"),
+    }
+}
+
+fn heard_in(value: &Value) -> Option<Heard> {
+    if let Some(id) = value["yes"].as_str() {
+        return Some(Heard::Yes {
+            id: id.to_owned(),
+            token: value["token"].as_str()?.to_owned(),
+        });
+    }
+    if let Some(status) = value["refused"].as_u64() {
+        let status = u16::try_from(status).ok()?;
+        return Some(Heard::Refused { status });
+    }
+    match value.as_str()? {
+        "nothing" => Some(Heard::Nothing),
+        "lost" => Some(Heard::Lost),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_reads_back_and_an_open_intention_counts_as_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client");
+        let mut history = History::open(&path).unwrap();
+        let publish = Act::Publish {
+            key: "k1".to_owned(),
+        };
+        let yes = Heard::Yes {
+            id: "a".to_owned(),
+            token: String::new(),
+        };
+        let sent_us = history.intend(3, &publish).unwrap();
+        history.conclude(&yes).unwrap();
+        history.intend(3, &Act::Claim).unwrap();
+        let entries = History::read(&path, 7).unwrap();
+        assert_eq!(entries.len(), 2);
+        assert_eq!((entries[0].client, entries[0].round), (7, 3));
+        assert_eq!((&entries[0].act, &entries[0].heard), (&publish, &yes));
+        assert!(entries[0].sent_us == sent_us && entries[0].heard_us >= sent_us);
+        assert_eq!(entries[1].heard, Heard::Lost);
+    }
+}

@@ -1,0 +1,146 @@
+//! The smallest HTTP/1.1 client that tests need: one kept connection, blocking, nothing repeated.
+//!
+//! Invariant: a request is sent once. When anything goes wrong on the way the connection is
+//! dropped and the caller learns that the outcome is unknown, which is what crash tests are about.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A client of one server.
+#[derive(Debug)]
+pub struct Http {
+    authority: String,
+    headers: Vec<(String, String)>,
+    connection: Option<BufReader<TcpStream>>,
+}
+
+/// An answer, whatever its status.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON; null when it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The code of an error in the protocol's shape.
+    pub fn code(&self) -> String {
+        let json = self.json();
+        json["error"]["code"].as_str().unwrap_or("").to_owned()
+    }
+}
+
+impl Http {
+    /// For `address:port`.
+    pub fn new(authority: &str) -> Self {
+        Self {
+            authority: authority.to_owned(),
+            headers: Vec::new(),
+            connection: None,
+        }
+    }
+
+    /// Sends this header with every request.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn get(&mut self, path: &str) -> io::Result<Reply> {
+        self.send("GET", path, &[], None)
+    }
+
+    pub fn post(&mut self, path: &str, body: &serde_json::Value) -> io::Result<Reply> {
+        self.send("POST", path, &[], Some(body))
+    }
+
+    pub fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&serde_json::Value>,
+    ) -> io::Result<Reply> {
+        let body = body.map(serde_json::Value::to_string).unwrap_or_default();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.authority);
+        let own = self.headers.iter();
+        let own = own.map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in own.chain(headers.iter().copied()) {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !body.is_empty() {
+            head.push_str("Content-Type: application/json\r\n");
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => BufReader::new(self.connect()?),
+        };
+        connection.get_mut().write_all(head.as_bytes())?;
+        let reply = read_reply(&mut connection)?;
+        if reply.header("connection") != Some("close") {
+            self.connection = Some(connection);
+        }
+        Ok(reply)
+    }
+
+    /// A connection of its own, for tests that write bytes by hand.
+    pub fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(&self.authority)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        Ok(stream)
+    }
+}
+
+/// Reads one answer. The server names the length of every answer but streams.
+pub fn read_reply(stream: &mut impl BufRead) -> io::Result<Reply> {
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "no HTTP answer");
+    let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let status = line.split_whitespace().nth(1).ok_or_else(malformed)?;
+    let status = status.parse().map_err(|_| malformed())?;
+    let mut headers = Vec::new();
+    loop {
+        line.clear();
+        if stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let mut reply = Reply {
+        status,
+        headers,
+        body: Vec::new(),
+    };
+    let length = reply.header("content-length").unwrap_or("0");
+    let length: usize = length.parse().map_err(|_| malformed())?;
+    reply.body.resize(length, 0);
+    stream.read_exact(&mut reply.body)?;
+    Ok(reply)
+}

@@ -1,0 +1,103 @@
+//! A small library put under a server: it counts syncs of the database and can make the disk fail.
+//!
+//! A kill proves nothing about syncs, since the kernel keeps what a dead process wrote; so they are
+//! counted. Invariant: only files whose path holds the given text are touched. Source in C, because
+//! it has to stand between the server and libc; it is compiled when a test asks for it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::Options;
+
+const SOURCE: &str = include_str!("shim/sync_shim.c");
+/// One page, which is what the library maps.
+const STATE_BYTES: u64 = 4096;
+const SYNCS_AT: u64 = 0;
+const FAILED_AT: u64 = 8;
+const MODE_AT: u64 = 16;
+
+/// What the disk refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    /// Syncs fail with EIO.
+    Syncs,
+    /// Writes and growing fail with ENOSPC.
+    Writes,
+}
+
+/// The compiled library and the state it shares with one server.
+#[derive(Debug)]
+pub struct Shim {
+    library: PathBuf,
+    state_file: PathBuf,
+    state: File,
+}
+
+impl Shim {
+    /// Compiles the library into `folder` with the system's C compiler.
+    pub fn build(folder: &Path) -> io::Result<Self> {
+        let source = folder.join("sync_shim.c");
+        let library = folder.join("sync_shim.so");
+        let state_file = folder.join("sync_shim.state");
+        std::fs::write(&source, SOURCE)?;
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &source])
+            .arg("-ldl")
+            .output()?;
+        if !built.status.success() {
+            let said = String::from_utf8_lossy(&built.stderr);
+            return Err(io::Error::other(format!("cc failed: {said}")));
+        }
+        let state = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&state_file)?;
+        state.set_len(STATE_BYTES)?;
+        Ok(Self {
+            library,
+            state_file,
+            state,
+        })
+    }
+
+    /// Puts the library under a server; `files` is part of the paths it looks at.
+    #[must_use]
+    pub fn under(&self, options: Options, files: &str) -> Options {
+        options
+            .env("LD_PRELOAD", &self.library.to_string_lossy())
+            .env("CONSIGN_SHIM_STATE", &self.state_file.to_string_lossy())
+            .env("CONSIGN_SHIM_FILES", files)
+    }
+
+    pub fn set(&self, fault: Fault) -> io::Result<()> {
+        let mode: u64 = match fault {
+            Fault::None => 0,
+            Fault::Syncs => 1,
+            Fault::Writes => 2,
+        };
+        self.state.write_all_at(&mode.to_ne_bytes(), MODE_AT)
+    }
+
+    /// Syncs that succeeded so far.
+    pub fn syncs(&self) -> io::Result<u64> {
+        self.number(SYNCS_AT)
+    }
+
+    /// Calls that were made to fail so far.
+    pub fn failed(&self) -> io::Result<u64> {
+        self.number(FAILED_AT)
+    }
+
+    fn number(&self, at: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.state.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
