@@ -25,6 +25,19 @@ impl DataLock {
         Self::acquire_file(&data.lock_file(), &data.root().display().to_string())
     }
 
+    /// The lock of a database outside the data directory: two data directories may name it.
+    pub(crate) fn outside(data: &DataDir, database: &Path) -> anyhow::Result<Option<Self>> {
+        if database
+            .parent()
+            .is_some_and(|parent| parent == data.root())
+        {
+            return Ok(None);
+        }
+        let name = database.file_name().unwrap_or_default().to_string_lossy();
+        let beside = database.with_file_name(format!("{name}.lock"));
+        Self::acquire_file(&beside, &database.display().to_string()).map(Some)
+    }
+
     /// Locks by any file; `what` names in the refusal what it stands for.
     pub(crate) fn acquire_file(path: &Path, what: &str) -> anyhow::Result<Self> {
         let mut file = OpenOptions::new()

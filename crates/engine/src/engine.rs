@@ -199,12 +199,28 @@ impl Engine {
         claim: Claim,
         wait: Duration,
     ) -> Result<Vec<Intent>, Error> {
+        let for_good = std::future::pending();
+        self.claim_unless(gate, claim, wait, for_good).await
+    }
+
+    /// As [`Engine::claim`], but the wait also ends with `leave`.
+    ///
+    /// Only the wait is cut short, never a look at the ledger: that may have taken an intent already, and whoever dropped
+    /// it would leave the intent leased to nobody.
+    pub async fn claim_unless(
+        &self,
+        gate: Option<Gate>,
+        claim: Claim,
+        wait: Duration,
+        leave: impl Future<Output = ()>,
+    ) -> Result<Vec<Intent>, Error> {
         if wait.is_zero() {
             return claimed(self.apply(gate, Command::Claim(claim)).await?);
         }
         let deadline = tokio::time::Instant::now() + wait;
         let ticket = self.inner.wakes.register(claim.probes());
         let mut gate = gate;
+        tokio::pin!(leave);
         loop {
             // The gate is passed once: a long poll is one request, however often it looks.
             let found = claimed(
@@ -217,7 +233,10 @@ impl Engine {
             }
             let pause = POLL.min(deadline - now);
             // Woken or not, the ledger is asked again.
-            let _ = tokio::time::timeout(pause, ticket.woken()).await;
+            tokio::select! {
+                _ = tokio::time::timeout(pause, ticket.woken()) => {}
+                () = &mut leave => return Ok(Vec::new()),
+            }
         }
     }
 
@@ -229,12 +248,12 @@ impl Engine {
         if intent.shelf != Shelf::Leased || intent.wake_at > self.now() {
             return Ok(Some(intent));
         }
-        match self.apply(None, Command::Observe(id)).await? {
-            Answer::Observed(seen) => Ok(seen.map(|intent| *intent)),
-            _ => Err(Error::Internal(
+        let Answer::Observed(seen) = self.apply(None, Command::Observe(id)).await? else {
+            return Err(Error::Internal(
                 "observe answered something else".to_owned(),
-            )),
-        }
+            ));
+        };
+        Ok(seen.map(|intent| *intent))
     }
 
     pub async fn intents(&self, filter: IntentFilter) -> Result<IntentPage, Error> {
@@ -322,10 +341,10 @@ impl Engine {
 }
 
 fn claimed(answer: Answer) -> Result<Vec<Intent>, Error> {
-    match answer {
-        Answer::Claimed(intents) => Ok(intents),
-        _ => Err(Error::Internal(
+    let Answer::Claimed(intents) = answer else {
+        return Err(Error::Internal(
             "a claim answered something else".to_owned(),
-        )),
-    }
+        ));
+    };
+    Ok(intents)
 }

@@ -155,7 +155,7 @@ impl Engine {
         }
         if namespace.is_none() {
             let steps = vec![
-                Command::Forget(Forget::AllOnce),
+                Command::Forget(Forget::OnceOfFace { face }),
                 Command::Forget(Forget::AllRecords { kind: Kind::Kv }),
             ];
             self.execute(None, steps).await?;

@@ -85,7 +85,7 @@ pub async fn import_intent_bus(
         progress(done, total);
     }
     import_intents(engine, &file, rows, options, &mut report, |taken| {
-        progress(rows.tester_keys + taken, total)
+        progress(rows.tester_keys + taken, total);
     })
     .await?;
     for entry in file.kv()? {
@@ -204,14 +204,13 @@ fn translate(
             body: result_body(body, text),
         }
     });
-    let settled_at = match state {
-        State::Acked => foreign.completed_at.map(seconds),
-        State::DeadLetter => foreign
-            .failed_at
-            .or(dead.as_ref().map(|(_, at)| *at))
-            .map(seconds),
-        _ => None,
+    let ended_at = if state == State::Acked {
+        foreign.completed_at
+    } else {
+        foreign.failed_at.or(dead.as_ref().map(|(_, at)| *at))
     };
+    let ended = matches!(state, State::Acked | State::DeadLetter);
+    let settled_at = ended.then(|| ended_at.map_or_else(|| engine.now(), seconds));
     let reason = dead
         .map(|(reason, _)| reason)
         .filter(|reason| !reason.is_empty());
@@ -251,8 +250,7 @@ fn translate(
         token: token.filter(|_| held),
         claimed_at: foreign.claimed_at.map(seconds),
         lease_until: lease_until.filter(|_| held),
-        settled_at: settled_at
-            .or_else(|| matches!(state, State::Acked | State::DeadLetter).then(|| engine.now())),
+        settled_at,
         last_error: foreign.last_error.clone().or(reason),
         result,
     })

@@ -20,12 +20,12 @@ impl Engine {
         if !intent.profile.profile().is_terminal(intent.state) {
             return Err(Error::NotSettled);
         }
-        let facts = self.timeline(intent.seq).await?;
-        let settling = facts
-            .iter()
-            .rev()
-            .find(|fact| fact.to == intent.state)
-            .ok_or(Error::NotSettled)?;
+        let settling = self
+            .inner
+            .store
+            .last_fact_to(intent.seq, intent.state)
+            .await?;
+        let settling = settling.ok_or(Error::NotSettled)?;
         let key = record::Key {
             kind: Kind::Receipt,
             owner: String::new(),
@@ -37,7 +37,7 @@ impl Engine {
         let document = self
             .inner
             .signer
-            .sign(&statement(intent, settling))
+            .sign(&statement(intent, &settling))
             .map_err(|refusal| Error::Internal(refusal.to_string()))?;
         let put = record::Put {
             key: key.clone(),

@@ -107,11 +107,11 @@ impl Engine {
         let sweep = Command::Sweep(Sweep {
             limit: limits::SWEEP_ROWS_MAX,
         });
-        match self.apply(None, sweep).await? {
-            Answer::Swept { more, .. } => Ok(more),
-            _ => Err(Error::Internal(
+        let Answer::Swept { more, .. } = self.apply(None, sweep).await? else {
+            return Err(Error::Internal(
                 "a sweep answered something else".to_owned(),
-            )),
-        }
+            ));
+        };
+        Ok(more)
     }
 }

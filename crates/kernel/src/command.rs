@@ -208,7 +208,7 @@ pub struct Purge {
 pub enum Forget {
     Once { scope: once::Scope, limit: u32 },
     OnceOf { owner: String },
-    AllOnce,
+    OnceOfFace { face: Face },
     Records { kind: record::Kind, limit: u32 },
     AllRecords { kind: record::Kind },
     Facts { before: Micros, limit: u32 },

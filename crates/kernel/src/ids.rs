@@ -153,7 +153,7 @@ impl Entropy {
         Self { seed, drawn: 0 }
     }
 
-    pub fn next(&mut self) -> u128 {
+    pub fn draw(&mut self) -> u128 {
         let mut hasher = blake3::Hasher::new_keyed(&self.seed);
         hasher.update(&self.drawn.to_le_bytes());
         self.drawn += 1;
@@ -202,9 +202,9 @@ mod tests {
     fn entropy_never_repeats_and_depends_on_its_seed() {
         let mut a = Entropy::new([1; 32]);
         let mut b = Entropy::new([2; 32]);
-        let (first, second) = (a.next(), a.next());
+        let (first, second) = (a.draw(), a.draw());
         assert_ne!(first, second);
-        assert_ne!(first, b.next());
-        assert_eq!(first, Entropy::new([1; 32]).next());
+        assert_ne!(first, b.draw());
+        assert_eq!(first, Entropy::new([1; 32]).draw());
     }
 }

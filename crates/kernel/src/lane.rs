@@ -91,9 +91,12 @@ impl Place<'_> {
         } else {
             self.namespace
         };
+        let capability = self
+            .capability
+            .filter(|_| !plant::on(Plant::CapabilityByPrefix));
         let mut hasher = blake3::Hasher::new();
         hasher.update(&[self.face.code()]);
-        for part in [Some(namespace), owner, self.target, self.capability, goal] {
+        for part in [Some(namespace), owner, self.target, capability, goal] {
             let length = part.map_or(u32::MAX, |text| {
                 u32::try_from(text.len()).unwrap_or(u32::MAX - 1)
             });

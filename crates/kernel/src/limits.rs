@@ -50,7 +50,8 @@ pub const KV_TTL_MAX_S: i64 = 86_400;
 
 // Memory of what happened.
 pub const IDEMPOTENCY_US: i64 = DAY_US;
-pub const NONCE_US: i64 = 600 * SECOND_US;
+/// A timestamp holds for 300 s on either side, both ends included; a minute more outlives it for certain.
+pub const NONCE_US: i64 = 660 * SECOND_US;
 pub const RATE_MEMORY_US: i64 = HOUR_US;
 pub const RETENTION_US: i64 = 7 * DAY_US;
 pub const FACT_RETENTION_US: i64 = 30 * DAY_US;

@@ -3,6 +3,7 @@
 //! Invariant: a once-row carries all that its replay needs and outlives the row it guards.
 
 use crate::ids::{IntentId, Micros};
+use crate::profile::Face;
 
 /// Which rule a once-key belongs to. Codes are stored; a retired one is never given out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +21,13 @@ impl Scope {
         match self {
             Self::IntentIdempotency => 1,
             Self::IntentNonce => 2,
+        }
+    }
+
+    /// Whose rule it is: housekeeping of one face leaves the others' keys alone.
+    pub const fn face(self) -> Face {
+        match self {
+            Self::IntentIdempotency | Self::IntentNonce => Face::Intent,
         }
     }
 

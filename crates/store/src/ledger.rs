@@ -92,6 +92,7 @@ pub(crate) struct Batch<'a, T> {
     tx: &'a mut T,
     now: Micros,
     last_seq: &'a mut u64,
+    /// Time has acted on everything that is due in this batch.
     swept: bool,
     deltas: HashMap<Counter, i64>,
     ripe: Vec<Probe>,
@@ -174,15 +175,13 @@ impl<'a, T: Tx> Batch<'a, T> {
                 rows: self.tx.forget(forget, self.now)?,
             }));
         }
-        let view = match command {
-            Command::Claim(claim) => {
-                self.sweep(entropy)?;
-                View {
-                    intents: self.pick(claim, entropy)?,
-                    ..View::default()
-                }
+        let view = if let Command::Claim(claim) = command {
+            View {
+                intents: self.pick(claim, entropy)?,
+                ..View::default()
             }
-            _ => self.load(needs(command, self.now))?,
+        } else {
+            self.load(needs(command, self.now))?
         };
         let decided = decide(
             view,
@@ -207,11 +206,10 @@ impl<'a, T: Tx> Batch<'a, T> {
         if self.swept {
             return Ok(());
         }
-        self.swept = true;
-        let sweep = Command::Sweep(Sweep {
-            limit: limits::SWEEP_ROWS_MAX,
-        });
+        let limit = limits::SWEEP_ROWS_MAX;
+        let sweep = Command::Sweep(Sweep { limit });
         let view = self.load(needs(&sweep, self.now))?;
+        self.swept = view.intents.len() < limit as usize;
         if view.intents.is_empty() {
             return Ok(());
         }
@@ -227,12 +225,28 @@ impl<'a, T: Tx> Batch<'a, T> {
         self.write_all(decided.map(|decision| decision.writes).unwrap_or_default())
     }
 
-    /// A sweep is bounded, so rows past their life may still head a lane; they are parked on the way.
+    /// The best rows for a claim. One sweep is bounded, so as long as more is due and nothing was found, time acts again.
     fn pick(&mut self, claim: &Claim, entropy: &mut Entropy) -> Result<Vec<Intent>, Error> {
         let probes = claim.probes();
         let max = claim.max.clamp(1, limits::CLAIM_BATCH_MAX);
         loop {
-            let rows = self.tx.pick(&probes, max)?;
+            self.sweep(entropy)?;
+            let rows = self.pick_live(&probes, max, entropy)?;
+            if !rows.is_empty() || self.swept {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// Rows past their life may still head a lane; they are parked on the way.
+    fn pick_live(
+        &mut self,
+        probes: &[Probe],
+        max: u32,
+        entropy: &mut Entropy,
+    ) -> Result<Vec<Intent>, Error> {
+        loop {
+            let rows = self.tx.pick(probes, max)?;
             let (over, live): (Vec<_>, Vec<_>) =
                 rows.into_iter().partition(|row| row.expires_at <= self.now);
             if over.is_empty() {

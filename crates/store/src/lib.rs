@@ -55,6 +55,9 @@ pub trait Store: Send + Sync + 'static {
     /// The history of one intent, oldest first.
     fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>>;
 
+    /// The last fact that led an intent to a state.
+    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>>;
+
     /// Facts after a position, oldest first. Never passes a fact whose predecessor may still appear.
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage>;
 

@@ -85,7 +85,13 @@ pub(crate) struct ServeArgs {
     pub(crate) log_format: LogFormat,
 
     /// Log a line for every request as well
-    #[arg(long, env = "CONSIGN_ACCESS_LOG", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "CONSIGN_ACCESS_LOG",
+        hide_env_values = true,
+        action = clap::ArgAction::SetTrue,
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
     pub(crate) access_log: bool,
 }
 

@@ -2,8 +2,7 @@
 //!
 //! Order matters: lock, secrets, store, engine, listener. Whatever fails, fails before the listener is open.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,9 +32,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     refuse_open_plain(&args, &settings)?;
     let data = DataDir::new(&args.data);
     data.create()?;
-    let _lock = DataLock::acquire(&data)?;
     let path = database_path(args.store.as_deref(), settings.db_path.as_deref(), &data)?;
-    let _file_lock = lock_outside(&data, &path)?;
+    let _lock = DataLock::acquire(&data)?;
+    let _file_lock = DataLock::outside(&data, &path)?;
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
     let secrets = Secrets::open(&data, &Overrides::new(&settings, seal_key))?;
 
@@ -143,20 +142,6 @@ fn refuse_open_plain(args: &ServeArgs, settings: &RfcSettings) -> Result<(), Fai
         .hint("give --tls-cert and --tls-key, set BUS_TRUST_PROXY=true behind a proxy that has TLS, or say --insecure"))
 }
 
-/// A database outside the data directory needs a lock of its own: two data directories may name it.
-fn lock_outside(data: &DataDir, path: &Path) -> anyhow::Result<Option<DataLock>> {
-    let beside = path.with_file_name(format!(
-        "{}.lock",
-        path.file_name().unwrap_or_default().to_string_lossy()
-    ));
-    let inside = path.parent().is_some_and(|parent| parent == data.root());
-    if inside {
-        Ok(None)
-    } else {
-        DataLock::acquire_file(&beside, &path.display().to_string()).map(Some)
-    }
-}
-
 fn face_options(
     settings: &RfcSettings,
     secrets: &Secrets,
@@ -183,15 +168,13 @@ fn tls_files(args: &ServeArgs) -> Option<tls::Files> {
 /// Where programs on this machine reach the server.
 fn base_url(bound: SocketAddr, tls: bool) -> String {
     let scheme = if tls { "https" } else { "http" };
-    let reachable = match bound.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => {
-            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), bound.port())
-        }
-        IpAddr::V6(ip) if ip.is_unspecified() => {
-            SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), bound.port())
-        }
-        _ => bound,
+    let unspecified = bound.ip().is_unspecified();
+    let local: IpAddr = if bound.is_ipv4() {
+        Ipv4Addr::LOCALHOST.into()
+    } else {
+        Ipv6Addr::LOCALHOST.into()
     };
+    let reachable = SocketAddr::new(if unspecified { local } else { bound.ip() }, bound.port());
     format!("{scheme}://{reachable}")
 }
 

@@ -1,6 +1,6 @@
 //! The operator's routes: keys, purge, cleanup, single intents, dead letters.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_engine::CleanupReport;
 use consign_kernel::error::Code;
@@ -14,6 +14,7 @@ use http::StatusCode;
 use super::json_out::{Json, array, json_response};
 use super::read::{completed_at, result_json, result_type, word};
 use super::reject::Reject;
+use super::segment::Id;
 use super::{Face, wire};
 
 pub(super) async fn generate_key(
@@ -95,7 +96,7 @@ pub(super) async fn cleanup(
 
 pub(super) async fn intent(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     face.enter_admin(request).await?;
@@ -146,7 +147,7 @@ pub(super) async fn intent(
 
 pub(super) async fn cancel(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let (operator, _) = face.enter_admin(request).await?;
@@ -163,7 +164,7 @@ pub(super) async fn cancel(
 
 pub(super) async fn retry(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let (operator, _) = face.enter_admin(request).await?;
@@ -191,7 +192,7 @@ pub(super) async fn dead(State(face): State<Face>, request: Request) -> Result<R
 
 pub(super) async fn dead_letter(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     face.enter_admin(request).await?;

@@ -60,7 +60,7 @@ pub(super) async fn settle(State(face): State<Face>, request: Request) -> Result
                 .next()
                 .unwrap_or(Ok(Answer::Operated))
                 .map(|_| ())
-                .map_err(Reject::from),
+                .map_err(|refusal| Reject::from(refusal).of_lease()),
             Err(reject) => Err(reject),
         };
         outs.push(settled(&item.id, outcome));

@@ -33,15 +33,24 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
     let wanted = visit.checked(parse(&visit)).await?;
     visit.costs(wanted.claim.max as usize);
     let mut draining = face.options.draining.clone();
-    let presence = visit.parts.extensions.get::<Presence>().cloned().unwrap_or_default();
-    let claiming = face.engine.claim(visit.gate(), wanted.claim, wanted.wait);
-    let claimed = tokio::select! {
-        claimed = claiming => claimed?,
-        // A draining server lets its waiting workers go; they find the next one.
-        () = drained(&mut draining), if !wanted.wait.is_zero() => Vec::new(),
-        // Nobody is left to work on what might come.
-        () = presence.hung_up(), if !wanted.wait.is_zero() => Vec::new(),
+    let presence = visit
+        .parts
+        .extensions
+        .get::<Presence>()
+        .cloned()
+        .unwrap_or_default();
+    let leave = async {
+        tokio::select! {
+            // A draining server lets its waiting workers go; they find the next one.
+            () = drained(&mut draining) => {}
+            // Nobody is left to work on what might come.
+            () = presence.hung_up() => {}
+        }
     };
+    let claimed = face
+        .engine
+        .claim_unless(visit.gate(), wanted.claim, wanted.wait, leave)
+        .await?;
     Ok(match claimed.first() {
         None => nothing(),
         Some(_) if wanted.many => {

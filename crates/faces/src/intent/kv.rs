@@ -1,6 +1,6 @@
 //! The ephemeral key-value store: `POST /set/<key>`, `GET /get/<key>`. Keys of different API keys never meet.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_kernel::command::Command;
 use consign_kernel::error::Code;
@@ -11,16 +11,17 @@ use consign_kernel::record::{self, Kind};
 
 use super::json_out::Json;
 use super::reject::Reject;
+use super::segment::Name;
 use super::visit::Visit;
 use super::{Face, wire};
 
 pub(super) async fn set(
     State(face): State<Face>,
-    Path(key): Path<String>,
+    Name(key): Name,
     request: Request,
 ) -> Result<Response, Reject> {
     let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let put = visit.checked(parse(&visit, &key)).await?;
+    let put = visit.checked(parse(&visit, key)).await?;
     visit.apply(Command::Put(put)).await?;
     let mut body = Json::object();
     body.bool("ok", true);
@@ -29,22 +30,28 @@ pub(super) async fn set(
 
 pub(super) async fn get(
     State(face): State<Face>,
-    Path(key): Path<String>,
+    Name(key): Name,
     request: Request,
 ) -> Result<Response, Reject> {
     let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
     visit.pass().await?;
-    let record = face.engine.record(record_key(&visit, &key)).await?;
-    let record = record.ok_or_else(|| Reject::new(Code::NotFound, "Key not found."))?;
+    let missing = || Reject::new(Code::NotFound, "Key not found.");
+    let key = record_key(&visit, key.ok_or_else(missing)?);
+    let record = face.engine.record(key).await?.ok_or_else(missing)?;
     let mut body = Json::object();
     body.text("value", &record.value);
     Ok(body.into_response())
 }
 
-fn parse(visit: &Visit, key: &str) -> Result<record::Put, Reject> {
-    if key.len() > limits::KV_KEY_BYTES_MAX {
-        return Err(Reject::new(Code::InvalidKey, "The key exceeds 512 bytes."));
-    }
+fn parse(visit: &Visit, key: Option<String>) -> Result<record::Put, Reject> {
+    let key = key
+        .filter(|key| key.len() <= limits::KV_KEY_BYTES_MAX)
+        .ok_or_else(|| {
+            Reject::new(
+                Code::InvalidKey,
+                "The key must be UTF-8 text of at most 512 bytes.",
+            )
+        })?;
     let object = wire::object_or_empty(&visit.body)?;
     let value = object
         .get("value")
@@ -94,10 +101,10 @@ fn whole(ttl: f64) -> i64 {
     (ttl.floor() as i64).clamp(1, limits::KV_TTL_MAX_S)
 }
 
-fn record_key(visit: &Visit, key: &str) -> record::Key {
+fn record_key(visit: &Visit, name: String) -> record::Key {
     record::Key {
         kind: Kind::Kv,
         owner: visit.caller.id().to_owned(),
-        name: key.to_owned(),
+        name,
     }
 }

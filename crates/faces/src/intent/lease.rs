@@ -1,6 +1,6 @@
 //! What a worker does with its lease: `POST /extend_claim/<id>`, `/fulfill/<id>`, `/fail/<id>`.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_kernel::command::{Command, Extend, Settle, Settlement};
 use consign_kernel::error::Code;
@@ -10,17 +10,19 @@ use consign_kernel::limits;
 
 use super::json_out::Json;
 use super::reject::{LEASE_LOST, Reject};
+use super::segment::Id;
 use super::visit::Visit;
 use super::{Face, wire};
 
 pub(super) async fn extend(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
     let (extend, seconds) = visit.checked(parse_extend(&visit, &id)).await?;
-    visit.apply(Command::Extend(extend)).await?;
+    let extended = visit.apply(Command::Extend(extend)).await;
+    extended.map_err(Reject::of_lease)?;
     let mut body = Json::object();
     body.bool("ok", true)
         .text("id", &id)
@@ -30,7 +32,7 @@ pub(super) async fn extend(
 
 pub(super) async fn fulfill(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
@@ -44,7 +46,7 @@ pub(super) async fn fulfill(
 
 pub(super) async fn fail(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
@@ -58,7 +60,8 @@ pub(super) async fn fail(
 
 async fn settled(visit: &Visit, settle: Settle) -> Result<Response, Reject> {
     let id = settle.id;
-    visit.apply(Command::Settle(settle)).await?;
+    let settled = visit.apply(Command::Settle(settle)).await;
+    settled.map_err(Reject::of_lease)?;
     let mut body = Json::object();
     body.bool("ok", true).text("id", &id.to_string());
     Ok(body.into_response())

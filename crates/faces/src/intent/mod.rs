@@ -16,6 +16,7 @@ mod publish;
 mod query;
 mod read;
 mod reject;
+mod segment;
 pub mod signature;
 mod visit;
 mod wire;
@@ -42,6 +43,10 @@ const API_VERSION: &str = "7.61";
 
 /// How the face is set up. Secrets that are absent never match anything.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the protocol names these as independent switches"
+)]
 pub struct Options {
     pub admin_secret: Option<Secret>,
     pub dashboard_password: Option<Secret>,

@@ -68,10 +68,10 @@ pub(super) fn cap(visit: &Visit) -> Option<u64> {
 }
 
 pub(super) fn admitted(answer: Answer) -> Result<Vec<Admitted>, Reject> {
-    match answer {
-        Answer::Admitted(admitted) => Ok(admitted),
-        _ => Err(Reject::new(Code::Internal, "Internal error.")),
-    }
+    let Answer::Admitted(admitted) = answer else {
+        return Err(Reject::new(Code::Internal, "Internal error."));
+    };
+    Ok(admitted)
 }
 
 pub(super) fn published(admitted: &Admitted) -> Json {

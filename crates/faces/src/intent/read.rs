@@ -1,6 +1,6 @@
 //! What a client may see of its intents: result, status, list, timeline, receipt, and the keys receipts are signed with.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_engine::IntentFilter;
 use consign_kernel::error::Code;
@@ -15,12 +15,13 @@ use consign_kernel::state::{Cause, State as IntentState};
 use super::json_out::{Json, array, json_response, string};
 use super::query::Params;
 use super::reject::Reject;
+use super::segment::Id;
 use super::visit::Visit;
 use super::{Face, wire};
 
 pub(super) async fn result(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let (_, intent) = own(&face, &id, request).await?;
@@ -37,7 +38,7 @@ pub(super) async fn result(
 
 pub(super) async fn status(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let (_, intent) = own(&face, &id, request).await?;
@@ -78,7 +79,7 @@ pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<R
 
 pub(super) async fn timeline(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let (visit, intent) = own(&face, &id, request).await?;
@@ -93,7 +94,7 @@ pub(super) async fn timeline(
 
 pub(super) async fn receipt(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
     let (_, intent) = own(&face, &id, request).await?;

@@ -41,6 +41,15 @@ impl Reject {
         Self::new(Code::NotFound, "Intent not found.")
     }
 
+    /// To a worker, a lease it lost and an intent that never was look alike.
+    pub(super) fn of_lease(self) -> Self {
+        if self.code == Code::NotFound {
+            Self::new(Code::NotFound, LEASE_LOST)
+        } else {
+            self
+        }
+    }
+
     /// Makes browsers ask for the dashboard's password.
     pub(super) fn admin_challenge() -> Self {
         let mut reject = Self::new(

@@ -5,7 +5,6 @@
 
 use consign_kernel::command::{NewIntent, OnceGuard};
 use consign_kernel::error::Code;
-use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::{Outcome, ResultKind};
 use consign_kernel::json::{self, Defect, Kind, Object, Raw};
 use consign_kernel::limits;
@@ -198,9 +197,11 @@ fn delay_us(object: &Object<'_>) -> Result<i64, Reject> {
     let Some(raw) = field(object, "delay") else {
         return Ok(0);
     };
-    let limit_s = f64::from(u32::try_from(limits::INTENT_TTL_US / SECOND_US).unwrap_or(u32::MAX));
     match raw.as_f64() {
-        Some(delay_s) if (0.0..limit_s).contains(&delay_s) => Ok(micros(delay_s)),
+        // Compared in microseconds: what rounds up to the end of its life would never be claimable.
+        Some(delay_s) if delay_s >= 0.0 && micros(delay_s) < limits::INTENT_TTL_US => {
+            Ok(micros(delay_s))
+        }
         _ => Err(Reject::new(
             Code::InvalidDelay,
             "delay must be a number of seconds from 0 to less than 86400, the life of an intent.",
@@ -243,14 +244,24 @@ pub(super) fn clamped(raw: &Raw<'_>, min: i64, max: i64) -> Option<i64> {
     if let Some(integer) = raw.as_i64() {
         return Some(integer.clamp(min, max));
     }
-    // Integers beyond 64 bits are integers all the same.
-    let value = raw.as_f64().filter(|value| value.fract() == 0.0)?;
-    Some(if value < 0.0 { min } else { max })
+    // Beyond 64 bits an integer is an integer all the same, even where no double holds it.
+    let digits = raw.text().strip_prefix('-').unwrap_or(raw.text());
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let huge = raw
+        .as_f64()
+        .is_some_and(|value| value.abs() >= 2_f64.powi(63));
+    (plain || huge).then(|| {
+        if raw.text().starts_with('-') {
+            min
+        } else {
+            max
+        }
+    })
 }
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "bounded by the callers to less than a day"
+    reason = "a float cast saturates, and the callers bound it to a day"
 )]
 fn micros(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64

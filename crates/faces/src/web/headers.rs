@@ -9,6 +9,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use consign_kernel::plant::{self, Plant};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response,
     header::{CACHE_CONTROL, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS},
@@ -34,6 +35,9 @@ pub fn put(headers: &mut HeaderMap) {
     // Room for these, the request id, and what hyper adds, so that the map grows once.
     headers.reserve(ALWAYS.len() + 3);
     for (name, value) in &ALWAYS {
+        if name == X_FRAME_OPTIONS && plant::on(Plant::DropFrameHeader) {
+            continue;
+        }
         headers.insert(name.clone(), value.clone());
     }
 }

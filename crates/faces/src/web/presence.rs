@@ -96,7 +96,10 @@ mod tests {
     use super::*;
     use crate::web::server::{Options, Server};
 
-    async fn wait(State(seen): State<mpsc::Sender<&'static str>>, request: Request) -> &'static str {
+    async fn wait(
+        State(seen): State<mpsc::Sender<&'static str>>,
+        request: Request,
+    ) -> &'static str {
         let presence = request.extensions().get::<Presence>().cloned().unwrap();
         seen.send("waiting").await.unwrap();
         presence.hung_up().await;
@@ -112,10 +115,21 @@ mod tests {
         let router = Router::new().route("/", get(wait)).with_state(seen);
         tokio::spawn(server.run(router, std::future::pending::<()>()));
         let mut client = TcpStream::connect(addr).await.unwrap();
-        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        client
+            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .await
+            .unwrap();
         assert_eq!(told.recv().await, Some("waiting"));
-        assert!(timeout(Duration::from_millis(200), told.recv()).await.is_err(), "it is still there");
+        assert!(
+            timeout(Duration::from_millis(200), told.recv())
+                .await
+                .is_err(),
+            "it is still there"
+        );
         drop(client);
-        assert_eq!(timeout(Duration::from_secs(5), told.recv()).await, Ok(Some("hung up")));
+        assert_eq!(
+            timeout(Duration::from_secs(5), told.recv()).await,
+            Ok(Some("hung up"))
+        );
     }
 }

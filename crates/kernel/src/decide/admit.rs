@@ -129,7 +129,7 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
     let now = cx.now;
     let mut intent = Intent {
         seq,
-        id: IntentId::new(now, seq, cx.entropy.next()),
+        id: IntentId::new(now, seq, cx.entropy.draw()),
         profile: item.profile,
         namespace: item.namespace.clone(),
         goal: item.goal.clone(),

@@ -72,7 +72,7 @@ fn lease(intent: &mut Intent, claim: &Claim, cx: &mut Cx<'_>) {
     intent.state = State::Dispatched;
     intent.cause = Cause::None;
     intent.holder = Some(claim.holder.clone());
-    intent.token = Some(Token(cx.entropy.next().to_be_bytes()));
+    intent.token = Some(Token(cx.entropy.draw().to_be_bytes()));
     intent.claimed_at = Some(cx.now);
     intent.lease_until = Some(cx.now.plus(claim.lease_us));
     intent.reshelve(cx.now, limits::RETENTION_US);

@@ -132,7 +132,7 @@ pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision
         Command::Clean(clean) => Ok(time::clean(view.intents, *clean, cx)),
         Command::Purge(purge) => Ok(operate::purge(view.intents, purge)),
         Command::Put(put) => records::put(live(view.record, cx.now), put),
-        Command::Delete(key) => Ok(records::delete(live(view.record, cx.now), key)),
+        Command::Delete(key) => Ok(records::delete(live(view.record, cx.now).as_ref(), key)),
         Command::Forget(_) => Ok(Decision {
             writes: Vec::new(),
             answer: Answer::Forgotten { rows: 0 },

@@ -26,7 +26,7 @@ pub(super) fn put(stored: Option<Record>, put: &Put) -> Result<Decision, Refusal
     })
 }
 
-pub(super) fn delete(stored: Option<Record>, key: &Key) -> Decision {
+pub(super) fn delete(stored: Option<&Record>, key: &Key) -> Decision {
     match stored {
         Some(_) => Decision {
             writes: vec![Write::Delete(key.clone())],

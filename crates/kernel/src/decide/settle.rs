@@ -91,7 +91,7 @@ pub(super) fn back_off(intent: &mut Intent, cause: Cause, cx: &mut Cx<'_>) {
     } else {
         intent.attempts
     };
-    let entropy = (cx.entropy.next() >> 64) as u64;
+    let entropy = (cx.entropy.draw() >> 64) as u64;
     let delay_us = Retry::intent(intent.backoff_us).delay_us(attempts, entropy);
     intent.state = State::Queued;
     intent.cause = cause;

@@ -375,3 +375,24 @@ pub async fn a_heap_of_expired_heads_hides_no_live_row(world: World) {
     world.clock.advance(SECOND_US);
     assert_eq!(world.take("alice").await.id, live);
 }
+
+pub async fn a_flood_that_came_due_elsewhere_hides_no_row_that_came_due_here_ip_100(world: World) {
+    let flood = NewIntent {
+        namespace: "elsewhere".to_owned(),
+        delay_us: SECOND_US,
+        ..item()
+    };
+    for _ in 0..=limits::SWEEP_ROWS_MAX / 100 + 1 {
+        world
+            .admit(vec![flood.clone(); 100])
+            .await
+            .expect("it is admitted");
+    }
+    let due = NewIntent {
+        delay_us: 2 * SECOND_US,
+        ..item()
+    };
+    let due = world.publish(due).await;
+    world.clock.advance(2 * SECOND_US);
+    assert_eq!(world.take("alice").await.id, due);
+}

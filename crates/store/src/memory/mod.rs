@@ -154,6 +154,15 @@ impl Store for Memory {
         )
     }
 
+    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
+        let data = self.data();
+        let mut told = data.facts.values().rev();
+        ready(
+            told.find(|fact| fact.intent == intent && fact.to == state)
+                .cloned(),
+        )
+    }
+
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
         let data = self.data();
         let after = FactSeq(filter.after.0.saturating_add(1));

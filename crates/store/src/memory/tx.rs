@@ -155,7 +155,9 @@ impl Tx for Data {
             Forget::OnceOf { owner } => {
                 Ok(drop_where(&mut self.once, |key, _| key.owner == *owner))
             }
-            Forget::AllOnce => Ok(drop_where(&mut self.once, |_, _| true)),
+            Forget::OnceOfFace { face } => Ok(drop_where(&mut self.once, |key, _| {
+                key.scope.face() == *face
+            })),
             Forget::Records { kind, limit } => {
                 let mut over: Vec<(Micros, record::Key)> = self
                     .records

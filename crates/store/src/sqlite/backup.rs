@@ -29,7 +29,7 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(i32, i32)) -> Res
         match step {
             StepResult::Done => break,
             StepResult::Busy | StepResult::Locked => std::thread::sleep(Duration::from_millis(20)),
-            _ => {}
+            StepResult::More | _ => {}
         }
     }
     drop(copy);

@@ -22,6 +22,7 @@ use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
 
 pub use backup::backup;
 pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile};
@@ -132,6 +133,11 @@ impl Store for Sqlite {
     fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
         self.readers
             .run(move |connection| reads::facts(connection, intent, limit))
+    }
+
+    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
+        self.readers
+            .run(move |connection| reads::last_fact_to(connection, intent, state))
     }
 
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {

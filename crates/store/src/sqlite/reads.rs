@@ -7,7 +7,7 @@ use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Probe};
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -18,7 +18,7 @@ use crate::ledger::{Counter, profiles_of};
 use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
-const SCAN_ROWS_MAX: usize = 5_000;
+const SCAN_ROWS_MAX: u32 = 5_000;
 
 pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
@@ -101,7 +101,7 @@ pub(super) fn intents(connection: &Connection, filter: &IntentFilter) -> Result<
     };
     let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(params![before, filter.owner, SCAN_ROWS_MAX as i64])?;
+    let mut found = statement.query(params![before, filter.owner, SCAN_ROWS_MAX])?;
     let (mut intents, mut looked, mut last) = (Vec::new(), 0, None);
     while let Some(row) = found.next()? {
         let intent = rows::intent(row)?;
@@ -159,6 +159,22 @@ pub(super) fn facts(connection: &Connection, intent: Seq, limit: u32) -> Result<
     Ok(found.collect::<Result<_, _>>()?)
 }
 
+pub(super) fn last_fact_to(
+    connection: &Connection,
+    intent: Seq,
+    state: State,
+) -> Result<Option<Fact>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        fact_columns!(),
+        " FROM facts WHERE intent = ?1 AND to_state = ?2 ORDER BY seq DESC LIMIT 1"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement
+        .query_row(params![signed(intent.0), state.code()], rows::fact)
+        .optional()?)
+}
+
 pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
     // One writer: sequence numbers become visible in order, so the stream may go up to the last one.
     let sql = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, f.actor, f.detail, \
@@ -166,9 +182,7 @@ pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<Ev
                WHERE f.seq > ?1 ORDER BY f.seq LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![signed(filter.after.0), filter.limit])?;
-    let profiles: Vec<u8> = profiles_of(filter.face)
-        .map(|profile| profile.code())
-        .collect();
+    let profiles: Vec<u8> = profiles_of(filter.face).map(ProfileId::code).collect();
     let mut page = EventPage {
         events: Vec::new(),
         seen: filter.after,

@@ -96,7 +96,10 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<Connection, Error> {
         });
     }
     if fresh {
-        make_private(path).map_err(|reason| Error::Open { path: path.to_owned(), reason: reason.to_string() })?;
+        make_private(path).map_err(|reason| Error::Open {
+            path: path.to_owned(),
+            reason: reason.to_string(),
+        })?;
     }
     let mut connection = Connection::open(path).map_err(open)?;
     // Before the log exists, so that the mark is in the file itself and a kill cannot leave it in the log alone.

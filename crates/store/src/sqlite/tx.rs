@@ -350,14 +350,29 @@ impl Tx for Open<'_> {
                     .prepare_cached(sql)?
                     .execute(params![scope.code(), now.0, limit])?
             }
-            Forget::OnceOf { owner } => self
-                .connection
-                .prepare_cached("DELETE FROM once WHERE owner = ?1")?
-                .execute([owner])?,
-            Forget::AllOnce => self
-                .connection
-                .prepare_cached("DELETE FROM once")?
-                .execute([])?,
+            // Scope by scope, so that the primary key leads to the rows.
+            Forget::OnceOf { owner } => {
+                let sql = "DELETE FROM once WHERE scope = ?1 AND owner = ?2";
+                let mut statement = self.connection.prepare_cached(sql)?;
+                let mut changed = 0;
+                for scope in once::Scope::ALL {
+                    changed += statement.execute(params![scope.code(), owner])?;
+                }
+                changed
+            }
+            Forget::OnceOfFace { face } => {
+                let mut statement = self
+                    .connection
+                    .prepare_cached("DELETE FROM once WHERE scope = ?1")?;
+                let mut changed = 0;
+                for scope in once::Scope::ALL
+                    .iter()
+                    .filter(|scope| scope.face() == *face)
+                {
+                    changed += statement.execute([scope.code()])?;
+                }
+                changed
+            }
             Forget::Records { kind, limit } => {
                 let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
                            WHERE kind = ?1 AND expires_at <= ?2 ORDER BY expires_at, owner, name LIMIT ?3)";

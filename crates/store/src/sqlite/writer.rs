@@ -114,11 +114,12 @@ struct Ledger {
     position: Position,
 }
 
+/// As of the last commit.
 #[derive(Clone, Copy)]
 struct Position {
-    last_time: Micros,
-    last_seq: u64,
-    last_fact: u64,
+    time: Micros,
+    seq: u64,
+    fact: u64,
 }
 
 impl Ledger {
@@ -130,14 +131,12 @@ impl Ledger {
         let sql = "SELECT last_time, last_seq, last_fact FROM position WHERE id = 1";
         let position = connection.query_row(sql, [], |row| {
             Ok(Position {
-                last_time: Micros(row.get(0)?),
-                last_seq: super::rows::unsigned(row, 1)?,
-                last_fact: super::rows::unsigned(row, 2)?,
+                time: Micros(row.get(0)?),
+                seq: super::rows::unsigned(row, 1)?,
+                fact: super::rows::unsigned(row, 2)?,
             })
         })?;
-        meters
-            .last_fact
-            .store(position.last_fact, Ordering::Relaxed);
+        meters.last_fact.store(position.fact, Ordering::Relaxed);
         Ok(Self {
             connection,
             clock,
@@ -161,7 +160,10 @@ impl Ledger {
             self.serve(&mut batch);
         }
         // Whoever opens or copies the file next finds everything in it, not half of it in the log.
-        if let Err(error) = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+        if let Err(error) = self
+            .connection
+            .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+        {
             tracing::warn!(%error, "the log was not merged into the file; the next start does it");
         }
     }
@@ -208,7 +210,7 @@ impl Ledger {
                 self.position = position;
                 self.meters
                     .last_fact
-                    .store(position.last_fact, Ordering::Release);
+                    .store(position.fact, Ordering::Release);
                 self.meters
                     .commits
                     .fetch_add(u64::from(wrote), Ordering::Relaxed);
@@ -226,12 +228,12 @@ impl Ledger {
 
     fn run(&self, batch: &[Job]) -> Result<(Vec<Executed>, Position, bool), Error> {
         let mut position = self.position;
-        position.last_time = self.clock.now().max(position.last_time);
+        position.time = self.clock.now().max(position.time);
         let mut tx = Open {
             connection: &self.connection,
-            last_fact: &mut position.last_fact,
+            last_fact: &mut position.fact,
         };
-        let mut shared = Batch::new(&mut tx, position.last_time, &mut position.last_seq);
+        let mut shared = Batch::new(&mut tx, position.time, &mut position.seq);
         let mut executed = Vec::with_capacity(batch.len());
         for job in batch {
             executed.push(shared.run(&job.request)?);
@@ -241,11 +243,7 @@ impl Ledger {
         if wrote {
             let sql =
                 "UPDATE position SET last_time = ?1, last_seq = ?2, last_fact = ?3 WHERE id = 1";
-            let at = (
-                position.last_time.0,
-                signed(position.last_seq),
-                signed(position.last_fact),
-            );
+            let at = (position.time.0, signed(position.seq), signed(position.fact));
             self.connection.prepare_cached(sql)?.execute(at)?;
         }
         Ok((executed, position, wrote))

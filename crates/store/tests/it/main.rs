@@ -1,5 +1,10 @@
 //! All backends against the one suite, the SQLite backend's own promises, and the two compared at random.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test may stop where it stands, in its own body or below it"
+)]
+
 mod differential;
 mod sqlite;
 

@@ -25,7 +25,7 @@ pub(super) struct Ledger {
     /// Secrets that had to be made for it.
     pub(super) made: Vec<Name>,
     sqlite: Option<Arc<Sqlite>>,
-    _lock: Option<DataLock>,
+    _locks: Vec<DataLock>,
 }
 
 impl Ledger {
@@ -36,7 +36,8 @@ impl Ledger {
         settings: &RfcSettings,
     ) -> anyhow::Result<Self> {
         data.create()?;
-        let lock = DataLock::acquire(data)?;
+        let mut locks = vec![DataLock::acquire(data)?];
+        locks.extend(DataLock::outside(data, path)?);
         let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
         let secrets = Secrets::open(data, &Overrides::new(settings, seal_key))?;
         let keys = Keys {
@@ -44,7 +45,7 @@ impl Ledger {
             seal: SealKey::new(*secrets.seal_key.reveal()),
             signer: Signer::from_seed(secrets.receipt_seed.reveal()),
         };
-        Self::on_file(path, keys, settings, Some(lock), secrets.made)
+        Self::on_file(path, keys, settings, locks, secrets.made)
     }
 
     /// One to rehearse on.
@@ -64,12 +65,11 @@ impl Ledger {
             signer: Signer::from_seed(&random()?),
         };
         if identify(path)? == Holds::Consign {
-            let lock = data
-                .root()
-                .exists()
-                .then(|| DataLock::acquire(data))
-                .transpose()?;
-            return Self::on_file(path, keys, settings, lock, Vec::new());
+            let lock = match DataLock::outside(data, path)? {
+                Some(lock) => lock,
+                None => DataLock::acquire(data)?,
+            };
+            return Self::on_file(path, keys, settings, vec![lock], Vec::new());
         }
         let clock = Arc::new(EngineClock::start(None));
         let store: SharedStore = Arc::new(Memory::new(Arc::clone(&clock) as _));
@@ -77,7 +77,7 @@ impl Ledger {
             engine: engine(store, clock, keys, settings)?,
             made: Vec::new(),
             sqlite: None,
-            _lock: None,
+            _locks: Vec::new(),
         })
     }
 
@@ -85,7 +85,7 @@ impl Ledger {
         path: &Path,
         keys: Keys,
         settings: &RfcSettings,
-        lock: Option<DataLock>,
+        locks: Vec<DataLock>,
         made: Vec<Name>,
     ) -> anyhow::Result<Self> {
         let clock = Arc::new(EngineClock::start(Sqlite::last_time(path)?));
@@ -98,7 +98,7 @@ impl Ledger {
             engine: engine(Arc::clone(&sqlite) as _, clock, keys, settings)?,
             made,
             sqlite: Some(sqlite),
-            _lock: lock,
+            _locks: locks,
         })
     }
 

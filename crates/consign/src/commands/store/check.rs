@@ -35,10 +35,9 @@ impl Args {
         must_be_ours(&path)?;
         let data = self.store.data_dir();
         // A running server owns its files. A copy made by `store backup` can be checked meanwhile.
-        let _lock = if path.starts_with(data.root()) {
-            Some(DataLock::acquire(&data)?)
-        } else {
-            None
+        let _lock = match DataLock::outside(&data, &path)? {
+            Some(lock) => lock,
+            None => DataLock::acquire(&data)?,
         };
         let store = Sqlite::open(Options {
             path: path.clone(),

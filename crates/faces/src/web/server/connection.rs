@@ -84,11 +84,10 @@ where
         let unread_body = UnreadBody::default();
         let presence = Presence::default();
         let stream = Lingering::new(stream, unread_body.clone(), presence.clone(), place);
-        let answer =
-            service_fn(move |request: Request<Incoming>| {
-                let known = (peer, presence.clone(), unread_body.clone());
-                answer(service.clone(), request, known)
-            });
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let known = (peer, presence.clone(), unread_body.clone());
+            answer(service.clone(), request, known)
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(head_timeout)

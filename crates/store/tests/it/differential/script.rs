@@ -179,10 +179,12 @@ impl Script {
 
     /// A holder's command that went through although, by the books, nobody could have shown that lease.
     fn unproven(&self, command: &Command, now: Micros) -> Option<String> {
-        let (id, holder, token) = match command {
-            Command::Extend(extend) => (extend.id, &extend.holder, extend.token),
-            Command::Settle(settle) => (settle.id, &settle.holder, settle.token),
-            _ => return None,
+        let (id, holder, token) = if let Command::Extend(extend) = command {
+            (extend.id, &extend.holder, extend.token)
+        } else if let Command::Settle(settle) = command {
+            (settle.id, &settle.holder, settle.token)
+        } else {
+            return None;
         };
         let given = self.leases.contains(&(id, holder.clone(), token));
         let runs = self

@@ -142,9 +142,12 @@ async fn the_check_finds_planted_damage() {
     }
 }
 
+/// A state's code and how many rows are in it.
+type ByState = Vec<(i64, i64)>;
+
 /// One consistent look: rows per state and the counters, from a snapshot of one transaction.
-fn look(reader: &Connection) -> (Vec<(i64, i64)>, Vec<(i64, i64)>) {
-    let pairs = |sql: &str| -> Vec<(i64, i64)> {
+fn look(reader: &Connection) -> (ByState, ByState) {
+    let pairs = |sql: &str| -> ByState {
         let mut statement = reader.prepare_cached(sql).unwrap();
         let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
         found.unwrap().collect::<Result<_, _>>().unwrap()

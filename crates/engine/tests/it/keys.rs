@@ -1,0 +1,139 @@
+//! API keys: made, recognised, revoked, sealed.
+
+use consign_engine::{Error, Operator, key_id};
+use consign_kernel::record::{ApiKey, Kind};
+
+use crate::world::{MAIN, World};
+
+#[tokio::test]
+async fn a_key_works_from_when_it_is_made_until_it_is_revoked() {
+    let world = World::new();
+    let operator = Operator::vouched();
+    let key = world.engine.create_key(operator, "alice").await.unwrap();
+    assert!(key.secret.starts_with("tk_") && key.secret.len() == 43);
+    let caller = world
+        .engine
+        .authenticate(&key.secret)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (caller.id(), caller.is_main()),
+        (key_id(&key.secret).as_str(), false)
+    );
+    assert!(
+        world
+            .engine
+            .revoke_key(operator, &key.secret)
+            .await
+            .unwrap()
+    );
+    assert!(
+        world
+            .engine
+            .authenticate(&key.secret)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        !world
+            .engine
+            .revoke_key(operator, &key.secret)
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_request_in_flight_when_its_key_is_revoked_is_refused_at_the_gate() {
+    let world = World::new();
+    let key = world
+        .engine
+        .create_key(Operator::vouched(), "alice")
+        .await
+        .unwrap();
+    let caller = world
+        .engine
+        .authenticate(&key.secret)
+        .await
+        .unwrap()
+        .unwrap();
+    world
+        .engine
+        .revoke_key(Operator::vouched(), &key.id)
+        .await
+        .unwrap();
+    let refused = world.engine.pass(caller.gate(None, 1)).await.unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::Refused(consign_kernel::error::Refusal::UnknownKey)
+        ),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn the_main_key_is_recognised_and_nothing_close_to_it() {
+    let world = World::new();
+    assert!(
+        world
+            .engine
+            .authenticate(MAIN)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_main()
+    );
+    for wrong in ["", "ck_mai", "ck_main ", "CK_MAIN", "main"] {
+        assert!(
+            world.engine.authenticate(wrong).await.unwrap().is_none(),
+            "{wrong:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_at_rest_is_sealed_and_a_wrong_seal_is_noticed_at_start() {
+    let world = World::new();
+    world.engine.check_seal().await.unwrap();
+    let key = world
+        .engine
+        .create_key(Operator::vouched(), "alice")
+        .await
+        .unwrap();
+    let records = world
+        .store
+        .records(Kind::ApiKey, String::new(), String::new(), 10)
+        .await
+        .unwrap();
+    assert!(
+        !records[0].value.contains(&key.secret[3..]),
+        "the key is stored in the clear"
+    );
+    assert_eq!(records[0].key, ApiKey::key(&key.id));
+    world.engine.check_seal().await.unwrap();
+    let wrong = world
+        .restarted_with_seal([8; 32])
+        .check_seal()
+        .await
+        .unwrap_err();
+    assert!(matches!(wrong, Error::Seal(_)), "{wrong}");
+}
+
+#[tokio::test]
+async fn keys_are_listed_without_their_text() {
+    let world = World::new();
+    let key = world
+        .engine
+        .create_key(Operator::vouched(), "alice")
+        .await
+        .unwrap();
+    let listed = world.engine.keys(Operator::vouched()).await.unwrap();
+    assert_eq!(
+        (listed[0].id.as_str(), listed[0].owner.as_str()),
+        (key.id.as_str(), "alice")
+    );
+    assert!(!format!("{listed:?}{key:?}").contains(&key.secret));
+}

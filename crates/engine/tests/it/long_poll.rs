@@ -1,0 +1,145 @@
+//! A waiting claim is woken at once by whatever makes a row claimable.
+
+use std::time::Duration;
+
+use consign_engine::Timekeeper;
+use consign_kernel::command::{Claim, NewIntent, Settlement};
+use consign_kernel::ids::SECOND_US;
+use consign_kernel::intent::Intent;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::world::{World, claim, intent};
+
+const WAIT: Duration = Duration::from_secs(30);
+
+fn waiting(world: &World, claim: Claim) -> JoinHandle<Vec<Intent>> {
+    let engine = world.engine.clone();
+    tokio::spawn(async move { engine.claim(None, claim, WAIT).await.unwrap() })
+}
+
+async fn until_waiting(world: &World, lanes: usize) {
+    while world.engine.waiters() < lanes {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_publish_wakes_a_waiting_claim_at_once() {
+    let world = World::new();
+    let waiter = waiting(&world, claim());
+    until_waiting(&world, 2).await;
+    let before = Instant::now();
+    let id = world.publish(intent()).await;
+    let found = waiter.await.unwrap();
+    assert_eq!(found[0].id, id);
+    assert!(
+        before.elapsed() < Duration::from_millis(1),
+        "it polled instead of being woken"
+    );
+    assert_eq!(world.engine.waiters(), 0, "nobody is left in line");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_publish_for_somebody_else_wakes_nobody_and_the_wait_ends_empty() {
+    let world = World::new();
+    let waiter = waiting(
+        &world,
+        Claim {
+            worker_id: Some("w1".to_owned()),
+            ..claim()
+        },
+    );
+    until_waiting(&world, 4).await;
+    let before = Instant::now();
+    world
+        .publish(NewIntent {
+            target: Some("w2".to_owned()),
+            ..intent()
+        })
+        .await;
+    assert!(waiter.await.unwrap().is_empty());
+    assert!(before.elapsed() >= WAIT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_delay_a_retry_and_a_lease_wake_a_waiting_claim() {
+    let world = World::new();
+    let mut timekeeper = Timekeeper::new(world.engine.clone());
+    let id = world
+        .publish(NewIntent {
+            delay_us: 10 * SECOND_US,
+            ..intent()
+        })
+        .await;
+    for (attempt, advance_s) in [(1, 11), (2, 15), (3, 61)] {
+        let waiter = waiting(&world, claim());
+        until_waiting(&world, 2).await;
+        world.clock.advance_s(advance_s);
+        let before = Instant::now();
+        timekeeper.tick().await.unwrap();
+        let found = waiter.await.unwrap();
+        assert_eq!((found[0].id, found[0].attempts), (id, attempt));
+        assert!(
+            before.elapsed() < Duration::from_millis(1),
+            "attempt {attempt} was found by polling"
+        );
+        if attempt == 1 {
+            world
+                .settle(
+                    &found[0],
+                    Settlement::Fail {
+                        error: "again".to_owned(),
+                    },
+                )
+                .await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_given_to_a_waiter_that_goes_away_is_passed_on() {
+    let world = World::new();
+    let first = waiting(&world, claim());
+    until_waiting(&world, 2).await;
+    let second = waiting(&world, claim());
+    until_waiting(&world, 4).await;
+    let before = Instant::now();
+    let id = world.publish(intent()).await;
+    // The first in line was told, and dies before it could ask.
+    first.abort();
+    let found = second.await.unwrap();
+    assert_eq!(found[0].id, id);
+    assert!(before.elapsed() < Duration::from_millis(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_one_of_many_waiters_gets_exactly_one_of_many_intents() {
+    let world = World::new();
+    let waiters: Vec<_> = (0..50).map(|_| waiting(&world, claim())).collect();
+    until_waiting(&world, 100).await;
+    let mut published = Vec::new();
+    for _ in 0..50 {
+        published.push(world.publish(intent()).await);
+    }
+    let mut claimed = Vec::new();
+    for waiter in waiters {
+        claimed.extend(waiter.await.unwrap().into_iter().map(|intent| intent.id));
+    }
+    claimed.sort();
+    assert_eq!(claimed, published);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_timekeeper_naps_until_the_next_deadline_and_is_poked_by_an_earlier_one() {
+    let world = World::new();
+    let mut timekeeper = Timekeeper::new(world.engine.clone());
+    assert_eq!(timekeeper.tick().await.unwrap(), Duration::from_secs(1));
+    world
+        .publish(NewIntent {
+            delay_us: SECOND_US / 2,
+            ..intent()
+        })
+        .await;
+    assert_eq!(timekeeper.tick().await.unwrap(), Duration::from_millis(500));
+}

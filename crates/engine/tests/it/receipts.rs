@@ -1,0 +1,75 @@
+//! Receipts: one per settlement, the same bytes for everybody who asks.
+
+use std::time::Duration;
+
+use consign_engine::{Error, Operator};
+use consign_kernel::command::Settlement;
+use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::profile::Face;
+use consign_kernel::receipt::verify;
+
+use crate::world::{World, claim, intent};
+
+async fn claimed(world: &World) -> Intent {
+    world
+        .engine
+        .claim(None, claim(), Duration::ZERO)
+        .await
+        .unwrap()
+        .remove(0)
+}
+
+#[tokio::test]
+async fn a_receipt_is_the_same_whoever_asks_however_often_and_verifies_offline() {
+    let world = World::new();
+    let id = world.publish(intent()).await;
+    let held = claimed(&world).await;
+    assert!(matches!(
+        world.engine.receipt(&held).await,
+        Err(Error::NotSettled)
+    ));
+    let result = Some(Outcome {
+        kind: ResultKind::Json,
+        body: "{\"ok\":true}".to_owned(),
+    });
+    world.settle(&held, Settlement::Complete { result }).await;
+    let done = world.engine.observe(id).await.unwrap().unwrap();
+    let (one, two) = tokio::join!(world.engine.receipt(&done), world.engine.receipt(&done));
+    let receipt = one.unwrap();
+    assert_eq!(receipt, two.unwrap());
+    world.clock.advance_s(3_600);
+    assert_eq!(receipt, world.engine.receipt(&done).await.unwrap());
+    let verified = verify(&receipt, &world.engine.public_keys()).unwrap();
+    assert_eq!(
+        (verified.statement.intent, verified.statement.state.as_str()),
+        (id.to_string(), "fulfilled")
+    );
+}
+
+#[tokio::test]
+async fn a_settlement_reached_again_after_an_operator_s_retry_has_a_receipt_of_its_own() {
+    let world = World::new();
+    let id = world.publish(intent()).await;
+    world
+        .engine
+        .cancel(Operator::vouched(), Face::Intent, id, "no")
+        .await
+        .unwrap();
+    let dead = world.engine.observe(id).await.unwrap().unwrap();
+    let first = world.engine.receipt(&dead).await.unwrap();
+    world
+        .engine
+        .requeue(Operator::vouched(), Face::Intent, id, "yes")
+        .await
+        .unwrap();
+    let held = claimed(&world).await;
+    world
+        .settle(&held, Settlement::Complete { result: None })
+        .await;
+    let done = world.engine.observe(id).await.unwrap().unwrap();
+    let second = world.engine.receipt(&done).await.unwrap();
+    assert_ne!(first, second);
+    let keys = world.engine.public_keys();
+    assert_eq!(verify(&first, &keys).unwrap().statement.state, "dead");
+    assert_eq!(verify(&second, &keys).unwrap().statement.state, "fulfilled");
+}

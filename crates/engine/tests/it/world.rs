@@ -1,0 +1,118 @@
+//! An engine without a disk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use consign_engine::{Engine, Options, SealKey};
+use consign_kernel::command::{
+    Admit, Answer, Audience, Claim, Command, NewIntent, Settle, Settlement,
+};
+use consign_kernel::ids::{IntentId, SECOND_US};
+use consign_kernel::intent::Intent;
+use consign_kernel::limits;
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::receipt::Signer;
+use consign_store::SharedStore;
+use consign_store::memory::Memory;
+use consign_testkit::clock::SimClock;
+
+pub(crate) const MAIN: &str = "ck_main";
+
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) store: SharedStore,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(SimClock::default());
+        let store: SharedStore = Arc::new(Memory::new(clock.clone()));
+        Self {
+            engine: engine(&store, &clock, [7; 32]),
+            clock,
+            store,
+        }
+    }
+
+    /// Another engine over the same data, as after a restart.
+    pub(crate) fn restarted_with_seal(&self, seal: [u8; 32]) -> Engine {
+        engine(&self.store, &self.clock, seal)
+    }
+
+    pub(crate) async fn publish(&self, new: NewIntent) -> IntentId {
+        let admit = Admit {
+            items: vec![new],
+            cap: None,
+        };
+        match self
+            .engine
+            .apply(None, Command::Admit(admit))
+            .await
+            .unwrap()
+        {
+            Answer::Admitted(admitted) => admitted[0].id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn settle(&self, intent: &Intent, how: Settlement) {
+        let settle = Settle {
+            id: intent.id,
+            holder: "main".to_owned(),
+            token: intent.token.unwrap(),
+            how,
+        };
+        self.engine
+            .apply(None, Command::Settle(settle))
+            .await
+            .unwrap();
+    }
+}
+
+fn engine(store: &SharedStore, clock: &Arc<SimClock>, seal: [u8; 32]) -> Engine {
+    Engine::new(Options {
+        store: store.clone(),
+        clock: clock.clone(),
+        wall: clock.clone(),
+        entropy: [3; 32],
+        seal: SealKey::new(seal),
+        signer: Signer::from_seed(&[9; 32]),
+        main_key: MAIN.to_owned(),
+        cleanup_interval: Duration::from_secs(300),
+    })
+}
+
+pub(crate) fn intent() -> NewIntent {
+    NewIntent {
+        profile: ProfileId::Intent,
+        namespace: "default".to_owned(),
+        goal: "g".to_owned(),
+        owner: "main".to_owned(),
+        public: false,
+        target: None,
+        capability: None,
+        priority: 100,
+        payload: "{}".to_owned(),
+        traceparent: None,
+        delay_us: 0,
+        ttl_us: limits::INTENT_TTL_US,
+        attempts_max: 3,
+        backoff_us: 5 * SECOND_US,
+        once: None,
+    }
+}
+
+pub(crate) fn claim() -> Claim {
+    Claim {
+        face: Face::Intent,
+        namespace: "default".to_owned(),
+        goal: None,
+        holder: "main".to_owned(),
+        audience: Audience::Caller,
+        worker_id: None,
+        capabilities: Vec::new(),
+        max: 1,
+        lease_us: 60 * SECOND_US,
+    }
+}

@@ -1,0 +1,32 @@
+//! The one variable part of a path. What cannot be decoded is no reason to answer before the sender was checked.
+
+use std::convert::Infallible;
+
+use axum::extract::{FromRequestParts, Path};
+use http::request::Parts;
+
+/// The id of an intent as sent; empty, and so of no intent, if it is not text.
+#[derive(Debug)]
+pub(super) struct Id(pub(super) String);
+
+/// A name chosen by a client; `None` if it is not text.
+#[derive(Debug)]
+pub(super) struct Name(pub(super) Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let decoded = Path::<String>::from_request_parts(parts, state).await;
+        Ok(Self(decoded.ok().map(|Path(text)| text)))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let Name(text) = Name::from_request_parts(parts, state).await?;
+        Ok(Self(text.unwrap_or_default()))
+    }
+}
