@@ -11,11 +11,11 @@ use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf};
 use consign_kernel::json;
 use consign_kernel::limits;
 use consign_kernel::profile::ProfileId;
-use consign_kernel::record::{self, Kind};
+use consign_kernel::record::{self, ApiKey, Kind};
 use consign_kernel::state::{Cause, State};
 use consign_store::sqlite::{ForeignIntent, ForeignKv, ForeignRows, IntentBusFile};
 
-use crate::{Engine, Error, Operator};
+use crate::{Engine, Error, Operator, key_id};
 
 const PAGE: u32 = 200;
 /// Skipped rows that are named one by one; the rest is only counted.
@@ -31,7 +31,9 @@ pub struct ImportReport {
     pub intents_taken: u64,
     pub intents_present: u64,
     pub keys_taken: u64,
+    pub keys_present: u64,
     pub kv_taken: u64,
+    pub kv_present: u64,
     pub kv_expired: u64,
     /// Left behind on purpose: they guard against repetition for at most an hour.
     pub idempotency_left: u64,
@@ -68,19 +70,24 @@ pub async fn import_intent_bus(
     };
     let mut done = 0;
     for key in file.keys()? {
-        if !options.dry_run {
-            let created = seconds(key.created_at);
-            engine
-                .adopt_key(
-                    operator,
-                    &key.api_key,
-                    &key.owner,
-                    created,
-                    key.total_requests,
-                )
-                .await?;
+        let known = engine.record(ApiKey::key(&key_id(&key.api_key))).await?;
+        if known.is_some() {
+            report.keys_present += 1;
+        } else {
+            if !options.dry_run {
+                let created = seconds(key.created_at);
+                engine
+                    .adopt_key(
+                        operator,
+                        &key.api_key,
+                        &key.owner,
+                        created,
+                        key.total_requests,
+                    )
+                    .await?;
+            }
+            report.keys_taken += 1;
         }
-        report.keys_taken += 1;
         done += 1;
         progress(done, total);
     }
@@ -146,22 +153,23 @@ async fn import_kv(
         report.skip("a key-value entry without an owner".to_owned());
         return Ok(());
     };
+    let key = record::Key {
+        kind: Kind::Kv,
+        owner: engine.publisher_id(api_key),
+        name: name.to_owned(),
+    };
+    if engine.record(key.clone()).await?.is_some() {
+        report.kv_present += 1;
+        return Ok(());
+    }
     if !options.dry_run {
-        let key = record::Key {
-            kind: Kind::Kv,
-            owner: engine.publisher_id(api_key),
-            name: name.to_owned(),
-        };
         let put = record::Put {
             key,
             value: entry.value.clone(),
             expires_at: Some(expires_at),
             expect: Some(0),
         };
-        match engine.apply(None, Command::Put(put)).await {
-            Ok(_) | Err(Error::Refused(Refusal::VersionMismatch)) => {}
-            Err(error) => return Err(error),
-        }
+        engine.apply(None, Command::Put(put)).await?;
     }
     report.kv_taken += 1;
     Ok(())

@@ -6,7 +6,7 @@
 
 mod http;
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -220,10 +220,10 @@ impl Server {
         let status = Command::new("kill")
             .args([format!("-{name}"), self.pid().to_string()])
             .status()?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(io::Error::other(format!("kill -{name}: {status}"))),
+        if status.success() {
+            return Ok(());
         }
+        Err(io::Error::other(format!("kill -{name}: {status}")))
     }
 
     /// Kills it with SIGKILL, at once.
@@ -322,13 +322,6 @@ fn printed_url(line: &str) -> Option<String> {
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(5)..].join("\n")
-}
-
-/// A file that is on disk when this returns.
-pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    io::Write::write_all(&mut file, bytes)?;
-    file.sync_all()
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
 
     let server = Server::bind(ServerOptions {
         tls: tls_files(&args),
+        unreadable_body: intent::UNREADABLE_BODY,
         ..ServerOptions::new(args.listen)
     })?;
     let base_url = base_url(server.local_addr(), args.tls_cert.is_some());

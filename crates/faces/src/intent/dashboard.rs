@@ -55,7 +55,7 @@ fn render(counts: &[Count], recent: &[Intent], keys: &[KeyInfo], dead: &[Intent]
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>Intent Bus Dashboard</title><style>{STYLE}</style></head><body><main>\
-         <header><h1>Intent Bus Dashboard</h1><p>Consign {} · Intent Protocol 2.1 · API {API_VERSION} · {} dead letters</p></header>",
+         <header><h1>Intent Bus Dashboard</h1><p>Consign {} · Intent Protocol 2.1 · API {API_VERSION} · dead letters: {}</p></header>",
         env!("CARGO_PKG_VERSION"),
         total(counts, IntentState::DeadLetter),
     );
@@ -158,7 +158,7 @@ fn table(
 ) {
     let _ = write!(
         page,
-        "<section><h2>{title}</h2><div class=\"scroll\"><table><thead><tr>"
+        "<section><h2>{title}</h2><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>"
     );
     for column in columns {
         let _ = write!(page, "<th scope=\"col\">{column}</th>");

@@ -112,6 +112,9 @@ pub fn router(engine: Engine, options: Options) -> Router {
         .with_state(face)
 }
 
+/// The error body for a request whose head cannot be read.
+pub const UNREADABLE_BODY: &str = r#"{"error":{"code":"invalid_request","message":"The request line or its headers are malformed or too large."}}"#;
+
 /// The answer to a request whose handler panicked.
 pub fn on_panic(id: Option<&RequestId>) -> Response {
     let id = id.map(RequestId::as_str).unwrap_or_default();

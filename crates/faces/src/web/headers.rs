@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever the wrapped service answers, these five are present with these values; a
 //! handler cannot weaken them. Answers that hyper gives by itself to an unreadable request head
-//! never pass through a service and are outside of this rule.
+//! never pass through a service; `unreadable` sees to those.
 
 use std::{
     pin::Pin,

@@ -27,6 +27,7 @@ use tokio::{
 };
 
 use super::presence::{OverTcp, Presence};
+use super::unreadable::Instead;
 
 const LINGER: Duration = Duration::from_secs(2);
 const DISCARDED_BYTES_MAX: usize = 16 << 20;
@@ -54,6 +55,8 @@ pub(super) struct Lingering<T> {
     stream: T,
     unread_body: UnreadBody,
     presence: Presence,
+    unreadable_body: &'static str,
+    instead: Option<Instead>,
     closing: Closing,
     _place: OwnedSemaphorePermit,
 }
@@ -73,15 +76,37 @@ impl<T> Lingering<T> {
         stream: T,
         unread_body: UnreadBody,
         presence: Presence,
+        unreadable_body: &'static str,
         place: OwnedSemaphorePermit,
     ) -> Self {
         Self {
             stream,
             unread_body,
             presence,
+            unreadable_body,
+            instead: None,
             closing: Closing::NotYet,
             _place: place,
         }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> Lingering<T> {
+    /// Whether something else is to be written, or half written already, in place of `bytes`.
+    fn stands_in(&mut self, bytes: &[u8]) -> bool {
+        if self.instead.is_none() {
+            self.instead = Instead::of(bytes, self.unreadable_body);
+        }
+        self.instead.is_some()
+    }
+
+    /// Says that `length` bytes were written once all that stands in for them has left.
+    fn write_instead(&mut self, cx: &mut Context<'_>, length: usize) -> Poll<io::Result<usize>> {
+        if let Some(instead) = &mut self.instead {
+            ready!(instead.poll_write(&mut self.stream, cx))?;
+        }
+        self.instead = None;
+        Poll::Ready(Ok(length))
     }
 }
 
@@ -117,19 +142,29 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
     }
 
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let this = self.get_mut();
+        if this.stands_in(bytes) {
+            return this.write_instead(cx, bytes.len());
+        }
+        Pin::new(&mut this.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let this = self.get_mut();
+        if let Some(head) = slices.first()
+            && this.stands_in(head)
+        {
+            return this.write_instead(cx, head.len());
+        }
+        Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

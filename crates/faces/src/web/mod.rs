@@ -18,3 +18,4 @@ pub mod server;
 pub mod tls;
 
 mod linger;
+mod unreadable;

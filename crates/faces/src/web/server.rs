@@ -47,6 +47,8 @@ pub struct Options {
     pub handshake_timeout: Duration,
     /// How long running requests may take to finish after shutdown began.
     pub drain_timeout: Duration,
+    /// Body of the answer to a request whose head cannot be read; a protocol's own error shape.
+    pub unreadable_body: &'static str,
 }
 
 impl Options {
@@ -59,6 +61,7 @@ impl Options {
             head_timeout: HEAD_TIMEOUT_DEFAULT,
             handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
             drain_timeout: DRAIN_TIMEOUT_DEFAULT,
+            unreadable_body: "",
         }
     }
 }
@@ -159,6 +162,7 @@ impl Server {
                         place,
                         phase: phase_seen.clone(),
                         head_timeout: options.head_timeout,
+                        unreadable_body: options.unreadable_body,
                     };
                     let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
                     let handshake_timeout = options.handshake_timeout;

@@ -1,3 +1,46 @@
 //! The Intent Protocol over its router, on a real SQLite file, in simulated time.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod admin;
+mod admin_auth;
+mod auth;
+mod backoff;
+mod batch;
+mod batch_settle;
+mod claim;
+mod cleanup;
+mod configuration;
+mod dashboard;
+mod errors;
+mod events;
+mod faulty;
+mod fields;
+mod guarantees;
+mod hostile_bodies;
+mod idempotency;
+mod kv;
+mod lease;
+mod lifecycle;
+mod limits_and_caps;
+mod long_poll;
+mod metrics;
+mod operate;
+mod order;
+mod parallel;
+mod publish;
+mod purge;
+mod read;
+mod receipts;
+mod response_headers;
+mod routing;
+mod settle;
+mod shown_fields;
+mod signing;
+mod signing_checks;
+mod sizes;
+mod steps;
 mod world;

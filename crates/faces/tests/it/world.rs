@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
-use consign_engine::{Engine, Options as EngineOptions, SealKey};
+use consign_engine::{Engine, Options as EngineOptions, SealKey, SharedStore};
 use consign_faces::intent::{self, Options};
 use consign_faces::web::credentials::Secret;
 use consign_faces::web::layers::{self, Layered};
@@ -15,7 +15,7 @@ use consign_kernel::receipt::Signer;
 use consign_store::sqlite::{self, Sqlite};
 use consign_testkit::clock::SimClock;
 use consign_testkit::plants;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -41,6 +41,18 @@ impl World {
 
     /// A world whose face is set up differently.
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
+        Self::build(change, |store| store)
+    }
+
+    /// A world whose ledger is reached through something of the test's own.
+    pub(crate) fn over(wrap: impl FnOnce(SharedStore) -> SharedStore) -> Self {
+        Self::build(|_| {}, wrap)
+    }
+
+    fn build(
+        change: impl FnOnce(&mut Options),
+        wrap: impl FnOnce(SharedStore) -> SharedStore,
+    ) -> Self {
         plants::from_environment();
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(SimClock::default());
@@ -51,14 +63,14 @@ impl World {
         })
         .unwrap();
         let engine = Engine::new(EngineOptions {
-            store: Arc::new(store),
+            store: wrap(Arc::new(store)),
             clock: clock.clone(),
             wall: clock.clone(),
             entropy: rand_seed(),
             seal: SealKey::new([7; 32]),
             signer: Signer::from_seed(&[9; 32]),
             main_key: MAIN.to_owned(),
-            cleanup_interval: Duration::from_secs(21_600),
+            cleanup_interval: Duration::from_hours(6),
         });
         let (drain, draining) = watch::channel(false);
         let mut options = Options {
@@ -72,28 +84,45 @@ impl World {
             draining,
         };
         change(&mut options);
-        let layers =
-            layers::Options { trust_proxy: options.trust_proxy, request_id_seed: 1, on_panic: intent::on_panic };
+        let layers = layers::Options {
+            trust_proxy: options.trust_proxy,
+            request_id_seed: 1,
+            on_panic: intent::on_panic,
+        };
         let service = layers::around(intent::router(engine.clone(), options), layers);
-        Self { engine, clock, drain, service, _directory: directory }
+        Self {
+            engine,
+            clock,
+            drain,
+            service,
+            _directory: directory,
+        }
     }
 
     pub(crate) async fn send(&self, call: Call) -> Answer {
         let response = self.respond(call).await;
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Answer { status: parts.status, headers: parts.headers, body }
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
     }
 
     /// The response with its body still to come, for streams.
     pub(crate) async fn respond(&self, call: Call) -> Response {
         let mut request = Request::builder().method(call.method).uri(&call.uri);
         for (name, value) in &call.headers {
-            request = request.header(name, value);
+            // From bytes, so that a test may send what is not ASCII.
+            request = request.header(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         let mut request = request.body(Body::from(call.body)).unwrap();
         let addr: SocketAddr = call.peer.parse().unwrap();
-        request.extensions_mut().insert(Peer { addr, tls: call.tls });
+        request.extensions_mut().insert(Peer {
+            addr,
+            tls: call.tls,
+        });
         self.service.clone().oneshot(request).await.unwrap()
     }
 
@@ -119,14 +148,22 @@ impl World {
     }
 
     pub(crate) async fn status(&self, id: &str) -> Value {
-        let answer = self.send(Call::get(&format!("/status/{id}")).key(MAIN)).await;
+        let answer = self
+            .send(Call::get(&format!("/status/{id}")).key(MAIN))
+            .await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()
     }
 
     /// Makes a tester key.
     pub(crate) async fn tester(&self, owner: &str) -> String {
-        let answer = self.send(Call::post("/admin/generate_key").admin().json(&json!({"owner": owner}))).await;
+        let answer = self
+            .send(
+                Call::post("/admin/generate_key")
+                    .admin()
+                    .json(&json!({"owner": owner})),
+            )
+            .await;
         assert_eq!(answer.status, 201, "{}", answer.text());
         answer.json()["api_key"].as_str().unwrap().to_owned()
     }
@@ -136,7 +173,11 @@ fn rand_seed() -> [u8; 32] {
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&std::process::id().to_le_bytes().repeat(2));
     seed[8..16].copy_from_slice(
-        &std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos().to_le_bytes()[..8],
+        &std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_nanos()
+            .to_le_bytes()[..8],
     );
     seed
 }
@@ -186,7 +227,8 @@ impl Call {
     }
 
     pub(crate) fn json(self, body: &Value) -> Self {
-        self.header("content-type", "application/json").raw(body.to_string().into_bytes())
+        self.header("content-type", "application/json")
+            .raw(body.to_string().into_bytes())
     }
 
     pub(crate) fn raw(mut self, body: impl Into<Vec<u8>>) -> Self {
@@ -208,19 +250,25 @@ impl Answer {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
     /// The error code of a refusal.
     pub(crate) fn code(&self) -> String {
-        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+        self.json()["error"]["code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
 #[tokio::test]
 async fn a_world_publishes_and_claims() {
     let world = World::new();
-    let id = world.publish(json!({"goal": "g", "payload": {"a": 1}})).await;
+    let id = world
+        .publish(json!({"goal": "g", "payload": {"a": 1}}))
+        .await;
     let job = world.claim().await.unwrap();
     assert_eq!(job["id"], id.as_str());
     assert_eq!(job["payload"], json!({"a": 1}));

@@ -3,7 +3,7 @@
 //! Invariant: a request is sent once. When anything goes wrong on the way the connection is
 //! dropped and the caller learns that the outcome is unknown, which is what crash tests are about.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -81,21 +81,24 @@ impl Http {
         body: Option<&serde_json::Value>,
     ) -> io::Result<Reply> {
         let body = body.map(serde_json::Value::to_string).unwrap_or_default();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.authority);
         let own = self.headers.iter();
         let own = own.map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in own.chain(headers.iter().copied()) {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if !body.is_empty() {
-            head.push_str("Content-Type: application/json\r\n");
-        }
-        head.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+        let lines: Vec<String> = own
+            .chain(headers.iter().copied())
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.authority,
+            lines.concat(),
+            body.len(),
+        );
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => BufReader::new(self.connect()?),
         };
-        connection.get_mut().write_all(head.as_bytes())?;
+        connection.get_mut().write_all(request.as_bytes())?;
         let reply = read_reply(&mut connection)?;
         if reply.header("connection") != Some("close") {
             self.connection = Some(connection);

@@ -46,7 +46,9 @@ struct Report<'a> {
     intents_taken: u64,
     intents_present: u64,
     keys_taken: u64,
+    keys_present: u64,
     kv_taken: u64,
+    kv_present: u64,
     kv_expired: u64,
     idempotency_left: u64,
     nonces_left: u64,
@@ -109,7 +111,9 @@ impl Args {
                 intents_taken: report.intents_taken,
                 intents_present: report.intents_present,
                 keys_taken: report.keys_taken,
+                keys_present: report.keys_present,
                 kv_taken: report.kv_taken,
+                kv_present: report.kv_present,
                 kv_expired: report.kv_expired,
                 idempotency_left: report.idempotency_left,
                 nonces_left: report.nonces_left,
@@ -134,7 +138,9 @@ fn human(report: &ImportReport) -> String {
         ("intents taken over", count(report.intents_taken)),
         ("intents already here", count(report.intents_present)),
         ("keys taken over", count(report.keys_taken)),
+        ("keys already here", count(report.keys_present)),
         ("values taken over", count(report.kv_taken)),
+        ("values already here", count(report.kv_present)),
         ("values out of time", count(report.kv_expired)),
         ("rows skipped", count(report.skipped)),
         ("idempotency keys left", count(report.idempotency_left)),
@@ -159,7 +165,9 @@ mod tests {
             "intents taken over     12\n\
              intents already here   0\n\
              keys taken over        2\n\
+             keys already here      0\n\
              values taken over      0\n\
+             values already here    0\n\
              values out of time     0\n\
              rows skipped           1\n\
              idempotency keys left  0\n\

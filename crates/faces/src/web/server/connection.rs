@@ -37,6 +37,7 @@ pub(super) struct Connection<S> {
     pub(super) place: OwnedSemaphorePermit,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) head_timeout: Duration,
+    pub(super) unreadable_body: &'static str,
 }
 
 impl<S> Connection<S>
@@ -80,10 +81,17 @@ where
             place,
             mut phase,
             head_timeout,
+            unreadable_body,
         } = self;
         let unread_body = UnreadBody::default();
         let presence = Presence::default();
-        let stream = Lingering::new(stream, unread_body.clone(), presence.clone(), place);
+        let stream = Lingering::new(
+            stream,
+            unread_body.clone(),
+            presence.clone(),
+            unreadable_body,
+            place,
+        );
         let answer = service_fn(move |request: Request<Incoming>| {
             let known = (peer, presence.clone(), unread_body.clone());
             answer(service.clone(), request, known)

@@ -70,10 +70,14 @@ pub(crate) fn history_file(folder: &Path, client: usize) -> PathBuf {
     folder.join(format!("client-{client}.jsonl"))
 }
 
+/// Some intents die at their first failure, so that there are dead letters to remember.
+pub(crate) fn is_tried_once(key: &str) -> bool {
+    key.ends_with('7')
+}
+
 /// What a publish with this key says; the same for everybody who uses the key.
 pub(crate) fn publish_body(key: &str) -> Value {
-    // Some intents die at their first failure, so that there are dead letters to remember.
-    let attempts_max = if key.ends_with('7') { 1 } else { 20 };
+    let attempts_max = if is_tried_once(key) { 1 } else { 20 };
     json!({
         "goal": key,
         "payload": {"key": key},
@@ -139,7 +143,7 @@ impl Client {
     }
 
     pub(crate) fn publish(&mut self, key: &str) -> Result<(), Stop> {
-        self.act(Act::Publish {
+        self.act(&Act::Publish {
             key: key.to_owned(),
         })
         .map(drop)
@@ -197,21 +201,17 @@ impl Client {
 
     /// Tries tokens that were good once, on whatever became of their intents.
     fn intrude(&mut self, shared: &Shared) -> Result<(), Stop> {
-        match shared.pick_stale(&mut self.chance) {
-            Some(hold) => {
-                let path = self.any_path();
-                self.forge(&hold, path)
-            }
-            None => {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-                // Also notices that the server is gone.
-                self.claim_elsewhere()
-            }
+        if let Some(hold) = shared.pick_stale(&mut self.chance) {
+            let path = self.any_path();
+            return self.forge(&hold, path);
         }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        // Also notices that the server is gone.
+        self.claim_elsewhere()
     }
 
     pub(crate) fn claim(&mut self) -> Result<Option<Hold>, Stop> {
-        Ok(match self.act(Act::Claim)? {
+        Ok(match self.act(&Act::Claim)? {
             Heard::Yes { id, token } => Some(Hold { id, token }),
             Heard::Nothing | Heard::Refused { .. } | Heard::Lost => None,
         })
@@ -223,7 +223,7 @@ impl Client {
     }
 
     fn extend(&mut self, hold: &Hold, lease_s: i64) -> Result<(), Stop> {
-        self.act(Act::Extend {
+        self.act(&Act::Extend {
             id: hold.id.clone(),
             token: hold.token.clone(),
             lease_s,
@@ -233,7 +233,7 @@ impl Client {
 
     pub(crate) fn fulfil(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
         let result = format!("{}-{}", self.index, self.chance.token());
-        let heard = self.act(Act::Fulfil {
+        let heard = self.act(&Act::Fulfil {
             id: hold.id.clone(),
             token: hold.token.clone(),
             result,
@@ -242,7 +242,7 @@ impl Client {
     }
 
     fn fail(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
-        let heard = self.act(Act::Fail {
+        let heard = self.act(&Act::Fail {
             id: hold.id.clone(),
             token: hold.token.clone(),
         })?;
@@ -263,7 +263,7 @@ impl Client {
     }
 
     fn forge(&mut self, hold: &Hold, path: &str) -> Result<(), Stop> {
-        self.act(Act::Forge {
+        self.act(&Act::Forge {
             id: hold.id.clone(),
             path: path.to_owned(),
             token: hold.token.clone(),
@@ -276,16 +276,16 @@ impl Client {
     }
 
     /// Intention, request, answer; each on disk before the next.
-    fn act(&mut self, act: Act) -> Result<Heard, Stop> {
+    fn act(&mut self, act: &Act) -> Result<Heard, Stop> {
         self.history
-            .intend(self.round, &act)
+            .intend(self.round, act)
             .map_err(Stop::History)?;
-        let heard = self.send(&act);
+        let heard = self.send(act);
         self.history.conclude(&heard).map_err(Stop::History)?;
-        match heard {
-            Heard::Lost => Err(Stop::ServerGone),
-            heard => Ok(heard),
+        if heard == Heard::Lost {
+            return Err(Stop::ServerGone);
         }
+        Ok(heard)
     }
 
     fn send(&mut self, act: &Act) -> Heard {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use consign_testkit::history::{Act, Entry, Heard};
 
-use crate::clients::{SECOND_US, SHORT_LEASE_S};
+use crate::clients::{SECOND_US, SHORT_LEASE_S, is_tried_once};
 use crate::findings::{Findings, Promise};
 
 const DEFAULT_LEASE_US: i64 = 60 * SECOND_US;
@@ -18,9 +18,9 @@ const TOLERANCE_US: i64 = 50_000;
 /// One granted claim and everything its holder did with it.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
-    pub(crate) granted: &'a Entry,
-    pub(crate) token: &'a str,
-    pub(crate) acts: Vec<&'a Entry>,
+    granted: &'a Entry,
+    token: &'a str,
+    acts: Vec<&'a Entry>,
 }
 
 impl Claim<'_> {
@@ -45,7 +45,7 @@ impl Claim<'_> {
     }
 
     /// Whether its holder went away on purpose, and the server knows the short lease.
-    pub(crate) fn vanished(&self) -> bool {
+    fn vanished(&self) -> bool {
         self.acts.last().is_some_and(|entry| {
             matches!(entry.heard, Heard::Yes { .. })
                 && matches!(entry.act, Act::Extend { lease_s, .. } if lease_s == SHORT_LEASE_S)
@@ -93,6 +93,26 @@ pub(crate) fn claims(entries: &[Entry]) -> BTreeMap<&str, Vec<Claim<'_>>> {
     claims
 }
 
+/// Intents whose holder vanished, with the time at which the server knew of the short lease. Those
+/// that may be tried only once are left out: the end of their lease is their end.
+pub(crate) fn left_behind(entries: &[Entry]) -> BTreeMap<&str, i64> {
+    let mut left = BTreeMap::new();
+    for (id, of_intent) in claims(entries) {
+        let vanished = of_intent.iter().filter(|claim| claim.vanished());
+        if let Some(extended) = vanished.filter_map(|claim| claim.acts.last()).next_back() {
+            left.insert(id, extended.heard_us);
+        }
+    }
+    for entry in entries {
+        if let (Act::Publish { key }, Heard::Yes { id, .. }) = (&entry.act, &entry.heard)
+            && is_tried_once(key)
+        {
+            left.remove(id.as_str());
+        }
+    }
+    left
+}
+
 /// Looks for two holders at once, work after the end, forged tokens and leases that got lost.
 pub(crate) fn judge(entries: &[Entry], findings: &mut Findings) {
     for (id, of_intent) in claims(entries) {
@@ -131,7 +151,7 @@ pub(crate) fn judge(entries: &[Entry], findings: &mut Findings) {
         match entry.heard {
             Heard::Lost => {}
             Heard::Refused { status: 404 } => {
-                findings.check(Promise::TokenChecked, true, String::new)
+                findings.check(Promise::TokenChecked, true, String::new);
             }
             Heard::Refused { .. } | Heard::Yes { .. } | Heard::Nothing => {
                 findings.check(Promise::TokenChecked, false, || {

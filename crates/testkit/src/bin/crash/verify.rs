@@ -98,6 +98,7 @@ pub(crate) fn timelines(
     http: &mut Http,
     findings: &mut Findings,
 ) -> io::Result<()> {
+    let left_behind = leases::left_behind(entries);
     for (id, claims) in leases::claims(entries) {
         let facts = Facts::load(http, id)?;
         findings.check(Promise::OneLease, facts.one_holder_at_a_time(), || {
@@ -108,19 +109,14 @@ pub(crate) fn timelines(
             Promise::LeaseSurvives,
             granted <= facts.count("claimed"),
             || {
-                format!(
-                    "{id} was granted {granted} times, the server knows {:?}",
-                    facts.0
-                )
+                let known = &facts.0;
+                format!("{id} was granted {granted} times, the server knows {known:?}")
             },
         );
-        if claims.last().is_some_and(leases::Claim::vanished) {
-            let again = facts.count("claimed") > granted;
-            findings.check(Promise::OfferedAgain, again, || {
+        if left_behind.contains_key(id) {
+            findings.check(Promise::OfferedAgain, facts.offered_again(), || {
                 format!("{id} was not offered again: {:?}", facts.0)
             });
-        } else if claims.iter().any(leases::Claim::vanished) {
-            findings.check(Promise::OfferedAgain, true, String::new);
         }
     }
     Ok(())
@@ -140,6 +136,14 @@ impl Facts {
 
     fn count(&self, verb: &str) -> usize {
         self.0.iter().filter(|known| *known == verb).count()
+    }
+
+    /// Some lease ran out, and whoever came next got the intent.
+    fn offered_again(&self) -> bool {
+        let ran_out = self.0.iter().position(|verb| verb == "expired");
+        let again = ran_out.is_some_and(|at| self.0[at..].iter().any(|verb| verb == "claimed"));
+        let left = self.0.last().is_some_and(|verb| verb == "extended");
+        again && !left
     }
 
     fn one_holder_at_a_time(&self) -> bool {

@@ -1,0 +1,189 @@
+//! The command line against a running server: what it prints, and its exit codes.
+
+use super::{Place, code, main_client, printed, published, text, word};
+
+#[test]
+fn an_intent_goes_all_the_way_on_the_command_line() {
+    let place = Place::new();
+    let _server = place.start();
+    let args = ["intent", "publish", "greet", r#"{"to":"me"}"#, "--json"];
+    let once = [&args[..], &["--idempotency-key", "k1"]].concat();
+    let made = printed(&place.consign(&once));
+    assert_eq!(printed(&place.consign(&once))["id"], made["id"]);
+    let id = word(&made["id"]);
+
+    let claimed = printed(&place.consign(&["intent", "claim", "--json"]));
+    assert_eq!(
+        (&claimed["id"], &claimed["payload"]["to"]),
+        (&made["id"], &"me".into())
+    );
+    let token = word(&claimed["claim_token"]);
+    let nothing = place.consign(&["intent", "claim"]);
+    assert_eq!((code(&nothing), text(&nothing.stdout).as_str()), (3, ""));
+
+    let wrong = "0".repeat(token.len());
+    let late = place.consign(&["intent", "fulfil", &id, "--token", &wrong]);
+    assert_eq!(code(&late), 3, "{}", text(&late.stderr));
+    let result = [
+        "intent",
+        "fulfil",
+        &id,
+        "--token",
+        &token,
+        "--result",
+        r#"{"ok":1}"#,
+    ];
+    let done = printed(&place.consign(&[&result[..], &["--json"]].concat()));
+    assert_eq!(done["ok"], true);
+
+    let shown = printed(&place.consign(&["intent", "show", &id, "--json"]));
+    assert_eq!(
+        (&shown["status"], &shown["result"]["ok"]),
+        (&"fulfilled".into(), &1.into())
+    );
+    let history = printed(&place.consign(&["intent", "show", &id, "--timeline", "--json"]));
+    assert_eq!(history["facts"].as_array().map(Vec::len), Some(3));
+    let listed = printed(&place.consign(&["intent", "list", "--status", "fulfilled", "--json"]));
+    assert_eq!(listed["intents"][0]["id"], made["id"]);
+    assert_eq!(
+        code(&place.consign(&["intent", "show", "nothing-like-it"])),
+        3
+    );
+}
+
+#[test]
+fn a_failed_intent_can_be_followed_to_the_dead_letters() {
+    let place = Place::new();
+    let _server = place.start();
+    let args = [
+        "intent",
+        "publish",
+        "doomed",
+        "{}",
+        "--max-attempts",
+        "1",
+        "--json",
+    ];
+    let id = word(&printed(&place.consign(&args))["id"]);
+    let claimed = printed(&place.consign(&["intent", "claim", "--json"]));
+    let token = word(&claimed["claim_token"]);
+    let args = [
+        "intent", "fail", &id, "--token", &token, "--error", "no luck", "--json",
+    ];
+    assert_eq!(printed(&place.consign(&args))["ok"], true);
+    let shown = printed(&place.consign(&["intent", "show", &id, "--json"]));
+    assert_eq!(
+        (&shown["status"], &shown["error"]),
+        (&"dead".into(), &"no luck".into())
+    );
+}
+
+#[test]
+fn a_dry_run_sends_nothing() {
+    let place = Place::new();
+    let server = place.start();
+    let shown = place.consign(&["intent", "publish", "g", "{}", "--dry-run", "--json"]);
+    assert_eq!(printed(&shown)["path"], "/intent");
+    let listed = super::get(&mut main_client(&server), "/intents").json();
+    assert_eq!(listed["intents"], serde_json::json!([]));
+    assert_eq!(
+        code(&place.consign(&["intent", "publish", "g", "not json"])),
+        2
+    );
+}
+
+#[test]
+fn keys_are_made_listed_and_revoked() {
+    let place = Place::new();
+    let server = place.start();
+    let made = printed(&place.consign(&["key", "create", "--owner", "ann", "--json"]));
+    let key = word(&made["api_key"]);
+    let mut http = server.http().header("X-API-KEY", &key);
+    published(&mut http, "with a key");
+    let listed = place.consign(&["key", "list", "--json"]);
+    assert_eq!(printed(&listed)[0]["owner"], "ann");
+    assert!(!text(&listed.stdout).contains(&key));
+    let dry = place.consign(&["key", "revoke", &key, "--dry-run", "--json"]);
+    assert_eq!(printed(&dry)["revoked"], false);
+    assert_eq!(super::publish(&mut http, "still").status, 201);
+    let revoked = place.consign(&["key", "revoke", &key, "--yes", "--json"]);
+    assert_eq!(printed(&revoked)["revoked"], true);
+    assert_eq!(super::publish(&mut http, "no more").status, 401);
+}
+
+#[test]
+fn a_receipt_is_verified_offline_and_a_tampered_one_is_not() {
+    let place = Place::new();
+    let mut server = place.start();
+    let id = published(&mut main_client(&server), "prove it");
+    let token = word(&printed(&place.consign(&["intent", "claim", "--json"]))["claim_token"]);
+    assert_eq!(
+        code(&place.consign(&["intent", "fulfil", &id, "--token", &token])),
+        0
+    );
+    let receipt = text(&place.consign(&["intent", "show", &id, "--receipt"]).stdout);
+    let jwks = super::get(&mut server.http(), "/.well-known/jwks.json").text();
+    assert!(server.terminate(super::PATIENCE).unwrap().success());
+
+    let (kept, keys) = (place.path("receipt.json"), place.path("jwks.json"));
+    std::fs::write(&kept, &receipt).unwrap();
+    std::fs::write(&keys, jwks).unwrap();
+    let verify = |path: &std::path::Path| {
+        let (path, keys) = (path.to_string_lossy(), keys.to_string_lossy());
+        place.consign(&["receipt", "verify", &path, "--jwks", &keys, "--json"])
+    };
+    let verified = printed(&verify(&kept));
+    assert_eq!(
+        (&verified["valid"], &verified["statement"]["intent"]),
+        (&true.into(), &id.into())
+    );
+    let own = place.consign(&["receipt", "verify", &kept.to_string_lossy(), "--json"]);
+    assert_eq!(printed(&own)["valid"], true);
+
+    let forged = place.path("forged.json");
+    std::fs::write(&forged, receipt.replace("prove it", "prove me")).unwrap();
+    let refused = verify(&forged);
+    assert_eq!(code(&refused), 1);
+    let said: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(said["valid"], false);
+}
+
+#[test]
+fn the_store_is_checked_when_no_server_holds_it() {
+    let place = Place::new();
+    assert_eq!(code(&place.consign(&["store", "check"])), 3);
+    let server = place.start();
+    published(&mut main_client(&server), "kept");
+    assert_eq!(code(&place.consign(&["store", "check"])), 1);
+    let backup = place.path("backup.db");
+    let saved = place.consign(&["store", "backup", &backup.to_string_lossy(), "--json"]);
+    assert!(
+        printed(&saved)["bytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 0)
+    );
+    let copy = format!("sqlite:{}", backup.display());
+    let checked = place.consign(&["store", "check", "--store", &copy, "--json"]);
+    assert_eq!(printed(&checked)["ok"], true);
+    drop(server);
+    let checked = printed(&place.consign(&["store", "check", "--json"]));
+    assert_eq!(
+        (&checked["ok"], &checked["findings"]),
+        (&true.into(), &serde_json::json!([]))
+    );
+}
+
+#[test]
+fn exit_codes_tell_what_kind_of_failure_it_was() {
+    let place = Place::new();
+    assert_eq!(code(&place.consign(&["intent", "list"])), 5);
+    assert_eq!(code(&place.consign(&["intent", "wish"])), 2);
+    let server = place.start();
+    let refused = place.consign(&["intent", "list", "--key", "wrong"]);
+    assert_eq!(code(&refused), 4);
+    assert!(text(&refused.stderr).starts_with("error: "));
+    let stranger = place.consign(&["intent", "list", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(code(&stranger), 2, "a local key is not for another server");
+    drop(server);
+    assert_eq!(code(&place.consign(&["intent", "list"])), 5);
+}

@@ -1,0 +1,54 @@
+//! A disk that is full or cannot sync: nothing is acknowledged, reads go on, and it heals by itself.
+
+use consign_testkit::shim::{Fault, Shim};
+
+use super::{Place, get, main_client, publish, published, start, status_of};
+
+fn survives(fault: Fault) {
+    let place = Place::new();
+    let shim = Shim::build(place.folder.path()).expect("cc builds the shim");
+    let server = start(&shim.under(place.options(), "consign.db"));
+    let mut http = main_client(&server);
+    let before = published(&mut http, "before");
+
+    shim.set(fault).expect("the shim listens");
+    for number in 0..5 {
+        let refused = publish(&mut http, &format!("during-{number}"));
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (503, "database_busy"),
+            "{}",
+            refused.text()
+        );
+        assert!(refused.header("retry-after").is_some());
+        assert_eq!(status_of(&mut http, &before), "open");
+        assert_eq!(get(&mut http, "/health").status, 200);
+    }
+    assert!(shim.failed().expect("the shim counts") >= 5);
+    shim.set(Fault::None).expect("the shim listens");
+
+    let after = published(&mut http, "after");
+    drop(server);
+    let server = place.start();
+    let mut http = main_client(&server);
+    let listed = get(&mut http, "/intents").json();
+    let listed = listed["intents"].as_array().expect("a list of intents");
+    let ids: Vec<&str> = listed
+        .iter()
+        .filter_map(|intent| intent["id"].as_str())
+        .collect();
+    assert_eq!(ids, [after.as_str(), before.as_str()]);
+    drop(server);
+    let checked = place.consign(&["store", "check"]);
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+#[test]
+fn ip_162_a_full_disk_refuses_writes_and_heals() {
+    survives(Fault::Writes);
+}
+
+#[test]
+fn ip_162_a_failing_sync_acknowledges_nothing_and_heals() {
+    survives(Fault::Syncs);
+}

@@ -1,0 +1,80 @@
+//! HTTPS with a certificate of our own, replaced while the server runs.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Place, code, printed, start};
+
+/// Writes a fresh certificate for 127.0.0.1 and its key.
+fn certify(place: &Place) {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])
+        .expect("a certificate can be made");
+    std::fs::write(place.path("key.pem"), made.signing_key.serialize_pem())
+        .expect("the key can be written");
+    std::fs::write(place.path("cert.pem"), made.cert.pem())
+        .expect("the certificate can be written");
+}
+
+fn publish(place: &Place, authority: &Path) -> std::process::Output {
+    let authority = authority.to_string_lossy();
+    place.consign(&[
+        "intent",
+        "publish",
+        "safe",
+        "{}",
+        "--json",
+        "--ca-file",
+        &authority,
+    ])
+}
+
+#[test]
+fn ip_050_ip_175_https_is_served_and_its_certificate_reloaded_on_sighup() {
+    let place = Place::new();
+    certify(&place);
+    let options = place
+        .options()
+        .env("BUS_ENFORCE_HTTPS", "true")
+        .arg("--tls-cert")
+        .arg(&place.path("cert.pem").to_string_lossy())
+        .arg("--tls-key")
+        .arg(&place.path("key.pem").to_string_lossy());
+    let server = start(&options);
+    assert!(server.base_url().starts_with("https://"));
+    let first = place.path("first.pem");
+    std::fs::copy(place.path("cert.pem"), &first).unwrap();
+    assert_eq!(printed(&publish(&place, &first))["status"], "published");
+    // Nobody is served in the clear.
+    assert!(server.http().get("/health").is_err());
+
+    certify(&place);
+    server.signal("HUP").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(3);
+    while code(&publish(&place, &place.path("cert.pem"))) != 0 {
+        assert!(Instant::now() < deadline, "{}", server.stderr());
+    }
+    assert_eq!(code(&publish(&place, &first)), 5);
+
+    // A certificate that cannot be used leaves the old one in place.
+    let second = place.path("second.pem");
+    std::fs::copy(place.path("cert.pem"), &second).unwrap();
+    std::fs::write(place.path("cert.pem"), "no certificate").unwrap();
+    server.signal("HUP").unwrap();
+    while !server.stderr().contains("not reloaded") {
+        assert!(Instant::now() < deadline, "{}", server.stderr());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(printed(&publish(&place, &second))["status"], "published");
+}
+
+#[test]
+fn a_certificate_without_its_key_refuses_the_start() {
+    let place = Place::new();
+    certify(&place);
+    let options = place.options().arg("--tls-cert").arg("cert.pem");
+    assert_eq!(super::refusal(&options).0, 2);
+    let options = options.arg("--tls-key").arg("nowhere.pem");
+    let (code, said) = super::refusal(&options);
+    assert_eq!(code, 1);
+    assert!(said.contains("cert.pem"), "{said}");
+}

@@ -1,0 +1,96 @@
+//! Answers to requests that never reached a service: heads that are malformed or too large.
+//!
+//! hyper writes those itself, a bare status line, and offers no hook. They are recognised on their way out, by the
+//! header that every answer of ours carries, and given the same headers and an error body.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::HeaderMap;
+use tokio::io::AsyncWrite;
+
+use super::headers;
+
+/// Every answer that passed our layers has it.
+const MARK: &[u8] = b"x-intent-version";
+
+/// What is written in place of a bare answer, and how much of it has left.
+#[derive(Debug)]
+pub(super) struct Instead {
+    text: Vec<u8>,
+    written: usize,
+}
+
+impl Instead {
+    /// `None` if the bytes are anything but the beginning of a bare refusal.
+    pub(super) fn of(bytes: &[u8], body: &str) -> Option<Self> {
+        if !bytes.starts_with(b"HTTP/1.1 4") && !bytes.starts_with(b"HTTP/1.0 4") {
+            return None;
+        }
+        if bytes
+            .windows(MARK.len())
+            .any(|window| window.eq_ignore_ascii_case(MARK))
+        {
+            return None;
+        }
+        let line_end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+        let mut common = HeaderMap::new();
+        headers::put(&mut common);
+        let mut text = bytes[..line_end].to_vec();
+        text.extend_from_slice(b"\r\nconnection: close\r\ncontent-type: application/json\r\n");
+        for (name, value) in &common {
+            text.extend_from_slice(name.as_str().as_bytes());
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(value.as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+        text.extend_from_slice(format!("content-length: {}\r\n\r\n{body}", body.len()).as_bytes());
+        Some(Self { text, written: 0 })
+    }
+
+    /// Writes until all of it has left.
+    pub(super) fn poll_write<T: AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut T,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.written < self.text.len() {
+            let rest = &self.text[self.written..];
+            match ready!(Pin::new(&mut *stream).poll_write(cx, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.written += written,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_refusal_is_given_headers_and_a_body() {
+        let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n";
+        let instead = Instead::of(bare, "{}").unwrap();
+        let text = String::from_utf8(instead.text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"));
+        assert!(
+            text.contains("x-frame-options: DENY\r\n")
+                && text.ends_with("content-length: 2\r\n\r\n{}")
+        );
+    }
+
+    #[test]
+    fn answers_of_ours_and_bodies_pass_as_they_are() {
+        for bytes in [
+            &b"HTTP/1.1 404 Not Found\r\nX-Intent-Version: 2.1\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"{\"error\":{}}",
+            b"",
+        ] {
+            assert!(Instead::of(bytes, "{}").is_none());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! `GET /events`: framing, whose events, and going on where one left off.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use crate::world::{Call, MAIN, World};
+
+/// A reader of one stream.
+struct Reader {
+    body: Body,
+    text: String,
+}
+
+/// One event as it was framed.
+#[derive(Debug, PartialEq)]
+struct Event {
+    id: u64,
+    name: String,
+    data: Value,
+}
+
+impl Reader {
+    async fn open(world: &World, call: Call) -> Self {
+        let response = world.respond(call).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut reader = Self {
+            body: response.into_body(),
+            text: String::new(),
+        };
+        assert_eq!(reader.block().await, ": connected");
+        reader
+    }
+
+    async fn from_start(world: &World, key: &str) -> Self {
+        Self::open(world, Call::get("/events?after=0").key(key)).await
+    }
+
+    /// The next block that an empty line ends.
+    async fn block(&mut self) -> String {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                return block;
+            }
+            let frame = tokio::time::timeout(Duration::from_secs(20), self.body.frame());
+            let frame = frame
+                .await
+                .expect("an event in time")
+                .expect("an open stream")
+                .unwrap();
+            self.text
+                .push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        let block = self.block().await;
+        let lines: Vec<_> = block.lines().collect();
+        assert_eq!(lines.len(), 3, "{block}");
+        let field = |line: &str, name: &str| line.strip_prefix(name).expect(name).to_owned();
+        Event {
+            id: field(lines[0], "id: ").parse().unwrap(),
+            name: field(lines[1], "event: "),
+            data: serde_json::from_str(&field(lines[2], "data: ")).unwrap(),
+        }
+    }
+
+    async fn take(&mut self, count: usize) -> Vec<Event> {
+        let mut events = Vec::new();
+        for _ in 0..count {
+            events.push(self.next().await);
+        }
+        events
+    }
+}
+
+fn names(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn an_event_is_framed_with_its_id_its_name_and_one_line_of_data() {
+    let world = World::new();
+    let (id, token) = world
+        .leased(json!({"goal": "g\n\nevent: fake", "payload": 1, "namespace": "default"}))
+        .await;
+    let failure = json!({"claim_token": token, "error": "two\nlines\r\n\r\nid: 7"});
+    world.main_post(&format!("/fail/{id}"), &failure).await;
+
+    let events = Reader::from_start(&world, MAIN).await.take(3).await;
+    assert_eq!(names(&events), ["admitted", "claimed", "failed"]);
+    assert!(events.is_sorted_by(|a, b| a.id < b.id));
+    let data = &events[2].data;
+    assert_eq!(
+        (&data["intent"], &data["seq"]),
+        (&json!(id), &json!(events[2].id))
+    );
+    assert_eq!(
+        (&data["from"], &data["to"], &data["attempt"]),
+        (&json!("claimed"), &json!("open"), &json!(1))
+    );
+    assert_eq!(
+        (&data["goal"], &data["namespace"]),
+        (&json!("g\n\nevent: fake"), &json!("default"))
+    );
+    assert_eq!(data["detail"], "two\nlines\r\n\r\nid: 7");
+    assert!(data["at"].is_number());
+}
+
+#[tokio::test]
+async fn a_stream_shows_the_callers_own_intents_and_no_others() {
+    let world = World::new();
+    let (anna, ben) = (world.tester("anna").await, world.tester("ben").await);
+    let publish = async |key: &str, goal: &str| {
+        let body = json!({"goal": goal, "payload": 1, "visibility": "public"});
+        world.send(Call::post("/intent").key(key).json(&body)).await;
+    };
+    for (key, goal) in [
+        (anna.as_str(), "a1"),
+        (&ben, "b1"),
+        (MAIN, "m1"),
+        (&anna, "a2"),
+        (&ben, "b2"),
+    ] {
+        publish(key, goal).await;
+    }
+    for (key, goals) in [(anna.as_str(), ["a1", "a2"]), (&ben, ["b1", "b2"])] {
+        let events = Reader::from_start(&world, key).await.take(2).await;
+        let seen: Vec<_> = events
+            .iter()
+            .map(|event| event.data["goal"].as_str().unwrap())
+            .collect();
+        assert_eq!(seen, goals);
+    }
+    // That Ben claims Anna's intent is an event of Anna's.
+    let mut hers = Reader::from_start(&world, &anna).await;
+    hers.take(2).await;
+    world.claim_with("/claim?goal=a1", &ben).await.unwrap();
+    let claimed = hers.next().await;
+    assert_eq!(
+        (claimed.name.as_str(), &claimed.data["goal"]),
+        ("claimed", &json!("a1"))
+    );
+    assert!(
+        !claimed.data.to_string().contains(&ben),
+        "a key id, not a key"
+    );
+}
+
+#[tokio::test]
+async fn a_stream_without_a_position_begins_with_what_happens_next() {
+    let world = World::new();
+    world.publish(json!({"goal": "before", "payload": 1})).await;
+    let mut reader = Reader::open(&world, Call::get("/events").key(MAIN)).await;
+    world.publish(json!({"goal": "after", "payload": 1})).await;
+    assert_eq!(reader.next().await.data["goal"], "after");
+}
+
+#[tokio::test]
+async fn going_on_from_any_event_skips_nothing_and_repeats_nothing() {
+    let world = World::new();
+    let anna = world.tester("anna").await;
+    for number in 0..12 {
+        let key = if number % 3 == 0 { anna.as_str() } else { MAIN };
+        let body = json!({"goal": format!("g{number}"), "payload": 1});
+        world.send(Call::post("/intent").key(key).json(&body)).await;
+    }
+    let all = Reader::from_start(&world, MAIN).await.take(8).await;
+    for (index, last_seen) in all.iter().enumerate() {
+        let by_header = Call::get("/events")
+            .key(MAIN)
+            .header("last-event-id", &last_seen.id.to_string());
+        let by_query = Call::get(&format!("/events?after={}", last_seen.id)).key(MAIN);
+        for call in [by_header, by_query] {
+            let rest = Reader::open(&world, call)
+                .await
+                .take(all.len() - index - 1)
+                .await;
+            assert_eq!(rest, all[index + 1..]);
+        }
+    }
+    // The header is the newer word: a client that reconnects keeps its address and adds the header.
+    let both = Call::get("/events?after=0")
+        .key(MAIN)
+        .header("last-event-id", &all[6].id.to_string());
+    assert_eq!(Reader::open(&world, both).await.next().await, all[7]);
+}
+
+#[tokio::test]
+async fn more_events_than_one_page_holds_arrive_in_order_while_new_ones_come() {
+    let world = World::new();
+    let items = vec![json!({"goal": "g", "payload": 1}); 100];
+    for _ in 0..7 {
+        world
+            .main_post("/intents", &json!({"intents": items}))
+            .await;
+    }
+    let mut reader = Reader::from_start(&world, MAIN).await;
+    let mut events = reader.take(10).await;
+    world
+        .main_post("/intents", &json!({"intents": items}))
+        .await;
+    events.extend(reader.take(790).await);
+    assert!(events.is_sorted_by(|a, b| a.id < b.id));
+    assert_eq!(
+        events.last().unwrap().id,
+        events[0].id + 799,
+        "one fact after the other, none left out"
+    );
+}
+
+#[tokio::test]
+async fn a_position_that_is_none_is_refused_and_a_stranger_gets_no_stream() {
+    let world = World::new();
+    for call in [
+        Call::get("/events?after=-1").key(MAIN),
+        Call::get("/events?after=x").key(MAIN),
+        Call::get("/events")
+            .key(MAIN)
+            .header("last-event-id", "1.5"),
+    ] {
+        world.send(call).await.assert_refused(400, "invalid_cursor");
+    }
+    world
+        .send(Call::get("/events"))
+        .await
+        .assert_refused(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn a_draining_server_ends_its_streams() {
+    let world = World::new();
+    let response = world.respond(Call::get("/events").key(MAIN)).await;
+    world.drain.send(true).unwrap();
+    let whole = tokio::time::timeout(Duration::from_secs(20), response.into_body().collect());
+    let whole = whole.await.expect("the stream ends").unwrap().to_bytes();
+    assert_eq!(whole, ": connected\n\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_shows_that_it_is_alive() {
+    let world = World::new();
+    let mut reader = Reader::open(&world, Call::get("/events").key(MAIN)).await;
+    for _ in 0..3 {
+        assert_eq!(reader.block().await, ": still here");
+    }
+}
