@@ -45,15 +45,15 @@ impl World {
             items: vec![new],
             cap: None,
         };
-        match self
+        let answer = self
             .engine
             .apply(None, Command::Admit(admit))
             .await
-            .unwrap()
-        {
-            Answer::Admitted(admitted) => admitted[0].id,
-            other => panic!("{other:?}"),
-        }
+            .unwrap();
+        let Answer::Admitted(admitted) = answer else {
+            panic!("{answer:?}");
+        };
+        admitted[0].id
     }
 
     pub(crate) async fn settle(&self, intent: &Intent, how: Settlement) {
@@ -79,7 +79,7 @@ fn engine(store: &SharedStore, clock: &Arc<SimClock>, seal: [u8; 32]) -> Engine 
         seal: SealKey::new(seal),
         signer: Signer::from_seed(&[9; 32]),
         main_key: MAIN.to_owned(),
-        cleanup_interval: Duration::from_secs(300),
+        cleanup_interval: Duration::from_mins(5),
     })
 }
 

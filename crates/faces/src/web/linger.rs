@@ -23,13 +23,16 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::OwnedSemaphorePermit,
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep},
 };
 
 use super::presence::{OverTcp, Presence};
 use super::unreadable::Instead;
 
+/// Without a byte from the client.
 const LINGER: Duration = Duration::from_secs(2);
+/// However much it sends.
+const LINGER_MAX: Duration = Duration::from_secs(10);
 const DISCARDED_BYTES_MAX: usize = 16 << 20;
 const DISCARD_CHUNK_BYTES: usize = 16 << 10;
 
@@ -65,7 +68,9 @@ pub(super) struct Lingering<T> {
 enum Closing {
     NotYet,
     Discarding {
+        /// Ends when nothing came for a while; never after `latest`.
         until: Pin<Box<Sleep>>,
+        latest: Instant,
         bytes_left: usize,
     },
     Done,
@@ -119,14 +124,20 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
                     ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
                     this.closing = Closing::Discarding {
                         until: Box::pin(sleep(LINGER)),
+                        latest: Instant::now() + LINGER_MAX,
                         bytes_left: DISCARDED_BYTES_MAX,
                     };
                 }
-                Closing::Discarding { until, bytes_left } => {
+                Closing::Discarding {
+                    until,
+                    latest,
+                    bytes_left,
+                } => {
                     match discard(&mut this.stream, cx) {
                         // Data was on its way, so more of it may follow.
                         Poll::Ready(Ok(bytes @ 1..)) if bytes < *bytes_left => {
                             *bytes_left -= bytes;
+                            until.as_mut().reset((Instant::now() + LINGER).min(*latest));
                             this.unread_body.set(true);
                         }
                         Poll::Pending if this.unread_body.get() => {

@@ -32,6 +32,13 @@ async fn waiting(world: &Arc<World>, uri: &str, key: &str) -> JoinHandle<Answer>
     while world.engine.waiters() == lanes || world.engine.stats().requests == before {
         tokio::task::yield_now().await;
     }
+    // The ledger answers in order, so when this has come back the worker's look is over.
+    assert!(
+        world
+            .claim_with("/claim?namespace=nobody", MAIN)
+            .await
+            .is_none()
+    );
     assert!(!worker.is_finished());
     worker
 }

@@ -1,4 +1,4 @@
-//! The suite every backend must pass: ordinary code, stamped out as one test per case by [`conformance!`](crate::conformance).
+//! The suite every backend must pass: ordinary code, stamped out as one test per case by [`conformance!`](crate::conformance!).
 //!
 //! Invariant: no case is skipped for any backend; what one of them cannot do, none of them offers.
 //! Cases use nothing but the [`Store`](crate::Store) trait and a clock they set themselves. What is special to a backend (its
