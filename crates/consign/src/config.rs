@@ -39,15 +39,15 @@ impl RfcSettings {
     pub(crate) fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
         // An empty variable is how container files spell "not set".
         let filled = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-        let secret = |name: &str| filled(name).map(Secret::new);
+        let secret = |name: &str| filled(name).map(|value| sendable(name, value)).transpose();
         let switch = |name: &str| {
             lookup(name).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
         };
         Ok(Self {
             bus_secret: bus_secret(lookup("BUS_SECRET"))?,
-            admin_secret: secret("BUS_ADMIN_SECRET"),
-            dashboard_password: secret("DASHBOARD_PASSWORD"),
-            metrics_token: secret("BUS_METRICS_TOKEN"),
+            admin_secret: secret("BUS_ADMIN_SECRET")?,
+            dashboard_password: secret("DASHBOARD_PASSWORD")?,
+            metrics_token: secret("BUS_METRICS_TOKEN")?,
             db_path: filled("BUS_DB_PATH").map(PathBuf::from),
             trust_proxy: switch("BUS_TRUST_PROXY"),
             enforce_https: switch("BUS_ENFORCE_HTTPS"),
@@ -64,10 +64,24 @@ fn bus_secret(given: Option<String>) -> Result<Option<Secret>, Failure> {
     let why = match given.trim() {
         "" => "is set but empty",
         WELL_KNOWN_SECRET => "is the well-known dev_secret",
-        _ => return Ok(Some(Secret::new(given))),
+        _ => return sendable("BUS_SECRET", given).map(Some),
     };
     Err(Failure::usage(format!("BUS_SECRET {why}"))
         .hint("set BUS_SECRET to a long random text, or unset it to have one made"))
+}
+
+/// A secret that a client can present. Others would lock everybody out without a word.
+fn sendable(name: &str, given: String) -> Result<Secret, Failure> {
+    let why = if given.trim() != given {
+        "begins or ends with white space"
+    } else if !given.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        "has a character that no HTTP header can carry"
+    } else {
+        return Ok(Secret::new(given));
+    };
+    Err(Failure::usage(format!("{name} {why}")).hint(format!(
+        "set {name} to printable ASCII characters; a line break at its end may come from the file it was read from"
+    )))
 }
 
 fn cleanup_interval_s(given: Option<String>) -> u64 {
@@ -204,6 +218,33 @@ mod tests {
     fn ip_073_empty_admin_credentials_count_as_unset() {
         let settings = read(&[("BUS_ADMIN_SECRET", ""), ("DASHBOARD_PASSWORD", "  ")]).unwrap();
         assert!(settings.admin_secret.is_none() && settings.dashboard_password.is_none());
+    }
+
+    #[test]
+    fn a_secret_that_no_header_can_carry_is_refused_by_name() {
+        for name in [
+            "BUS_SECRET",
+            "BUS_ADMIN_SECRET",
+            "DASHBOARD_PASSWORD",
+            "BUS_METRICS_TOKEN",
+        ] {
+            for (value, why) in [
+                ("hidden\n", "begins or ends with white space"),
+                (" hidden", "begins or ends with white space"),
+                ("hid\nden", "has a character that no HTTP header can carry"),
+                ("hid\tden", "has a character that no HTTP header can carry"),
+                (
+                    "hid\u{7f}den",
+                    "has a character that no HTTP header can carry",
+                ),
+                ("hiddén", "has a character that no HTTP header can carry"),
+            ] {
+                let refused = read(&[(name, value)]).unwrap_err();
+                assert_eq!(refused.to_string(), format!("{name} {why}"));
+                assert!(!format!("{refused:?}").contains("hid"), "{refused:?}");
+            }
+            assert!(read(&[(name, "all ~printable! ASCII")]).is_ok());
+        }
     }
 
     #[test]

@@ -228,7 +228,7 @@ mod tests {
     fn started() -> (tempfile::TempDir, DataDir) {
         let directory = tempfile::tempdir().unwrap();
         let data = DataDir::new(&directory.path().join("data"));
-        Secrets::open(&data, &Overrides::default()).unwrap();
+        Secrets::open(&data, &Overrides::default(), secrets::Ledger::New).unwrap();
         data.write_address("http://127.0.0.1:7070").unwrap();
         (directory, data)
     }

@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
@@ -25,17 +25,13 @@ impl DataLock {
         Self::acquire_file(&data.lock_file(), &data.root().display().to_string())
     }
 
-    /// The lock of a database outside the data directory: two data directories may name it.
-    pub(crate) fn outside(data: &DataDir, database: &Path) -> anyhow::Result<Option<Self>> {
-        if database
-            .parent()
-            .is_some_and(|parent| parent == data.root())
-        {
-            return Ok(None);
-        }
-        let name = database.file_name().unwrap_or_default().to_string_lossy();
-        let beside = database.with_file_name(format!("{name}.lock"));
-        Self::acquire_file(&beside, &database.display().to_string()).map(Some)
+    /// Holds a database, wherever it lies and by whatever name it is called: two data directories
+    /// may name the same one.
+    pub(crate) fn database(path: &Path) -> anyhow::Result<Self> {
+        let real = real_path(path);
+        let name = real.file_name().unwrap_or_default().to_string_lossy();
+        let beside = real.with_file_name(format!("{name}.lock"));
+        Self::acquire_file(&beside, &path.display().to_string())
     }
 
     /// Locks by any file; `what` names in the refusal what it stands for.
@@ -65,6 +61,21 @@ impl DataLock {
     }
 }
 
+/// Without symbolic links; a file that is still to be made has at least a directory.
+fn real_path(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or_else(|| Path::new(".")).canonicalize();
+    match (directory, path.file_name()) {
+        (Ok(directory), Some(name)) => directory.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 fn taken(what: &str, file: &mut File) -> Failure {
     let mut holder = String::new();
     let read = file
@@ -80,6 +91,20 @@ fn taken(what: &str, file: &mut File) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_is_held_by_whatever_name_it_is_called() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger.db");
+        let _held = DataLock::database(&path).unwrap();
+        std::fs::write(&path, "made meanwhile").unwrap();
+        let link = directory.path().join("link.db");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for name in [path, link] {
+            let refused = DataLock::database(&name).unwrap_err().to_string();
+            assert!(refused.contains("is in use by another server"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_second_instance_is_refused_and_told_the_pid() {

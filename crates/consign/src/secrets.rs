@@ -3,6 +3,7 @@
 //! Invariant: a secret that was once used is on disk before it is used, with mode 0600 in a
 //! directory of mode 0700; looser modes are refused, not repaired, because others may already have
 //! read the file. Values from the environment win over files and are never written.
+//! A secret that an existing ledger depends on is never replaced without being asked for.
 
 use std::fmt;
 use std::fs;
@@ -11,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use consign_store::sqlite::{Holds, identify};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -122,6 +124,22 @@ impl Overrides {
     }
 }
 
+/// Whether there is data that was written with secrets of before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ledger {
+    New,
+    Existing,
+}
+
+impl Ledger {
+    pub(crate) fn at(path: &Path) -> anyhow::Result<Self> {
+        Ok(match identify(path)? {
+            Holds::Consign => Self::Existing,
+            Holds::Nothing | Holds::IntentBus | Holds::OtherDatabase => Self::New,
+        })
+    }
+}
+
 /// All secrets of a server.
 #[derive(Debug)]
 pub(crate) struct Secrets {
@@ -138,9 +156,16 @@ pub(crate) struct Secrets {
 impl Secrets {
     /// Reads the secrets, making the missing ones. The caller holds the directory's lock, so that
     /// two first starts cannot make two different keys.
-    pub(crate) fn open(data: &DataDir, overrides: &Overrides) -> anyhow::Result<Self> {
+    pub(crate) fn open(
+        data: &DataDir,
+        overrides: &Overrides,
+        ledger: Ledger,
+    ) -> anyhow::Result<Self> {
         data.create()?;
         refuse_loose_mode(&data.keys(), "700")?;
+        if ledger == Ledger::Existing {
+            refuse_loss(data, overrides)?;
+        }
         let mut made = Vec::new();
         let mut text = |name, given: &Option<Secret>| match given {
             Some(secret) => Ok(secret.clone()),
@@ -170,6 +195,36 @@ impl Secrets {
             made,
         })
     }
+}
+
+/// A new seal key could not open the keys in the ledger, a new seed would disown its receipts.
+fn refuse_loss(data: &DataDir, overrides: &Overrides) -> anyhow::Result<()> {
+    let missing = |name| -> anyhow::Result<bool> { Ok(read(data, name)?.is_none()) };
+    let (name, consequence) = if overrides.seal_key.is_none() && missing(Name::SealKey)? {
+        (
+            Name::SealKey,
+            "this works only as long as the database holds no API keys besides the main key; \
+             otherwise start with a new database",
+        )
+    } else if missing(Name::ReceiptSeed)? {
+        (
+            Name::ReceiptSeed,
+            "receipts handed out so far can then no longer be checked against this server",
+        )
+    } else {
+        return Ok(());
+    };
+    let path = data.key_file(name.file());
+    Err(Failure::failed(format!(
+        "there is a database, but {} is missing",
+        path.display()
+    ))
+    .hint(format!(
+        "put the file back from a backup of {}; or, to go on without the old keys, write 64 random \
+                 hexadecimal digits into it, with mode 600: {consequence}",
+        data.keys().display()
+    ))
+    .into())
 }
 
 /// Reads one secret for a command on the same machine; `None` when it was never made.

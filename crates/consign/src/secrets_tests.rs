@@ -15,7 +15,7 @@ fn fresh() -> (tempfile::TempDir, DataDir) {
 }
 
 fn open(data: &DataDir) -> anyhow::Result<Secrets> {
-    Secrets::open(data, &Overrides::default())
+    Secrets::open(data, &Overrides::default(), Ledger::New)
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn the_environment_wins_and_is_not_written() {
         seal_key: Some(Secret::new("AB".repeat(32))),
         ..Overrides::default()
     };
-    let secrets = Secrets::open(&data, &overrides).unwrap();
+    let secrets = Secrets::open(&data, &overrides, Ledger::New).unwrap();
     assert_eq!(secrets.bus_secret.reveal(), "from-env");
     assert_eq!(secrets.seal_key.reveal(), &[0xab; 32]);
     assert!(!data.key_file("bus_secret").exists() && !data.key_file("seal_key").exists());
@@ -60,7 +60,9 @@ fn a_seal_key_of_the_wrong_length_names_the_variable() {
         seal_key: Some(Secret::new("abcd".to_owned())),
         ..Overrides::default()
     };
-    let error = Secrets::open(&data, &overrides).unwrap_err().to_string();
+    let error = Secrets::open(&data, &overrides, Ledger::New)
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         error,
         "the variable CONSIGN_SEAL_KEY does not hold 64 hexadecimal digits"
@@ -94,6 +96,44 @@ fn an_emptied_file_is_an_error_and_not_an_empty_key() {
     fs::write(data.key_file("admin_secret"), "\n").unwrap();
     let error = open(&data).unwrap_err().to_string();
     assert!(error.ends_with("admin_secret is empty"), "{error}");
+}
+
+#[test]
+fn a_key_that_a_ledger_depends_on_is_not_made_anew() {
+    let overrides = Overrides {
+        seal_key: Some(Secret::new("ab".repeat(32))),
+        ..Overrides::default()
+    };
+    for name in [Name::SealKey, Name::ReceiptSeed] {
+        let (_parent, data) = fresh();
+        let made = open(&data).unwrap();
+        let path = data.key_file(name.file());
+        let text = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let refused = Secrets::open(&data, &Overrides::default(), Ledger::Existing)
+            .unwrap_err()
+            .to_string();
+        let expected = format!("data/keys/{} is missing", name.file());
+        assert!(refused.ends_with(&expected), "{refused}");
+        assert!(!path.exists(), "it was made all the same");
+        // The variable stands in for the seal key alone.
+        let with_variable = Secrets::open(&data, &overrides, Ledger::Existing);
+        assert_eq!(with_variable.is_ok(), name == Name::SealKey);
+
+        write_private(&path, &text).unwrap();
+        let back = Secrets::open(&data, &Overrides::default(), Ledger::Existing).unwrap();
+        assert_eq!(back.seal_key.reveal(), made.seal_key.reveal());
+        assert_eq!(back.receipt_seed.reveal(), made.receipt_seed.reveal());
+    }
+}
+
+#[test]
+fn secrets_that_no_stored_data_depends_on_are_made_beside_a_ledger() {
+    let (_parent, data) = fresh();
+    open(&data).unwrap();
+    fs::remove_file(data.key_file("metrics_token")).unwrap();
+    let again = Secrets::open(&data, &Overrides::default(), Ledger::Existing).unwrap();
+    assert_eq!(again.made, [Name::MetricsToken]);
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::time::Duration;
 use consign_kernel::command::{Answer, Claim, Command, Gate, Operate, Request};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::profile::Face;
 use consign_kernel::receipt::{PublicKey, Signer};
-use consign_kernel::record::{self, Record};
+use consign_kernel::record::{self, ApiKey, Record};
 use consign_store::{
     Clock, Count, EventFilter, EventPage, Executed, IntentFilter, IntentPage, SharedStore, Stats,
 };
@@ -19,13 +19,21 @@ use tokio::sync::{Notify, watch};
 
 use crate::Error;
 use crate::clock::WallClock;
+use crate::followers::Followers;
 use crate::housekeeping::Schedule;
 use crate::keys::SealKey;
+use crate::places::{Place, Places};
 use crate::seeds::Seeds;
 use crate::wakes::Wakes;
 
 /// Polling is what correctness rests on; wakes only make it quick.
-const POLL: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(5);
+
+// What stays open costs something even while nothing happens, so each key has its share.
+const STREAMS_MAX: usize = 1_024;
+const STREAMS_PER_KEY_MAX: usize = 8;
+const WAITS_MAX: usize = 4_096;
+const WAITS_PER_KEY_MAX: usize = 32;
 
 /// Facts of one intent that a timeline shows.
 const TIMELINE_FACTS_MAX: u32 = 1_000;
@@ -63,7 +71,9 @@ pub(crate) struct Inner {
     wall: Arc<dyn WallClock>,
     pub(crate) seeds: Seeds,
     wakes: Wakes,
-    facts: watch::Sender<FactSeq>,
+    followers: Followers,
+    waits: Places,
+    streams: Places,
     /// Pokes the timekeeper when something comes due earlier than it planned.
     pub(crate) earlier: Notify,
     pub(crate) planned: std::sync::atomic::AtomicI64,
@@ -121,7 +131,6 @@ impl Operator {
 
 impl Engine {
     pub fn new(options: Options) -> Self {
-        let (facts, _) = watch::channel(options.store.stats().last_fact);
         let now = options.clock.now();
         Self {
             inner: Arc::new(Inner {
@@ -130,7 +139,9 @@ impl Engine {
                 wall: options.wall,
                 seeds: Seeds::new(options.entropy),
                 wakes: Wakes::default(),
-                facts,
+                followers: Followers::default(),
+                waits: Places::default(),
+                streams: Places::default(),
                 earlier: Notify::new(),
                 planned: std::sync::atomic::AtomicI64::new(i64::MAX),
                 seal: options.seal,
@@ -219,14 +230,20 @@ impl Engine {
         }
         let deadline = tokio::time::Instant::now() + wait;
         let ticket = self.inner.wakes.register(claim.probes());
+        // A long poll is one request, however often it looks; but a key revoked meanwhile takes nothing more.
+        let again = gate.as_ref().filter(|gate| gate.metered).map(|gate| Gate {
+            nonce: None,
+            cost: 0,
+            ..gate.clone()
+        });
         let mut gate = gate;
         tokio::pin!(leave);
         loop {
-            // The gate is passed once: a long poll is one request, however often it looks.
-            let found = claimed(
-                self.apply(gate.take(), Command::Claim(claim.clone()))
-                    .await?,
-            )?;
+            let looking = self
+                .apply(gate.take(), Command::Claim(claim.clone()))
+                .await?;
+            let found = claimed(looking)?;
+            gate.clone_from(&again);
             let now = tokio::time::Instant::now();
             if !found.is_empty() || now >= deadline {
                 return Ok(found);
@@ -273,9 +290,34 @@ impl Engine {
         Ok(self.inner.store.events(filter).await?)
     }
 
-    /// Tells of every new fact; a hint to read on.
-    pub fn follow_facts(&self) -> watch::Receiver<FactSeq> {
-        self.inner.facts.subscribe()
+    /// Marked as changed whenever the caller's own intents have news; a hint to read on.
+    pub fn follow(&self, caller: &Caller) -> watch::Receiver<()> {
+        self.inner.followers.follow(&caller.id)
+    }
+
+    /// A place for an event stream, if the caller has one left.
+    pub fn stream_place(&self, caller: &Caller) -> Option<Place> {
+        let own_max = if caller.main {
+            STREAMS_MAX
+        } else {
+            STREAMS_PER_KEY_MAX
+        };
+        self.inner.streams.take(&caller.id, own_max, STREAMS_MAX)
+    }
+
+    /// A place for a waiting claim, if the caller has one left.
+    pub fn wait_place(&self, caller: &Caller) -> Option<Place> {
+        let own_max = if caller.main {
+            WAITS_MAX
+        } else {
+            WAITS_PER_KEY_MAX
+        };
+        self.inner.waits.take(&caller.id, own_max, WAITS_MAX)
+    }
+
+    /// Whether the caller's key still is good, for what outlives a single request.
+    pub async fn is_active(&self, caller: &Caller) -> Result<bool, Error> {
+        Ok(caller.main || self.record(ApiKey::key(&caller.id)).await?.is_some())
     }
 
     pub async fn counts(&self, _: Operator, face: Face) -> Result<Vec<Count>, Error> {
@@ -331,12 +373,7 @@ impl Engine {
         {
             self.inner.earlier.notify_one();
         }
-        let last = self.inner.store.stats().last_fact;
-        self.inner.facts.send_if_modified(|seen| {
-            let news = last > *seen;
-            *seen = last.max(*seen);
-            news
-        });
+        self.inner.followers.tell(&executed.told);
     }
 }
 

@@ -1,21 +1,22 @@
 //! Taking over a database of the original Intent Bus: what is taken, what is not, and why.
 //!
 //! Invariant: running it again takes nothing twice; ids, keys and entries that exist already stay as they are.
+//! A row that cannot be taken is named and counted, and stops nothing.
+
+mod translate;
 
 use std::path::Path;
 
 use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::{IntentId, Micros, Seq, Token};
-use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf};
-use consign_kernel::json;
 use consign_kernel::limits;
-use consign_kernel::profile::ProfileId;
 use consign_kernel::record::{self, ApiKey, Kind};
-use consign_kernel::state::{Cause, State};
-use consign_store::sqlite::{ForeignIntent, ForeignKv, ForeignRows, IntentBusFile};
+use consign_store::sqlite::{
+    ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile, UnreadableRow,
+};
 
 use crate::{Engine, Error, Operator, key_id};
+use translate::{instant, shown, translate};
 
 const PAGE: u32 = 200;
 /// Skipped rows that are named one by one; the rest is only counted.
@@ -70,23 +71,9 @@ pub async fn import_intent_bus(
     };
     let mut done = 0;
     for key in file.keys()? {
-        let known = engine.record(ApiKey::key(&key_id(&key.api_key))).await?;
-        if known.is_some() {
-            report.keys_present += 1;
-        } else {
-            if !options.dry_run {
-                let created = seconds(key.created_at);
-                engine
-                    .adopt_key(
-                        operator,
-                        &key.api_key,
-                        &key.owner,
-                        created,
-                        key.total_requests,
-                    )
-                    .await?;
-            }
-            report.keys_taken += 1;
+        match key {
+            Ok(key) => import_key(engine, operator, &key, options, &mut report).await?,
+            Err(row) => report.skip(format!("key in row {}: {}", row.rowid, row.reason)),
         }
         done += 1;
         progress(done, total);
@@ -96,10 +83,47 @@ pub async fn import_intent_bus(
     })
     .await?;
     for entry in file.kv()? {
-        import_kv(engine, &entry, options, &mut report).await?;
+        match entry {
+            Ok(entry) => import_kv(engine, &entry, options, &mut report).await?,
+            Err(row) => report.skip(format!("value in row {}: {}", row.rowid, row.reason)),
+        }
     }
     progress(total, total);
     Ok(report)
+}
+
+async fn import_key(
+    engine: &Engine,
+    operator: Operator,
+    key: &ForeignKey,
+    options: ImportOptions,
+    report: &mut ImportReport,
+) -> Result<(), Error> {
+    // The key itself is a secret, so a reason names its id.
+    let id = key_id(&key.api_key);
+    if key.api_key.is_empty() {
+        report.skip(format!("key {id}: it is empty"));
+        return Ok(());
+    }
+    let created_at = match instant("created_at", key.created_at) {
+        Ok(created_at) => created_at,
+        Err(reason) => {
+            report.skip(format!("key {id}: {reason}"));
+            return Ok(());
+        }
+    };
+    if engine.record(ApiKey::key(&id)).await?.is_some() {
+        report.keys_present += 1;
+        return Ok(());
+    }
+    if !options.dry_run {
+        let (owner, requests) = (&key.owner, key.total_requests);
+        engine
+            .adopt_key(operator, &key.api_key, owner, created_at, requests)
+            .await?;
+    }
+    report.keys_taken += 1;
+    Ok(())
 }
 
 async fn import_intents(
@@ -110,32 +134,64 @@ async fn import_intents(
     report: &mut ImportReport,
     mut progress: impl FnMut(u64),
 ) -> Result<(), Error> {
-    let (mut after, mut done) = (0, 0);
-    loop {
-        let page = file.intents(after, PAGE)?;
-        let Some(last) = page.last() else {
-            return Ok(());
-        };
-        after = last.rowid;
-        for foreign in &page {
+    // Row ids may be negative.
+    let (mut next, mut done) = (Some(i64::MIN), 0);
+    while let Some(from) = next {
+        let page = file.intents(from, PAGE)?;
+        next = page.last().and_then(|last| rowid(last).checked_add(1));
+        for row in &page {
             done += 1;
-            match translate(engine, foreign, file.dead_reason(&foreign.id)?) {
-                Err(reason) => report.skip(format!("intent {}: {reason}", foreign.id)),
-                Ok(intent) if options.dry_run => {
-                    match engine.inner.store.intent(intent.id).await? {
-                        Some(_) => report.intents_present += 1,
-                        None => report.intents_taken += 1,
-                    }
+            match row {
+                Ok(foreign) => import_intent(engine, file, foreign, options, report).await?,
+                Err(row) => {
+                    let id = row.id.as_deref().map_or_else(String::new, |id| {
+                        let id = shown(id);
+                        format!("{id} ")
+                    });
+                    report.skip(format!("intent {id}in row {}: {}", row.rowid, row.reason));
                 }
-                Ok(intent) => match engine.apply(None, Command::Restore(Box::new(intent))).await {
-                    Ok(_) => report.intents_taken += 1,
-                    Err(Error::Refused(Refusal::Exists)) => report.intents_present += 1,
-                    Err(error) => return Err(error),
-                },
             }
         }
         progress(done.min(rows.intents));
     }
+    Ok(())
+}
+
+fn rowid(row: &Result<ForeignIntent, UnreadableRow>) -> i64 {
+    match row {
+        Ok(foreign) => foreign.rowid,
+        Err(unreadable) => unreadable.rowid,
+    }
+}
+
+async fn import_intent(
+    engine: &Engine,
+    file: &IntentBusFile,
+    foreign: &ForeignIntent,
+    options: ImportOptions,
+    report: &mut ImportReport,
+) -> Result<(), Error> {
+    let intent = match translate(engine, foreign, file.dead_reason(&foreign.id)?) {
+        Ok(intent) => intent,
+        Err(reason) => {
+            let (id, row) = (shown(&foreign.id), foreign.rowid);
+            report.skip(format!("intent {id} in row {row}: {reason}"));
+            return Ok(());
+        }
+    };
+    if options.dry_run {
+        match engine.inner.store.intent(intent.id).await? {
+            Some(_) => report.intents_present += 1,
+            None => report.intents_taken += 1,
+        }
+        return Ok(());
+    }
+    match engine.apply(None, Command::Restore(Box::new(intent))).await {
+        Ok(_) => report.intents_taken += 1,
+        Err(Error::Refused(Refusal::Exists)) => report.intents_present += 1,
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 async fn import_kv(
@@ -144,18 +200,29 @@ async fn import_kv(
     options: ImportOptions,
     report: &mut ImportReport,
 ) -> Result<(), Error> {
-    let expires_at = seconds(entry.expires_at);
+    // What stands before the colon is a key, hence a secret; no reason may show it.
+    let Some((api_key, name)) = entry.key.split_once(':') else {
+        report.skip("a value without an owner".to_owned());
+        return Ok(());
+    };
+    let expires_at = match fitting(name, entry) {
+        Ok(()) => instant("expires_at", entry.expires_at),
+        Err(reason) => Err(reason),
+    };
+    let expires_at = match expires_at {
+        Ok(expires_at) => expires_at,
+        Err(reason) => {
+            report.skip(format!("value {}: {reason}", shown(name)));
+            return Ok(());
+        }
+    };
     if expires_at <= engine.now() {
         report.kv_expired += 1;
         return Ok(());
     }
-    let Some((api_key, name)) = entry.key.split_once(':') else {
-        report.skip("a key-value entry without an owner".to_owned());
-        return Ok(());
-    };
     let key = record::Key {
         kind: Kind::Kv,
-        owner: engine.publisher_id(api_key),
+        owner: engine.id_of_key(api_key),
         name: name.to_owned(),
     };
     if engine.record(key.clone()).await?.is_some() {
@@ -175,108 +242,15 @@ async fn import_kv(
     Ok(())
 }
 
-fn translate(
-    engine: &Engine,
-    foreign: &ForeignIntent,
-    dead: Option<(String, f64)>,
-) -> Result<Intent, String> {
-    let id: IntentId = foreign
-        .id
-        .parse()
-        .map_err(|_| "its id is not 32 hex digits".to_owned())?;
-    let payload = json::compact(foreign.payload.as_bytes(), limits::JSON_DEPTH_MAX)
-        .map_err(|defect| format!("its payload is not JSON: {defect}"))?;
-    let token = match foreign.claim_token.as_deref() {
-        Some(text) => Token::parse(text).ok(),
-        None => None,
-    };
-    let lease_until = foreign.claim_expires_at.map(seconds);
-    let (state, cause) = match foreign.status.as_str() {
-        "open" => (State::Queued, Cause::None),
-        // Without a token nobody could finish it; it goes back to the queue.
-        "claimed" if token.is_some() && lease_until.is_some() => (State::Dispatched, Cause::None),
-        "claimed" => (State::Queued, Cause::LeaseExpired),
-        "fulfilled" => (State::Acked, Cause::Completed),
-        "dead" => (State::DeadLetter, Cause::Exhausted),
-        other => return Err(format!("its status {other:?} is unknown")),
-    };
-    let held = state == State::Dispatched;
-    let result = foreign.result.clone().map(|body| {
-        let text = foreign.result_type.as_deref() == Some("text");
-        Outcome {
-            kind: if text {
-                ResultKind::Text
-            } else {
-                ResultKind::Json
-            },
-            body: result_body(body, text),
-        }
-    });
-    let ended_at = if state == State::Acked {
-        foreign.completed_at
-    } else {
-        foreign.failed_at.or(dead.as_ref().map(|(_, at)| *at))
-    };
-    let ended = matches!(state, State::Acked | State::DeadLetter);
-    let settled_at = ended.then(|| ended_at.map_or_else(|| engine.now(), seconds));
-    let reason = dead
-        .map(|(reason, _)| reason)
-        .filter(|reason| !reason.is_empty());
-    let backoff_s = foreign
-        .backoff_base
-        .clamp(limits::BACKOFF_BASE_MIN_S, limits::BACKOFF_BASE_MAX_S);
-    Ok(Intent {
-        seq: Seq(0),
-        id,
-        profile: ProfileId::Intent,
-        namespace: foreign.namespace.clone(),
-        goal: foreign.goal.clone(),
-        owner: engine.publisher_id(&foreign.publisher),
-        public: foreign.visibility == "public",
-        target: foreign.target_worker.clone(),
-        capability: foreign.required_capability.clone(),
-        priority: i32::try_from(foreign.priority.clamp(0, limits::PRIORITY_MAX))
-            .unwrap_or(limits::PRIORITY_DEFAULT),
-        payload,
-        traceparent: None,
-        attempts: u32::try_from(foreign.claim_attempts).unwrap_or(0),
-        attempts_max: u32::try_from(foreign.max_attempts)
-            .unwrap_or(limits::ATTEMPTS_DEFAULT)
-            .clamp(1, limits::ATTEMPTS_MAX),
-        backoff_us: seconds(backoff_s).0,
-        created_at: seconds(foreign.created_at),
-        run_at: seconds(foreign.run_at),
-        expires_at: seconds(foreign.expires_at),
-        state,
-        cause,
-        shelf: Shelf::Ready,
-        wake_at: Micros(0),
-        holder: foreign
-            .claimed_by
-            .as_deref()
-            .map(|key| engine.publisher_id(key)),
-        token: token.filter(|_| held),
-        claimed_at: foreign.claimed_at.map(seconds),
-        lease_until: lease_until.filter(|_| held),
-        settled_at,
-        last_error: foreign.last_error.clone().or(reason),
-        result,
-    })
-}
-
-/// The original stores JSON results as JSON text; a text result may be stored either way.
-fn result_body(body: String, text: bool) -> String {
-    if !text {
-        return json::compact(body.as_bytes(), limits::JSON_DEPTH_MAX)
-            .unwrap_or_else(|_| "null".to_owned());
+fn fitting(name: &str, entry: &ForeignKv) -> Result<(), String> {
+    if name.len() > limits::KV_KEY_BYTES_MAX {
+        return Err(format!(
+            "its key has more than {} bytes",
+            limits::KV_KEY_BYTES_MAX
+        ));
     }
-    serde_json::from_str::<String>(&body).unwrap_or(body)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a float cast saturates, and seconds of this century fit"
-)]
-fn seconds(unix: f64) -> Micros {
-    Micros((unix * 1e6).round() as i64)
+    if entry.value.len() > limits::BODY_BYTES_MAX {
+        return Err(format!("it has more than {} bytes", limits::BODY_BYTES_MAX));
+    }
+    Ok(())
 }

@@ -146,7 +146,12 @@ impl Engine {
         if text.starts_with("k_") && text.len() == 18 || text == MAIN {
             return text.to_owned();
         }
-        let digest = digest(text);
+        self.id_of_key(text)
+    }
+
+    /// The key id behind a key itself. A key that is spelt like a key id gets an id of its own, not that one.
+    pub(crate) fn id_of_key(&self, key: &str) -> String {
+        let digest = digest(key);
         if digest.ct_eq(&self.inner.main_digest).into() {
             MAIN.to_owned()
         } else {

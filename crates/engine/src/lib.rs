@@ -6,9 +6,11 @@
 mod clock;
 mod engine;
 mod error;
+mod followers;
 mod housekeeping;
 mod import;
 mod keys;
+mod places;
 mod receipts;
 mod seeds;
 mod timekeeper;
@@ -24,4 +26,5 @@ pub use error::Error;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
 pub use keys::{KeyInfo, NewKey, SealKey, key_id};
+pub use places::Place;
 pub use timekeeper::Timekeeper;

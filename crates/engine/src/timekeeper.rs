@@ -17,9 +17,10 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 const NAP_MIN: Duration = Duration::from_millis(2);
 /// After a failure, so that a full disk is not hammered.
 const NAP_AFTER_ERROR: Duration = Duration::from_secs(1);
-/// Once-keys are kept this much beyond their end; a cleanup pass may come first and count them.
 const FORGET_INTERVAL_US: i64 = 60 * SECOND_US;
-const FORGET_ROWS_MAX: u32 = 5_000;
+const FORGET_ROWS_MAX: u32 = 2_000;
+/// Per kind and round; then leases and delays have their turn.
+const FORGET_PIECES_MAX: u32 = 20;
 
 #[derive(Debug)]
 pub struct Timekeeper {
@@ -61,9 +62,15 @@ impl Timekeeper {
     pub async fn tick(&mut self) -> Result<Duration, Error> {
         let more = self.engine.sweep().await?;
         let now = self.engine.now();
+        let mut more = more;
         if now >= self.forget_at {
-            self.forget_at = now.plus(FORGET_INTERVAL_US);
-            self.forget(now).await?;
+            let rest = self.forget(now).await?;
+            self.forget_at = if rest {
+                now
+            } else {
+                now.plus(FORGET_INTERVAL_US)
+            };
+            more |= rest;
         }
         if more {
             return Ok(Duration::ZERO);
@@ -76,28 +83,38 @@ impl Timekeeper {
         Ok(Duration::from_micros(nap_us).max(NAP_MIN))
     }
 
-    async fn forget(&self, now: Micros) -> Result<(), Error> {
-        let mut steps: Vec<Command> = Scope::ALL
+    /// Forgets in small pieces, so that others get their turn; says whether there is more to forget.
+    async fn forget(&self, now: Micros) -> Result<bool, Error> {
+        let mut rest = false;
+        let limit = FORGET_ROWS_MAX;
+        let mut pieces: Vec<Forget> = Scope::ALL
             .iter()
-            .map(|scope| {
-                Command::Forget(Forget::Once {
-                    scope: *scope,
-                    limit: FORGET_ROWS_MAX,
-                })
+            .map(|scope| Forget::Once {
+                scope: *scope,
+                limit,
             })
             .collect();
         for kind in [Kind::Kv, Kind::Receipt] {
-            steps.push(Command::Forget(Forget::Records {
-                kind,
-                limit: FORGET_ROWS_MAX,
-            }));
+            pieces.push(Forget::Records { kind, limit });
         }
         let before = now.minus(limits::FACT_RETENTION_US);
-        steps.push(Command::Forget(Forget::Facts {
-            before,
-            limit: FORGET_ROWS_MAX,
-        }));
-        self.engine.execute(None, steps).await.map(|_| ())
+        pieces.push(Forget::Facts { before, limit });
+        for piece in pieces {
+            for number in 1..=FORGET_PIECES_MAX {
+                let forgotten = self
+                    .engine
+                    .apply(None, Command::Forget(piece.clone()))
+                    .await?;
+                let full = Answer::Forgotten {
+                    rows: u64::from(limit),
+                };
+                if forgotten != full {
+                    break;
+                }
+                rest |= number == FORGET_PIECES_MAX;
+            }
+        }
+        Ok(rest)
     }
 }
 

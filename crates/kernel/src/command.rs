@@ -27,7 +27,7 @@ pub struct Gate {
     pub metered: bool,
     /// Nonce of a signed request, burnt as soon as the signature was found right.
     pub nonce: Option<String>,
-    /// How much of the allowance the request takes.
+    /// How much of the allowance the request takes; nothing for the later looks of a request that waits.
     pub cost: u32,
 }
 

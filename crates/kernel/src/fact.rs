@@ -9,6 +9,8 @@ pub struct Fact {
     /// Zero until the store has assigned it.
     pub seq: FactSeq,
     pub intent: Seq,
+    /// Key id of the publisher, who may follow it.
+    pub owner: String,
     pub at: Micros,
     pub verb: Verb,
     /// `None` for the admission.

@@ -35,6 +35,7 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 pub const NONCE_BYTES_MAX: usize = 255;
 pub const WORKER_ID_CHARS_MAX: usize = 64;
 pub const CAPABILITIES_CHARS_MAX: usize = 256;
+pub const CAPABILITIES_MAX: usize = 32;
 pub const PAGE_ITEMS_MAX: u32 = 100;
 
 // Keys and their allowance.

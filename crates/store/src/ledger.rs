@@ -19,6 +19,9 @@ use consign_kernel::state::State;
 
 use crate::Error;
 
+/// After an outage a flood may be due at once; one commit lets time act on some thousand rows, the next goes on.
+const SWEEPS_PER_BATCH_MAX: u32 = 8;
+
 /// What became of a request, and what others should hear of it.
 #[derive(Debug)]
 pub struct Executed {
@@ -27,6 +30,8 @@ pub struct Executed {
     pub ripe: Vec<Probe>,
     /// The earliest end of a delay or a lease that was written.
     pub wake_at: Option<Micros>,
+    /// Owners whose intents have news.
+    pub told: Vec<String>,
 }
 
 /// What a counter counts.
@@ -94,9 +99,11 @@ pub(crate) struct Batch<'a, T> {
     last_seq: &'a mut u64,
     /// Time has acted on everything that is due in this batch.
     swept: bool,
+    sweeps: u32,
     deltas: HashMap<Counter, i64>,
     ripe: Vec<Probe>,
     wake_at: Option<Micros>,
+    told: Vec<String>,
     pub(crate) wrote: bool,
 }
 
@@ -107,9 +114,11 @@ impl<'a, T: Tx> Batch<'a, T> {
             now,
             last_seq,
             swept: false,
+            sweeps: 0,
             deltas: HashMap::new(),
             ripe: Vec::new(),
             wake_at: None,
+            told: Vec::new(),
             wrote: false,
         }
     }
@@ -121,6 +130,7 @@ impl<'a, T: Tx> Batch<'a, T> {
             reply,
             ripe: std::mem::take(&mut self.ripe),
             wake_at: self.wake_at.take(),
+            told: std::mem::take(&mut self.told),
         })
     }
 
@@ -203,13 +213,14 @@ impl<'a, T: Tx> Batch<'a, T> {
 
     /// Before the first claim of a batch, time acts: what came due competes, what is exhausted dies.
     fn sweep(&mut self, entropy: &mut Entropy) -> Result<(), Error> {
-        if self.swept {
+        if self.swept || self.sweeps >= SWEEPS_PER_BATCH_MAX {
             return Ok(());
         }
         let limit = limits::SWEEP_ROWS_MAX;
         let sweep = Command::Sweep(Sweep { limit });
         let view = self.load(needs(&sweep, self.now))?;
         self.swept = view.intents.len() < limit as usize;
+        self.sweeps += 1;
         if view.intents.is_empty() {
             return Ok(());
         }
@@ -232,7 +243,7 @@ impl<'a, T: Tx> Batch<'a, T> {
         loop {
             self.sweep(entropy)?;
             let rows = self.pick_live(&probes, max, entropy)?;
-            if !rows.is_empty() || self.swept {
+            if !rows.is_empty() || self.swept || self.sweeps >= SWEEPS_PER_BATCH_MAX {
                 return Ok(rows);
             }
         }
@@ -335,7 +346,12 @@ impl<'a, T: Tx> Batch<'a, T> {
                 self.counted(&intent, Some(intent.state), None);
                 self.tx.remove(intent.seq)
             }
-            Write::Fact(fact) => self.tx.append(fact),
+            Write::Fact(fact) => {
+                if self.told.last() != Some(&fact.owner) {
+                    self.told.push(fact.owner.clone());
+                }
+                self.tx.append(fact)
+            }
             Write::Once(row) => self.tx.put_once(row),
             Write::Put(record) => self.tx.put_record(record),
             Write::Delete(key) => self.tx.delete_record(&key),

@@ -123,7 +123,7 @@ pub struct EventFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventPage {
     pub events: Vec<Event>,
-    /// Everything up to here was looked at, shown or not.
+    /// Every fact of the owner up to here was looked at, shown or not.
     pub seen: FactSeq,
     /// More is waiting right now.
     pub more: bool,

@@ -23,7 +23,7 @@ use crate::config::{RfcSettings, database_path};
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::lock::DataLock;
-use crate::secrets::{Overrides, Secret, Secrets};
+use crate::secrets::{Ledger, Overrides, Secret, Secrets};
 
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
@@ -34,9 +34,10 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     data.create()?;
     let path = database_path(args.store.as_deref(), settings.db_path.as_deref(), &data)?;
     let _lock = DataLock::acquire(&data)?;
-    let _file_lock = DataLock::outside(&data, &path)?;
+    let _database_lock = DataLock::database(&path)?;
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
-    let secrets = Secrets::open(&data, &Overrides::new(&settings, seal_key))?;
+    let overrides = Overrides::new(&settings, seal_key);
+    let secrets = Secrets::open(&data, &overrides, Ledger::at(&path)?)?;
 
     let clock = Arc::new(EngineClock::start(Sqlite::last_time(&path)?));
     let store = Arc::new(Sqlite::open(StoreOptions {

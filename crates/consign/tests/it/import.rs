@@ -107,6 +107,137 @@ fn an_import_takes_everything_once_and_a_dry_run_takes_nothing() {
     assert_eq!(super::publish(&mut tester, "as before").status, 201);
 }
 
+/// Adds an intent like the first one, with one column changed.
+fn add(path: &Path, id: &str, column: &str, value: &str) {
+    let database = rusqlite::Connection::open(path).expect("it is a database");
+    database
+        .execute_batch(&format!(
+            "CREATE TEMP TABLE one AS SELECT * FROM intents WHERE id = '00000000000000000000000000000001';
+             UPDATE one SET id = '{id}';
+             INSERT INTO intents SELECT * FROM one;
+             UPDATE intents SET {column} = {value} WHERE id = '{id}';"
+        ))
+        .expect("the row can be added");
+}
+
+#[test]
+fn rows_that_cannot_be_taken_are_named_and_the_rest_is_taken() {
+    let place = Place::new();
+    let path = original(&place);
+    let id = |last: char| format!("{}{last}", "0".repeat(31));
+    add(&path, &id('3'), "payload", "NULL");
+    add(&path, &id('4'), "goal", "x'ff'");
+    add(&path, &id('5'), "namespace", "'mesh.x'");
+    add(
+        &path,
+        &id('6'),
+        "payload",
+        "'\"' || printf('%.7167c', 'p') || '\"'",
+    );
+    add(&path, &id('7'), "rowid", "-7");
+    add(&path, &id('8'), "publisher", "'main'");
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database
+        .execute_batch(
+            "INSERT INTO tester_keys VALUES (NULL, 'nobody', 0, 1.0);
+             INSERT INTO store VALUES ('old-main-key-0123456789:colour', x'00', 4e9),
+               ('old-main-key-0123456789:size', 'xl', 4e9), ('main:size', 's', 4e9);",
+        )
+        .unwrap();
+    drop(database);
+
+    let taken = printed(&import(&place, &path, &["--yes"]));
+    assert_eq!(
+        (&taken["intents_taken"], &taken["skipped"]),
+        (&4.into(), &6.into())
+    );
+    assert_eq!(
+        taken["reasons"],
+        serde_json::json!([
+            "key in row 2: its api_key is null",
+            format!("intent {} in row 3: its payload is null", id('3')),
+            format!("intent {} in row 4: its goal is a blob", id('4')),
+            format!(
+                "intent {} in row 5: its namespace \"mesh.x\" is reserved",
+                id('5')
+            ),
+            format!(
+                "intent {} in row 6: its payload has 7169 bytes, and 7168 are allowed",
+                id('6')
+            ),
+            "value in row 1: its value is a blob",
+        ])
+    );
+    let server = start(&place.options().env(MAIN_KEY.0, MAIN_KEY.1));
+    let mut http = server.http().header("X-API-KEY", MAIN_KEY.1);
+    let mut operator = server.admin_client().unwrap();
+    let mut publisher = |id: String| {
+        let shown = get(&mut operator, &format!("/admin/intents/{id}")).json();
+        super::word(&shown["publisher"])
+    };
+    assert_eq!(publisher(id('7')), "main");
+    assert!(publisher(id('8')).starts_with("k_"), "it is no row of ours");
+    assert_eq!(get(&mut http, "/get/size").json()["value"], "xl");
+}
+
+#[test]
+fn an_import_that_fails_says_that_it_can_be_run_again() {
+    let place = Place::new();
+    let path = original(&place);
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database
+        .execute_batch("ALTER TABLE store RENAME COLUMN value TO val")
+        .unwrap();
+    drop(database);
+    let stopped = import(&place, &path, &["--yes"]);
+    let said = text(&stopped.stderr);
+    assert_eq!(code(&stopped), 1, "{said}");
+    assert!(
+        said.starts_with("error: the import stopped before its end: no such column"),
+        "{said}"
+    );
+    assert!(
+        said.contains("hint: what was taken over so far stays; run the same command again"),
+        "{said}"
+    );
+    assert!(!said.contains("nothing was"), "{said}");
+
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database
+        .execute_batch("ALTER TABLE store RENAME COLUMN val TO value")
+        .unwrap();
+    drop(database);
+    let again = printed(&import(&place, &path, &["--yes"]));
+    assert_eq!(
+        (&again["intents_present"], &again["keys_present"]),
+        (&2.into(), &1.into())
+    );
+}
+
+#[test]
+fn a_ledger_whose_keys_are_gone_is_not_given_new_ones() {
+    let place = Place::new();
+    let path = original(&place);
+    printed(&import(&place, &path, &["--yes"]));
+    for name in ["seal_key", "receipt_seed"] {
+        let key = place.data().join("keys").join(name);
+        let kept = place.path(name);
+        std::fs::rename(&key, &kept).unwrap();
+        let (code, said) = refusal(&place.options());
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains(&format!("keys/{name} is missing")), "{said}");
+        assert!(
+            said.contains("hint: put the file back from a backup"),
+            "{said}"
+        );
+        let refused = import(&place, &path, &["--yes"]);
+        assert!(text(&refused.stderr).contains("is missing"), "{refused:?}");
+        assert!(!key.exists());
+        std::fs::rename(&kept, &key).unwrap();
+    }
+    place.start();
+}
+
 #[test]
 fn an_import_while_the_server_runs_is_refused() {
     let place = Place::new();

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use consign_engine::Timekeeper;
+use consign_engine::{Error, Operator, Timekeeper};
 use consign_kernel::command::{Claim, NewIntent, Settlement};
+use consign_kernel::error::Refusal;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
+use consign_kernel::state::State;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -142,4 +144,73 @@ async fn the_timekeeper_naps_until_the_next_deadline_and_is_poked_by_an_earlier_
         })
         .await;
     assert_eq!(timekeeper.tick().await.unwrap(), Duration::from_millis(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_revoked_while_it_waits_takes_nothing_more() {
+    let world = World::new();
+    let key = world
+        .engine
+        .create_key(Operator::vouched(), "alice")
+        .await
+        .unwrap();
+    let caller = world
+        .engine
+        .authenticate(&key.secret)
+        .await
+        .unwrap()
+        .unwrap();
+    let engine = world.engine.clone();
+    let public = Claim {
+        holder: key.id.clone(),
+        ..claim()
+    };
+    let gate = caller.gate(None, 1);
+    let waiter = tokio::spawn(async move { engine.claim(gate, public, WAIT).await });
+    until_waiting(&world, 2).await;
+    world
+        .engine
+        .revoke_key(Operator::vouched(), &key.id)
+        .await
+        .unwrap();
+    let id = world
+        .publish(NewIntent {
+            public: true,
+            ..intent()
+        })
+        .await;
+    let refused = waiter.await.unwrap().unwrap_err();
+    assert!(
+        matches!(refused, Error::Refused(Refusal::UnknownKey)),
+        "{refused}"
+    );
+    let stored = world.store.intent(id).await.unwrap().unwrap();
+    assert_eq!(
+        stored.state,
+        State::Queued,
+        "it waits for somebody with a key"
+    );
+}
+
+#[tokio::test]
+async fn looking_again_while_waiting_takes_nothing_of_the_allowance() {
+    let world = World::new();
+    let key = world
+        .engine
+        .create_key(Operator::vouched(), "alice")
+        .await
+        .unwrap();
+    let caller = world
+        .engine
+        .authenticate(&key.secret)
+        .await
+        .unwrap()
+        .unwrap();
+    for _ in 0..100 {
+        world.engine.pass(caller.gate(None, 0)).await.unwrap();
+    }
+    assert_eq!(
+        world.engine.keys(Operator::vouched()).await.unwrap()[0].total_requests,
+        0
+    );
 }

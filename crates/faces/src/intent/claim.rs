@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use consign_engine::Place;
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::error::Code;
 use consign_kernel::ids::SECOND_US;
@@ -32,6 +33,11 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
     let mut visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
     let wanted = visit.checked(parse(&visit)).await?;
     visit.costs(wanted.claim.max as usize);
+    let _place = if wanted.wait.is_zero() {
+        None
+    } else {
+        Some(visit.checked(waiting_place(&visit)).await?)
+    };
     let mut draining = face.options.draining.clone();
     let presence = visit
         .parts
@@ -59,6 +65,15 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
             body.into_response()
         }
         Some(intent) => claim_out(intent).into_response(),
+    })
+}
+
+fn waiting_place(visit: &Visit) -> Result<Place, Reject> {
+    visit.face.engine.wait_place(&visit.caller).ok_or_else(|| {
+        Reject::new(
+            Code::LimitExceeded,
+            "Too many claims of this key are waiting; claim without wait.",
+        )
     })
 }
 
@@ -116,7 +131,7 @@ fn parse(visit: &Visit) -> Result<Wanted, Reject> {
         let listed = params
             .get("capabilities")
             .or_else(|| params.get("capability"));
-        claim.capabilities = listed.map(capabilities).unwrap_or_default();
+        claim.capabilities = listed.map_or(Ok(Vec::new()), capabilities)?;
     }
     Ok(Wanted {
         claim,
@@ -148,7 +163,7 @@ pub(super) fn claim_for(
         holder: visit.caller.id().to_owned(),
         audience: Audience::Caller,
         worker_id: visit.header("x-worker-id").and_then(worker_id),
-        capabilities: listed.map(capabilities).unwrap_or_default(),
+        capabilities: listed.map_or(Ok(Vec::new()), capabilities)?,
         max,
         lease_us: limits::LEASE_DEFAULT_S * SECOND_US,
     })
@@ -174,7 +189,8 @@ fn worker_id(text: &str) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-fn capabilities(text: &str) -> Vec<String> {
+/// Each one is another lane to look at, so there is a limit to them.
+fn capabilities(text: &str) -> Result<Vec<String>, Reject> {
     let text: String = text.chars().take(limits::CAPABILITIES_CHARS_MAX).collect();
     let mut tokens: Vec<String> = text
         .split(',')
@@ -184,7 +200,13 @@ fn capabilities(text: &str) -> Vec<String> {
         .collect();
     tokens.sort_unstable();
     tokens.dedup();
-    tokens
+    if tokens.len() > limits::CAPABILITIES_MAX {
+        return Err(Reject::new(
+            Code::InvalidRequest,
+            "A worker may advertise at most 32 capabilities.",
+        ));
+    }
+    Ok(tokens)
 }
 
 fn whole(text: &str) -> Result<u32, Reject> {

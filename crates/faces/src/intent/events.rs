@@ -4,14 +4,13 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
-use consign_engine::{Engine, EventFilter};
+use consign_engine::{Caller, Engine, EventFilter, Place};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Event;
 use consign_kernel::ids::FactSeq;
@@ -26,13 +25,10 @@ use super::query::Params;
 use super::read::fact_out;
 use super::reject::Reject;
 
-const STREAMS_MAX: usize = 1_024;
-const PAGE_FACTS: u32 = 500;
-/// Pages that may wait for a slow reader.
-const PAGES_AHEAD: usize = 4;
+/// Facts in one page; with the one that waits for a slow reader, all the memory a stream takes.
+const PAGE_FACTS: u32 = 50;
+const PAGES_AHEAD: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(15);
-
-static STREAMS: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) async fn events(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
     let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
@@ -50,8 +46,12 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         })?,
         None => face.engine.stats().last_fact,
     };
-    let place = Place::take()
-        .ok_or_else(|| Reject::new(Code::LimitExceeded, "Too many event streams are open."))?;
+    let place = face.engine.stream_place(&visit.caller).ok_or_else(|| {
+        Reject::new(
+            Code::LimitExceeded,
+            "Too many event streams are open; close one first.",
+        )
+    })?;
     let (pages, body) = mpsc::channel(PAGES_AHEAD);
     let stream = Stream {
         engine: face.engine.clone(),
@@ -62,6 +62,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
             limit: PAGE_FACTS,
         },
         pages,
+        caller: visit.caller.clone(),
         draining: face.options.draining.clone(),
         _place: place,
     };
@@ -78,14 +79,15 @@ struct Stream {
     engine: Engine,
     filter: EventFilter,
     pages: mpsc::Sender<Bytes>,
+    caller: Caller,
     draining: watch::Receiver<bool>,
     _place: Place,
 }
 
 impl Stream {
-    /// Ends when the reader goes away, the server drains or the ledger fails; the reader comes back by itself.
+    /// Ends when the reader goes away, its key is revoked, the server drains or the ledger fails.
     async fn run(mut self) {
-        let mut news = self.engine.follow_facts();
+        let mut news = self.engine.follow(&self.caller);
         if self
             .pages
             .send(Bytes::from_static(b": connected\n\n"))
@@ -96,6 +98,10 @@ impl Stream {
         }
         loop {
             news.mark_unchanged();
+            let over = self.pages.is_closed() || *self.draining.borrow();
+            if over || !matches!(self.engine.is_active(&self.caller).await, Ok(true)) {
+                return;
+            }
             match self.page().await {
                 Some(true) => continue,
                 Some(false) => {}
@@ -167,23 +173,4 @@ impl hyper::body::Body for EventBody {
 pub(super) async fn drained(draining: &mut watch::Receiver<bool>) {
     // An error means that nobody can say so any more, which is the end as well.
     let _ = draining.wait_for(|draining| *draining).await;
-}
-
-/// One of the streams that may be open at a time.
-struct Place;
-
-impl Place {
-    fn take() -> Option<Self> {
-        let room = |open: usize| (open < STREAMS_MAX).then_some(open + 1);
-        STREAMS
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, room)
-            .ok()
-            .map(|_| Self)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        STREAMS.fetch_sub(1, Ordering::AcqRel);
-    }
 }

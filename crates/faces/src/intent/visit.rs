@@ -12,16 +12,19 @@ use consign_kernel::error::{Code, Refusal};
 use consign_kernel::limits;
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face as KernelFace;
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, Method};
 
 use super::reject::Reject;
 use super::signature::{self, Signed};
 use super::{Face, Options};
 use crate::web::body;
 use crate::web::credentials::{self, Secret};
+use crate::web::cross_site::is_cross_site;
 use crate::web::proxy::Origin;
 use crate::web::server::Peer;
+
+const ADMIN_TOKEN: &str = "x-admin-token";
 
 /// A request whose sender is known.
 #[derive(Debug)]
@@ -64,7 +67,7 @@ impl Face {
         if request.uri().path().starts_with("/admin/") {
             let (parts, _) = request.into_parts();
             self.transport(&parts).await?;
-            self.operator(&parts.headers)?;
+            self.operator_behind(&parts)?;
             return Ok(());
         }
         if matches!(
@@ -81,7 +84,7 @@ impl Face {
     pub(super) async fn enter_admin(&self, request: Request) -> Result<(Operator, Bytes), Reject> {
         let (parts, body) = request.into_parts();
         self.transport(&parts).await?;
-        let operator = self.operator(&parts.headers)?;
+        let operator = self.operator_behind(&parts)?;
         let body = body::read(body, limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
         Ok((operator, body))
     }
@@ -108,12 +111,27 @@ impl Face {
         Ok(())
     }
 
+    /// The operator who sent this and meant to. A password comes along when a foreign page makes the operator's browser
+    /// send something; the token does not, since no page can make a browser add that header.
+    fn operator_behind(&self, parts: &Parts) -> Result<Operator, Reject> {
+        let operator = self.operator(&parts.headers)?;
+        let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let by_password = !parts.headers.contains_key(ADMIN_TOKEN);
+        if by_password && !only_reads && is_cross_site(&parts.headers) {
+            return Err(Reject::new(
+                Code::Forbidden,
+                "Another site's page made the browser send this. Send it from here, or with X-Admin-Token.",
+            ));
+        }
+        Ok(operator)
+    }
+
     /// `X-Admin-Token` first; one that does not fit is final. Then Basic credentials of the user `admin`.
     pub(super) fn operator(&self, headers: &HeaderMap) -> Result<Operator, Reject> {
         let matches = |secret: &Option<Secret>, given: &str| {
             secret.as_ref().is_some_and(|secret| secret.matches(given))
         };
-        if let Some(token) = headers.get("x-admin-token") {
+        if let Some(token) = headers.get(ADMIN_TOKEN) {
             let fits = token
                 .to_str()
                 .is_ok_and(|token| matches(&self.options.admin_secret, token));

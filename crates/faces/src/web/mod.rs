@@ -8,6 +8,7 @@
 pub mod access_log;
 pub mod body;
 pub mod credentials;
+pub mod cross_site;
 pub mod headers;
 pub mod layers;
 pub mod panic;
@@ -18,4 +19,5 @@ pub mod server;
 pub mod tls;
 
 mod linger;
+mod stall;
 mod unreadable;

@@ -13,6 +13,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
+use super::stall::Unstalled;
+
 /// One per connection; found in each request's extensions.
 #[derive(Clone, Debug, Default)]
 pub struct Presence(Arc<State>);
@@ -70,15 +72,15 @@ pub(super) trait OverTcp {
     fn tcp(&self) -> &TcpStream;
 }
 
-impl OverTcp for TcpStream {
+impl OverTcp for Unstalled {
     fn tcp(&self) -> &TcpStream {
-        self
+        self.socket()
     }
 }
 
-impl OverTcp for TlsStream<TcpStream> {
+impl OverTcp for TlsStream<Unstalled> {
     fn tcp(&self) -> &TcpStream {
-        self.get_ref().0
+        self.get_ref().0.socket()
     }
 }
 

@@ -12,6 +12,7 @@ use http::{
     header::{FORWARDED, HOST, ORIGIN},
 };
 
+use super::cross_site;
 use super::server::Peer;
 
 /// A request's origin, as far as it can be believed.
@@ -89,10 +90,7 @@ fn sent_locally(headers: &HeaderMap) -> bool {
     names_loopback(host)
         && headers.get_all(ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
-            let authority = origin
-                .strip_prefix("http://")
-                .or_else(|| origin.strip_prefix("https://"));
-            authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+            cross_site::is_origin_of(origin, host)
         })
 }
 

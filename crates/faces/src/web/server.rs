@@ -1,10 +1,10 @@
 //! The listener: accepts connections and drives HTTP/1.1 on them until told to stop.
 //!
 //! Invariant: everything a client can make us hold is bounded: connections, time in a handshake,
-//! time and bytes of a request head. On shutdown no new connection is taken, running requests get
-//! a bounded time to finish, and idle connections close at once. Upgraded connections (WebSocket)
-//! count under the cap but end when their own face ends them. Bodies, routing and authentication
-//! are not its business.
+//! time and bytes of a request head, time in which a client takes nothing of its answer. On
+//! shutdown no new connection is taken, running requests get a bounded time to finish, and idle
+//! connections close at once. Upgraded connections (WebSocket) count under the cap but end when
+//! their own face ends them. Bodies, routing and authentication are not its business.
 
 mod connection;
 
@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use self::connection::Connection;
+use super::stall::Unstalled;
 use super::tls;
 
 pub const CONNECTIONS_MAX_DEFAULT: usize = 4096;
@@ -28,6 +29,7 @@ pub const CONNECTIONS_MAX_DEFAULT: usize = 4096;
 pub const HEAD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(90);
 pub const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(8);
+pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// Request line and headers together. Their number is held to 100 by hyper itself: naming a
 /// number here would cost an allocation per request.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -47,6 +49,8 @@ pub struct Options {
     pub handshake_timeout: Duration,
     /// How long running requests may take to finish after shutdown began.
     pub drain_timeout: Duration,
+    /// How long an answer may wait for the client to take any byte of it.
+    pub stall_timeout: Duration,
     /// Body of the answer to a request whose head cannot be read; a protocol's own error shape.
     pub unreadable_body: &'static str,
 }
@@ -61,6 +65,7 @@ impl Options {
             head_timeout: HEAD_TIMEOUT_DEFAULT,
             handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
             drain_timeout: DRAIN_TIMEOUT_DEFAULT,
+            stall_timeout: STALL_TIMEOUT_DEFAULT,
             unreadable_body: "",
         }
     }
@@ -166,6 +171,7 @@ impl Server {
                     };
                     let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
                     let handshake_timeout = options.handshake_timeout;
+                    let stream = Unstalled::new(stream, options.stall_timeout);
                     tokio::spawn(connection.start(stream, acceptor, handshake_timeout));
                 }
                 Err(error) if concerns_one_client(&error) => {}

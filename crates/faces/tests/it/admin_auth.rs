@@ -205,3 +205,103 @@ async fn ip_072_admin_credentials_do_not_stand_in_for_an_api_key() {
     let both = publish.header("authorization", &basic("admin", PASSWORD));
     world.send(both).await.assert_refused(401, "unauthorized");
 }
+
+/// Everything that changes something.
+fn levers() -> impl Iterator<Item = Call> {
+    doors()
+        .into_iter()
+        .filter(|call| call.method != Method::GET)
+}
+
+/// What browsers say about a page that is not ours, where ours is `http://127.0.0.1:7070`.
+const FOREIGN: [&[(&str, &str)]; 9] = [
+    &[("sec-fetch-site", "cross-site")],
+    &[("sec-fetch-site", "same-site")],
+    &[("sec-fetch-site", "")],
+    &[("origin", "https://evil.example")],
+    &[("origin", "http://127.0.0.1:3000")],
+    &[("origin", "http://127.0.0.1")],
+    &[("origin", "null")],
+    &[("sec-fetch-site", "same-origin"), ("origin", "null")],
+    &[
+        ("sec-fetch-site", "cross-site"),
+        ("origin", "http://127.0.0.1:7070"),
+    ],
+];
+
+fn with(call: Call, headers: &[(&str, &str)]) -> Call {
+    headers
+        .iter()
+        .fold(call, |call, (name, value)| call.header(name, value))
+}
+
+#[tokio::test]
+async fn a_foreign_page_cannot_use_the_password_that_a_browser_remembers() {
+    let world = World::new();
+    let password = basic("admin", PASSWORD);
+    for page in FOREIGN {
+        for call in levers() {
+            let call = with(call, page).header("authorization", &password);
+            world.send(call).await.assert_refused(403, "forbidden");
+        }
+        let make_key = with(Call::post("/admin/generate_key"), page)
+            .header("authorization", &password)
+            .json(&json!({"owner": "mallory"}));
+        world.send(make_key).await.assert_refused(403, "forbidden");
+    }
+    let keys = world.send(Call::get("/admin/keys").admin()).await;
+    assert!(!keys.text().contains("mallory"), "{}", keys.text());
+}
+
+#[tokio::test]
+async fn a_foreign_page_without_a_password_is_asked_for_one() {
+    let world = World::new();
+    assert_closed(&world, FOREIGN[0]).await;
+    let wrong = ("authorization", &*basic("admin", "wrong"));
+    assert_closed(&world, &[FOREIGN[0][0], wrong]).await;
+}
+
+#[tokio::test]
+async fn our_own_page_and_the_address_bar_may_use_the_password_everywhere() {
+    let world = World::new();
+    let password = basic("admin", PASSWORD);
+    let pages: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("sec-fetch-site", "none")],
+        &[("origin", "http://127.0.0.1:7070")],
+        &[
+            ("sec-fetch-site", "same-origin"),
+            ("origin", "http://127.0.0.1:7070"),
+        ],
+    ];
+    for page in pages {
+        for call in doors() {
+            let call = with(call, page).header("authorization", &password);
+            let answer = world.send(call).await;
+            assert!(
+                answer.status != 401 && answer.status != 403,
+                "{page:?}: {}",
+                answer.text()
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_link_on_a_foreign_page_opens_the_dashboard_and_the_token_changes_things_from_anywhere() {
+    let world = World::new();
+    let password = basic("admin", PASSWORD);
+    for page in FOREIGN {
+        for name in ["dashboard", "keys", "dead"] {
+            let call =
+                with(Call::get(&format!("/admin/{name}")), page).header("authorization", &password);
+            assert_eq!(world.send(call).await.status, 200);
+        }
+        for call in levers() {
+            // A browser that remembers the password sends it all the same.
+            let call = with(call, page).admin().header("authorization", &password);
+            let answer = world.send(call).await;
+            assert_ne!(answer.status, 403, "{}", answer.text());
+        }
+    }
+}

@@ -250,3 +250,49 @@ async fn a_quiet_stream_shows_that_it_is_alive() {
         assert_eq!(reader.block().await, ": still here");
     }
 }
+
+#[tokio::test]
+async fn a_stream_ends_when_its_key_is_revoked() {
+    let world = World::new();
+    let key = world.tester("anna").await;
+    let mut reader = Reader::from_start(&world, &key).await;
+    let publish = Call::post("/intent").key(&key);
+    let publish = publish.json(&json!({"goal": "g", "payload": 1}));
+    assert_eq!(world.send(publish).await.status, 201);
+    assert_eq!(reader.next().await.name, "admitted");
+    let id = {
+        let listed = world.send(Call::get("/intents").key(&key)).await.json();
+        listed["intents"][0]["id"].as_str().unwrap().to_owned()
+    };
+    let revoke = Call::post("/admin/revoke_key").admin();
+    world.send(revoke.json(&json!({"api_key": key}))).await;
+    let cancel = Call::post(&format!("/admin/intents/{id}/cancel")).admin();
+    assert_eq!(world.send(cancel).await.status, 200);
+    assert!(reader.body.frame().await.is_none(), "the stream has ended");
+}
+
+#[tokio::test]
+async fn a_tester_key_has_eight_streams_and_a_closed_one_makes_room() {
+    let world = World::new();
+    let key = world.tester("anna").await;
+    let mut open = Vec::new();
+    for _ in 0..8 {
+        open.push(Reader::from_start(&world, &key).await);
+    }
+    let refused = world.send(Call::get("/events").key(&key)).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code().as_str()),
+        (429, "limit_exceeded")
+    );
+    open.pop();
+    // The place is free as soon as the stream's task has noticed.
+    for attempt in 0.. {
+        let response = world.respond(Call::get("/events").key(MAIN)).await;
+        assert_eq!(response.status(), 200, "the main key is not in that line");
+        if world.respond(Call::get("/events").key(&key)).await.status() == 200 {
+            break;
+        }
+        assert!(attempt < 40, "the place was never freed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -216,3 +216,33 @@ async fn a_long_poll_takes_one_request_of_the_allowance_however_long_it_waits() 
     let spent = world.send(Call::post("/claim?wait=30").key(&anna)).await;
     spent.assert_refused(429, "rate_limited");
 }
+
+#[tokio::test]
+async fn a_tester_key_has_a_share_of_waiting_claims_and_thirty_two_capabilities() {
+    let world = Arc::new(World::new());
+    let key = world.tester("anna").await;
+    let mut waits = Vec::new();
+    for _ in 0..32 {
+        waits.push(waiting(&world, "/claim?wait=30", &key).await);
+    }
+    let refused = world.send(Call::post("/claim?wait=30").key(&key)).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code().as_str()),
+        (429, "limit_exceeded")
+    );
+    for wait in waits {
+        wait.abort();
+    }
+    let many = |count: usize| {
+        let listed: Vec<String> = (0..count).map(|number| format!("c{number}")).collect();
+        Call::post("/claim")
+            .key(MAIN)
+            .header("x-worker-capabilities", &listed.join(","))
+    };
+    assert_eq!(world.send(many(32)).await.status, 204);
+    let refused = world.send(many(33)).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code().as_str()),
+        (400, "invalid_request")
+    );
+}

@@ -67,6 +67,8 @@ fn pass(
         }));
     }
     match key {
+        // A request that goes on waiting was charged when it came; only its key must still be good.
+        Some(_) if gate.cost == 0 => Ok(()),
         Some(record) => charge(gate, record, now, writes),
         None => Ok(()),
     }

@@ -177,6 +177,7 @@ fn fact(from: Option<State>, intent: &Intent, told: Told<'_>, now: Micros) -> Fa
     Fact {
         seq: FactSeq(0),
         intent: intent.seq,
+        owner: intent.owner.clone(),
         at: now,
         verb: told.verb,
         from,

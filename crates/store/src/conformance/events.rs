@@ -50,23 +50,19 @@ pub async fn a_reader_sees_its_own_events_and_passes_the_others(world: World) {
     world.publish(in_face(ProfileId::Automation)).await;
     world.publish(bobs()).await;
     let first = read(&world, "alice", FactSeq(0), 1).await;
-    assert_eq!(
-        (first.events.len(), first.seen, first.more),
-        (0, FactSeq(1), true)
-    );
+    assert_eq!(first.events.len(), 1, "it steps over what is not its own");
+    assert_eq!(first.events[0].id, own);
+    assert_eq!((first.seen, first.more), (FactSeq(2), true));
+    // Its own row of another face is looked at, not shown.
     let second = read(&world, "alice", first.seen, 2).await;
-    assert_eq!(second.events.len(), 1);
-    assert_eq!(second.events[0].id, own);
-    assert_eq!((second.seen, second.more), (FactSeq(3), true));
-    let third = read(&world, "alice", second.seen, 2).await;
     assert_eq!(
-        (third.events.len(), third.seen, third.more),
-        (0, FactSeq(4), false)
+        (second.events.len(), second.seen, second.more),
+        (0, FactSeq(3), false)
     );
-    let end = read(&world, "alice", third.seen, 2).await;
+    let end = read(&world, "alice", second.seen, 2).await;
     assert_eq!(
         (end.events.len(), end.seen, end.more),
-        (0, FactSeq(4), false)
+        (0, FactSeq(3), false)
     );
 }
 

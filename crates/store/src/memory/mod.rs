@@ -166,21 +166,20 @@ impl Store for Memory {
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
         let data = self.data();
         let after = FactSeq(filter.after.0.saturating_add(1));
-        let looked: Vec<&Fact> = data
+        let own: Vec<&Fact> = data
             .facts
             .range(after..)
             .map(|(_, fact)| fact)
+            .filter(|fact| fact.owner == filter.owner)
             .take(filter.limit as usize)
             .collect();
-        let seen = looked.last().map_or(filter.after, |fact| fact.seq);
-        let more = looked.len() == filter.limit as usize;
-        let events = looked
+        let seen = own.last().map_or(filter.after, |fact| fact.seq);
+        let more = own.len() == filter.limit as usize;
+        let events = own
             .into_iter()
             .filter_map(|fact| {
                 let intent = data.intents.get(&fact.intent)?;
-                let own =
-                    intent.owner == filter.owner && intent.profile.profile().face == filter.face;
-                own.then(|| Event {
+                (intent.profile.profile().face == filter.face).then(|| Event {
                     fact: fact.clone(),
                     id: intent.id,
                     namespace: intent.namespace.clone(),

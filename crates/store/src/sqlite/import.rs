@@ -1,4 +1,8 @@
 //! Reading a file of the original Intent Bus. Read only; what to make of the rows is decided elsewhere.
+//!
+//! Invariant: a row with a cell that cannot be read is handed out as such, and never hides the rows around it.
+
+mod cells;
 
 use std::path::Path;
 
@@ -6,6 +10,7 @@ use rusqlite::{Connection, Row};
 
 use super::schema::{self, Holds};
 use crate::Error;
+use cells::Cells;
 
 #[derive(Debug)]
 pub struct IntentBusFile {
@@ -21,6 +26,16 @@ pub struct ForeignRows {
     pub kv_entries: u64,
     pub idempotency_keys: u64,
     pub nonces: u64,
+}
+
+/// A row with a cell that does not hold what its column is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableRow {
+    pub rowid: i64,
+    /// Only of intents: the other tables have keys where an id would be.
+    pub id: Option<String>,
+    /// Which cell, and what is wrong with it.
+    pub reason: String,
 }
 
 /// One row of the original's `intents`, as stored. Times are Unix seconds.
@@ -108,89 +123,122 @@ impl IntentBusFile {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Intents in stored order, after a row id.
-    pub fn intents(&self, after: i64, limit: u32) -> Result<Vec<ForeignIntent>, Error> {
+    /// Intents in stored order, beginning with a row id; ids may be negative.
+    pub fn intents(
+        &self,
+        from: i64,
+        limit: u32,
+    ) -> Result<Vec<Result<ForeignIntent, UnreadableRow>>, Error> {
         let sql = "SELECT rowid, id, namespace, goal, payload, status, priority, target_worker, required_capability, \
                    created_at, expires_at, run_at, claimed_at, claim_expires_at, claimed_by, claim_token, publisher, \
                    claim_attempts, max_attempts, backoff_base, visibility, last_error, failed_at, result, result_type, \
-                   completed_at FROM intents WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+                   completed_at FROM intents WHERE rowid >= ?1 ORDER BY rowid LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let found = statement.query_map((after, limit), foreign_intent)?;
-        Ok(found.collect::<Result<_, _>>()?)
-    }
-
-    /// Why the original put an intent aside, by intent id.
-    pub fn dead_reason(&self, intent_id: &str) -> Result<Option<(String, f64)>, Error> {
-        let sql = "SELECT reason, created_at FROM dead_letters WHERE intent_id = ?1";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let mut found = statement.query([intent_id])?;
-        match found.next()? {
-            Some(row) => Ok(Some((
-                row.get::<_, Option<String>>(0)?.unwrap_or_default(),
-                row.get(1)?,
-            ))),
-            None => Ok(None),
-        }
-    }
-
-    pub fn keys(&self) -> Result<Vec<ForeignKey>, Error> {
-        let sql =
-            "SELECT api_key, owner, total_requests, created_at FROM tester_keys ORDER BY api_key";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let found = statement.query_map([], |row| {
-            Ok(ForeignKey {
-                api_key: row.get(0)?,
-                owner: row.get::<_, Option<String>>(1)?.unwrap_or_default(),
-                total_requests: u64::try_from(row.get::<_, Option<i64>>(2)?.unwrap_or(0))
-                    .unwrap_or(0),
-                created_at: row.get::<_, Option<f64>>(3)?.unwrap_or(0.0),
-            })
+        let found = statement.query_map((from, limit), |row| {
+            let rowid = row.get("rowid")?;
+            let unreadable = |reason| UnreadableRow {
+                rowid,
+                id: Cells(row).text("id").ok(),
+                reason,
+            };
+            Ok(foreign_intent(rowid, &Cells(row)).map_err(unreadable))
         })?;
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    pub fn kv(&self) -> Result<Vec<ForeignKv>, Error> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT key, value, expires_at FROM store ORDER BY key")?;
-        let found = statement.query_map([], |row| {
-            Ok(ForeignKv {
-                key: row.get(0)?,
-                value: row.get(1)?,
-                expires_at: row.get(2)?,
-            })
+    /// Why and when the original put an intent aside, by intent id.
+    pub fn dead_reason(&self, intent_id: &str) -> Result<Option<(String, Option<f64>)>, Error> {
+        let sql = "SELECT reason, created_at FROM dead_letters WHERE intent_id = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query([intent_id])?;
+        let Some(row) = found.next()? else {
+            return Ok(None);
+        };
+        let cells = Cells(row);
+        // Worth a remark, but not the loss of the intent.
+        let reason = match cells.text_or_null("reason") {
+            Ok(reason) => reason.unwrap_or_default(),
+            Err(reason) => format!("dead letter: {reason}"),
+        };
+        Ok(Some((
+            reason,
+            cells.real_or_null("created_at").ok().flatten(),
+        )))
+    }
+
+    pub fn keys(&self) -> Result<Vec<Result<ForeignKey, UnreadableRow>>, Error> {
+        self.all(
+            "SELECT rowid, api_key, owner, total_requests, created_at FROM tester_keys ORDER BY api_key",
+            |cells| {
+                let requests = cells.integer_or_null("total_requests")?.unwrap_or(0);
+                Ok(ForeignKey {
+                    api_key: cells.text("api_key")?,
+                    owner: cells.text_or_null("owner")?.unwrap_or_default(),
+                    total_requests: u64::try_from(requests).unwrap_or(0),
+                    created_at: cells.real_or_null("created_at")?.unwrap_or(0.0),
+                })
+            },
+        )
+    }
+
+    pub fn kv(&self) -> Result<Vec<Result<ForeignKv, UnreadableRow>>, Error> {
+        self.all(
+            "SELECT rowid, key, value, expires_at FROM store ORDER BY key",
+            |cells| {
+                Ok(ForeignKv {
+                    key: cells.text("key")?,
+                    value: cells.text("value")?,
+                    expires_at: cells.real("expires_at")?,
+                })
+            },
+        )
+    }
+
+    fn all<T>(
+        &self,
+        sql: &str,
+        read: impl Fn(&Cells<'_>) -> Result<T, String>,
+    ) -> Result<Vec<Result<T, UnreadableRow>>, Error> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let found = statement.query_map([], |row: &Row<'_>| {
+            let rowid = row.get("rowid")?;
+            Ok(read(&Cells(row)).map_err(|reason| UnreadableRow {
+                rowid,
+                id: None,
+                reason,
+            }))
         })?;
         Ok(found.collect::<Result<_, _>>()?)
     }
 }
 
-fn foreign_intent(row: &Row<'_>) -> rusqlite::Result<ForeignIntent> {
+fn foreign_intent(rowid: i64, cells: &Cells<'_>) -> Result<ForeignIntent, String> {
     Ok(ForeignIntent {
-        rowid: row.get(0)?,
-        id: row.get(1)?,
-        namespace: row.get(2)?,
-        goal: row.get(3)?,
-        payload: row.get(4)?,
-        status: row.get(5)?,
-        priority: row.get(6)?,
-        target_worker: row.get(7)?,
-        required_capability: row.get(8)?,
-        created_at: row.get(9)?,
-        expires_at: row.get(10)?,
-        run_at: row.get(11)?,
-        claimed_at: row.get(12)?,
-        claim_expires_at: row.get(13)?,
-        claimed_by: row.get(14)?,
-        claim_token: row.get(15)?,
-        publisher: row.get(16)?,
-        claim_attempts: row.get(17)?,
-        max_attempts: row.get(18)?,
-        backoff_base: row.get(19)?,
-        visibility: row.get(20)?,
-        last_error: row.get(21)?,
-        failed_at: row.get(22)?,
-        result: row.get(23)?,
-        result_type: row.get(24)?,
-        completed_at: row.get(25)?,
+        rowid,
+        id: cells.text("id")?,
+        namespace: cells.text("namespace")?,
+        goal: cells.text("goal")?,
+        payload: cells.text("payload")?,
+        status: cells.text("status")?,
+        priority: cells.integer("priority")?,
+        target_worker: cells.text_or_null("target_worker")?,
+        required_capability: cells.text_or_null("required_capability")?,
+        created_at: cells.real("created_at")?,
+        expires_at: cells.real("expires_at")?,
+        run_at: cells.real("run_at")?,
+        claimed_at: cells.real_or_null("claimed_at")?,
+        claim_expires_at: cells.real_or_null("claim_expires_at")?,
+        claimed_by: cells.text_or_null("claimed_by")?,
+        claim_token: cells.text_or_null("claim_token")?,
+        publisher: cells.text("publisher")?,
+        claim_attempts: cells.integer("claim_attempts")?,
+        max_attempts: cells.integer("max_attempts")?,
+        backoff_base: cells.real("backoff_base")?,
+        visibility: cells.text("visibility")?,
+        last_error: cells.text_or_null("last_error")?,
+        failed_at: cells.real_or_null("failed_at")?,
+        result: cells.text_or_null("result")?,
+        result_type: cells.text_or_null("result_type")?,
+        completed_at: cells.real_or_null("completed_at")?,
     })
 }

@@ -4,6 +4,7 @@
 
 mod backup;
 mod check;
+mod identity;
 mod import;
 mod reads;
 mod rows;
@@ -25,7 +26,7 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 pub use backup::backup;
-pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile};
+pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile, UnreadableRow};
 pub use schema::{Holds, identify};
 
 use crate::{
@@ -68,7 +69,12 @@ impl Sqlite {
     /// Opens or makes the file, brings its schema up to date, starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
         let connection = schema::writer(&options.path, options.clock.now().0)?;
-        let writer = Writer::start(connection, Arc::clone(&options.clock), options.queue_max)?;
+        let writer = Writer::start(
+            &options.path,
+            connection,
+            Arc::clone(&options.clock),
+            options.queue_max,
+        )?;
         let readers = Arc::new(Readers::open(&options.path, READERS)?);
         Ok(Self {
             path: options.path,

@@ -178,10 +178,10 @@ pub(super) fn last_fact_to(
 pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
     // One writer: sequence numbers become visible in order, so the stream may go up to the last one.
     let sql = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, f.actor, f.detail, \
-               i.id, i.namespace, i.goal, i.owner, i.profile FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
-               WHERE f.seq > ?1 ORDER BY f.seq LIMIT ?2";
+               f.owner, i.id, i.namespace, i.goal, i.profile FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
+               WHERE f.owner = ?1 AND f.seq > ?2 ORDER BY f.seq LIMIT ?3";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(params![signed(filter.after.0), filter.limit])?;
+    let mut found = statement.query(params![filter.owner, signed(filter.after.0), filter.limit])?;
     let profiles: Vec<u8> = profiles_of(filter.face).map(ProfileId::code).collect();
     let mut page = EventPage {
         events: Vec::new(),
@@ -193,16 +193,13 @@ pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<Ev
         let fact = rows::fact(row)?;
         looked += 1;
         page.seen = fact.seq;
-        let owner: Option<String> = row.get(13)?;
         let profile: Option<u8> = row.get(14)?;
-        if owner.as_deref() == Some(&filter.owner)
-            && profile.is_some_and(|profile| profiles.contains(&profile))
-        {
+        if profile.is_some_and(|profile| profiles.contains(&profile)) {
             page.events.push(Event {
                 fact,
-                id: IntentId(row.get(10)?),
-                namespace: row.get(11)?,
-                goal: row.get(12)?,
+                id: IntentId(row.get(11)?),
+                namespace: row.get(12)?,
+                goal: row.get(13)?,
             });
         }
     }

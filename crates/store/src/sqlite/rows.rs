@@ -22,7 +22,7 @@ pub(super) use intent_columns;
 
 macro_rules! fact_columns {
     () => {
-        "seq, intent, at, verb, from_state, to_state, cause, attempt, actor, detail"
+        "seq, intent, at, verb, from_state, to_state, cause, attempt, actor, detail, owner"
     };
 }
 pub(super) use fact_columns;
@@ -96,6 +96,7 @@ pub(super) fn fact(row: &Row<'_>) -> rusqlite::Result<Fact> {
         attempt: row.get(7)?,
         actor: row.get(8)?,
         detail: row.get(9)?,
+        owner: row.get(10)?,
     })
 }
 

@@ -154,6 +154,8 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
+    // The log shrinks again after a flood.
+    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }

@@ -274,7 +274,7 @@ impl Tx for Open<'_> {
         let sql = concat!(
             "INSERT INTO facts (",
             fact_columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
         );
         self.connection.prepare_cached(sql)?.execute(params![
             signed(*self.last_fact),
@@ -287,6 +287,7 @@ impl Tx for Open<'_> {
             fact.attempt,
             fact.actor,
             fact.detail,
+            fact.owner,
         ])?;
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Invariant: an answer leaves only after the commit that covers it, and that commit is synced.
 //! Group commit needs no timer: while one commit syncs, the next batch gathers by itself.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,7 @@ use consign_kernel::plant::{self, Plant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::identity::Identity;
 use super::rows::signed;
 use super::tx::Open;
 use crate::ledger::Batch;
@@ -44,13 +46,14 @@ struct Job {
 
 impl Writer {
     pub(super) fn start(
+        path: &Path,
         connection: Connection,
         clock: Arc<dyn Clock>,
         queue_max: usize,
     ) -> Result<Self, Error> {
         let (queue, jobs) = sync_channel(queue_max);
         let meters = Arc::new(Meters::default());
-        let mut ledger = Ledger::open(connection, clock, Arc::clone(&meters))?;
+        let mut ledger = Ledger::open(path, connection, clock, Arc::clone(&meters))?;
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
             .spawn(move || ledger.work(&jobs))
@@ -108,6 +111,7 @@ impl Drop for Writer {
 
 /// The connection and where its sequences stand.
 struct Ledger {
+    identity: Identity,
     connection: Connection,
     clock: Arc<dyn Clock>,
     meters: Arc<Meters>,
@@ -124,6 +128,7 @@ struct Position {
 
 impl Ledger {
     fn open(
+        path: &Path,
         connection: Connection,
         clock: Arc<dyn Clock>,
         meters: Arc<Meters>,
@@ -138,6 +143,7 @@ impl Ledger {
         })?;
         meters.last_fact.store(position.fact, Ordering::Relaxed);
         Ok(Self {
+            identity: Identity::of(path)?,
             connection,
             clock,
             meters,
@@ -198,6 +204,7 @@ impl Ledger {
     }
 
     fn commit(&mut self, batch: &[Job]) -> Result<Vec<Executed>, Error> {
+        self.identity.confirm()?;
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use consign_engine::{ImportOptions, ImportReport, Operator, import_intent_bus};
+use consign_engine::{Error, ImportOptions, ImportReport, Operator, StoreError, import_intent_bus};
 use serde::Serialize;
 
 use super::ledger::Ledger;
@@ -96,12 +96,35 @@ impl Args {
         }
         let made_main_key = ledger.made.contains(&Name::BusSecret);
         ledger.close();
-        self.show(&report?)?;
+        let report = report.map_err(|error| self.stopped(error))?;
+        self.show(&report)?;
         if made_main_key {
             out::note("a new main key was made: intents of the old one belong to no key here");
             out::note("hint: to avoid that, import into a new directory with BUS_SECRET set");
         }
         Ok(Exit::Done)
+    }
+
+    /// What was taken before stays taken, whatever the storage says about its last commit.
+    fn stopped(&self, error: Error) -> anyhow::Error {
+        if matches!(error, Error::Store(StoreError::Open { .. })) {
+            return error.into();
+        }
+        let why =
+            if let Error::Store(StoreError::Unavailable(why) | StoreError::Corrupt(why)) = error {
+                why
+            } else {
+                error.to_string()
+            };
+        let failure = Failure::failed(format!("the import stopped before its end: {why}"));
+        if self.dry_run {
+            return failure
+                .hint("this was a dry run; nothing was changed")
+                .into();
+        }
+        failure
+            .hint("what was taken over so far stays; run the same command again, it takes nothing twice")
+            .into()
     }
 
     fn show(&self, report: &ImportReport) -> anyhow::Result<()> {

@@ -36,10 +36,10 @@ impl Ledger {
         settings: &RfcSettings,
     ) -> anyhow::Result<Self> {
         data.create()?;
-        let mut locks = vec![DataLock::acquire(data)?];
-        locks.extend(DataLock::outside(data, path)?);
+        let locks = vec![DataLock::acquire(data)?, DataLock::database(path)?];
         let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
-        let secrets = Secrets::open(data, &Overrides::new(settings, seal_key))?;
+        let overrides = Overrides::new(settings, seal_key);
+        let secrets = Secrets::open(data, &overrides, secrets::Ledger::at(path)?)?;
         let keys = Keys {
             main_key: secrets.bus_secret.reveal().to_owned(),
             seal: SealKey::new(*secrets.seal_key.reveal()),
@@ -65,10 +65,7 @@ impl Ledger {
             signer: Signer::from_seed(&random()?),
         };
         if identify(path)? == Holds::Consign {
-            let lock = match DataLock::outside(data, path)? {
-                Some(lock) => lock,
-                None => DataLock::acquire(data)?,
-            };
+            let lock = DataLock::database(path)?;
             return Self::on_file(path, keys, settings, vec![lock], Vec::new());
         }
         let clock = Arc::new(EngineClock::start(None));

@@ -33,12 +33,8 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let path = self.store.path()?;
         must_be_ours(&path)?;
-        let data = self.store.data_dir();
         // A running server owns its files. A copy made by `store backup` can be checked meanwhile.
-        let _lock = match DataLock::outside(&data, &path)? {
-            Some(lock) => lock,
-            None => DataLock::acquire(&data)?,
-        };
+        let _lock = DataLock::database(&path)?;
         let store = Sqlite::open(Options {
             path: path.clone(),
             clock: Arc::new(EngineClock::start(Sqlite::last_time(&path)?)),

@@ -15,7 +15,6 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
     sync::{OwnedSemaphorePermit, watch},
     time::timeout,
 };
@@ -25,6 +24,7 @@ use tower::{Service, ServiceExt as _};
 use super::{HEAD_BYTES_MAX, Peer, Phase};
 use crate::web::linger::{Lingering, UnreadBody};
 use crate::web::presence::{OverTcp, Presence};
+use crate::web::stall::Unstalled;
 
 const BUFFER_BYTES_MAX: usize = 128 << 10;
 /// A body beyond this may still be on its way when the answer is ready.
@@ -48,12 +48,12 @@ where
 {
     pub(super) async fn start(
         mut self,
-        stream: TcpStream,
+        stream: Unstalled,
         acceptor: Option<TlsAcceptor>,
         handshake_timeout: Duration,
     ) {
         // Answers are written in one piece; waiting to fill a packet would only delay them.
-        if let Err(error) = stream.set_nodelay(true) {
+        if let Err(error) = stream.tcp().set_nodelay(true) {
             tracing::debug!(%error, "a client left before it was served");
             return;
         }

@@ -1,5 +1,7 @@
 //! Real sockets on loopback; each test has its own server.
 
+mod stalls;
+
 use std::{fs, future::pending, net::Ipv4Addr, path::Path};
 
 use axum::{

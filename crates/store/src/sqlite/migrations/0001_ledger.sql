@@ -52,6 +52,7 @@ CREATE INDEX lane_public_goal ON intents (public_goal_lane, priority DESC, run_a
 CREATE TABLE facts (
   seq INTEGER PRIMARY KEY,
   intent INTEGER NOT NULL,
+  owner TEXT NOT NULL,
   at INTEGER NOT NULL,
   verb INTEGER NOT NULL,
   from_state INTEGER,
@@ -63,6 +64,8 @@ CREATE TABLE facts (
 ) STRICT;
 
 CREATE INDEX facts_by_intent ON facts (intent);
+-- Whoever follows its own intents reads past nobody else's.
+CREATE INDEX facts_by_owner ON facts (owner);
 
 CREATE TABLE once (
   scope INTEGER NOT NULL,

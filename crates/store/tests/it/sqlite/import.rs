@@ -1,7 +1,7 @@
 //! Reading a file of the original Intent Bus.
 
 use consign_store::Error;
-use consign_store::sqlite::{ForeignRows, IntentBusFile};
+use consign_store::sqlite::{ForeignIntent, ForeignRows, IntentBusFile, UnreadableRow};
 use rusqlite::Connection;
 
 /// The tables of the original, as its own server makes them.
@@ -47,6 +47,20 @@ fn made(folder: &tempfile::TempDir) -> (std::path::PathBuf, Connection) {
     (path, bus)
 }
 
+/// The rows of one page, all of which can be read.
+fn page(file: &IntentBusFile, from: i64, limit: u32) -> Vec<ForeignIntent> {
+    let page = file.intents(from, limit).unwrap();
+    page.into_iter().map(Result::unwrap).collect()
+}
+
+fn unreadable(rowid: i64, id: Option<&str>, reason: &str) -> UnreadableRow {
+    UnreadableRow {
+        rowid,
+        id: id.map(str::to_owned),
+        reason: reason.to_owned(),
+    }
+}
+
 fn reads_all(file: &IntentBusFile) {
     let expected = ForeignRows {
         intents: 3,
@@ -57,7 +71,7 @@ fn reads_all(file: &IntentBusFile) {
         nonces: 2,
     };
     assert_eq!(file.rows().unwrap(), expected);
-    let first = file.intents(0, 2).unwrap();
+    let first = page(file, i64::MIN, 2);
     assert_eq!(first.len(), 2);
     assert_eq!(
         (first[0].id.as_str(), first[0].status.as_str()),
@@ -72,7 +86,7 @@ fn reads_all(file: &IntentBusFile) {
     assert_eq!(first[1].target_worker.as_deref(), Some("w1"));
     assert_eq!(first[1].required_capability.as_deref(), Some("gpu"));
     assert_eq!((first[1].priority, first[1].max_attempts), (7, 20));
-    let rest = file.intents(first[1].rowid, 2).unwrap();
+    let rest = page(file, first[1].rowid + 1, 2);
     assert_eq!(rest.len(), 1);
     assert_eq!(rest[0].result.as_deref(), Some(r#"{"r":1}"#));
     assert_eq!(
@@ -81,16 +95,18 @@ fn reads_all(file: &IntentBusFile) {
     );
     assert_eq!(
         file.dead_reason("cc").unwrap(),
-        Some(("broken".to_owned(), 6.5))
+        Some(("broken".to_owned(), Some(6.5)))
     );
     assert_eq!(file.dead_reason("aa").unwrap(), None);
-    let keys = file.keys().unwrap();
+    let keys: Vec<_> = file.keys().unwrap().into_iter().flatten().collect();
+    assert_eq!(keys.len(), 2);
     assert_eq!(
         (keys[0].api_key.as_str(), keys[0].total_requests),
         ("tk_1", 12)
     );
     assert_eq!((keys[1].owner.as_str(), keys[1].total_requests), ("", 0));
-    let kv = file.kv().unwrap();
+    let kv: Vec<_> = file.kv().unwrap().into_iter().flatten().collect();
+    assert_eq!(kv.len(), 1);
     assert_eq!(
         (kv[0].key.as_str(), kv[0].value.as_str()),
         ("key-1:colour", "red")
@@ -113,6 +129,137 @@ fn rows_that_are_still_in_the_log_are_read_too() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _bus) = made(&folder);
     reads_all(&IntentBusFile::open(&path).unwrap());
+}
+
+#[test]
+fn a_cell_that_cannot_be_read_costs_its_row_alone() {
+    for (column, value, reason) in [
+        ("namespace", "NULL", "its namespace is null"),
+        ("payload", "x'00ff'", "its payload is a blob"),
+        ("goal", "CAST(x'ff' AS TEXT)", "its goal is not UTF-8"),
+        ("priority", "'high'", "its priority is not a whole number"),
+        ("priority", "1.5", "its priority is not a whole number"),
+        (
+            "max_attempts",
+            "1e300",
+            "its max_attempts is not a whole number",
+        ),
+        ("created_at", "'soon'", "its created_at is not a number"),
+        ("run_at", "9e999", "its run_at is not a number"),
+        ("run_at", "'inf'", "its run_at is not a number"),
+        ("claimed_at", "x'01'", "its claimed_at is not a number"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, bus) = made(&folder);
+        bus.execute_batch(&format!(
+            "UPDATE intents SET {column} = {value} WHERE id = 'bb'"
+        ))
+        .unwrap();
+        let read = IntentBusFile::open(&path)
+            .unwrap()
+            .intents(i64::MIN, 9)
+            .unwrap();
+        assert!(read[0].is_ok() && read[2].is_ok(), "{column} = {value}");
+        assert_eq!(read[1], Err(unreadable(2, Some("bb"), reason)));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bus) = made(&folder);
+    bus.execute_batch("UPDATE intents SET id = NULL WHERE id = 'bb'")
+        .unwrap();
+    bus.execute_batch("UPDATE dead_letters SET reason = x'00', created_at = 'then'")
+        .unwrap();
+    let file = IntentBusFile::open(&path).unwrap();
+    let read = file.intents(i64::MIN, 9).unwrap();
+    assert_eq!(read[1], Err(unreadable(2, None, "its id is null")));
+    assert_eq!(
+        file.dead_reason("cc").unwrap(),
+        Some(("dead letter: its reason is a blob".to_owned(), None))
+    );
+}
+
+#[test]
+fn a_number_is_read_however_it_is_stored_if_it_is_exact() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("infrastructure.db");
+    let bus = Connection::open(&path).unwrap();
+    // Without declared types nothing is converted on the way in.
+    let typeless = [" TEXT", " INTEGER", " REAL"]
+        .iter()
+        .fold(INTENT_BUS_SCHEMA.to_owned(), |schema, kind| {
+            schema.replace(kind, "")
+        })
+        .replace("id PRIMARY KEY AUTOINCREMENT", "id INTEGER PRIMARY KEY");
+    bus.execute_batch(&typeless).unwrap();
+    bus.execute_batch(ROWS).unwrap();
+    bus.execute_batch(
+        "UPDATE intents SET priority = 7.0, max_attempts = '20', claim_attempts = '2.0', created_at = 2,
+           run_at = '2.5', payload = 12 WHERE id = 'aa'",
+    )
+    .unwrap();
+    drop(bus);
+    let row = page(&IntentBusFile::open(&path).unwrap(), i64::MIN, 1).remove(0);
+    assert_eq!(
+        (row.priority, row.max_attempts, row.claim_attempts),
+        (7, 20, 2)
+    );
+    assert!((row.created_at - 2.0).abs() < f64::EPSILON);
+    assert!((row.run_at - 2.5).abs() < f64::EPSILON);
+    assert_eq!(row.payload, "12");
+}
+
+#[test]
+fn rows_are_found_at_every_row_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bus) = made(&folder);
+    for (id, rowid) in [("aa", i64::MIN), ("bb", 0), ("cc", i64::MAX)] {
+        bus.execute("UPDATE intents SET rowid = ?1 WHERE id = ?2", (rowid, id))
+            .unwrap();
+    }
+    let file = IntentBusFile::open(&path).unwrap();
+    let ids =
+        |from| -> Vec<String> { page(&file, from, 9).into_iter().map(|row| row.id).collect() };
+    assert_eq!(ids(i64::MIN), ["aa", "bb", "cc"]);
+    assert_eq!(ids(i64::MIN + 1), ["bb", "cc"]);
+    assert_eq!(ids(i64::MAX), ["cc"]);
+}
+
+#[test]
+fn an_unreadable_key_or_value_is_named_by_its_row_and_never_by_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bus) = made(&folder);
+    bus.execute_batch(
+        "UPDATE tester_keys SET total_requests = 'many' WHERE api_key = 'tk_1';
+         INSERT INTO tester_keys VALUES (NULL, 'nobody', 0, 1.0);
+         INSERT INTO store VALUES ('key-1:shape', x'01', 700.0), ('key-1:size', 'xl', NULL);",
+    )
+    .unwrap();
+    let file = IntentBusFile::open(&path).unwrap();
+    let keys: Vec<_> = file
+        .keys()
+        .unwrap()
+        .into_iter()
+        .filter_map(Result::err)
+        .collect();
+    assert_eq!(
+        keys,
+        [
+            unreadable(3, None, "its api_key is null"),
+            unreadable(1, None, "its total_requests is not a whole number"),
+        ]
+    );
+    let kv: Vec<_> = file
+        .kv()
+        .unwrap()
+        .into_iter()
+        .filter_map(Result::err)
+        .collect();
+    assert_eq!(
+        kv,
+        [
+            unreadable(2, None, "its value is a blob"),
+            unreadable(3, None, "its expires_at is null"),
+        ]
+    );
 }
 
 #[test]

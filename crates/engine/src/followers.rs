@@ -1,0 +1,31 @@
+//! Who follows whose facts. News of one owner disturb nobody else's stream.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+#[derive(Debug, Default)]
+pub(crate) struct Followers(Mutex<HashMap<String, watch::Sender<()>>>);
+
+impl Followers {
+    /// Marked as changed whenever the owner's intents have news; a hint to read on.
+    pub(crate) fn follow(&self, owner: &str) -> watch::Receiver<()> {
+        let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        followed.retain(|_, news| !news.is_closed());
+        followed
+            .entry(owner.to_owned())
+            .or_insert_with(|| watch::channel(()).0)
+            .subscribe()
+    }
+
+    pub(crate) fn tell(&self, owners: &[String]) {
+        let followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.is_empty() {
+            return;
+        }
+        for news in owners.iter().filter_map(|owner| followed.get(owner)) {
+            news.send_replace(());
+        }
+    }
+}

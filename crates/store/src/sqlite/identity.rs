@@ -1,0 +1,79 @@
+//! Is the file at our path still the one we write to?
+//!
+//! A database that was deleted or replaced under a running server goes on taking writes that nobody will ever find.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// A look costs a system call, so not every commit takes one.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Identity {
+    path: PathBuf,
+    found: (u64, u64),
+    look_at: Instant,
+}
+
+impl Identity {
+    pub(super) fn of(path: &Path) -> Result<Self, Error> {
+        let found = identity(path).map_err(|error| Error::Open {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            found,
+            look_at: Instant::now() + INTERVAL,
+        })
+    }
+
+    /// Refuses as long as another file, or none, lies at the path.
+    pub(super) fn confirm(&mut self) -> Result<(), Error> {
+        if Instant::now() < self.look_at {
+            return Ok(());
+        }
+        match identity(&self.path) {
+            Ok(now) if now == self.found => {
+                self.look_at = Instant::now() + INTERVAL;
+                Ok(())
+            }
+            _ => Err(Error::Unavailable(format!(
+                "{} was moved, deleted or replaced; put it back or restart the server",
+                self.path.display()
+            ))),
+        }
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_replaced_is_noticed_and_one_put_back_is_accepted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger.db");
+        let aside = directory.path().join("aside.db");
+        std::fs::write(&path, "ours").unwrap();
+        let mut identity = Identity::of(&path).unwrap();
+        let mut look = || {
+            identity.look_at = Instant::now();
+            identity.confirm().is_ok()
+        };
+        assert!(look());
+        std::fs::rename(&path, &aside).unwrap();
+        assert!(!look(), "nothing lies there");
+        std::fs::write(&path, "another").unwrap();
+        assert!(!look(), "another lies there");
+        std::fs::rename(&aside, &path).unwrap();
+        assert!(look(), "ours is back");
+    }
+}
