@@ -1,4 +1,5 @@
-//! A small library put under a server: it counts syncs of the database and can make the disk fail.
+//! A small library put under a server: it counts syncs of the database, can make the disk fail, and
+//! moves the wall clock.
 //!
 //! A kill proves nothing about syncs, since the kernel keeps what a dead process wrote; so they are
 //! counted. Invariant: only files whose path holds the given text are touched. Source in C, because
@@ -18,6 +19,7 @@ const STATE_BYTES: u64 = 4096;
 const SYNCS_AT: u64 = 0;
 const FAILED_AT: u64 = 8;
 const MODE_AT: u64 = 16;
+const CLOCK_AT: u64 = 24;
 
 /// What the disk refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +85,11 @@ impl Shim {
             Fault::Writes => 2,
         };
         self.state.write_all_at(&mode.to_ne_bytes(), MODE_AT)
+    }
+
+    /// Moves the server's wall clock by so many seconds from the true time.
+    pub fn move_clock(&self, seconds: i64) -> io::Result<()> {
+        self.state.write_all_at(&seconds.to_ne_bytes(), CLOCK_AT)
     }
 
     /// Syncs that succeeded so far.

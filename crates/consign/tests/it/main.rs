@@ -1,6 +1,7 @@
 //! The real binary as a process: how it starts, refuses, serves, stops and survives.
 
 mod cli;
+mod clock;
 mod disk;
 mod import;
 mod sockets;

@@ -1,10 +1,11 @@
 /*
- * Counts syncs, and lets them or writes fail on request. Loaded into a server with LD_PRELOAD.
+ * Counts syncs, lets them or writes fail on request, and moves the wall clock. Loaded into a server with LD_PRELOAD.
  *
  * CONSIGN_SHIM_STATE names a file of 32 bytes that both sides share:
  *   0  u64  syncs that succeeded
  *   8  u64  calls that were made to fail
  *  16  u64  what fails now: 0 nothing, 1 syncs (EIO), 2 writes and growth (ENOSPC)
+ *  24  i64  seconds by which the wall clock is moved
  * Only files whose path contains CONSIGN_SHIM_FILES are counted and disturbed.
  */
 #define _GNU_SOURCE
@@ -19,9 +20,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-struct state { volatile uint64_t syncs, failed, mode; };
+struct state { volatile uint64_t syncs, failed, mode; volatile int64_t clock_s; };
 enum { FAIL_SYNCS = 1, FAIL_WRITES = 2 };
 
 static struct state *state;
@@ -105,4 +107,11 @@ int ftruncate(int fd, off_t length) {
 int ftruncate64(int fd, off64_t length) {
     REAL(int, "ftruncate64", int, off64_t);
     return fails(fd, FAIL_WRITES, ENOSPC) ? -1 : real(fd, length);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    REAL(int, "clock_gettime", clockid_t, struct timespec *);
+    int result = real(clock, now);
+    if (result == 0 && state && clock == CLOCK_REALTIME) now->tv_sec += state->clock_s;
+    return result;
 }
