@@ -48,17 +48,7 @@ async fn a_key_works_from_when_it_is_made_until_it_is_revoked() {
 #[tokio::test]
 async fn a_request_in_flight_when_its_key_is_revoked_is_refused_at_the_gate() {
     let world = World::new();
-    let key = world
-        .engine
-        .create_key(Operator::vouched(), "alice")
-        .await
-        .unwrap();
-    let caller = world
-        .engine
-        .authenticate(&key.secret)
-        .await
-        .unwrap()
-        .unwrap();
+    let (key, caller) = world.tester().await;
     world
         .engine
         .revoke_key(Operator::vouched(), &key.id)

@@ -149,17 +149,7 @@ async fn the_timekeeper_naps_until_the_next_deadline_and_is_poked_by_an_earlier_
 #[tokio::test(start_paused = true)]
 async fn a_key_revoked_while_it_waits_takes_nothing_more() {
     let world = World::new();
-    let key = world
-        .engine
-        .create_key(Operator::vouched(), "alice")
-        .await
-        .unwrap();
-    let caller = world
-        .engine
-        .authenticate(&key.secret)
-        .await
-        .unwrap()
-        .unwrap();
+    let (key, caller) = world.tester().await;
     let engine = world.engine.clone();
     let public = Claim {
         holder: key.id.clone(),
@@ -195,17 +185,7 @@ async fn a_key_revoked_while_it_waits_takes_nothing_more() {
 #[tokio::test]
 async fn looking_again_while_waiting_takes_nothing_of_the_allowance() {
     let world = World::new();
-    let key = world
-        .engine
-        .create_key(Operator::vouched(), "alice")
-        .await
-        .unwrap();
-    let caller = world
-        .engine
-        .authenticate(&key.secret)
-        .await
-        .unwrap()
-        .unwrap();
+    let (_, caller) = world.tester().await;
     for _ in 0..100 {
         world.engine.pass(caller.gate(None, 0)).await.unwrap();
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_engine::{Engine, Options, SealKey};
+use consign_engine::{Caller, Engine, NewKey, Operator, Options, SealKey};
 use consign_kernel::command::{
     Admit, Answer, Audience, Claim, Command, NewIntent, Settle, Settlement,
 };
@@ -38,6 +38,17 @@ impl World {
     /// Another engine over the same data, as after a restart.
     pub(crate) fn restarted_with_seal(&self, seal: [u8; 32]) -> Engine {
         engine(&self.store, &self.clock, seal)
+    }
+
+    /// A new key and whoever presents it.
+    pub(crate) async fn tester(&self) -> (NewKey, Caller) {
+        let key = self
+            .engine
+            .create_key(Operator::vouched(), "alice")
+            .await
+            .unwrap();
+        let caller = self.engine.authenticate(&key.secret).await.unwrap();
+        (key, caller.unwrap())
     }
 
     pub(crate) async fn publish(&self, new: NewIntent) -> IntentId {

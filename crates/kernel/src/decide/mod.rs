@@ -63,6 +63,7 @@ pub struct Decision {
 /// Which stored data a command must see before it can be decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Needs<'a> {
+    /// Nothing by name. The rows of a claim are picked from its lanes, see [`crate::lane`].
     Nothing,
     Intent(IntentId),
     /// Once-rows in the order of the items, and the owner's number of unsettled intents.
