@@ -101,8 +101,8 @@ Options:
 Server:
       --server <URL>             Base URL of the server; without it, the one of the data directory
                                  [env: CONSIGN_SERVER]
-      --data <DIR>               Data directory of a server on this machine [env: CONSIGN_DATA]
-                                 [default: ./consign-data]
+      --data <DIR>               Data directory of the server: database, keys, address and lock
+                                 [env: CONSIGN_DATA] [default: ./consign-data]
       --ca-file <FILE>           Certificate authority (PEM) to trust beside the public ones [env:
                                  CONSIGN_CA_FILE]
       --timeout <SECONDS>        Seconds to wait for an answer [default: 10]

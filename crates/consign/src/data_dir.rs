@@ -10,6 +10,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+/// Which data directory a command works on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DataArgs {
+    /// Data directory of the server: database, keys, address and lock
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "CONSIGN_DATA",
+        hide_env_values = true,
+        default_value = "./consign-data"
+    )]
+    pub(crate) data: PathBuf,
+}
+
+impl DataArgs {
+    pub(crate) fn directory(&self) -> DataDir {
+        DataDir::new(&self.data)
+    }
+}
+
 /// A data directory: `address`, `lock`, `consign.db` and `keys/`.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDir {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 use consign_client::{Address, Client, Key, Options};
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};
 use crate::input;
 use crate::secrets::{self, Name};
@@ -28,15 +28,8 @@ pub(crate) struct ServerArgs {
     )]
     pub(crate) server: Option<String>,
 
-    /// Data directory of a server on this machine
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "CONSIGN_DATA",
-        hide_env_values = true,
-        default_value = "./consign-data"
-    )]
-    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
 
     /// Certificate authority (PEM) to trust beside the public ones
     #[arg(
@@ -145,7 +138,7 @@ impl ServerArgs {
     }
 
     fn place(&self) -> anyhow::Result<Place> {
-        let data = DataDir::new(&self.data);
+        let data = self.data.directory();
         let local = data.read_address()?;
         let (server, is_local) = match (&self.server, local) {
             (Some(named), local) => {
@@ -157,7 +150,7 @@ impl ServerArgs {
             (None, None) => {
                 return Err(Failure::new(
                     Exit::Unreachable,
-                    format!("no server has been started in {}", self.data.display()),
+                    format!("no server has been started in {}", self.data.data.display()),
                 )
                 .hint("start it with: consign serve; or name another one with --server or --data")
                 .into());
@@ -216,7 +209,9 @@ mod tests {
         LinkArgs {
             server: ServerArgs {
                 server: server.map(str::to_owned),
-                data: data.to_owned(),
+                data: DataArgs {
+                    data: data.to_owned(),
+                },
                 ca_file: None,
                 timeout: 10,
             },

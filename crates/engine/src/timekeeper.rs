@@ -9,6 +9,7 @@ use consign_kernel::command::{Answer, Command, Forget, Sweep};
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::limits;
 use consign_kernel::once::Scope;
+use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 
 use crate::{Engine, Error};
@@ -97,8 +98,12 @@ impl Timekeeper {
         for kind in [Kind::Kv, Kind::Receipt] {
             pieces.push(Forget::Records { kind, limit });
         }
-        let before = now.minus(limits::FACT_RETENTION_US);
-        pieces.push(Forget::Facts { before, limit });
+        // Of this face alone: others keep theirs longer, or for ever.
+        pieces.push(Forget::Facts {
+            face: Face::Intent,
+            before: now.minus(limits::FACT_RETENTION_US),
+            limit,
+        });
         for piece in pieces {
             for number in 1..=FORGET_PIECES_MAX {
                 let forgotten = self

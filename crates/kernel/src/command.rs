@@ -206,12 +206,28 @@ pub struct Purge {
 
 #[derive(Clone, Debug)]
 pub enum Forget {
-    Once { scope: once::Scope, limit: u32 },
-    OnceOf { owner: String },
-    OnceOfFace { face: Face },
-    Records { kind: record::Kind, limit: u32 },
-    AllRecords { kind: record::Kind },
-    Facts { before: Micros, limit: u32 },
+    Once {
+        scope: once::Scope,
+        limit: u32,
+    },
+    OnceOf {
+        owner: String,
+    },
+    OnceOfFace {
+        face: Face,
+    },
+    Records {
+        kind: record::Kind,
+        limit: u32,
+    },
+    AllRecords {
+        kind: record::Kind,
+    },
+    Facts {
+        face: Face,
+        before: Micros,
+        limit: u32,
+    },
 }
 
 /// What became of a request: an answer per step, or the gate's refusal for all.

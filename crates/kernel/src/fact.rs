@@ -1,6 +1,7 @@
 //! Facts: the append-only history. Every transition adds one; timelines, streams and receipts are made of nothing else.
 
 use crate::ids::{FactSeq, IntentId, Micros, Seq};
+use crate::profile::Face;
 use crate::state::{Cause, State, Verb};
 
 /// What happened to one intent at one instant.
@@ -9,6 +10,8 @@ pub struct Fact {
     /// Zero until the store has assigned it.
     pub seq: FactSeq,
     pub intent: Seq,
+    /// Each face keeps its facts as long as its own rules say.
+    pub face: Face,
     /// Key id of the publisher, who may follow it.
     pub owner: String,
     pub at: Micros,

@@ -92,13 +92,6 @@ impl Intent {
         self.state == State::Dispatched && self.lease_until.is_some_and(|until| until > now)
     }
 
-    /// Whether its last allowed attempt ended without word from the worker.
-    pub fn is_exhausted(&self, now: Micros) -> bool {
-        self.state == State::Dispatched
-            && !self.is_leased(now)
-            && self.attempts >= self.attempts_max
-    }
-
     /// Puts the row where time will look for it next.
     pub fn reshelve(&mut self, now: Micros, retention_us: i64) {
         (self.shelf, self.wake_at) = match (self.state, self.lease_until) {

@@ -180,10 +180,9 @@ impl<'a, T: Tx> Batch<'a, T> {
         entropy: &mut Entropy,
     ) -> Result<Result<Answer, Refusal>, Error> {
         if let Command::Forget(forget) = command {
-            self.wrote = true;
-            return Ok(Ok(Answer::Forgotten {
-                rows: self.tx.forget(forget, self.now)?,
-            }));
+            let rows = self.tx.forget(forget, self.now)?;
+            self.wrote |= rows > 0;
+            return Ok(Ok(Answer::Forgotten { rows }));
         }
         let view = if let Command::Claim(claim) = command {
             View {
@@ -193,16 +192,21 @@ impl<'a, T: Tx> Batch<'a, T> {
         } else {
             self.load(needs(command, self.now))?
         };
-        let decided = decide(
-            view,
-            command,
-            &mut Cx {
-                now: self.now,
-                entropy,
-                last_seq: self.last_seq,
-            },
-        );
-        match decided {
+        self.decide(view, command, entropy)
+    }
+
+    fn decide(
+        &mut self,
+        view: View,
+        command: &Command,
+        entropy: &mut Entropy,
+    ) -> Result<Result<Answer, Refusal>, Error> {
+        let mut cx = Cx {
+            now: self.now,
+            entropy,
+            last_seq: self.last_seq,
+        };
+        match decide(view, command, &mut cx) {
             Ok(decision) => {
                 self.write_all(decision.writes)?;
                 Ok(Ok(decision.answer))
@@ -221,19 +225,11 @@ impl<'a, T: Tx> Batch<'a, T> {
         let view = self.load(needs(&sweep, self.now))?;
         self.swept = view.intents.len() < limit as usize;
         self.sweeps += 1;
-        if view.intents.is_empty() {
-            return Ok(());
+        if !view.intents.is_empty() {
+            // A sweep is never refused, and its answer is for the timekeeper.
+            let _ = self.decide(view, &sweep, entropy)?;
         }
-        let decided = decide(
-            view,
-            &sweep,
-            &mut Cx {
-                now: self.now,
-                entropy,
-                last_seq: self.last_seq,
-            },
-        );
-        self.write_all(decided.map(|decision| decision.writes).unwrap_or_default())
+        Ok(())
     }
 
     /// The best rows for a claim. One sweep is bounded, so as long as more is due and nothing was found, time acts again.

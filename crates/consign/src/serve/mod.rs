@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::data_dir::DataArgs;
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -31,15 +33,8 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) listen: SocketAddr,
 
-    /// Directory for the database, the keys and the lock; made if missing
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "CONSIGN_DATA",
-        hide_env_values = true,
-        default_value = "./consign-data"
-    )]
-    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
 
     /// Where intents are kept, as sqlite:PATH; default is consign.db in the data directory
     #[arg(

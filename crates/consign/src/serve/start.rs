@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use super::greeting::{self, Greeting};
 use super::{ServeArgs, logs};
 use crate::config::{RfcSettings, database_path};
-use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::lock::DataLock;
 use crate::secrets::{Ledger, Overrides, Secret, Secrets};
@@ -30,7 +29,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     plant_from_environment();
     let settings = RfcSettings::read(|name| std::env::var(name).ok())?;
     refuse_open_plain(&args, &settings)?;
-    let data = DataDir::new(&args.data);
+    let data = args.data.directory();
     data.create()?;
     let path = database_path(args.store.as_deref(), settings.db_path.as_deref(), &data)?;
     let _lock = DataLock::acquire(&data)?;

@@ -100,11 +100,7 @@ impl<'a> Batch<'a> {
             namespace: intent.namespace.clone(),
             replayed: false,
         });
-        let told = Told {
-            verb: Verb::Admit,
-            actor: Some(&item.owner),
-            detail: None,
-        };
+        let told = Told::by(&item.owner, Verb::Admit);
         self.writes
             .push(Write::Fact(fact(None, &intent, told, cx.now)));
         self.writes.push(Write::New(intent));

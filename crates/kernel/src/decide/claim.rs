@@ -1,6 +1,6 @@
 //! Claiming: the rows the store picked from the claim's lanes become leases.
 
-use super::{Cx, Decision, Told, step};
+use super::{Cx, Decision, Told, Write, fact};
 use crate::command::{Answer, Audience, Claim};
 use crate::ids::Token;
 use crate::intent::Intent;
@@ -21,42 +21,17 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
         if was == State::Dispatched && intent.profile.profile().expiry == Expiry::TakeOver {
             intent.state = State::Queued;
             intent.cause = Cause::LeaseExpired;
-            let told = Told {
-                verb: Verb::Expire,
-                actor: None,
-                detail: None,
-            };
-            writes.push(super::Write::Fact(super::fact(
-                Some(was),
-                &intent,
-                told,
-                cx.now,
-            )));
-            lease(&mut intent, claim, cx);
-            let told = Told {
-                verb: Verb::Claim,
-                actor: Some(&claim.holder),
-                detail: worker(claim),
-            };
-            writes.push(super::Write::Fact(super::fact(
-                Some(State::Queued),
-                &intent,
-                told,
-                cx.now,
-            )));
-            writes.push(super::Write::Change {
-                was,
-                intent: intent.clone(),
-            });
-        } else {
-            lease(&mut intent, claim, cx);
-            let told = Told {
-                verb: Verb::Claim,
-                actor: Some(&claim.holder),
-                detail: worker(claim),
-            };
-            step(&mut writes, was, intent.clone(), told, cx.now);
+            let told = Told::by_time(Verb::Expire);
+            writes.push(Write::Fact(fact(Some(was), &intent, told, cx.now)));
         }
+        let from = intent.state;
+        lease(&mut intent, claim, cx);
+        let told = Told::by(&claim.holder, Verb::Claim).with(worker(claim));
+        writes.push(Write::Fact(fact(Some(from), &intent, told, cx.now)));
+        writes.push(Write::Change {
+            was,
+            intent: intent.clone(),
+        });
         claimed.push(intent);
     }
     Decision {

@@ -158,6 +158,32 @@ struct Told<'a> {
     detail: Option<String>,
 }
 
+impl<'a> Told<'a> {
+    fn by(actor: &'a str, verb: Verb) -> Self {
+        Self {
+            verb,
+            actor: Some(actor),
+            detail: None,
+        }
+    }
+
+    /// Nobody asked; time did it.
+    fn by_time(verb: Verb) -> Self {
+        Self {
+            verb,
+            actor: None,
+            detail: None,
+        }
+    }
+
+    fn with(self, detail: impl Into<Option<String>>) -> Self {
+        Self {
+            detail: detail.into(),
+            ..self
+        }
+    }
+}
+
 /// Writes a changed row together with its fact, and checks both against the profile.
 fn step(writes: &mut Vec<Write>, was: State, intent: Intent, told: Told<'_>, now: Micros) {
     debug_assert!(
@@ -178,6 +204,7 @@ fn fact(from: Option<State>, intent: &Intent, told: Told<'_>, now: Micros) -> Fa
     Fact {
         seq: FactSeq(0),
         intent: intent.seq,
+        face: intent.profile.profile().face,
         owner: intent.owner.clone(),
         at: now,
         verb: told.verb,

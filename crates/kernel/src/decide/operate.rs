@@ -64,11 +64,7 @@ pub(super) fn restore(view: &View, intent: &Intent, cx: &mut Cx<'_>) -> Result<D
     let mut intent = intent.clone();
     intent.seq = cx.next_seq();
     intent.reshelve(cx.now, limits::RETENTION_US);
-    let told = Told {
-        verb: Verb::Admit,
-        actor: None,
-        detail: Some("imported".to_owned()),
-    };
+    let told = Told::by_time(Verb::Admit).with("imported".to_owned());
     let writes = vec![
         Write::Fact(fact(None, &intent, told, cx.now)),
         Write::New(intent),

@@ -22,11 +22,7 @@ pub(super) fn extend(
     intent.lease_until = Some(until);
     intent.reshelve(cx.now, limits::RETENTION_US);
     let mut writes = Vec::with_capacity(2);
-    let told = Told {
-        verb: Verb::Extend,
-        actor: Some(&extend.holder),
-        detail: None,
-    };
+    let told = Told::by(&extend.holder, Verb::Extend);
     step(&mut writes, State::Dispatched, intent, told, cx.now);
     Ok(Decision {
         writes,
@@ -46,11 +42,7 @@ pub(super) fn decide(
             intent.result.clone_from(result);
             intent.last_error = None;
             finish(&mut intent, State::Acked, Cause::Completed, cx.now);
-            Told {
-                verb: Verb::Complete,
-                actor: Some(&settle.holder),
-                detail: None,
-            }
+            Told::by(&settle.holder, Verb::Complete)
         }
         Settlement::Fail { error } => {
             intent.last_error = Some(error.clone());
@@ -59,11 +51,7 @@ pub(super) fn decide(
             } else {
                 back_off(&mut intent, Cause::WorkerFailed, cx);
             }
-            Told {
-                verb: Verb::Fail,
-                actor: Some(&settle.holder),
-                detail: Some(error.clone()),
-            }
+            Told::by(&settle.holder, Verb::Fail).with(error.clone())
         }
     };
     // A profile may leave this step out, or demand steps in between that this rule does not take.

@@ -142,11 +142,7 @@ fn die(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         writes,
         was,
         intent,
-        Told {
-            verb: Verb::Expire,
-            actor: None,
-            detail: Some(reason),
-        },
+        Told::by_time(Verb::Expire).with(reason),
         cx.now,
     );
 }
@@ -159,17 +155,7 @@ fn due_in(mut intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<W
     intent.holder = None;
     intent.release();
     intent.reshelve(cx.now, limits::RETENTION_US);
-    step(
-        writes,
-        was,
-        intent,
-        Told {
-            verb: Verb::Expire,
-            actor: None,
-            detail: None,
-        },
-        cx.now,
-    );
+    step(writes, was, intent, Told::by_time(Verb::Expire), cx.now);
 }
 
 /// Two facts in one commit: the attempt timed out, and what follows from it.
@@ -180,11 +166,7 @@ fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         writes,
         was,
         intent.clone(),
-        Told {
-            verb: Verb::Expire,
-            actor: None,
-            detail: None,
-        },
+        Told::by_time(Verb::Expire),
         cx.now,
     );
     if out_of_attempts(&intent) {
@@ -197,11 +179,7 @@ fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
             writes,
             State::Failed,
             intent,
-            Told {
-                verb: Verb::Kill,
-                actor: None,
-                detail: None,
-            },
+            Told::by_time(Verb::Kill),
             cx.now,
         );
     } else {
@@ -211,11 +189,7 @@ fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
             writes,
             State::Failed,
             intent,
-            Told {
-                verb: Verb::Retry,
-                actor: None,
-                detail: None,
-            },
+            Told::by_time(Verb::Retry),
             cx.now,
         );
     }
@@ -253,11 +227,7 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
                 .get_or_insert_with(|| LAPSED.to_owned())
                 .clone();
             back_off(&mut row, Cause::LeaseExpired, cx);
-            let told = Told {
-                verb: Verb::Expire,
-                actor: None,
-                detail: Some(reason),
-            };
+            let told = Told::by_time(Verb::Expire).with(reason);
             step(writes, State::Dispatched, row, told, cx.now);
         }
         State::Queued if row.expires_at <= cx.now => {

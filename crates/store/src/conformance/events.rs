@@ -93,8 +93,11 @@ pub async fn old_facts_are_forgotten_and_their_numbers_never_used_again(world: W
     world.publish(item()).await;
     world.clock.advance(DAY_US);
     let forget = async |limit| {
-        let before = world.now();
-        let forget = Forget::Facts { before, limit };
+        let forget = Forget::Facts {
+            face: Face::Intent,
+            before: world.now(),
+            limit,
+        };
         world.step(Command::Forget(forget)).await
     };
     assert_eq!(forget(1).await, Ok(Answer::Forgotten { rows: 1 }));
@@ -113,6 +116,21 @@ pub async fn old_facts_are_forgotten_and_their_numbers_never_used_again(world: W
         .map(|event| (event.fact.seq, event.id))
         .collect();
     assert_eq!(told, [(FactSeq(3), fresh)]);
+}
+
+pub async fn a_face_forgets_its_own_facts_and_keeps_the_others(world: World) {
+    let other = world.publish(in_face(ProfileId::MeshOutbox)).await;
+    world.publish(item()).await;
+    world.clock.advance(DAY_US);
+    let forget = Forget::Facts {
+        face: Face::Intent,
+        before: world.now(),
+        limit: 1,
+    };
+    let forgotten = world.step(Command::Forget(forget)).await;
+    assert_eq!(forgotten, Ok(Answer::Forgotten { rows: 1 }));
+    let other = world.load(other).await;
+    assert_eq!(world.verbs(&other).await, [Verb::Admit], "it is kept");
 }
 
 pub async fn a_step_that_changes_nothing_tells_nothing(world: World) {

@@ -149,6 +149,7 @@ macro_rules! conformance {
             a_position_beyond_the_end_is_answered_with_itself,
             facts_of_a_removed_intent_stay_but_are_not_streamed,
             old_facts_are_forgotten_and_their_numbers_never_used_again,
+            a_face_forgets_its_own_facts_and_keeps_the_others,
             a_step_that_changes_nothing_tells_nothing,
             each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,
             one_key_from_many_tasks_admits_once_ip_091,

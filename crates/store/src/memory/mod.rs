@@ -179,7 +179,7 @@ impl Store for Memory {
             .into_iter()
             .filter_map(|fact| {
                 let intent = data.intents.get(&fact.intent)?;
-                (intent.profile.profile().face == filter.face).then(|| Event {
+                (fact.face == filter.face).then(|| Event {
                     fact: fact.clone(),
                     id: intent.id,
                     namespace: intent.namespace.clone(),

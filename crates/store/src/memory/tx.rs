@@ -180,10 +180,15 @@ impl Tx for Data {
             Forget::AllRecords { kind } => {
                 Ok(drop_where(&mut self.records, |key, _| key.kind == *kind))
             }
-            Forget::Facts { before, limit } => {
+            Forget::Facts {
+                face,
+                before,
+                limit,
+            } => {
                 let over: Vec<FactSeq> = self
                     .facts
                     .values()
+                    .filter(|fact| fact.face == *face)
                     .take(*limit as usize)
                     .filter(|fact| fact.at < *before)
                     .map(|fact| fact.seq)

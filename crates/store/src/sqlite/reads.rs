@@ -7,14 +7,14 @@ use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Probe};
-use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
-use crate::ledger::{Counter, profiles_of};
+use crate::ledger::Counter;
 use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
@@ -178,11 +178,10 @@ pub(super) fn last_fact_to(
 pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
     // One writer: sequence numbers become visible in order, so the stream may go up to the last one.
     let sql = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, f.actor, f.detail, \
-               f.owner, i.id, i.namespace, i.goal, i.profile FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
+               f.owner, f.face, i.id, i.namespace, i.goal FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
                WHERE f.owner = ?1 AND f.seq > ?2 ORDER BY f.seq LIMIT ?3";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![filter.owner, signed(filter.after.0), filter.limit])?;
-    let profiles: Vec<u8> = profiles_of(filter.face).map(ProfileId::code).collect();
     let mut page = EventPage {
         events: Vec::new(),
         seen: filter.after,
@@ -193,13 +192,14 @@ pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<Ev
         let fact = rows::fact(row)?;
         looked += 1;
         page.seen = fact.seq;
-        let profile: Option<u8> = row.get(14)?;
-        if profile.is_some_and(|profile| profiles.contains(&profile)) {
+        // The intent may be gone; its facts are kept longer.
+        let id: Option<[u8; 16]> = row.get(12)?;
+        if let Some(id) = id.filter(|_| fact.face == filter.face) {
             page.events.push(Event {
                 fact,
-                id: IntentId(row.get(11)?),
-                namespace: row.get(12)?,
-                goal: row.get(13)?,
+                id: IntentId(id),
+                namespace: row.get(13)?,
+                goal: row.get(14)?,
             });
         }
     }

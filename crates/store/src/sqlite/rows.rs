@@ -4,7 +4,7 @@ use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq, Token};
 use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf};
 use consign_kernel::once;
-use consign_kernel::profile::ProfileId;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::{Cause, State, Verb};
 use rusqlite::Row;
@@ -22,7 +22,7 @@ pub(super) use intent_columns;
 
 macro_rules! fact_columns {
     () => {
-        "seq, intent, at, verb, from_state, to_state, cause, attempt, actor, detail, owner"
+        "seq, intent, at, verb, from_state, to_state, cause, attempt, actor, detail, owner, face"
     };
 }
 pub(super) use fact_columns;
@@ -97,6 +97,7 @@ pub(super) fn fact(row: &Row<'_>) -> rusqlite::Result<Fact> {
         actor: row.get(8)?,
         detail: row.get(9)?,
         owner: row.get(10)?,
+        face: coded(row, 11, Face::from_code)?,
     })
 }
 

@@ -274,7 +274,7 @@ impl Tx for Open<'_> {
         let sql = concat!(
             "INSERT INTO facts (",
             fact_columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
         );
         self.connection.prepare_cached(sql)?.execute(params![
             signed(*self.last_fact),
@@ -288,6 +288,7 @@ impl Tx for Open<'_> {
             fact.actor,
             fact.detail,
             fact.owner,
+            fact.face.code(),
         ])?;
         Ok(())
     }
@@ -385,13 +386,19 @@ impl Tx for Open<'_> {
                 .connection
                 .prepare_cached("DELETE FROM records WHERE kind = ?1")?
                 .execute([kind.code()])?,
-            Forget::Facts { before, limit } => {
+            Forget::Facts {
+                face,
+                before,
+                limit,
+            } => {
                 // Facts grow older towards the front, so looking at the first few is enough.
-                let sql = "DELETE FROM facts WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM facts ORDER BY seq \
-                           LIMIT ?2) WHERE at < ?1)";
-                self.connection
-                    .prepare_cached(sql)?
-                    .execute(params![before.0, limit])?
+                let sql = "DELETE FROM facts WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM facts \
+                           WHERE face = ?3 ORDER BY seq LIMIT ?2) WHERE at < ?1)";
+                self.connection.prepare_cached(sql)?.execute(params![
+                    before.0,
+                    limit,
+                    face.code()
+                ])?
             }
         };
         Ok(changed as u64)

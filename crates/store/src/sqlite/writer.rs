@@ -3,6 +3,7 @@
 //! Invariant: an answer leaves only after the commit that covers it, and that commit is synced.
 //! Group commit needs no timer: while one commit syncs, the next batch gathers by itself.
 
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -208,7 +209,7 @@ impl Ledger {
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
-        let done = self.run(batch).and_then(|done| {
+        let done = self.run_guarded(batch).and_then(|done| {
             self.connection.prepare_cached("COMMIT")?.execute([])?;
             Ok(done)
         });
@@ -231,6 +232,17 @@ impl Ledger {
                 Err(error)
             }
         }
+    }
+
+    /// A mistake of ours in one request must not end the only thread that writes: its batch is rolled back and refused.
+    fn run_guarded(&self, batch: &[Job]) -> Result<(Vec<Executed>, Position, bool), Error> {
+        // Nothing of ours is changed before the commit, and the transaction is rolled back.
+        let run = AssertUnwindSafe(|| self.run(batch));
+        std::panic::catch_unwind(run).unwrap_or_else(|_| {
+            Err(Error::Unavailable(
+                "a rule failed its own checks; the log tells where".to_owned(),
+            ))
+        })
     }
 
     fn run(&self, batch: &[Job]) -> Result<(Vec<Executed>, Position, bool), Error> {

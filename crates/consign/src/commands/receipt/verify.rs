@@ -6,7 +6,6 @@ use consign_kernel::receipt::{self, PublicKey, Signer, Statement, Verified};
 use serde::Serialize;
 
 use crate::commands::OutputArgs;
-use crate::data_dir::DataDir;
 use crate::failure::{Exit, Failure};
 use crate::link::ServerArgs;
 use crate::secrets::{self, Name};
@@ -78,7 +77,7 @@ impl Args {
         if self.server.server.is_some() {
             return Ok(PublicKey::from_jwks(&self.server.client()?.jwks().await?)?);
         }
-        let data = DataDir::new(&self.server.data);
+        let data = self.server.data.directory();
         match secrets::read_bytes(&data, Name::ReceiptSeed)? {
             Some(seed) => Ok(vec![Signer::from_seed(seed.reveal()).public().clone()]),
             None => Err(Failure::usage(format!(

@@ -9,7 +9,7 @@ use clap::Subcommand;
 use consign_store::sqlite::{Holds, identify};
 
 use crate::config::{RfcSettings, database_path};
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};
 
 #[derive(Debug, Subcommand)]
@@ -32,15 +32,8 @@ impl Action {
 /// Which database a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgs {
-    /// Data directory of the server
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "CONSIGN_DATA",
-        hide_env_values = true,
-        default_value = "./consign-data"
-    )]
-    data: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
 
     /// The database itself, as sqlite:PATH
     #[arg(
@@ -54,7 +47,7 @@ pub(crate) struct StoreArgs {
 
 impl StoreArgs {
     pub(crate) fn data_dir(&self) -> DataDir {
-        DataDir::new(&self.data)
+        self.data.directory()
     }
 
     /// The same file that `serve` would use under the same flags and variables.

@@ -52,6 +52,7 @@ CREATE INDEX lane_public_goal ON intents (public_goal_lane, priority DESC, run_a
 CREATE TABLE facts (
   seq INTEGER PRIMARY KEY,
   intent INTEGER NOT NULL,
+  face INTEGER NOT NULL,
   owner TEXT NOT NULL,
   at INTEGER NOT NULL,
   verb INTEGER NOT NULL,

@@ -118,6 +118,7 @@ impl Script {
                 limit: *limit,
             }),
             Step::ForgetFacts(limit) => Command::Forget(Forget::Facts {
+                face: Face::Intent,
                 before: self.clock.now().minus(30 * DAY_US),
                 limit: *limit,
             }),

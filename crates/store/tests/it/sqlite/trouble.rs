@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use consign_kernel::command::{Admit, Claim, Command, Request};
 use consign_kernel::ids::SECOND_US;
-use consign_store::conformance::{claim_by, item};
+use consign_kernel::profile::ProfileId;
+use consign_store::conformance::{claim_by, in_face, item};
 use consign_store::{Error, Store};
 use rusqlite::Connection;
 
@@ -204,4 +205,21 @@ async fn a_second_reader_never_sees_half_a_commit() {
     reader.join().unwrap();
     assert_eq!(taken, 200);
     suite.is_sound().await;
+}
+
+/// Admitting a row in a state its profile does not begin in is a mistake that only our own code can make.
+#[tokio::test]
+async fn a_panic_of_the_rules_fails_its_batch_and_the_writer_goes_on() {
+    let world = World::new();
+    let broken = Request {
+        steps: vec![Command::Admit(Admit {
+            items: vec![in_face(ProfileId::AtpTransaction)],
+            cap: None,
+        })],
+        ..admit_one()
+    };
+    let failed = world.store.execute(broken).await;
+    assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    assert!(world.store.execute(admit_one()).await.is_ok());
+    assert_eq!(world.store.dump().await.unwrap().intents.len(), 1);
 }
