@@ -2,6 +2,7 @@
 //!
 //! Invariant: a file that is not ours is left untouched, down to its side files.
 
+use std::io::Read;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -10,6 +11,8 @@ use crate::Error;
 
 /// "CNSG", in the header of every file of ours.
 const APPLICATION_ID: i32 = 0x434e_5347;
+/// Where SQLite's file format keeps it, big-endian.
+const APPLICATION_ID_AT: usize = 68;
 
 /// RETURNING needs 3.35; the WAL-reset corruption was mended in 3.51.3.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -36,23 +39,21 @@ pub enum Holds {
 }
 
 /// Looks without leaving a trace: no lock, no side file.
+///
+/// Our own files are known by their header alone. After a kill in the middle of a checkpoint the file is whole only
+/// together with its log, and SQLite, told to leave the log alone, would call it damaged.
 pub fn identify(path: &Path) -> Result<Holds, Error> {
-    match std::fs::metadata(path) {
-        Err(_) => return Ok(Holds::Nothing),
-        Ok(meta) if meta.len() == 0 => return Ok(Holds::Nothing),
-        Ok(_) => {}
-    }
-    let open = |reason: rusqlite::Error| Error::Open {
+    let unreadable = |reason: String| Error::Open {
         path: path.to_owned(),
-        reason: reason.to_string(),
+        reason,
     };
-    let connection = read_only(path, true).map_err(open)?;
-    let id: i32 = connection
-        .query_row("PRAGMA application_id", [], |row| row.get(0))
-        .map_err(open)?;
-    if id == APPLICATION_ID {
-        return Ok(Holds::Consign);
+    match mark(path).map_err(|error| unreadable(error.to_string()))? {
+        None => return Ok(Holds::Nothing),
+        Some(APPLICATION_ID) => return Ok(Holds::Consign),
+        Some(_) => {}
     }
+    let open = |reason: rusqlite::Error| unreadable(reason.to_string());
+    let connection = read_only(path, true).map_err(open)?;
     let tables: i64 = connection
         .query_row(
             "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('intents', 'tester_keys', 'dead_letters')",
@@ -65,6 +66,24 @@ pub fn identify(path: &Path) -> Result<Holds, Error> {
     } else {
         Holds::OtherDatabase
     })
+}
+
+/// The application id in the header of a SQLite file; zero if the file is none. `None` if there is nothing yet.
+fn mark(path: &Path) -> std::io::Result<Option<i32>> {
+    let mut header = [0; APPLICATION_ID_AT + 4];
+    let mut file = match std::fs::File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    if file.metadata()?.len() == 0 {
+        return Ok(None);
+    }
+    match file.read_exact(&mut header) {
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(Some(0)),
+        other => other?,
+    }
+    let id = header[APPLICATION_ID_AT..].try_into().unwrap_or_default();
+    Ok(Some(i32::from_be_bytes(id)))
 }
 
 /// The writer's connection, migrated and ready.

@@ -145,3 +145,32 @@ async fn a_newer_schema_is_refused_and_left_alone() {
         .unwrap();
     assert_eq!(world.reopened().store.dump().await.unwrap(), before);
 }
+
+/// What a kill leaves behind when it hits after the first page of a checkpoint: that page already speaks of pages which
+/// only the log has.
+#[tokio::test]
+async fn ip_006_a_checkpoint_cut_off_by_a_kill_does_not_keep_the_store_from_opening() {
+    const PAGE: usize = 4_096;
+    let world = World::new();
+    let suite = world.shared();
+    for _ in 0..50 {
+        suite.publish(item()).await;
+    }
+    let copy = world.path().with_file_name("copy.db");
+    std::fs::copy(world.path(), &copy).unwrap();
+    let log = std::fs::read(world.path().with_file_name("ledger.db-wal")).unwrap();
+    std::fs::write(copy.with_file_name("copy.db-wal"), &log).unwrap();
+    let frames = log[32..].chunks_exact(24 + PAGE);
+    let first_pages = frames.filter(|frame| frame[..4] == 1_u32.to_be_bytes());
+    let newest = first_pages.last().expect("the log has the first page");
+    let mut file = std::fs::read(&copy).unwrap();
+    file[..PAGE].copy_from_slice(&newest[24..]);
+    std::fs::write(&copy, file).unwrap();
+
+    let reopened = open(copy, &world.clock, 8).unwrap();
+    assert_eq!(reopened.check().await.unwrap(), Vec::<String>::new());
+    assert_eq!(
+        reopened.dump().await.unwrap(),
+        world.store.dump().await.unwrap()
+    );
+}
