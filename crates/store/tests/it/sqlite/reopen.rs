@@ -161,8 +161,8 @@ async fn ip_006_a_checkpoint_cut_off_by_a_kill_does_not_keep_the_store_from_open
     let log = std::fs::read(world.path().with_file_name("ledger.db-wal")).unwrap();
     std::fs::write(copy.with_file_name("copy.db-wal"), &log).unwrap();
     let frames = log[32..].chunks_exact(24 + PAGE);
-    let first_pages = frames.filter(|frame| frame[..4] == 1_u32.to_be_bytes());
-    let newest = first_pages.last().expect("the log has the first page");
+    let mut first_pages = frames.filter(|frame| frame[..4] == 1_u32.to_be_bytes());
+    let newest = first_pages.next_back().expect("the log has the first page");
     let mut file = std::fs::read(&copy).unwrap();
     file[..PAGE].copy_from_slice(&newest[24..]);
     std::fs::write(&copy, file).unwrap();
