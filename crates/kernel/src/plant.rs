@@ -19,6 +19,12 @@ pub enum Plant {
     AdminFallback,
     DropFrameHeader,
     NoRateLimit,
+    NormalSync,
+    LostWake,
+    JitterOutOfRange,
+    OnceApart,
+    SweepLiveLease,
+    DedupeByLook,
 }
 
 impl Plant {
@@ -36,6 +42,12 @@ impl Plant {
         Self::AdminFallback,
         Self::DropFrameHeader,
         Self::NoRateLimit,
+        Self::NormalSync,
+        Self::LostWake,
+        Self::JitterOutOfRange,
+        Self::OnceApart,
+        Self::SweepLiveLease,
+        Self::DedupeByLook,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -53,6 +65,12 @@ impl Plant {
             Self::AdminFallback => "admin-fallback",
             Self::DropFrameHeader => "drop-frame-header",
             Self::NoRateLimit => "no-rate-limit",
+            Self::NormalSync => "normal-sync",
+            Self::LostWake => "lost-wake",
+            Self::JitterOutOfRange => "jitter-out-of-range",
+            Self::OnceApart => "once-apart",
+            Self::SweepLiveLease => "sweep-live-lease",
+            Self::DedupeByLook => "dedupe-by-look",
         }
     }
 }
