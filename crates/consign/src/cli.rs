@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::commands::{import, intent, key, receipt, store};
+use crate::commands::{bench, import, intent, key, receipt, store};
 use crate::failure::Exit;
 use crate::serve;
 
@@ -46,6 +46,11 @@ enum Noun {
     /// Take over data from another program
     #[command(subcommand)]
     Import(import::Action),
+    /// Measure how fast a server is
+    Bench(Box<bench::Args>),
+    /// The server of `bench --work empty`
+    #[command(hide = true)]
+    BenchEmpty(bench::EmptyArgs),
 }
 
 impl Cli {
@@ -61,6 +66,12 @@ impl Cli {
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
             Noun::Import(action) => single_thread()?.block_on(action.run()),
+            Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
+            Noun::BenchEmpty(args) => {
+                // The same runtime as `serve`, so that the two can be compared.
+                let runtime = Builder::new_multi_thread().enable_all().build()?;
+                runtime.block_on(args.run())
+            }
         }
     }
 }

@@ -185,7 +185,8 @@ impl Place {
     }
 }
 
-fn given(flag: Option<&Key>, file: Option<&Path>) -> anyhow::Result<Option<Key>> {
+/// A secret from a file or from the command line; the file wins.
+pub(crate) fn given(flag: Option<&Key>, file: Option<&Path>) -> anyhow::Result<Option<Key>> {
     let (key, origin) = match (file, flag) {
         (Some(path), _) => {
             let shown = path.display().to_string();

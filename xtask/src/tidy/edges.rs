@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("consign-engine", &["consign-kernel", "consign-store"]),
     ("consign-faces", &["consign-kernel", "consign-engine"]),
     ("consign-client", &["consign-kernel"]),
+    ("consign-bench", &["consign-client"]),
     (
         "consign",
         &[
@@ -21,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-engine",
             "consign-faces",
             "consign-client",
+            "consign-bench",
         ],
     ),
     (

@@ -1,5 +1,6 @@
 //! The real binary as a process: how it starts, refuses, serves, stops and survives.
 
+mod bench;
 mod cli;
 mod clock;
 mod disk;

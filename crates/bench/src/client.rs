@@ -1,0 +1,353 @@
+//! One client: the kinds of work, each as the requests it is made of.
+//!
+//! Invariant: a piece of work counts as a cycle only when every request of it succeeded. After an
+//! error the client pauses a moment, so that a server in trouble is not hammered and the count of
+//! errors stays readable.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::connection::Connection;
+use crate::pace::Pace;
+use crate::plan::{Plan, Work};
+use crate::request::{Claiming, Writer, hold};
+use crate::response::{leases, number_member, refused_items};
+use crate::tally::{Op, Tally};
+
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
+const SENT: &[u8] = b"\"sent_ns\":";
+
+/// What a client of the plan does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Cycle,
+    Publish,
+    Work,
+    Drain,
+    Next,
+    Batch,
+    Empty,
+    HandoffPublish,
+    HandoffWork,
+}
+
+/// The clients of a plan. Handoff has its one publisher beside the workers that were asked for.
+pub(crate) fn roles(plan: &Plan) -> Vec<Role> {
+    let all = |role| vec![role; plan.clients];
+    match plan.work {
+        Work::Cycle => all(Role::Cycle),
+        Work::Publish => all(Role::Publish),
+        Work::Drain => all(Role::Drain),
+        Work::Next => all(Role::Next),
+        Work::Batch => all(Role::Batch),
+        Work::Empty => all(Role::Empty),
+        Work::Pairs => {
+            let role = |index| {
+                if index % 2 == 0 {
+                    Role::Publish
+                } else {
+                    Role::Work
+                }
+            };
+            (0..plan.clients).map(role).collect()
+        }
+        Work::Handoff => {
+            let mut roles = all(Role::HandoffWork);
+            roles.insert(0, Role::HandoffPublish);
+            roles
+        }
+    }
+}
+
+/// What the clients of a thread have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) server: SocketAddr,
+    pub(crate) goal: Arc<str>,
+    pub(crate) pace: Arc<Pace>,
+    /// Where the stamps of handed-off intents count from.
+    pub(crate) epoch: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    role: Role,
+    connection: Connection,
+    writer: Writer,
+    request: Vec<u8>,
+    /// Leases to settle, as items of the next settle request.
+    held: Vec<u8>,
+    pace: Arc<Pace>,
+    epoch: Instant,
+    /// Since when an answer is awaited.
+    waiting_since: Option<Instant>,
+    tally: Rc<RefCell<Tally>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// A claim that found nothing.
+    Nothing,
+    Failed,
+}
+
+impl Client {
+    pub(crate) async fn connect(
+        around: &Surroundings,
+        role: Role,
+        index: usize,
+        tally: Rc<RefCell<Tally>>,
+    ) -> Result<Self, Error> {
+        let plan = &around.plan;
+        let connection = Connection::open(around.server);
+        let connection = connection.await.map_err(|source| Error::Connect {
+            server: plan.target.server.to_string(),
+            source,
+        })?;
+        let waits = matches!(role, Role::Work | Role::HandoffWork);
+        let claiming = Claiming {
+            max: (role == Role::Batch).then_some(plan.batch),
+            wait: if waits { plan.wait } else { Duration::ZERO },
+        };
+        Ok(Self {
+            role,
+            connection,
+            writer: Writer::new(plan, &around.goal, claiming, &index.to_string())?,
+            request: Vec::new(),
+            held: Vec::new(),
+            pace: Arc::clone(&around.pace),
+            epoch: around.epoch,
+            waiting_since: None,
+            tally,
+        })
+    }
+
+    /// Works until it is dropped, or until there is nothing left to drain.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let outcome = match self.role {
+                Role::Cycle => self.cycle().await,
+                Role::Publish => self.publish_alone().await,
+                Role::Work | Role::HandoffWork | Role::Drain => self.work().await,
+                Role::Next => self.next().await,
+                Role::Batch => self.batch().await,
+                Role::Empty => self.empty().await,
+                Role::HandoffPublish => self.publish_stamped().await,
+            };
+            match outcome {
+                Outcome::Done => {}
+                Outcome::Nothing if self.role == Role::Drain => return,
+                Outcome::Nothing => {}
+                Outcome::Failed => tokio::time::sleep(PAUSE_AFTER_ERROR).await,
+            }
+        }
+    }
+
+    async fn cycle(&mut self) -> Outcome {
+        let due = self.pace.next().await;
+        self.writer.publish(&mut self.request);
+        let published = self.call(Op::Publish, due).await;
+        if published != Outcome::Done {
+            return published;
+        }
+        self.claim_and_fulfil(due).await
+    }
+
+    async fn publish_alone(&mut self) -> Outcome {
+        let due = self.pace.next().await;
+        self.writer.publish(&mut self.request);
+        self.call(Op::Publish, due).await
+    }
+
+    async fn publish_stamped(&mut self) -> Outcome {
+        let due = self.pace.next().await;
+        let since_epoch = due.saturating_duration_since(self.epoch).as_nanos();
+        let sent_ns = u64::try_from(since_epoch).unwrap_or(u64::MAX);
+        self.writer.publish_stamped(&mut self.request, sent_ns);
+        self.call(Op::Publish, due).await
+    }
+
+    async fn work(&mut self) -> Outcome {
+        self.claim_and_fulfil(Instant::now()).await
+    }
+
+    /// `began` is where the whole piece of work counts from.
+    async fn claim_and_fulfil(&mut self, began: Instant) -> Outcome {
+        let claimed = self.claim().await;
+        if claimed != Outcome::Done {
+            return claimed;
+        }
+        let Some(lease) = leases(self.connection.body()).next() else {
+            return self.strange(Op::Claim);
+        };
+        self.writer.fulfil(&mut self.request, lease);
+        let began = self.note_handoff().unwrap_or(began);
+        let fulfilled = self.call(Op::Fulfil, Instant::now()).await;
+        if fulfilled == Outcome::Done {
+            self.tally.borrow_mut().cycle(1, began, Instant::now());
+        }
+        fulfilled
+    }
+
+    async fn claim(&mut self) -> Outcome {
+        self.writer.claim(&mut self.request);
+        self.call(Op::Claim, Instant::now()).await
+    }
+
+    /// The start of the publish that this claim got, if it was stamped.
+    fn note_handoff(&mut self) -> Option<Instant> {
+        if self.role != Role::HandoffWork {
+            return None;
+        }
+        let sent_ns = number_member(self.connection.body(), SENT)?;
+        let sent = self.epoch + Duration::from_nanos(sent_ns);
+        let mut tally = self.tally.borrow_mut();
+        tally.done(Op::Handoff, sent, Instant::now());
+        Some(sent)
+    }
+
+    /// Two requests per intent: publish one, then settle the one held and claim the next.
+    async fn next(&mut self) -> Outcome {
+        let due = self.pace.next().await;
+        self.writer.publish(&mut self.request);
+        let published = self.call(Op::Publish, due).await;
+        if published != Outcome::Done {
+            return published;
+        }
+        if self.held.is_empty() {
+            let claimed = self.claim().await;
+            if claimed == Outcome::Done {
+                self.hold_claimed();
+            }
+            return claimed;
+        }
+        self.writer.settle(&mut self.request, &self.held, true);
+        self.held.clear();
+        let outcome = self.call(Op::Settle, Instant::now()).await;
+        if outcome == Outcome::Done {
+            self.note_settled(1, due);
+            self.hold_claimed();
+        }
+        outcome
+    }
+
+    async fn batch(&mut self) -> Outcome {
+        let due = self.pace.next().await;
+        self.writer.publish_batch(&mut self.request);
+        let published = self.call(Op::Publish, due).await;
+        if published != Outcome::Done {
+            return published;
+        }
+        let claimed = self.claim().await;
+        if claimed != Outcome::Done {
+            return claimed;
+        }
+        self.held.clear();
+        let count = self.hold_claimed();
+        if count == 0 {
+            return self.strange(Op::Claim);
+        }
+        self.writer.settle(&mut self.request, &self.held, false);
+        let outcome = self.call(Op::Settle, Instant::now()).await;
+        if outcome == Outcome::Done {
+            self.note_settled(count, due);
+        }
+        outcome
+    }
+
+    async fn empty(&mut self) -> Outcome {
+        let due = self.pace.next().await;
+        for step in 0..3 {
+            self.writer.publish(&mut self.request);
+            let from = if step == 0 { due } else { Instant::now() };
+            let outcome = self.call(Op::Post, from).await;
+            if outcome != Outcome::Done {
+                return outcome;
+            }
+        }
+        self.tally.borrow_mut().cycle(1, due, Instant::now());
+        Outcome::Done
+    }
+
+    fn hold_claimed(&mut self) -> u64 {
+        let mut count = 0;
+        for lease in leases(self.connection.body()) {
+            hold(&mut self.held, lease);
+            count += 1;
+        }
+        count
+    }
+
+    fn note_settled(&mut self, items: u64, began: Instant) {
+        let now = Instant::now();
+        let body = self.connection.body();
+        let refused = refused_items(body);
+        let mut tally = self.tally.borrow_mut();
+        if refused > 0 {
+            let what = "refused item".to_owned();
+            tally.fault(Op::Settle, what, refused, body, now);
+        }
+        tally.cycle(items.saturating_sub(refused), began, now);
+    }
+
+    /// Sends the request that was written, and counts what comes of it.
+    async fn call(&mut self, op: Op, from: Instant) -> Outcome {
+        self.waiting_since = Some(from);
+        let exchanged = self.connection.exchange(&self.request).await;
+        self.waiting_since = None;
+        let now = Instant::now();
+        let mut tally = self.tally.borrow_mut();
+        match exchanged {
+            Ok(204) if op == Op::Claim => {
+                tally.empty_claim(now);
+                Outcome::Nothing
+            }
+            Ok(200..=299) => {
+                tally.done(op, from, now);
+                Outcome::Done
+            }
+            Ok(status) => {
+                tally.fault(op, status.to_string(), 1, self.connection.body(), now);
+                Outcome::Failed
+            }
+            Err(error) => {
+                tally.fault(op, trouble(&error), 1, b"", now);
+                Outcome::Failed
+            }
+        }
+    }
+
+    /// A success whose body is not what the protocol says.
+    fn strange(&mut self, op: Op) -> Outcome {
+        let mut tally = self.tally.borrow_mut();
+        let what = "unexpected body".to_owned();
+        tally.fault(op, what, 1, self.connection.body(), Instant::now());
+        Outcome::Failed
+    }
+}
+
+/// The end of the run drops clients in the middle of a request. How long those had waited is told,
+/// because a server that stalls at the end would otherwise look fine.
+impl Drop for Client {
+    fn drop(&mut self) {
+        let waits_for_work = matches!(self.role, Role::Work | Role::HandoffWork);
+        if let Some(since) = self.waiting_since.filter(|_| !waits_for_work) {
+            self.tally.borrow_mut().unfinished(since.elapsed());
+        }
+    }
+}
+
+/// Short and the same for the same trouble, because errors are counted by it.
+fn trouble(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::Other {
+        return error.to_string();
+    }
+    error.kind().to_string()
+}

@@ -1,0 +1,98 @@
+//! One connection to the server, one request at a time, buffers kept.
+//!
+//! Invariant: after a failed exchange the connection is closed and the next exchange opens a new
+//! one, so an answer can never be taken for that of an earlier request.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::response::{Answer, Reader};
+
+/// Enough for any single answer; batches grow it once.
+const BUFFER_BYTES: usize = 16 << 10;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    server: SocketAddr,
+    stream: Option<TcpStream>,
+    reader: Reader,
+    buffer: Vec<u8>,
+    filled: usize,
+    answer: Option<Answer>,
+}
+
+impl Connection {
+    pub(crate) async fn open(server: SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            server,
+            stream: Some(connect(server).await?),
+            reader: Reader::default(),
+            buffer: vec![0; BUFFER_BYTES],
+            filled: 0,
+            answer: None,
+        })
+    }
+
+    /// Sends a request and reads its answer; gives the status.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<u16> {
+        let exchanged = self.try_exchange(request).await;
+        let is_last = self.answer.as_ref().is_none_or(|answer| answer.last);
+        if exchanged.is_err() || is_last {
+            self.stream = None;
+        }
+        exchanged
+    }
+
+    /// The body of the last answer.
+    pub(crate) fn body(&self) -> &[u8] {
+        match &self.answer {
+            Some(answer) => &self.buffer[answer.body.clone()],
+            None => &[],
+        }
+    }
+
+    async fn try_exchange(&mut self, request: &[u8]) -> io::Result<u16> {
+        self.drop_answer();
+        let stream = if let Some(stream) = &mut self.stream {
+            stream
+        } else {
+            self.filled = 0;
+            self.reader = Reader::default();
+            self.stream.insert(connect(self.server).await?)
+        };
+        stream.write_all(request).await?;
+        loop {
+            if self.filled == self.buffer.len() {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+            let received = stream.read(&mut self.buffer[self.filled..]).await?;
+            if received == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.filled += received;
+            let read = self.reader.read(&self.buffer[..self.filled]);
+            if let Some(answer) = read.map_err(io::Error::other)? {
+                let status = answer.status;
+                self.answer = Some(answer);
+                return Ok(status);
+            }
+        }
+    }
+
+    /// Bytes behind the last answer would belong to the next one.
+    fn drop_answer(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            self.buffer.copy_within(answer.end..self.filled, 0);
+            self.filled -= answer.end;
+        }
+    }
+}
+
+async fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(server).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}

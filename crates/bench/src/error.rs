@@ -1,0 +1,18 @@
+//! What ends a run before it has measured anything.
+
+use std::io;
+
+/// Refusals during the measured part are no error of the run: they are counted and reported.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot connect to {server}")]
+    Connect { server: String, source: io::Error },
+    #[error("cannot load {what}: {why}")]
+    Load { what: &'static str, why: String },
+    #[error("a load thread could not be started")]
+    Thread(#[source] io::Error),
+    #[error("a load thread ended by a panic")]
+    Panicked,
+    #[error("no source of random numbers: {0}")]
+    Entropy(String),
+}

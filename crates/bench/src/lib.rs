@@ -1,0 +1,31 @@
+//! The load generator: it speaks the Intent Protocol over real sockets and tells what it measured.
+//!
+//! Invariants: an answer that is not a success never counts as one; with a fixed rate, latency
+//! counts from when a request was due, so a stalled server cannot hide the requests it held back;
+//! everything a run writes lies in namespaces whose names begin with [`NAMESPACE`]. It starts no
+//! server and reads no environment: whoever calls it names the server. It speaks no TLS, because it
+//! would measure the cipher.
+
+mod client;
+mod connection;
+mod error;
+mod load;
+mod metrics;
+mod pace;
+mod plan;
+mod report;
+mod request;
+mod response;
+mod run;
+mod svg;
+mod table;
+mod tally;
+mod usage;
+
+pub use error::Error;
+pub use plan::{BATCH_MAX, NAMESPACE, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, Plan, Target, Work};
+pub use report::Report;
+pub use run::run;
+pub use svg::svg;
+pub use table::table;
+pub use usage::filesystem;

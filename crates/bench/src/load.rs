@@ -1,0 +1,266 @@
+//! What lies in the server before the measurement: finished intents, and a backlog that waits.
+//!
+//! Invariant: exactly as many intents are loaded as were asked for, or the run ends with an error.
+//! Loading goes through the protocol in batches, over a few connections, so that commits are shared.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::connection::Connection;
+use crate::plan::{BATCH_MAX, NAMESPACE, Plan};
+use crate::request::{Claiming, Writer, hold, item, payload};
+use crate::response::{leases, refused_items};
+
+const CONNECTIONS: usize = 4;
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// A mixed backlog repeats after this many intents.
+const MIX: u64 = 6;
+const OTHER_GOALS: u64 = 1_000;
+const OTHERS: u64 = 100;
+/// Longer than any run, and shorter than the longest delay that the server takes.
+const DELAY_S: u32 = 43_200;
+/// Above the default of 100, so that they would be first if they were due.
+const DELAYED_PRIORITY: u32 = 500;
+
+/// What is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// For the clients of this run.
+    Own,
+    /// For anybody but them.
+    Mixed,
+    /// Published, claimed and fulfilled.
+    Finished,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Own | Self::Mixed => "the backlog",
+            Self::Finished => "finished intents",
+        }
+    }
+}
+
+/// Loads what the plan asks for and tells how far it is about every second.
+pub(crate) async fn load(
+    plan: &Arc<Plan>,
+    server: SocketAddr,
+    goal: &Arc<str>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let backlog = if plan.backlog_mix {
+        Kind::Mixed
+    } else {
+        Kind::Own
+    };
+    for (kind, count) in [(Kind::Finished, plan.finished), (backlog, plan.backlog)] {
+        if count > 0 {
+            load_kind(plan, server, goal, kind, count, tell).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The batches that are left to load, shared by the connections.
+#[derive(Debug)]
+struct Rest {
+    count: u64,
+    next: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Rest {
+    /// The first index and the length of the next batch.
+    fn take(&self) -> Option<(u64, u64)> {
+        let first = self.next.fetch_add(BATCH_MAX as u64, Ordering::Relaxed);
+        let left = self.count.checked_sub(first).filter(|left| *left > 0)?;
+        Some((first, left.min(BATCH_MAX as u64)))
+    }
+}
+
+async fn load_kind(
+    plan: &Arc<Plan>,
+    server: SocketAddr,
+    goal: &Arc<str>,
+    kind: Kind,
+    count: u64,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let rest = Arc::new(Rest {
+        count,
+        next: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+    });
+    let mut loaders = JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        let (plan, goal, rest) = (Arc::clone(plan), Arc::clone(goal), Arc::clone(&rest));
+        loaders.spawn(async move {
+            let mut connection =
+                Connection::open(server)
+                    .await
+                    .map_err(|source| Error::Connect {
+                        server: plan.target.server.to_string(),
+                        source,
+                    })?;
+            while let Some((first, length)) = rest.take() {
+                load_batch(&plan, &mut connection, &goal, kind, first, length).await?;
+                rest.done.fetch_add(length, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+    }
+    loop {
+        match tokio::time::timeout(TELL_EVERY, loaders.join_next()).await {
+            Ok(Some(joined)) => joined.map_err(|_| Error::Panicked)??,
+            Ok(None) => break,
+            Err(_) => {
+                let done = rest.done.load(Ordering::Relaxed);
+                tell(&format!("loading {}: {done} of {count}", kind.name()));
+            }
+        }
+    }
+    tell(&format!("loaded {}: {count}", kind.name()));
+    Ok(())
+}
+
+async fn load_batch(
+    plan: &Plan,
+    connection: &mut Connection,
+    goal: &str,
+    kind: Kind,
+    first: u64,
+    length: u64,
+) -> Result<(), Error> {
+    let failed = |why: String| Error::Load {
+        what: kind.name(),
+        why,
+    };
+    // Finished intents have a goal of their own, so that this claims nothing of the backlog.
+    let goal = match kind {
+        Kind::Own | Kind::Mixed => goal.to_owned(),
+        Kind::Finished => format!("{goal}-finished"),
+    };
+    let claiming = Claiming {
+        max: usize::try_from(length).ok(),
+        wait: Duration::ZERO,
+    };
+    let client = format!("load-{}-{first}", kind.name().len());
+    let mut writer = Writer::new(plan, &goal, claiming, &client)?;
+    let payload = payload(plan.payload_bytes, None);
+    let items: Vec<String> = (first..first + length)
+        .map(|index| match kind {
+            Kind::Own | Kind::Finished => item(NAMESPACE, &goal, "", &payload),
+            Kind::Mixed => mixed(index, &goal, &payload),
+        })
+        .collect();
+    let mut request = Vec::new();
+    writer.publish_items(&mut request, &items);
+    expect(connection, &request).await.map_err(failed)?;
+    if kind != Kind::Finished {
+        return Ok(());
+    }
+    writer.claim(&mut request);
+    expect(connection, &request).await.map_err(failed)?;
+    let mut held = Vec::new();
+    let mut claimed = 0;
+    for lease in leases(connection.body()) {
+        hold(&mut held, lease);
+        claimed += 1;
+    }
+    if claimed != length {
+        return Err(failed(format!("{claimed} of {length} could be claimed")));
+    }
+    writer.settle(&mut request, &held, false);
+    expect(connection, &request).await.map_err(failed)?;
+    match refused_items(connection.body()) {
+        0 => Ok(()),
+        refused => Err(failed(format!("{refused} could not be fulfilled"))),
+    }
+}
+
+async fn expect(connection: &mut Connection, request: &[u8]) -> Result<(), String> {
+    let status = connection.exchange(request).await;
+    match status.map_err(|error| error.to_string())? {
+        200 | 201 => Ok(()),
+        status => {
+            let body = String::from_utf8_lossy(connection.body());
+            Err(format!("status {status}: {body}"))
+        }
+    }
+}
+
+/// Half of a mixed backlog is, in equal parts, not due yet but of a higher priority, for other
+/// workers, and in other namespaces; the rest is spread over many other goals.
+fn mixed(index: u64, goal: &str, payload: &str) -> String {
+    match index % MIX {
+        0 => {
+            let more = format!(r#","delay":{DELAY_S},"priority":{DELAYED_PRIORITY}"#);
+            item(NAMESPACE, goal, &more, payload)
+        }
+        1 => {
+            let more = format!(r#","target_worker":"other-{}""#, index / MIX % OTHERS);
+            item(NAMESPACE, goal, &more, payload)
+        }
+        2 => {
+            let namespace = format!("{NAMESPACE}-{}", index / MIX % OTHERS);
+            item(&namespace, goal, "", payload)
+        }
+        _ => {
+            // Half of the indexes come here; without gaps they reach every goal.
+            let ordinal = index / MIX * (MIX / 2) + index % MIX - MIX / 2;
+            let goal = format!("{goal}-{}", ordinal % OTHER_GOALS);
+            item(NAMESPACE, &goal, "", payload)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_mixed_backlog_has_the_shares_it_promises_and_nothing_for_this_run() {
+        let count = 6_000;
+        let items: Vec<Value> = (0..count)
+            .map(|index| serde_json::from_str(&mixed(index, "g", "1")).unwrap())
+            .collect();
+        let share = |wanted: &dyn Fn(&Value) -> bool| {
+            items.iter().filter(|item| wanted(item)).count() as u64
+        };
+        assert_eq!(share(&|item| item["delay"].is_number()), count / 6);
+        assert_eq!(share(&|item| item["target_worker"].is_string()), count / 6);
+        assert_eq!(share(&|item| item["namespace"] != NAMESPACE), count / 6);
+        assert_eq!(share(&|item| item["goal"] != "g"), count / 2);
+        let goals: BTreeSet<_> = items.iter().map(|item| item["goal"].to_string()).collect();
+        assert_eq!(goals.len(), 1_001, "a thousand others and our own");
+        let claimable = |item: &Value| {
+            item["delay"].is_null()
+                && item["target_worker"].is_null()
+                && item["namespace"] == NAMESPACE
+                && item["goal"] == "g"
+        };
+        assert_eq!(share(&claimable), 0);
+    }
+
+    #[test]
+    fn batches_cover_everything_once() {
+        let rest = Rest {
+            count: 250,
+            next: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+        };
+        let batches: Vec<_> = std::iter::from_fn(|| rest.take()).collect();
+        assert_eq!(batches, [(0, 100), (100, 100), (200, 50)]);
+    }
+}

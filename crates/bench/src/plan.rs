@@ -1,0 +1,148 @@
+//! What a run is asked to do.
+//!
+//! Invariant: a plan that [`Plan::check`] accepts can be carried out; what the server limits
+//! (batches, payloads) is limited here as well, so that a run does not begin and then fail.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use consign_client::{Address, Key};
+use serde::Serialize;
+
+/// Everything a run publishes lies here, or in namespaces that begin with it.
+pub const NAMESPACE: &str = "bench";
+/// The server refuses longer lists.
+pub const BATCH_MAX: usize = 100;
+/// The server refuses larger payloads.
+pub const PAYLOAD_BYTES_MAX: usize = 7168;
+/// Below this there is no room for the member names that a payload has.
+pub const PAYLOAD_BYTES_MIN: usize = 48;
+
+/// The server refuses longer waits.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// What the clients do, over and over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Work {
+    /// Each client publishes, claims and fulfils.
+    Cycle,
+    /// Half of the clients publish, the others claim and fulfil.
+    Pairs,
+    /// Publish alone.
+    Publish,
+    /// Claim and fulfil what was loaded before.
+    Drain,
+    /// Publish, then fulfil what is held and claim the next in one request.
+    Next,
+    /// Whole cycles with many intents per request.
+    Batch,
+    /// Three posts that the server answers without any work.
+    Empty,
+    /// One publisher at a fixed rate, workers that wait.
+    Handoff,
+}
+
+impl Work {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cycle => "cycle",
+            Self::Pairs => "pairs",
+            Self::Publish => "publish",
+            Self::Drain => "drain",
+            Self::Next => "next",
+            Self::Batch => "batch",
+            Self::Empty => "empty",
+            Self::Handoff => "handoff",
+        }
+    }
+}
+
+/// Who is loaded.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub server: Address,
+    pub key: Key,
+    /// Opens `/metrics`, which tells commits.
+    pub admin_token: Option<Key>,
+    /// The server's process, if it runs on this machine and is known.
+    pub pid: Option<u32>,
+    /// Its data directory, if it is known.
+    pub dir: Option<PathBuf>,
+}
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub target: Target,
+    pub work: Work,
+    pub clients: usize,
+    pub threads: usize,
+    /// Length of one measured round.
+    pub round: Duration,
+    pub rounds: usize,
+    pub warmup: Duration,
+    /// Starts per second over all clients; without it each client starts again when it is done.
+    pub rate: Option<f64>,
+    pub payload_bytes: usize,
+    pub backlog: u64,
+    pub backlog_mix: bool,
+    pub finished: u64,
+    pub signed: bool,
+    pub batch: usize,
+    /// How long a claim waits for work.
+    pub wait: Duration,
+}
+
+impl Plan {
+    /// Why the plan cannot be carried out, if it cannot.
+    pub fn check(&self) -> Result<(), String> {
+        let refuse = |why: &str| Err(why.to_owned());
+        if self.target.server.tls {
+            return refuse("TLS is not spoken here; load the plain port behind it");
+        }
+        if !(PAYLOAD_BYTES_MIN..=PAYLOAD_BYTES_MAX).contains(&self.payload_bytes) {
+            return Err(format!(
+                "a payload has {PAYLOAD_BYTES_MIN} to {PAYLOAD_BYTES_MAX} bytes"
+            ));
+        }
+        if !(1..=BATCH_MAX).contains(&self.batch) {
+            return Err(format!("a batch has 1 to {BATCH_MAX} items"));
+        }
+        if self.clients == 0 || self.threads == 0 || self.rounds == 0 || self.round.is_zero() {
+            return refuse("clients, threads, rounds and seconds must be more than 0");
+        }
+        if self
+            .rate
+            .is_some_and(|rate| !(rate.is_finite() && rate > 0.0))
+        {
+            return refuse("the rate must be more than 0");
+        }
+        if self.wait > WAIT_MAX {
+            return Err(format!("a claim waits at most {WAIT_MAX:?}"));
+        }
+        match self.work {
+            Work::Pairs if self.clients < 2 => refuse("pairs needs at least two clients"),
+            Work::Handoff if self.rate.is_none() => refuse("handoff needs a rate"),
+            Work::Drain if self.backlog == 0 => refuse("drain needs a backlog"),
+            Work::Drain if self.rate.is_some() => {
+                refuse("drain goes as fast as it can, without a rate")
+            }
+            Work::Drain if self.backlog_mix => {
+                refuse("nothing of a mixed backlog can be drained, it is all for others")
+            }
+            Work::Empty if self.backlog > 0 || self.finished > 0 => {
+                refuse("the empty server keeps no intents")
+            }
+            Work::Empty if self.signed => refuse("the empty server checks no signatures"),
+            Work::Cycle
+            | Work::Pairs
+            | Work::Publish
+            | Work::Drain
+            | Work::Next
+            | Work::Batch
+            | Work::Empty
+            | Work::Handoff => Ok(()),
+        }
+    }
+}

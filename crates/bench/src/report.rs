@@ -1,0 +1,387 @@
+//! What a run found, as one value: the table, the JSON and the picture are all made of it.
+//!
+//! Invariant: whatever the table shows is in here. Rates are over the time a round really had;
+//! latencies are in microseconds; what is unknown is null and never 0.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::plan::{Plan, Work};
+use crate::run::Sample;
+use crate::tally::{Op, Phases, RoundTally, Tally};
+use crate::usage;
+
+/// Steps of the distribution per halving of the distance to 100 percent.
+const DISTRIBUTION_TICKS: u32 = 4;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub consign_version: &'static str,
+    pub work: Work,
+    pub settings: Settings,
+    pub server: Server,
+    /// Whether there was work done and no error.
+    pub clean: bool,
+    pub requests_per_s: Spread,
+    pub cycles_per_s: Spread,
+    /// Over all rounds.
+    pub operations: Vec<Operation>,
+    pub empty_claims: u64,
+    pub unfinished: Unfinished,
+    pub errors: Vec<ErrorCount>,
+    pub usage: Usage,
+    pub rounds: Vec<Round>,
+    pub timeline: Timeline,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Settings {
+    pub clients: usize,
+    pub threads: usize,
+    pub seconds: f64,
+    pub warmup_seconds: f64,
+    pub rounds: usize,
+    pub rate: Option<f64>,
+    pub payload_bytes: usize,
+    pub backlog: u64,
+    pub backlog_mix: bool,
+    pub finished: u64,
+    pub signed: bool,
+    pub batch: usize,
+    pub wait_seconds: f64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Server {
+    pub url: String,
+    pub dir: Option<String>,
+    pub filesystem: Option<String>,
+    pub cores: usize,
+    pub rss_bytes: Option<u64>,
+    pub rss_max_bytes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+}
+
+/// A number per round, in short.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Operation {
+    pub name: &'static str,
+    pub count: u64,
+    pub per_s: f64,
+    pub mean_us: f64,
+    pub p50_us: f64,
+    pub p90_us: f64,
+    pub p99_us: f64,
+    pub p999_us: f64,
+    pub max_us: f64,
+    /// Percentile and microseconds.
+    pub distribution: Vec<(f64, f64)>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ErrorCount {
+    pub operation: &'static str,
+    /// A status, or what happened to the connection.
+    pub what: String,
+    pub count: u64,
+    pub example: String,
+}
+
+/// What was under way when the run ended; it is in no other number.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Unfinished {
+    /// Requests without an answer; claims that wait for work are left out.
+    pub requests: u64,
+    pub oldest_us: f64,
+    /// Starts that were due by the rate while no client was free.
+    pub not_started: u64,
+}
+
+/// Processor time and commits. Shares are of all cores of this machine.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Usage {
+    pub generator_cpu_s: Option<f64>,
+    pub server_cpu_s: Option<f64>,
+    pub generator_share: Option<f64>,
+    pub server_share: Option<f64>,
+    pub commits: Option<u64>,
+    pub commits_per_s: Option<f64>,
+    /// Requests to the ledger, as the server counts them.
+    pub requests_per_commit: Option<f64>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Round {
+    pub seconds: f64,
+    pub requests: u64,
+    pub requests_per_s: f64,
+    pub cycles: u64,
+    pub cycles_per_s: f64,
+    pub errors: u64,
+    pub usage: Usage,
+}
+
+/// Rates over short stretches of time.
+#[derive(Debug, Clone, Serialize)]
+pub struct Timeline {
+    pub step_seconds: f64,
+    pub requests_per_s: Vec<f64>,
+    pub cycles_per_s: Vec<f64>,
+    pub errors: Vec<u64>,
+}
+
+/// The raw findings.
+#[derive(Debug)]
+pub(crate) struct Measured<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) phases: Phases,
+    pub(crate) tally: &'a Tally,
+    /// One at the beginning of each round, and one at the end of the last.
+    pub(crate) samples: &'a [Sample],
+    pub(crate) not_started: u64,
+}
+
+impl Report {
+    pub(crate) fn of(measured: &Measured<'_>) -> Self {
+        let Measured { plan, tally, .. } = measured;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let rounds: Vec<Round> = (0..plan.rounds)
+            .filter_map(|index| round(measured, index, cores))
+            .collect();
+        let mut all = RoundTally::default();
+        for round in &tally.rounds {
+            all.merge(round);
+        }
+        let seconds: f64 = rounds.iter().map(|round| round.seconds).sum();
+        let spread = |of: fn(&Round) -> f64| Spread::of(rounds.iter().map(of).collect());
+        Self {
+            consign_version: env!("CARGO_PKG_VERSION"),
+            work: plan.work,
+            settings: settings(plan),
+            server: server(plan, cores),
+            clean: all.requests > 0 && all.faults.is_empty(),
+            requests_per_s: spread(|round| round.requests_per_s),
+            cycles_per_s: spread(|round| round.cycles_per_s),
+            operations: operations(&all, seconds),
+            empty_claims: all.empty_claims,
+            unfinished: Unfinished {
+                requests: tally.unfinished.requests,
+                oldest_us: tally.unfinished.oldest.as_secs_f64() * 1e6,
+                not_started: measured.not_started,
+            },
+            errors: errors(&all),
+            usage: match (measured.samples.first(), measured.samples.last()) {
+                (Some(first), Some(last)) => usage_between(first, last, cores),
+                _ => Usage::default(),
+            },
+            timeline: timeline(measured),
+            rounds,
+        }
+    }
+
+    /// The picture and the table leave out what is only a part of another number.
+    pub(crate) fn has_cycles(&self) -> bool {
+        self.cycles_per_s.max > 0.0
+    }
+}
+
+impl Spread {
+    fn of(mut numbers: Vec<f64>) -> Self {
+        numbers.sort_by(f64::total_cmp);
+        let middle = numbers.len() / 2;
+        let median = match numbers.len() {
+            0 => 0.0,
+            odd if odd % 2 == 1 => numbers[middle],
+            _ => f64::midpoint(numbers[middle - 1], numbers[middle]),
+        };
+        Self {
+            median,
+            min: numbers.first().copied().unwrap_or(0.0),
+            max: numbers.last().copied().unwrap_or(0.0),
+        }
+    }
+}
+
+/// `None` for a round that a drained backlog left without work.
+fn round(measured: &Measured<'_>, index: usize, cores: usize) -> Option<Round> {
+    let (phases, tally) = (&measured.phases, measured.tally);
+    let (begin, mut end) = (phases.boundary(index), phases.boundary(index + 1));
+    if measured.plan.work == Work::Drain {
+        end = end.min(tally.last_at?);
+    }
+    let seconds = end.checked_duration_since(begin)?.as_secs_f64();
+    let counts = &tally.rounds[index];
+    if seconds <= 0.0 {
+        return None;
+    }
+    let samples = measured
+        .samples
+        .get(index)
+        .zip(measured.samples.get(index + 1));
+    Some(Round {
+        seconds,
+        requests: counts.requests,
+        requests_per_s: whole(counts.requests) / seconds,
+        cycles: counts.cycles,
+        cycles_per_s: whole(counts.cycles) / seconds,
+        errors: counts.faults.values().map(|faults| faults.count).sum(),
+        usage: samples.map_or_else(Usage::default, |(first, last)| {
+            usage_between(first, last, cores)
+        }),
+    })
+}
+
+fn usage_between(first: &Sample, last: &Sample, cores: usize) -> Usage {
+    let seconds = last.at.saturating_duration_since(first.at).as_secs_f64();
+    let used = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
+    let share = |used: Option<f64>| {
+        used.filter(|_| seconds > 0.0)
+            .map(|used| used / (seconds * whole(cores as u64)))
+    };
+    let generator = used(first.generator_cpu_s, last.generator_cpu_s);
+    let server = used(first.server_cpu_s, last.server_cpu_s);
+    let counted = first.counters.zip(last.counters).map(|(first, last)| {
+        let commits = last.commits.saturating_sub(first.commits);
+        (commits, last.requests.saturating_sub(first.requests))
+    });
+    Usage {
+        generator_cpu_s: generator,
+        server_cpu_s: server,
+        generator_share: share(generator),
+        server_share: share(server),
+        commits: counted.map(|(commits, _)| commits),
+        commits_per_s: counted
+            .filter(|_| seconds > 0.0)
+            .map(|(commits, _)| whole(commits) / seconds),
+        requests_per_commit: counted
+            .filter(|(commits, _)| *commits > 0)
+            .map(|(commits, requests)| whole(requests) / whole(commits)),
+    }
+}
+
+fn operations(all: &RoundTally, seconds: f64) -> Vec<Operation> {
+    let measured = Op::ALL.into_iter();
+    measured
+        .filter_map(|op| Some(operation(op, all.latency(op)?, seconds)))
+        .collect()
+}
+
+fn operation(op: Op, latency: &Histogram<u64>, seconds: f64) -> Operation {
+    let micros = |nanos: u64| whole(nanos) / 1000.0;
+    let at = |quantile| micros(latency.value_at_quantile(quantile));
+    let count = latency.len();
+    let steps = latency.iter_quantiles(DISTRIBUTION_TICKS);
+    let distribution = steps.map(|step| {
+        (
+            step.quantile_iterated_to() * 100.0,
+            micros(step.value_iterated_to()),
+        )
+    });
+    Operation {
+        name: op.name(),
+        count,
+        per_s: if seconds > 0.0 {
+            whole(count) / seconds
+        } else {
+            0.0
+        },
+        mean_us: latency.mean() / 1000.0,
+        p50_us: at(0.5),
+        p90_us: at(0.9),
+        p99_us: at(0.99),
+        p999_us: at(0.999),
+        max_us: micros(latency.max()),
+        distribution: distribution.collect(),
+    }
+}
+
+fn errors(all: &RoundTally) -> Vec<ErrorCount> {
+    let faults = all.faults.iter();
+    faults
+        .map(|(fault, faults)| ErrorCount {
+            operation: fault.op.name(),
+            what: fault.what.clone(),
+            count: faults.count,
+            example: faults.example.clone(),
+        })
+        .collect()
+}
+
+fn timeline(measured: &Measured<'_>) -> Timeline {
+    let step_seconds = measured.phases.bucket.as_secs_f64();
+    let buckets = &measured.tally.timeline;
+    Timeline {
+        step_seconds,
+        requests_per_s: buckets
+            .iter()
+            .map(|bucket| whole(bucket.requests) / step_seconds)
+            .collect(),
+        cycles_per_s: buckets
+            .iter()
+            .map(|bucket| whole(bucket.cycles) / step_seconds)
+            .collect(),
+        errors: buckets.iter().map(|bucket| bucket.errors).collect(),
+    }
+}
+
+fn settings(plan: &Plan) -> Settings {
+    Settings {
+        clients: plan.clients,
+        threads: plan.threads,
+        seconds: plan.round.as_secs_f64(),
+        warmup_seconds: plan.warmup.as_secs_f64(),
+        rounds: plan.rounds,
+        rate: plan.rate,
+        payload_bytes: plan.payload_bytes,
+        backlog: plan.backlog,
+        backlog_mix: plan.backlog_mix,
+        finished: plan.finished,
+        signed: plan.signed,
+        batch: plan.batch,
+        wait_seconds: plan.wait.as_secs_f64(),
+    }
+}
+
+fn server(plan: &Plan, cores: usize) -> Server {
+    let target = &plan.target;
+    let dir = target.dir.as_deref();
+    let memory = target.pid.and_then(usage::memory);
+    Server {
+        url: target.server.to_string(),
+        dir: dir.map(|dir| dir.display().to_string()),
+        filesystem: dir.and_then(usage::filesystem),
+        cores,
+        rss_bytes: memory.map(|(now, _)| now),
+        rss_max_bytes: memory.map(|(_, most)| most),
+        disk_bytes: dir.and_then(usage::disk_bytes),
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts and nanoseconds here are far below 2^52"
+)]
+fn whole(number: u64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_the_rounds_is_in_the_middle() {
+        let spread = |numbers: &[f64]| Spread::of(numbers.to_vec());
+        let odd = spread(&[3.0, 1.0, 2.0]);
+        assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
+        assert!((spread(&[1.0, 2.0]).median - 1.5).abs() < 1e-9);
+        assert!(spread(&[]).median.abs() < 1e-9);
+    }
+}

@@ -1,0 +1,233 @@
+//! A whole run: load, start the threads, look at the clocks between rounds, gather.
+//!
+//! Invariant: clients run through without a break from warm-up to end; rounds are cut out of that by
+//! time, so no round begins cold. Whatever is still under way at the end is dropped uncounted.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tokio::time::{sleep_until, timeout_at};
+
+use crate::Error;
+use crate::client::{Client, Role, Surroundings, roles};
+use crate::connection::Connection;
+use crate::load;
+use crate::metrics::{self, Counters};
+use crate::pace::{Pace, Schedule};
+use crate::plan::Plan;
+use crate::report::{Measured, Report};
+use crate::request::{random_word, scrape};
+use crate::tally::{Phases, Tally};
+use crate::usage::cpu_seconds;
+
+/// For opening the connections before the clock starts.
+const RUN_UP: Duration = Duration::from_millis(200);
+const RUN_UP_PER_CLIENT: Duration = Duration::from_millis(1);
+const BUCKET_MIN: Duration = Duration::from_millis(50);
+const BUCKETS_MAX: u32 = 100;
+
+/// Carries the plan out; `tell` hears about progress.
+pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    let plan = Arc::new(plan);
+    let server = resolve(&plan).await?;
+    let goal: Arc<str> = format!("run-{}", random_word()?).into();
+    load::load(&plan, server, &goal, tell).await?;
+    let mut observer = Observer::connect(&plan, server).await?;
+
+    let clients = u32::try_from(plan.clients).unwrap_or(u32::MAX);
+    let begin = Instant::now() + RUN_UP + RUN_UP_PER_CLIENT * clients;
+    let phases = phases(&plan, begin);
+    let pace = Arc::new(match plan.rate {
+        Some(rate) => Pace::Open(Schedule::new(begin, rate)),
+        None => Pace::Closed,
+    });
+    let around = Surroundings {
+        plan: Arc::clone(&plan),
+        server,
+        goal,
+        pace: Arc::clone(&pace),
+        epoch: begin,
+    };
+    let (working, mut all_done) = mpsc::channel(1);
+    let threads = start(&around, phases, &working)?;
+    drop(working);
+    let releasing = match &*pace {
+        Pace::Closed => None,
+        Pace::Open(_) => Some(start_releasing(Arc::clone(&pace))?),
+    };
+    tell(&format!(
+        "running {} clients, {:.1} s of warm-up and {} x {:.1} s",
+        plan.clients,
+        plan.warmup.as_secs_f64(),
+        plan.rounds,
+        plan.round.as_secs_f64(),
+    ));
+
+    let mut samples = Vec::with_capacity(plan.rounds + 1);
+    for boundary in 0..=plan.rounds {
+        tokio::select! {
+            // A channel without senders says that every thread has ended.
+            _ = all_done.recv() => {}
+            () = sleep_until(phases.boundary(boundary).into()) => {}
+        }
+        samples.push(observer.sample().await);
+    }
+
+    let mut tally = Tally::new(phases);
+    for thread in threads {
+        tally.merge(&thread.join().map_err(|_| Error::Panicked)??);
+    }
+    if let (Pace::Open(schedule), Some(releasing)) = (&*pace, releasing) {
+        schedule.end();
+        releasing.join().map_err(|_| Error::Panicked)?;
+    }
+    Ok(Report::of(&Measured {
+        plan: &plan,
+        phases,
+        tally: &tally,
+        samples: &samples,
+        not_started: pace.not_started(phases.end()),
+    }))
+}
+
+async fn resolve(plan: &Plan) -> Result<SocketAddr, Error> {
+    let server = &plan.target.server;
+    let failed = |source| Error::Connect {
+        server: server.to_string(),
+        source,
+    };
+    let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
+    let first = found.map_err(failed)?.next();
+    first.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
+}
+
+fn phases(plan: &Plan, begin: Instant) -> Phases {
+    let rounds = u32::try_from(plan.rounds).unwrap_or(u32::MAX);
+    Phases {
+        measure_from: begin + plan.warmup,
+        round: plan.round,
+        rounds: plan.rounds,
+        bucket: (plan.round * rounds / BUCKETS_MAX).max(BUCKET_MIN),
+    }
+}
+
+type LoadThread = JoinHandle<Result<Tally, Error>>;
+
+fn start(
+    around: &Surroundings,
+    phases: Phases,
+    working: &mpsc::Sender<()>,
+) -> Result<Vec<LoadThread>, Error> {
+    let roles: Vec<(usize, Role)> = roles(&around.plan).into_iter().enumerate().collect();
+    let per_thread = roles.len().div_ceil(around.plan.threads);
+    roles
+        .chunks(per_thread)
+        .map(|share| {
+            let (around, share, working) = (around.clone(), share.to_vec(), working.clone());
+            thread::Builder::new()
+                .name("load".to_owned())
+                .spawn(move || {
+                    let _working = working;
+                    drive(&around, phases, &share)
+                })
+                .map_err(Error::Thread)
+        })
+        .collect()
+}
+
+/// One thread with its clients, until the end or until all of them have nothing left to do.
+fn drive(around: &Surroundings, phases: Phases, share: &[(usize, Role)]) -> Result<Tally, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(Error::Thread)?;
+    let tally = Rc::new(RefCell::new(Tally::new(phases)));
+    let clients = LocalSet::new();
+    clients.block_on(&runtime, async {
+        let mut running = Vec::with_capacity(share.len());
+        let mut ready = Vec::with_capacity(share.len());
+        for (index, role) in share {
+            ready.push(Client::connect(around, *role, *index, Rc::clone(&tally)).await?);
+        }
+        sleep_until(around.epoch.into()).await;
+        for client in ready {
+            running.push(tokio::task::spawn_local(client.run()));
+        }
+        let all = async {
+            for client in running {
+                client.await.map_err(|_| Error::Panicked)?;
+            }
+            Ok(())
+        };
+        timeout_at(phases.end().into(), all).await.unwrap_or(Ok(()))
+    })?;
+    // Dropping the clients gives back their shares of the tally.
+    drop(clients);
+    let tally = Rc::try_unwrap(tally).map_err(|_| Error::Panicked)?;
+    Ok(tally.into_inner())
+}
+
+fn start_releasing(pace: Arc<Pace>) -> Result<JoinHandle<()>, Error> {
+    let releasing = thread::Builder::new().name("pace".to_owned());
+    let releasing = releasing.spawn(move || {
+        if let Pace::Open(schedule) = &*pace {
+            schedule.release();
+        }
+    });
+    releasing.map_err(Error::Thread)
+}
+
+/// What is known at the boundary of a round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    pub(crate) at: Instant,
+    pub(crate) generator_cpu_s: Option<f64>,
+    pub(crate) server_cpu_s: Option<f64>,
+    pub(crate) counters: Option<Counters>,
+}
+
+/// Reads clocks and counters beside the load, over a connection of its own.
+struct Observer {
+    server_pid: Option<u32>,
+    metrics: Option<(Connection, Vec<u8>)>,
+}
+
+impl Observer {
+    async fn connect(plan: &Plan, server: SocketAddr) -> Result<Self, Error> {
+        let target = &plan.target;
+        let metrics = match &target.admin_token {
+            None => None,
+            Some(token) => {
+                let connection = Connection::open(server).await;
+                let connection = connection.map_err(|source| Error::Connect {
+                    server: target.server.to_string(),
+                    source,
+                })?;
+                Some((connection, scrape(&target.server, token)))
+            }
+        };
+        Ok(Self {
+            server_pid: target.pid,
+            metrics,
+        })
+    }
+
+    async fn sample(&mut self) -> Sample {
+        let server = self.server_pid.map(|pid| pid.to_string());
+        Sample {
+            at: Instant::now(),
+            generator_cpu_s: cpu_seconds("self"),
+            server_cpu_s: server.and_then(|pid| cpu_seconds(&pid)),
+            counters: match &mut self.metrics {
+                Some((connection, request)) => metrics::read(connection, request).await,
+                None => None,
+            },
+        }
+    }
+}

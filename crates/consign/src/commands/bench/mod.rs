@@ -1,0 +1,345 @@
+//! `consign bench`: which load, on which server, and where the findings go.
+
+mod empty;
+mod private;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{ValueEnum, value_parser};
+use consign_bench::{BATCH_MAX, Error, NAMESPACE, Plan, Report, Target, Work};
+use consign_client::{Address, Key};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::commands::OutputArgs;
+use crate::failure::{Exit, Failure};
+use crate::link::given;
+use crate::out;
+
+pub(crate) use empty::EmptyArgs;
+use private::{Mode, PrivateServer};
+
+const AFTER_HELP: &str = "\
+Without --url a server of its own is started over a temporary directory, loaded, and
+removed. With --url a running server is loaded; everything written lies in the
+namespace bench (and bench-0 to bench-99 with --backlog-mix), and what is left open
+there is deleted by the server after a day.
+
+Closed loop (the default) starts a client's next request when the last is answered:
+it finds the highest throughput. With --rate, work starts at a fixed rate whatever the
+server does, and latency counts from when it was due: it finds what users feel.
+
+Claims of pairs and handoff wait for work, and their latency includes that.
+
+Examples:
+  consign bench                                     whole cycles, 64 clients, 10 s
+  consign bench --work publish --clients 16
+  consign bench --rate 2000 --seconds 30            latency at 2000 cycles per second
+  consign bench --work handoff --clients 8          from publish to a waiting worker
+  consign bench --work drain --backlog 200000
+  consign bench --work empty                        what HTTP alone could do here
+  consign bench --rounds 5 --json --svg bench.svg
+
+A run with any error says so and exits with 1.";
+
+/// The rate of `handoff` when none is given: low, so that nothing queues.
+const HANDOFF_RATE: f64 = 50.0;
+/// How long waiting workers wait when nothing is said.
+const WAIT_SECONDS: f64 = 5.0;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// What the clients do
+    #[arg(long, value_enum, default_value = "cycle")]
+    work: WorkArg,
+
+    /// Connections that work at the same time
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    clients: usize,
+
+    /// Length of one measured round
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    seconds: f64,
+
+    /// Time to run before anything is measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    warmup: f64,
+
+    /// Measured rounds, one after the other; the median and the spread are told
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    rounds: usize,
+
+    /// Start this many pieces of work per second instead of as many as possible
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+
+    /// Size of each payload
+    #[arg(long, value_name = "BYTES", default_value_t = 200)]
+    payload_bytes: usize,
+
+    /// Intents that wait in the server before the measurement begins
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    backlog: u64,
+
+    /// Make the backlog one for others: a sixth each delayed with a higher priority, for other
+    /// workers, and in other namespaces; half of it spread over 1000 other goals
+    #[arg(long, requires = "backlog")]
+    backlog_mix: bool,
+
+    /// Fulfilled intents that lie in the server before the measurement begins
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    finished: u64,
+
+    /// Sign every request with a fresh nonce
+    #[arg(long)]
+    signed: bool,
+
+    /// Intents per request of `--work batch`
+    #[arg(long, value_name = "N", default_value_t = BATCH_MAX)]
+    batch: usize,
+
+    /// How long claims of `pairs` and `handoff` wait for work, 0 to 30 [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    wait: Option<f64>,
+
+    /// Threads that generate load; one saturates more than one server
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+
+    /// Write the findings to a file as JSON
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+
+    /// Draw latencies and throughput into a file as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// The server to load.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Server")]
+struct ServerArgs {
+    /// Load the running server at this base URL; it needs its key
+    #[arg(long, value_name = "URL", conflicts_with = "dir")]
+    url: Option<String>,
+
+    /// API key; prefer --key-file or the variable, other users can see arguments
+    #[arg(long, value_name = "KEY", env = "CONSIGN_KEY", hide_env_values = true)]
+    key: Option<Key>,
+
+    /// File that holds the API key; wins over --key
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+
+    /// Admin token, to read commits from /metrics; prefer --admin-token-file
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "CONSIGN_ADMIN_TOKEN",
+        hide_env_values = true
+    )]
+    admin_token: Option<Key>,
+
+    /// File that holds the admin token; wins over --admin-token
+    #[arg(long, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+
+    /// Process id of the server behind --url, if it runs here, to read its processor time
+    #[arg(long, value_name = "PID", requires = "url", value_parser = value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+
+    /// Directory in which the server of its own keeps its data, in a new directory that is removed
+    /// afterwards [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WorkArg {
+    /// Each client publishes, claims and fulfils
+    Cycle,
+    /// Half of the clients publish, the others claim and fulfil
+    Pairs,
+    /// Publish alone
+    Publish,
+    /// Claim and fulfil the backlog
+    Drain,
+    /// Publish, then fulfil the intent held and claim the next in one request
+    Next,
+    /// Whole cycles with many intents per request
+    Batch,
+    /// Three posts that the HTTP server answers without any work
+    Empty,
+    /// One publisher at a low rate, workers that wait; time from publish to claim
+    Handoff,
+}
+
+impl From<WorkArg> for Work {
+    fn from(work: WorkArg) -> Self {
+        match work {
+            WorkArg::Cycle => Self::Cycle,
+            WorkArg::Pairs => Self::Pairs,
+            WorkArg::Publish => Self::Publish,
+            WorkArg::Drain => Self::Drain,
+            WorkArg::Next => Self::Next,
+            WorkArg::Batch => Self::Batch,
+            WorkArg::Empty => Self::Empty,
+            WorkArg::Handoff => Self::Handoff,
+        }
+    }
+}
+
+impl Args {
+    pub(crate) async fn run(self: Box<Self>) -> anyhow::Result<Exit> {
+        // Checked before a server is started for nothing.
+        self.check_against(Target {
+            server: Address::parse("http://127.0.0.1:1")?,
+            key: Key::new(""),
+            admin_token: None,
+            pid: None,
+            dir: None,
+        })?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+        let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+        let report = tokio::select! {
+            report = Box::pin(self.measure()) => report?,
+            // Leaving drops the server of our own, which ends it and removes its data.
+            _ = interrupt.recv() => return Err(Failure::failed("interrupted").into()),
+            _ = terminate.recv() => return Err(Failure::failed("terminated").into()),
+        };
+        self.show(&report)?;
+        verdict(&report)
+    }
+
+    async fn measure(&self) -> anyhow::Result<Report> {
+        let (target, _running) = self.target().await?;
+        let plan = self.check_against(target)?;
+        if let Some(dir) = &plan.target.dir {
+            let kind = consign_bench::filesystem(dir).unwrap_or_else(|| "unknown".to_owned());
+            out::note(&format!(
+                "server of our own at {}, data in {} ({kind})",
+                plan.target.server,
+                dir.display()
+            ));
+        }
+        let report = consign_bench::run(plan, &mut |line| out::note(line)).await;
+        report.map_err(|error| match error {
+            Error::Connect { .. } => {
+                let message = format!("{:#}", anyhow::Error::new(error));
+                Failure::new(Exit::Unreachable, message).into()
+            }
+            Error::Load { .. } | Error::Thread(_) | Error::Panicked | Error::Entropy(_) => {
+                error.into()
+            }
+        })
+    }
+
+    /// The server named, or one of our own that lives as long as the second value.
+    async fn target(&self) -> anyhow::Result<(Target, Option<PrivateServer>)> {
+        let server = &self.server;
+        let Some(url) = &server.url else {
+            let mode = if self.work == WorkArg::Empty {
+                Mode::Empty
+            } else {
+                Mode::Serve
+            };
+            let started = PrivateServer::start(mode, server.dir.as_deref()).await?;
+            return Ok((started.target()?, Some(started)));
+        };
+        if self.work == WorkArg::Empty {
+            let message = "--work empty has a server of its own and cannot be used with --url";
+            return Err(Failure::usage(message).into());
+        }
+        let key = given(server.key.as_ref(), server.key_file.as_deref())?;
+        let key = key.ok_or_else(|| {
+            Failure::usage("--url needs an API key").hint("give --key-file, or set CONSIGN_KEY")
+        })?;
+        let admin_token = given(
+            server.admin_token.as_ref(),
+            server.admin_token_file.as_deref(),
+        )?;
+        let target = Target {
+            server: Address::parse(url)?,
+            key,
+            admin_token,
+            pid: server.pid,
+            dir: None,
+        };
+        out::note(&format!(
+            "loading {url}, in the namespace {NAMESPACE}; what is left open there is deleted after a day"
+        ));
+        Ok((target, None))
+    }
+
+    fn check_against(&self, target: Target) -> anyhow::Result<Plan> {
+        let handoff = self.work == WorkArg::Handoff;
+        let plan = Plan {
+            target,
+            work: self.work.into(),
+            clients: self.clients,
+            threads: self.threads,
+            round: Duration::from_secs_f64(self.seconds),
+            rounds: self.rounds,
+            warmup: Duration::from_secs_f64(self.warmup),
+            rate: self.rate.or_else(|| handoff.then_some(HANDOFF_RATE)),
+            payload_bytes: self.payload_bytes,
+            backlog: self.backlog,
+            backlog_mix: self.backlog_mix,
+            finished: self.finished,
+            signed: self.signed,
+            batch: self.batch,
+            wait: Duration::from_secs_f64(self.wait.unwrap_or(WAIT_SECONDS)),
+        };
+        plan.check().map_err(Failure::usage)?;
+        Ok(plan)
+    }
+
+    fn show(&self, report: &Report) -> anyhow::Result<()> {
+        if let Some(path) = &self.out {
+            write(path, &serde_json::to_string_pretty(report)?)?;
+        }
+        if let Some(path) = &self.svg {
+            write(path, &consign_bench::svg(report))?;
+        }
+        if self.output.json {
+            out::json(report)
+        } else {
+            out::data(&consign_bench::table(report))
+        }
+    }
+}
+
+fn verdict(report: &Report) -> anyhow::Result<Exit> {
+    let errors: u64 = report.errors.iter().map(|error| error.count).sum();
+    if errors > 0 {
+        let message = format!("{errors} requests failed; the rates count only those that did not");
+        return Err(Failure::failed(message).into());
+    }
+    if !report.clean {
+        return Err(Failure::failed("nothing was done while it was measured")
+            .hint("use a longer --seconds, a shorter --warmup, or a larger --backlog for drain")
+            .into());
+    }
+    Ok(Exit::Done)
+}
+
+fn write(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A day is more than anybody measures, and small enough to add up.
+fn seconds(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.0..=86_400.0).contains(&number) {
+        return Ok(number);
+    }
+    Err("it must be 0 to 86400 seconds".to_owned())
+}

@@ -1,0 +1,165 @@
+//! A server of our own for one measurement: this same program, over a directory made for it.
+//!
+//! Invariant: when it is dropped, its process has ended and its directory is gone. Variables that
+//! would configure a server are not inherited, so a measurement means the same everywhere. It is
+//! killed, not drained: nothing in it is worth keeping.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use consign_bench::Target;
+use consign_client::{Address, Key};
+use data_encoding::HEXLOWER;
+
+use crate::data_dir::DataDir;
+use crate::secrets::{self, Name};
+
+/// Longer than any healthy start takes on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(10);
+
+/// What the server does with requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Serve,
+    Empty,
+}
+
+#[derive(Debug)]
+pub(super) struct PrivateServer {
+    mode: Mode,
+    child: Child,
+    url: String,
+    place: Place,
+}
+
+impl PrivateServer {
+    /// Starts it in a new directory under `parent` and waits until it listens.
+    pub(super) async fn start(mode: Mode, parent: Option<&Path>) -> anyhow::Result<Self> {
+        let place = Place::make(parent)?;
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let log = place.log();
+        let stderr =
+            File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = unconfigured(&program);
+        command
+            .arg(match mode {
+                Mode::Serve => "serve",
+                Mode::Empty => "bench-empty",
+            })
+            .args(["--listen", "127.0.0.1:0", "--data"])
+            .arg(place.data().root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr);
+        let child = command.spawn().context("cannot start a server")?;
+        let mut server = Self {
+            mode,
+            child,
+            url: String::new(),
+            place,
+        };
+        server.url = server.listening().await?;
+        Ok(server)
+    }
+
+    /// The address is written once the socket is bound, so whoever reads it can connect.
+    async fn listening(&mut self) -> anyhow::Result<String> {
+        let deadline = Instant::now() + START_LIMIT;
+        let data = self.place.data();
+        loop {
+            if let Some(url) = data.read_address()? {
+                return Ok(url);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                let said = fs::read_to_string(self.place.log()).unwrap_or_default();
+                return Err(anyhow!("the server ended with {status}: {}", said.trim()));
+            }
+            if Instant::now() > deadline {
+                return Err(anyhow!("the server did not start in {START_LIMIT:?}"));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    pub(super) fn target(&self) -> anyhow::Result<Target> {
+        let data = self.place.data();
+        let (key, admin_token) = match self.mode {
+            Mode::Serve => {
+                let key = |name| -> anyhow::Result<Key> {
+                    let secret = secrets::read(&data, name)?;
+                    let secret = secret.context("the server made no keys")?;
+                    Ok(Key::new(secret.reveal()))
+                };
+                (key(Name::BusSecret)?, Some(key(Name::AdminSecret)?))
+            }
+            // As long as a real key, so that requests are of the same size.
+            Mode::Empty => (Key::new(&format!("ck_{:040}", 0)), None),
+        };
+        Ok(Target {
+            server: Address::parse(&self.url)?,
+            key,
+            admin_token,
+            pid: Some(self.child.id()),
+            dir: Some(data.root().to_owned()),
+        })
+    }
+}
+
+impl Drop for PrivateServer {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory of our own; dropping it removes it.
+#[derive(Debug)]
+struct Place(PathBuf);
+
+impl Place {
+    fn make(parent: Option<&Path>) -> anyhow::Result<Self> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).context("no source of random numbers")?;
+        let path = parent.join(format!("consign-bench-{}", HEXLOWER.encode(&random)));
+        // Refuses a path that exists, so nobody else's directory is ever removed.
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("cannot make the directory {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    fn data(&self) -> DataDir {
+        DataDir::new(&self.0.join("data"))
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("server.log")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What cannot be removed stays for the user to see; there is nobody to tell.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn unconfigured(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let shown = name.to_string_lossy();
+        let configures = shown.starts_with("BUS_")
+            || shown.starts_with("CONSIGN_")
+            || matches!(shown.as_ref(), "DASHBOARD_PASSWORD" | "RUST_LOG");
+        if configures {
+            command.env_remove(&name);
+        }
+    }
+    command
+}

@@ -1,0 +1,117 @@
+//! The load generator, against a server of its own and against a running one.
+
+use serde_json::Value;
+
+use super::{Place, code, printed, start, text};
+
+/// Short, because only the form of the findings is looked at.
+const SHORT: [&str; 4] = ["bench", "--seconds=0.3", "--warmup=0.1", "--clients=4"];
+
+fn bench(place: &Place, more: &[&str]) -> std::process::Output {
+    place.consign(&[&SHORT[..], more].concat())
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+fn operation<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let operations = report["operations"].as_array().expect("a list");
+    let found = operations.iter().find(|found| found["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+#[test]
+fn a_run_against_a_server_of_its_own_measures_whole_cycles_and_leaves_nothing() {
+    let place = Place::new();
+    let dir = place.path("disk");
+    std::fs::create_dir(&dir).unwrap();
+    let (out, svg) = (place.path("out.json"), place.path("out.svg"));
+    let report = printed(&bench(
+        &place,
+        &[
+            "--json",
+            "--rounds=2",
+            "--finished=150",
+            "--backlog=120",
+            "--backlog-mix",
+            "--signed",
+            &format!("--dir={}", dir.display()),
+            &format!("--out={}", out.display()),
+            &format!("--svg={}", svg.display()),
+        ],
+    ));
+    assert_eq!(
+        (&report["clean"], &report["errors"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+    for name in ["publish", "claim", "fulfil", "cycle"] {
+        let operation = operation(&report, name);
+        assert!(number(&operation["p50_us"]) > 0.0, "{operation}");
+        assert!(
+            number(&operation["max_us"]) >= number(&operation["p999_us"]),
+            "{operation}"
+        );
+    }
+    assert_eq!(report["rounds"].as_array().map(Vec::len), Some(2));
+    let (requests, cycles) = (&report["requests_per_s"], &report["cycles_per_s"]);
+    assert!(
+        number(&requests["median"]) > 2.0 * number(&cycles["median"]),
+        "{report}"
+    );
+    assert!(number(&cycles["min"]) > 0.0, "{report}");
+    assert!(number(&report["usage"]["commits"]) > 0.0, "{report}");
+    assert!(number(&report["server"]["disk_bytes"]) > 0.0, "{report}");
+    let kept: Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    assert_eq!(kept["operations"], report["operations"]);
+    assert!(std::fs::read_to_string(svg).unwrap().ends_with("</svg>\n"));
+    let left = std::fs::read_dir(&dir).unwrap().count();
+    assert_eq!(left, 0, "the server's directory is removed");
+}
+
+#[test]
+fn every_kind_of_work_runs_clean() {
+    let place = Place::new();
+    let kinds: [&[&str]; 7] = [
+        &["--work=pairs", "--wait=1"],
+        &["--work=publish", "--rate=200"],
+        &["--work=drain", "--backlog=5000"],
+        &["--work=next"],
+        &["--work=batch", "--batch=10"],
+        &["--work=empty"],
+        &["--work=handoff", "--rate=100"],
+    ];
+    for kind in kinds {
+        let report = printed(&bench(&place, &[kind, &["--json"]].concat()));
+        assert_eq!(report["clean"], true, "{kind:?}: {report}");
+    }
+}
+
+#[test]
+fn a_refused_request_is_an_error_and_never_a_success() {
+    let place = Place::new();
+    let server = start(&place.options());
+    let url = format!("--url={}", server.base_url());
+    let refused = bench(&place, &[&url, "--key=ck_wrong", "--json"]);
+    assert_eq!(code(&refused), 1, "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("requests failed"),
+        "{}",
+        text(&refused.stderr)
+    );
+    let report: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(
+        (&report["clean"], &report["errors"][0]["what"]),
+        (&false.into(), &"401".into())
+    );
+    assert_eq!(report["operations"], Value::Array(vec![]));
+
+    let key = format!("--key={}", server.secret("bus_secret").unwrap());
+    let table = bench(&place, &[&url, &key]);
+    assert_eq!(code(&table), 0, "{}", text(&table.stderr));
+    assert!(
+        text(&table.stdout).contains("cycles/s"),
+        "{}",
+        text(&table.stdout)
+    );
+}
