@@ -29,7 +29,8 @@ use crate::usage::cpu_seconds;
 /// For opening the connections before the clock starts.
 const RUN_UP: Duration = Duration::from_millis(200);
 const RUN_UP_PER_CLIENT: Duration = Duration::from_millis(1);
-const BUCKET_MIN: Duration = Duration::from_millis(50);
+/// Shorter stretches show single commits and no trend.
+const BUCKET_MIN: Duration = Duration::from_millis(100);
 const BUCKETS_MAX: u32 = 100;
 
 /// Carries the plan out; `tell` hears about progress.

@@ -121,8 +121,13 @@ fn latencies(picture: &mut String, report: &Report) {
     for (index, operation) in report.operations.iter().enumerate() {
         let line = curve(operation).map(|(across, micros)| frame.at(across, micros));
         stroke(picture, line, COLOURS[index % COLOURS.len()]);
-        let y = 74.0 + 16.0 * whole(index);
-        legend(picture, y, COLOURS[index % COLOURS.len()], operation.name);
+        let x = LEFT + 190.0 + 86.0 * whole(index);
+        legend(
+            picture,
+            (x, 44.0),
+            COLOURS[index % COLOURS.len()],
+            operation.name,
+        );
     }
 }
 
@@ -193,8 +198,7 @@ fn throughput(picture: &mut String, report: &Report) {
         });
         stroke(picture, line, COLOURS[index]);
         let x = LEFT + 260.0 + 110.0 * whole(index);
-        swatch(picture, (x, 352.0), COLOURS[index]);
-        text(picture, (x + 24.0, 356.0), "label", "start", name);
+        legend(picture, (x, 352.0), COLOURS[index], name);
     }
     for (step, errors) in timeline.errors.iter().enumerate() {
         if *errors > 0 {
@@ -207,13 +211,9 @@ fn throughput(picture: &mut String, report: &Report) {
     }
 }
 
-fn legend(picture: &mut String, y: f64, colour: &str, name: &str) {
-    swatch(picture, (LEFT + 10.0, y), colour);
-    text(picture, (LEFT + 34.0, y + 4.0), "label", "start", name);
-}
-
-fn swatch(picture: &mut String, (x, y): (f64, f64), colour: &str) {
+fn legend(picture: &mut String, (x, y): (f64, f64), colour: &str, name: &str) {
     stroke(picture, [(x, y), (x + 18.0, y)].into_iter(), colour);
+    text(picture, (x + 24.0, y + 4.0), "label", "start", name);
 }
 
 fn stroke(picture: &mut String, points: impl Iterator<Item = (f64, f64)>, colour: &str) {

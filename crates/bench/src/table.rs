@@ -9,7 +9,7 @@ pub fn table(report: &Report) -> String {
     let mut text = String::new();
     let settings = &report.settings;
     let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<13}{value}");
+        let _ = writeln!(text, "{name:<15}{value}");
     };
     let loop_kind = match settings.rate {
         Some(rate) => format!("open loop, {rate} starts/s"),
@@ -41,10 +41,13 @@ pub fn table(report: &Report) -> String {
     line("server", server(report));
     line(
         "requests/s",
-        spread(&report.requests_per_s, settings.rounds),
+        spread(&report.requests_per_s, report.rounds.len()),
     );
     if report.has_cycles() {
-        line("cycles/s", spread(&report.cycles_per_s, settings.rounds));
+        line(
+            "cycles/s",
+            spread(&report.cycles_per_s, report.rounds.len()),
+        );
     }
     for (name, value) in usage(report) {
         line(name, value);
@@ -69,7 +72,7 @@ fn server(report: &Report) -> String {
 }
 
 fn spread(spread: &Spread, rounds: usize) -> String {
-    if rounds == 1 {
+    if rounds <= 1 {
         return format!("{:.0}", spread.median);
     }
     format!(

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
 
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 600_000_000_000;
@@ -17,8 +16,7 @@ const DIGITS: u8 = 3;
 const EXAMPLE_CHARS: usize = 200;
 
 /// What is timed. All but the last two are requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Op {
     Publish,
     Claim,
