@@ -4,6 +4,7 @@
 //! SQL lives in this crate and nowhere else; the rules live in the kernel.
 
 mod error;
+mod group;
 mod ledger;
 
 pub mod memory;

@@ -6,6 +6,7 @@ mod backup;
 mod check;
 mod identity;
 mod import;
+mod prepared;
 mod reads;
 mod rows;
 mod schema;

@@ -8,15 +8,16 @@ use consign_kernel::lane::{Column, Lanes, Probe};
 use consign_kernel::once;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
-use rusqlite::{Connection, OptionalExtension, named_params, params};
+use rusqlite::{OptionalExtension, params};
 
+use super::prepared::Prepared;
 use super::rows::{self, fact_columns, intent_columns, signed};
 use crate::Error;
 use crate::ledger::{Counter, Tx, profiles_of};
 
 /// The open transaction of the one writer.
-pub(super) struct Open<'a> {
-    pub(super) connection: &'a Connection,
+pub(super) struct Open<'a, 'c> {
+    pub(super) prepared: &'a mut Prepared<'c>,
     pub(super) last_fact: &'a mut u64,
 }
 
@@ -42,22 +43,19 @@ fn probe_sql(column: Column) -> &'static str {
     }
 }
 
-impl Open<'_> {
-    fn by_seq(&self, seq: i64) -> Result<Intent, Error> {
+impl Open<'_, '_> {
+    fn by_seq(&mut self, seq: i64) -> Result<Intent, Error> {
         let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE seq = ?1");
-        Ok(self
-            .connection
-            .prepare_cached(sql)?
-            .query_row([seq], rows::intent)?)
+        Ok(self.prepared.get(sql)?.query_row([seq], rows::intent)?)
     }
 }
 
-impl Tx for Open<'_> {
+impl Tx for Open<'_, '_> {
     fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error> {
         let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE id = ?1");
         Ok(self
-            .connection
-            .prepare_cached(sql)?
+            .prepared
+            .get(sql)?
             .query_row([id.0], rows::intent)
             .optional()?)
     }
@@ -65,7 +63,7 @@ impl Tx for Open<'_> {
     fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error> {
         let mut heads: Vec<Rank> = Vec::with_capacity(probes.len());
         for probe in probes {
-            let mut statement = self.connection.prepare_cached(probe_sql(probe.column))?;
+            let statement = self.prepared.get(probe_sql(probe.column))?;
             let mut found = statement.query(params![probe.lane, limit])?;
             while let Some(row) = found.next()? {
                 let priority: i64 = row.get(0)?;
@@ -94,7 +92,7 @@ impl Tx for Open<'_> {
             intent_columns!(),
             " FROM intents WHERE shelf = ?1 AND wake_at <= ?2 ORDER BY wake_at, seq"
         );
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let statement = self.prepared.get(sql)?;
         let mut found = statement.query(params![shelf.code(), until.0])?;
         let mut due = Vec::new();
         while due.len() < limit as usize
@@ -122,7 +120,7 @@ impl Tx for Open<'_> {
                 intent_columns!(),
                 " FROM intents WHERE seq > ?1 AND profile = ?2 AND (?3 IS NULL OR namespace = ?3) ORDER BY seq LIMIT ?4"
             );
-            let mut statement = self.connection.prepare_cached(sql)?;
+            let statement = self.prepared.get(sql)?;
             let found = statement.query_map(
                 params![signed(after.0), profile.code(), namespace, limit],
                 rows::intent,
@@ -139,7 +137,7 @@ impl Tx for Open<'_> {
     fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
         let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
                    WHERE scope = ?1 AND owner = ?2 AND key = ?3";
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let statement = self.prepared.get(sql)?;
         Ok(statement
             .query_row(params![key.scope.code(), key.owner, key.key], rows::once)
             .optional()?)
@@ -148,7 +146,7 @@ impl Tx for Open<'_> {
     fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error> {
         let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
                    WHERE kind = ?1 AND owner = ?2 AND name = ?3";
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let statement = self.prepared.get(sql)?;
         Ok(statement
             .query_row(params![key.kind.code(), key.owner, key.name], rows::record)
             .optional()?)
@@ -158,7 +156,7 @@ impl Tx for Open<'_> {
         let (kind, face, name, state) = counter_key(counter);
         let sql =
             "SELECT count FROM counts WHERE kind = ?1 AND face = ?2 AND name = ?3 AND state = ?4";
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let statement = self.prepared.get(sql)?;
         Ok(statement
             .query_row(params![kind, face, name, state], |row| row.get(0))
             .optional()?
@@ -169,102 +167,94 @@ impl Tx for Open<'_> {
         let sql = "INSERT INTO intents (seq, id, profile, state, cause, shelf, wake_at, own_lane, own_goal_lane, \
                    public_lane, public_goal_lane, priority, run_at, attempts, attempts_max, backoff_us, created_at, \
                    expires_at, claimed_at, lease_until, settled_at, namespace, goal, owner, public, target, capability, \
-                   holder, token, traceparent, last_error, result_kind, result, payload) VALUES (:seq, :id, :profile, \
-                   :state, :cause, :shelf, :wake_at, :own, :own_goal, :public_lane, :public_goal, :priority, :run_at, \
-                   :attempts, :attempts_max, :backoff_us, :created_at, :expires_at, :claimed_at, :lease_until, \
-                   :settled_at, :namespace, :goal, :owner, :public, :target, :capability, :holder, :token, \
-                   :traceparent, :last_error, :result_kind, :result, :payload)";
-        self.connection
-            .prepare_cached(sql)?
-            .execute(named_params! {
-                ":seq": signed(intent.seq.0),
-                ":id": intent.id.0,
-                ":profile": intent.profile.code(),
-                ":state": intent.state.code(),
-                ":cause": intent.cause.code(),
-                ":shelf": intent.shelf.code(),
-                ":wake_at": intent.wake_at.0,
-                ":own": lanes.map(|lanes| lanes.own),
-                ":own_goal": lanes.map(|lanes| lanes.own_goal),
-                ":public_lane": lanes.and_then(|lanes| lanes.public),
-                ":public_goal": lanes.and_then(|lanes| lanes.public_goal),
-                ":priority": intent.priority,
-                ":run_at": intent.run_at.0,
-                ":attempts": intent.attempts,
-                ":attempts_max": intent.attempts_max,
-                ":backoff_us": intent.backoff_us,
-                ":created_at": intent.created_at.0,
-                ":expires_at": intent.expires_at.0,
-                ":claimed_at": intent.claimed_at.map(|at| at.0),
-                ":lease_until": intent.lease_until.map(|at| at.0),
-                ":settled_at": intent.settled_at.map(|at| at.0),
-                ":namespace": intent.namespace,
-                ":goal": intent.goal,
-                ":owner": intent.owner,
-                ":public": intent.public,
-                ":target": intent.target,
-                ":capability": intent.capability,
-                ":holder": intent.holder,
-                ":token": intent.token.as_ref().map(|token| token.0),
-                ":traceparent": intent.traceparent,
-                ":last_error": intent.last_error,
-                ":result_kind": intent.result.as_ref().map(|result| rows::result_code(result.kind)),
-                ":result": intent.result.as_ref().map(|result| &result.body),
-                ":payload": intent.payload,
-            })?;
+                   holder, token, traceparent, last_error, result_kind, result, payload) VALUES (?1, ?2, ?3, ?4, ?5, \
+                   ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, \
+                   ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)";
+        self.prepared.get(sql)?.execute(params![
+            signed(intent.seq.0),
+            intent.id.0,
+            intent.profile.code(),
+            intent.state.code(),
+            intent.cause.code(),
+            intent.shelf.code(),
+            intent.wake_at.0,
+            lanes.map(|lanes| lanes.own),
+            lanes.map(|lanes| lanes.own_goal),
+            lanes.and_then(|lanes| lanes.public),
+            lanes.and_then(|lanes| lanes.public_goal),
+            intent.priority,
+            intent.run_at.0,
+            intent.attempts,
+            intent.attempts_max,
+            intent.backoff_us,
+            intent.created_at.0,
+            intent.expires_at.0,
+            intent.claimed_at.map(|at| at.0),
+            intent.lease_until.map(|at| at.0),
+            intent.settled_at.map(|at| at.0),
+            intent.namespace,
+            intent.goal,
+            intent.owner,
+            intent.public,
+            intent.target,
+            intent.capability,
+            intent.holder,
+            intent.token.as_ref().map(|token| token.0),
+            intent.traceparent,
+            intent.last_error,
+            intent
+                .result
+                .as_ref()
+                .map(|result| rows::result_code(result.kind)),
+            intent.result.as_ref().map(|result| &result.body),
+            intent.payload,
+        ])?;
         Ok(())
     }
 
-    /// Only what a step can change. RETURNING makes a write to a row that is gone an error instead of a silence.
+    /// Only what a step can change. A write to a row that is gone is an error, not a silence.
     fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
         let sql = "UPDATE intents SET state = ?2, cause = ?3, shelf = ?4, wake_at = ?5, own_lane = ?6, \
                    own_goal_lane = ?7, public_lane = ?8, public_goal_lane = ?9, run_at = ?10, attempts = ?11, \
                    expires_at = ?12, claimed_at = ?13, lease_until = ?14, settled_at = ?15, holder = ?16, token = ?17, \
-                   last_error = ?18, result_kind = ?19, result = ?20 WHERE seq = ?1 RETURNING seq";
-        let written = self
-            .connection
-            .prepare_cached(sql)?
-            .query_row(
-                params![
-                    signed(intent.seq.0),
-                    intent.state.code(),
-                    intent.cause.code(),
-                    intent.shelf.code(),
-                    intent.wake_at.0,
-                    lanes.map(|lanes| lanes.own),
-                    lanes.map(|lanes| lanes.own_goal),
-                    lanes.and_then(|lanes| lanes.public),
-                    lanes.and_then(|lanes| lanes.public_goal),
-                    intent.run_at.0,
-                    intent.attempts,
-                    intent.expires_at.0,
-                    intent.claimed_at.map(|at| at.0),
-                    intent.lease_until.map(|at| at.0),
-                    intent.settled_at.map(|at| at.0),
-                    intent.holder,
-                    intent.token.as_ref().map(|token| token.0),
-                    intent.last_error,
-                    intent
-                        .result
-                        .as_ref()
-                        .map(|result| rows::result_code(result.kind)),
-                    intent.result.as_ref().map(|result| &result.body),
-                ],
-                |row| row.get::<_, i64>(0),
-            )
-            .optional()?;
-        match written {
-            Some(_) => Ok(()),
-            None => Err(Error::Corrupt(format!(
-                "intent {} vanished inside its transaction",
-                intent.id
-            ))),
+                   last_error = ?18, result_kind = ?19, result = ?20 WHERE seq = ?1";
+        let written = self.prepared.get(sql)?.execute(params![
+            signed(intent.seq.0),
+            intent.state.code(),
+            intent.cause.code(),
+            intent.shelf.code(),
+            intent.wake_at.0,
+            lanes.map(|lanes| lanes.own),
+            lanes.map(|lanes| lanes.own_goal),
+            lanes.and_then(|lanes| lanes.public),
+            lanes.and_then(|lanes| lanes.public_goal),
+            intent.run_at.0,
+            intent.attempts,
+            intent.expires_at.0,
+            intent.claimed_at.map(|at| at.0),
+            intent.lease_until.map(|at| at.0),
+            intent.settled_at.map(|at| at.0),
+            intent.holder,
+            intent.token.as_ref().map(|token| token.0),
+            intent.last_error,
+            intent
+                .result
+                .as_ref()
+                .map(|result| rows::result_code(result.kind)),
+            intent.result.as_ref().map(|result| &result.body),
+        ])?;
+        if written == 1 {
+            return Ok(());
         }
+        Err(Error::Corrupt(format!(
+            "intent {} vanished inside its transaction",
+            intent.id
+        )))
     }
 
     fn remove(&mut self, seq: Seq) -> Result<(), Error> {
-        self.connection
-            .prepare_cached("DELETE FROM intents WHERE seq = ?1")?
+        self.prepared
+            .get("DELETE FROM intents WHERE seq = ?1")?
             .execute([signed(seq.0)])?;
         Ok(())
     }
@@ -276,7 +266,7 @@ impl Tx for Open<'_> {
             fact_columns!(),
             ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
         );
-        self.connection.prepare_cached(sql)?.execute(params![
+        self.prepared.get(sql)?.execute(params![
             signed(*self.last_fact),
             signed(fact.intent.0),
             fact.at.0,
@@ -297,7 +287,7 @@ impl Tx for Open<'_> {
         // The kernel saw no live row under this key; one past its time is replaced.
         let sql = "INSERT OR REPLACE INTO once (scope, owner, key, fingerprint, intent, answer, until) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        self.connection.prepare_cached(sql)?.execute(params![
+        self.prepared.get(sql)?.execute(params![
             row.key.scope.code(),
             row.key.owner,
             row.key.key,
@@ -312,7 +302,7 @@ impl Tx for Open<'_> {
     fn put_record(&mut self, record: Record) -> Result<(), Error> {
         let sql = "INSERT OR REPLACE INTO records (kind, owner, name, version, value, expires_at) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        self.connection.prepare_cached(sql)?.execute(params![
+        self.prepared.get(sql)?.execute(params![
             record.key.kind.code(),
             record.key.owner,
             record.key.name,
@@ -325,11 +315,9 @@ impl Tx for Open<'_> {
 
     fn delete_record(&mut self, key: &record::Key) -> Result<(), Error> {
         let sql = "DELETE FROM records WHERE kind = ?1 AND owner = ?2 AND name = ?3";
-        self.connection.prepare_cached(sql)?.execute(params![
-            key.kind.code(),
-            key.owner,
-            key.name
-        ])?;
+        self.prepared
+            .get(sql)?
+            .execute(params![key.kind.code(), key.owner, key.name])?;
         Ok(())
     }
 
@@ -337,8 +325,8 @@ impl Tx for Open<'_> {
         let (kind, face, name, state) = counter_key(counter);
         let sql = "INSERT INTO counts (kind, face, name, state, count) VALUES (?1, ?2, ?3, ?4, ?5) \
                    ON CONFLICT DO UPDATE SET count = count + excluded.count";
-        self.connection
-            .prepare_cached(sql)?
+        self.prepared
+            .get(sql)?
             .execute(params![kind, face, name, state, delta])?;
         Ok(())
     }
@@ -348,14 +336,14 @@ impl Tx for Open<'_> {
             Forget::Once { scope, limit } => {
                 let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
                            WHERE scope = ?1 AND until <= ?2 ORDER BY until, owner, key LIMIT ?3)";
-                self.connection
-                    .prepare_cached(sql)?
+                self.prepared
+                    .get(sql)?
                     .execute(params![scope.code(), now.0, limit])?
             }
             // Scope by scope, so that the primary key leads to the rows.
             Forget::OnceOf { owner } => {
                 let sql = "DELETE FROM once WHERE scope = ?1 AND owner = ?2";
-                let mut statement = self.connection.prepare_cached(sql)?;
+                let statement = self.prepared.get(sql)?;
                 let mut changed = 0;
                 for scope in once::Scope::ALL {
                     changed += statement.execute(params![scope.code(), owner])?;
@@ -363,9 +351,7 @@ impl Tx for Open<'_> {
                 changed
             }
             Forget::OnceOfFace { face } => {
-                let mut statement = self
-                    .connection
-                    .prepare_cached("DELETE FROM once WHERE scope = ?1")?;
+                let statement = self.prepared.get("DELETE FROM once WHERE scope = ?1")?;
                 let mut changed = 0;
                 for scope in once::Scope::ALL
                     .iter()
@@ -378,13 +364,13 @@ impl Tx for Open<'_> {
             Forget::Records { kind, limit } => {
                 let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
                            WHERE kind = ?1 AND expires_at <= ?2 ORDER BY expires_at, owner, name LIMIT ?3)";
-                self.connection
-                    .prepare_cached(sql)?
+                self.prepared
+                    .get(sql)?
                     .execute(params![kind.code(), now.0, limit])?
             }
             Forget::AllRecords { kind } => self
-                .connection
-                .prepare_cached("DELETE FROM records WHERE kind = ?1")?
+                .prepared
+                .get("DELETE FROM records WHERE kind = ?1")?
                 .execute([kind.code()])?,
             Forget::Facts {
                 face,
@@ -394,11 +380,9 @@ impl Tx for Open<'_> {
                 // Facts grow older towards the front, so looking at the first few is enough.
                 let sql = "DELETE FROM facts WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM facts \
                            WHERE face = ?3 ORDER BY seq LIMIT ?2) WHERE at < ?1)";
-                self.connection.prepare_cached(sql)?.execute(params![
-                    before.0,
-                    limit,
-                    face.code()
-                ])?
+                self.prepared
+                    .get(sql)?
+                    .execute(params![before.0, limit, face.code()])?
             }
         };
         Ok(changed as u64)

@@ -62,9 +62,9 @@ async fn a_claim_begins_as_a_writer_ip_182() {
     assert_eq!(claim.await.unwrap(), []);
 }
 
-/// A trigger that skips the update: only a statement that asks for its row back notices.
+/// A trigger that skips the update: only a writer that asks how many rows changed notices.
 #[tokio::test]
-async fn a_claim_updates_with_returning_ip_182() {
+async fn a_claim_that_changed_no_row_is_no_claim_ip_182() {
     let world = World::new();
     let suite = world.shared();
     suite.publish(item()).await;
@@ -82,9 +82,6 @@ async fn a_claim_updates_with_returning_ip_182() {
     assert!(suite.store.execute(request).await.is_err());
     meddler.execute_batch("DROP TRIGGER skip").unwrap();
     assert_eq!(suite.take("alice").await.attempts, 1);
-    let update = TX.split("UPDATE intents SET").nth(1).unwrap();
-    let statement = update.split(';').next().unwrap();
-    assert!(statement.contains("RETURNING seq"));
     assert_eq!(
         TX.matches("UPDATE intents").count(),
         1,
