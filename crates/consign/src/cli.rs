@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::commands::{import, intent, key, receipt, store};
+use crate::commands::{import, intent, key, openapi, receipt, store};
 use crate::failure::Exit;
 use crate::serve;
 
@@ -46,6 +46,8 @@ enum Noun {
     /// Take over data from another program
     #[command(subcommand)]
     Import(import::Action),
+    /// Describe the HTTP interface
+    Openapi(openapi::Args),
 }
 
 impl Cli {
@@ -61,6 +63,7 @@ impl Cli {
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
             Noun::Import(action) => single_thread()?.block_on(action.run()),
+            Noun::Openapi(args) => args.run(),
         }
     }
 }

@@ -41,6 +41,7 @@ Commands:
   receipt  Check receipts
   store    Check and back up the database
   import   Take over data from another program
+  openapi  Describe the HTTP interface
   help     Print this message or the help of the given subcommand(s)
 
 Options:
