@@ -1,6 +1,6 @@
 //! Every route of the face, once: where it is, who answers it, and what is told about it.
 //!
-//! The router and the OpenAPI document are both made from this table.
+//! The router and the `OpenAPI` document are both made from this table.
 
 use axum::Router;
 use axum::handler::Handler;

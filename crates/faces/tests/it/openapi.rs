@@ -69,15 +69,33 @@ fn the_document_is_openapi_3_1_and_every_reference_in_it_resolves() {
     for member in ["title", "version"] {
         assert!(document["info"][member].is_string(), "{member}");
     }
+    let ids: BTreeSet<String> = operations(&document)
+        .into_iter()
+        .map(|(_, _, operation)| operation["operationId"].as_str().unwrap().to_owned())
+        .collect();
     let mut references = 0;
+    let mut links = 0;
     each_object(&document, &mut |object| {
         if let Some(reference) = object.get("$ref") {
             let pointer = reference.as_str().unwrap().strip_prefix('#').unwrap();
             assert!(document.pointer(pointer).is_some(), "{pointer}");
             references += 1;
         }
+        for link in object
+            .get("links")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let (_, link) = link;
+            assert!(
+                ids.contains(link["operationId"].as_str().unwrap()),
+                "{link}"
+            );
+            links += 1;
+        }
     });
-    assert!(references > 100);
+    assert!(references > 100 && links > 10);
     for kind in ["schemas", "responses", "headers", "securitySchemes"] {
         for name in document["components"][kind].as_object().unwrap().keys() {
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);

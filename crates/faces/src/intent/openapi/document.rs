@@ -1,4 +1,4 @@
-//! The table of routes as an OpenAPI 3.1 document.
+//! The table of routes as an `OpenAPI` 3.1 document.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::super::reject::status_of;
 use super::super::routes::Route;
-use super::operation::{Auth, Body, Content, Operation, Parameter, Place, Reply, Tag};
+use super::operation::{Auth, Body, Content, Link, Operation, Parameter, Place, Reply, Tag};
 use super::schema::{Schema, exactly, integer, optional, required, text};
 use crate::web::{headers, request_id};
 
-/// The version of OpenAPI that the document follows.
+/// The version of `OpenAPI` that the document follows.
 pub(super) const VERSION: &str = "3.1.0";
 
 const ABOUT: &str = "Publish an intent, let a worker claim it, read what became of it. \
@@ -171,6 +171,13 @@ impl Parts {
                 out["content"] = json!({*kind: {"schema": {"type": "string"}}});
             }
         }
+        if !reply.links.is_empty() {
+            let links = reply
+                .links
+                .iter()
+                .map(|one| (one.to.to_owned(), link(*one)));
+            out["links"] = links.collect::<Map<_, _>>().into();
+        }
         out
     }
 
@@ -207,6 +214,14 @@ impl Parts {
         self.responses.insert(name, response);
         reference
     }
+}
+
+fn link(link: Link) -> Value {
+    let mut out = json!({"operationId": link.to, "parameters": {"id": "$response.body#/id"}});
+    if link.with_token {
+        out["requestBody"] = json!({"claim_token": "$response.body#/claim_token"});
+    }
+    out
 }
 
 fn error(codes: &[Code], batch: bool) -> Schema {

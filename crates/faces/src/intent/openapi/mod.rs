@@ -1,4 +1,4 @@
-//! The description of the face: an OpenAPI 3.1 document and a page for people, both made from the table of routes.
+//! The description of the face: an `OpenAPI` 3.1 document and a page for people, both made from the table of routes.
 //!
 //! Invariant: what is described is what is routed, since a [`Route`](super::routes::Route) cannot be made without its
 //! description. Neither holds a secret, but a stranger learns nothing of what exists, so both ask for credentials.
@@ -24,7 +24,7 @@ use super::json_out::json_response;
 use super::reject::Reject;
 use super::routes::routes;
 
-/// The OpenAPI document as JSON text.
+/// The `OpenAPI` document as JSON text.
 pub fn json() -> &'static str {
     static JSON: LazyLock<String> = LazyLock::new(|| {
         serde_json::to_string_pretty(&document::document(&routes())).expect("it is JSON already")

@@ -176,6 +176,16 @@ pub(super) struct Reply {
     pub(super) example: &'static str,
     /// Headers beyond those of every answer.
     pub(super) headers: &'static [&'static str],
+    pub(super) links: Vec<Link>,
+}
+
+/// What one may do next with an answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    /// The id of the operation that takes the intent of this answer.
+    pub(super) to: &'static str,
+    /// Whether it takes the token too.
+    pub(super) with_token: bool,
 }
 
 /// The documentation of one route.
@@ -299,6 +309,7 @@ impl Operation {
             content,
             example,
             headers: &[],
+            links: Vec::new(),
         });
         self
     }
@@ -307,6 +318,24 @@ impl Operation {
     pub(super) fn with_headers(mut self, headers: &'static [&'static str]) -> Self {
         if let Some(reply) = self.replies.last_mut() {
             reply.headers = headers;
+        }
+        self
+    }
+
+    /// The intent of the last answer can be looked at with these operations.
+    pub(super) fn leads_to(self, operations: &'static [&'static str]) -> Self {
+        self.link(operations, false)
+    }
+
+    /// The intent and the token of the last answer are what these operations take.
+    pub(super) fn hands_over_to(self, operations: &'static [&'static str]) -> Self {
+        self.link(operations, true)
+    }
+
+    fn link(mut self, operations: &'static [&'static str], with_token: bool) -> Self {
+        if let Some(reply) = self.replies.last_mut() {
+            let links = operations.iter().map(|to| Link { to, with_token });
+            reply.links.extend(links);
         }
         self
     }

@@ -20,9 +20,9 @@ pub(super) struct Schema {
     /// Limits that JSON Schema cannot say, and limits in words.
     limits: Vec<String>,
     fields: Vec<Field>,
-    items: Option<Box<Schema>>,
+    items: Option<Box<Self>>,
     /// It is exactly one of these.
-    variants: Vec<Schema>,
+    variants: Vec<Self>,
 }
 
 /// A member of an object.
@@ -160,7 +160,7 @@ impl Schema {
 
     pub(super) fn by_default(self, value: impl Into<Value>) -> Self {
         let value = value.into();
-        let words = format!("default {}", words_of(&value));
+        let words = format!("default {value}");
         self.rule("default", value).limit(words)
     }
 

@@ -3,6 +3,7 @@
 //! Numbers come from the kernel's limits and words from its tables, so that a description cannot fall behind the rules.
 
 use consign_kernel::error::Code;
+use consign_kernel::ids::Micros;
 use consign_kernel::limits;
 use consign_kernel::profile::ProfileId;
 use consign_kernel::receipt;
@@ -18,7 +19,7 @@ const NAMESPACE_PATTERN: &str = r"^(?!beam\.|mesh\.)[A-Za-z0-9._-]+$";
 const ANY_NAMESPACE_PATTERN: &str = "^[A-Za-z0-9._-]+$";
 const LABEL_PATTERN: &str = "^[A-Za-z0-9_.:-]+$";
 /// Something that is no white space; spelled out, since what counts as white space differs from language to language.
-const SOMETHING_PATTERN: &str = "[^\\u0009-\\u000d\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
+const SOMETHING_PATTERN: &str = "[^\\u0009-\\u000d\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 
 pub(super) fn id() -> Schema {
     text().about("The intent.").hex_digits(32)
@@ -122,13 +123,9 @@ fn new_intent_fields() -> Vec<Field> {
         ));
     let delay = number()
         .about("Seconds before anybody may claim it.")
-        .rule("minimum", 0)
-        .rule("exclusiveMaximum", limits::INTENT_TTL_US / 1_000_000)
-        .limit(format!(
-            "0 to less than {}",
-            limits::INTENT_TTL_US / 1_000_000
-        ))
-        .by_default(0);
+        .within(0.0, Micros(limits::INTENT_TTL_US - 1).seconds())
+        .by_default(0)
+        .nullable();
     vec![
         required("goal", goal()),
         required("payload", payload),
@@ -142,7 +139,7 @@ fn new_intent_fields() -> Vec<Field> {
                 .by_default(limits::PRIORITY_DEFAULT)
                 .nullable(),
         ),
-        optional("delay", delay.nullable()),
+        optional("delay", delay),
         optional(
             "max_attempts",
             integer()

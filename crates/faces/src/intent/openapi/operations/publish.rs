@@ -29,9 +29,9 @@ const FIELDS: &[Code] = &[
 
 pub(in crate::intent) fn publish() -> Operation {
     let key = text()
-        .about("Publishing again with the same key within 24 hours creates nothing new. Visible ASCII.")
-        .characters(1, limits::IDEMPOTENCY_KEY_BYTES_MAX)
-        .rule("pattern", "^[!-~]([ -~]*[!-~])?$");
+        .about("Publishing again with the same key within 24 hours creates nothing new. Visible ASCII; an empty one is none.")
+        .characters(0, limits::IDEMPOTENCY_KEY_BYTES_MAX)
+        .rule("pattern", "^[ -~]*$");
     Operation::new(Tag::Publish, Auth::Client, "publish", "Publish an intent")
         .about("Keep the id: with it you follow what becomes of the intent. It lives for 24 hours unless a worker finishes it.")
         .header("Idempotency-Key", key)
@@ -47,6 +47,7 @@ pub(in crate::intent) fn publish() -> Operation {
             schemas::published(),
             r#"{"id":"01a1dea803707330800005a06ad96f6b","status":"published","namespace":"default"}"#,
         )
+        .leads_to(&["getStatus", "getResult", "getTimeline", "inspectIntent", "cancelIntent"])
         .refuses(FIELDS)
 }
 

@@ -56,7 +56,7 @@ pub(in crate::intent) fn list() -> Operation {
             "cursor",
             text()
                 .about("The cursor of the page before.")
-                .rule("pattern", "^[0-9]{1,18}$"),
+                .rule("pattern", "^[0-9]{1,19}$"),
         )
         .answers(
             StatusCode::OK,
@@ -104,7 +104,7 @@ pub(in crate::intent) fn events() -> Operation {
     let after = || {
         text()
             .about("Go on after this event; 0 begins with the oldest that is kept.")
-            .rule("pattern", "^[0-9]{1,18}$")
+            .rule("pattern", "^[0-9]{1,19}$")
     };
     Operation::new(Tag::Read, Auth::Client, "followEvents", "Follow your intents as they change")
         .about("Server-sent events. Reconnect with the last id you saw and you miss nothing. A comment every 15 seconds says that the stream is alive.")

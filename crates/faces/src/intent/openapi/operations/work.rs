@@ -77,6 +77,8 @@ pub(in crate::intent) fn claim() -> Operation {
             one_or_many,
             r#"{"id":"01a1dea803707330800005a06ad96f6b","claim_token":"f886ac9e86c6b3f441323d5df4231640","claim_attempts":1,"claim_timeout":60,"goal":"hello","namespace":"default","priority":100,"target_worker":null,"required_capability":null,"payload":{"name":"world"}}"#,
         )
+        .leads_to(&["getStatus"])
+        .hands_over_to(&["extendClaim", "fulfill", "fail"])
         .answers_nothing("There is nothing to do right now.")
         .with_headers(&["Retry-After"])
         .refuses(&[
@@ -164,6 +166,7 @@ fn settlement(id: &'static str, summary: &'static str) -> Operation {
             schemas::settled(),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b"}"#,
         )
+        .leads_to(&["getResult", "getReceipt", "getDead", "retryIntent"])
 }
 
 fn needed_token() -> Schema {
@@ -191,7 +194,12 @@ pub(in crate::intent) fn settle() -> Operation {
             ]),
             r#"{"items":[{"id":"01a1dea84e057f0880000abe27861073","ok":true}],"intents":[]}"#,
         )
-        .refuses(&[Code::InvalidNamespace, Code::InvalidMax, Code::Forbidden])
+        .refuses(&[
+            Code::InvalidNamespace,
+            Code::InvalidGoal,
+            Code::InvalidMax,
+            Code::Forbidden,
+        ])
         .names_items()
 }
 
