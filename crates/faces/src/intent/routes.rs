@@ -52,6 +52,8 @@ where
 pub(super) fn routes() -> Vec<Route> {
     vec![
         post("/intent", publish::publish, told::publish()),
+        // Ordering: an Allow header names the methods of a path in the order of this table.
+        get("/intents", read::list, told::list()),
         post("/intents", batch::publish, told::publish_batch()),
         post("/claim", claim::claim, told::claim()),
         post("/extend_claim/{id}", lease::extend, told::extend()),
@@ -60,7 +62,6 @@ pub(super) fn routes() -> Vec<Route> {
         post("/settle", batch::settle, told::settle()),
         get("/result/{id}", read::result, told::result()),
         get("/status/{id}", read::status, told::status()),
-        get("/intents", read::list, told::list()),
         get("/intents/{id}/timeline", read::timeline, told::timeline()),
         get("/intents/{id}/receipt", read::receipt, told::receipt()),
         get("/events", events::events, told::events()),
