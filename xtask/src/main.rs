@@ -21,6 +21,7 @@ mod process;
 mod product;
 mod report;
 mod rust;
+mod schemas;
 mod stage;
 mod stages;
 mod tidy;
@@ -72,6 +73,12 @@ const COMMANDS: &[Command] = &[
         about: "kill and restart the server many times, then look for lost work",
         help: crash::HELP,
         run: crash::command,
+    },
+    Command {
+        name: "schemas",
+        about: "let schemathesis hold every answer against the OpenAPI document",
+        help: schemas::HELP,
+        run: schemas::command,
     },
     Command {
         name: "errors",

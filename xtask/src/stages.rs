@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::mutations;
 use crate::process::{self, Output};
 use crate::product;
+use crate::schemas;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
 use crate::tools::{self, Runner};
@@ -60,7 +61,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "tools",
-        about: "the real client and the browser are installed",
+        about: "the real client, schemathesis and the browser are installed",
         group: BUILD,
         log: None,
         run: install,
@@ -71,6 +72,13 @@ pub(crate) const STAGES: &[Stage] = &[
         group: CLIENTS,
         log: Some("real_client"),
         run: real_clients,
+    },
+    Stage {
+        name: "schemas",
+        about: "every answer is as the OpenAPI document tells",
+        group: CLIENTS,
+        log: Some("schemas"),
+        run: schemas::stage,
     },
     Stage {
         name: "crash",

@@ -10,9 +10,9 @@ use crate::Done;
 use crate::context::Context;
 use crate::process::{self, Output};
 
-/// The client whose behaviour the intent face must satisfy, pinned.
-const CLIENT_PACKAGE: &str = "intent-bus";
-const CLIENT_VERSION: &str = "2.1.2";
+/// What the Python environment has, pinned: the client whose behaviour the intent face must satisfy, and the program
+/// that holds answers against their schemas.
+const PACKAGES: &[(&str, &str)] = &[("intent-bus", "2.1.2"), ("schemathesis", "4.32.5")];
 
 pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
 
@@ -70,11 +70,14 @@ impl Runner {
     }
 }
 
-/// A Python that has the pinned client; made on first use, kept in the target folder.
+/// A Python that has the pinned packages; made on first use, kept in the target folder.
 pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
     let venv = context.shelf().join("venv");
     let python = venv.join("bin/python");
-    if installed_client(context, &python).as_deref() == Some(CLIENT_VERSION) {
+    if PACKAGES
+        .iter()
+        .all(|(name, version)| installed(context, &python, name).as_deref() == Some(version))
+    {
         return Ok(python);
     }
     let shown = venv.to_string_lossy();
@@ -85,8 +88,11 @@ pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
         .map_err(|error| {
             format!("{error}; install Python with: apt-get install -y python3 python3-venv")
         })?;
-    let package = format!("{CLIENT_PACKAGE}=={CLIENT_VERSION}");
-    let install = context.program(
+    let packages: Vec<String> = PACKAGES
+        .iter()
+        .map(|(name, version)| format!("{name}=={version}"))
+        .collect();
+    let mut install = context.program(
         &python,
         &[
             "-m",
@@ -94,21 +100,21 @@ pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
             "install",
             "--quiet",
             "--disable-pip-version-check",
-            &package,
         ],
     );
+    install.args(&packages);
     process::run(install, Output::Terminal, context.deadline)
-        .and_then(|ended| ended.demand_success("installing the client"))
+        .and_then(|ended| ended.demand_success("installing the Python packages"))
         .map_err(|error| {
-            let by_hand = format!("{} -m pip install {package}", python.display());
+            let packages = packages.join(" ");
+            let by_hand = format!("{} -m pip install {packages}", python.display());
             format!("{error}; it needs the network once, try by hand with: {by_hand}")
         })?;
     Ok(python)
 }
 
-fn installed_client(context: &Context, python: &Path) -> Option<String> {
-    let question =
-        format!("from importlib.metadata import version; print(version('{CLIENT_PACKAGE}'))");
+fn installed(context: &Context, python: &Path, package: &str) -> Option<String> {
+    let question = format!("from importlib.metadata import version; print(version('{package}'))");
     let answer = process::ask(context.program(python, &["-c", &question]))?;
     Some(answer.trim().to_owned())
 }

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::commands::{bench, import, intent, key, receipt, store};
+use crate::commands::{bench, import, intent, key, openapi, receipt, store};
 use crate::failure::Exit;
 use crate::serve;
 
@@ -51,6 +51,8 @@ enum Noun {
     /// The server of `bench --work empty`
     #[command(hide = true)]
     BenchEmpty(bench::EmptyArgs),
+    /// Describe the HTTP interface
+    Openapi(openapi::Args),
 }
 
 impl Cli {
@@ -72,6 +74,7 @@ impl Cli {
                 let runtime = Builder::new_multi_thread().enable_all().build()?;
                 runtime.block_on(args.run())
             }
+            Noun::Openapi(args) => args.run(),
         }
     }
 }

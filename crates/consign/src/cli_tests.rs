@@ -42,6 +42,7 @@ Commands:
   store    Check and back up the database
   import   Take over data from another program
   bench    Measure how fast a server is
+  openapi  Describe the HTTP interface
   help     Print this message or the help of the given subcommand(s)
 
 Options:

@@ -5,6 +5,7 @@ mod cli;
 mod clock;
 mod disk;
 mod import;
+mod openapi;
 mod sockets;
 mod start;
 mod stop;

@@ -201,13 +201,20 @@ fn next_claim(visit: &Visit, raw: &Raw<'_>) -> Result<Claim, Reject> {
     let object = raw
         .object()
         .map_err(|_| Reject::new(Code::InvalidRequest, "claim must be an object."))?;
-    let text = |name: &str| {
-        wire::field(&object, name).and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned))
+    let namespace = match wire::field(&object, "namespace") {
+        Some(raw) => wire::namespace(raw.as_str().as_deref())?,
+        None => "default".to_owned(),
     };
-    let namespace = wire::namespace(Some(text("namespace").as_deref().unwrap_or("default")))?;
-    let goal = text("goal")
-        .map(|goal| goal.trim().to_owned())
-        .filter(|goal| !goal.is_empty());
+    let goal = match wire::field(&object, "goal") {
+        Some(raw) => Some(
+            raw.as_str()
+                .ok_or_else(|| Reject::new(Code::InvalidGoal, "goal must be a string."))?
+                .trim()
+                .to_owned(),
+        ),
+        None => None,
+    };
+    let goal = goal.filter(|goal| !goal.is_empty());
     let max = match wire::field(&object, "max") {
         Some(raw) => raw
             .as_i64()

@@ -18,7 +18,7 @@ use super::{API_VERSION, Face};
 const ROWS: u32 = 12;
 const STYLE: &str = include_str!("dashboard.css");
 /// Nothing but our own style, which is part of the page.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) async fn page(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
     let (operator, _) = face.enter_admin(request).await?;
@@ -191,7 +191,7 @@ fn table(
 }
 
 /// Goals, owners and reasons are written by strangers.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -12,10 +12,12 @@ mod json_out;
 mod kv;
 mod lease;
 mod metrics;
+pub mod openapi;
 mod publish;
 mod query;
 mod read;
 mod reject;
+mod routes;
 mod segment;
 pub mod signature;
 mod visit;
@@ -27,7 +29,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use consign_engine::Engine;
 use consign_kernel::error::Code;
 use tokio::sync::watch;
@@ -77,36 +78,7 @@ pub fn router(engine: Engine, options: Options) -> Router {
         engine,
         options: Arc::new(options),
     };
-    Router::new()
-        .route("/", get(root))
-        .route("/health", get(health))
-        .route("/.well-known/jwks.json", get(read::jwks))
-        .route("/intent", post(publish::publish))
-        .route("/claim", post(claim::claim))
-        .route("/extend_claim/{id}", post(lease::extend))
-        .route("/fulfill/{id}", post(lease::fulfill))
-        .route("/fail/{id}", post(lease::fail))
-        .route("/result/{id}", get(read::result))
-        .route("/status/{id}", get(read::status))
-        .route("/set/{key}", post(kv::set))
-        .route("/get/{key}", get(kv::get))
-        .route("/intents", get(read::list).post(batch::publish))
-        .route("/settle", post(batch::settle))
-        .route("/events", get(events::events))
-        .route("/intents/{id}/timeline", get(read::timeline))
-        .route("/intents/{id}/receipt", get(read::receipt))
-        .route("/metrics", get(metrics::metrics))
-        .route("/admin/dashboard", get(dashboard::page))
-        .route("/admin/generate_key", post(admin::generate_key))
-        .route("/admin/revoke_key", post(admin::revoke_key))
-        .route("/admin/keys", get(admin::keys))
-        .route("/admin/purge", post(admin::purge))
-        .route("/admin/cleanup", post(admin::cleanup))
-        .route("/admin/intents/{id}", get(admin::intent))
-        .route("/admin/intents/{id}/cancel", post(admin::cancel))
-        .route("/admin/intents/{id}/retry", post(admin::retry))
-        .route("/admin/dead", get(admin::dead))
-        .route("/admin/dead/{id}", get(admin::dead_letter))
+    routes::router()
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .with_state(face)

@@ -60,22 +60,6 @@ impl Reject {
         reject
     }
 
-    fn status(&self) -> StatusCode {
-        match self.code.class() {
-            Class::Invalid => StatusCode::BAD_REQUEST,
-            Class::Unauthorized => StatusCode::UNAUTHORIZED,
-            Class::Forbidden => StatusCode::FORBIDDEN,
-            Class::NotFound => StatusCode::NOT_FOUND,
-            Class::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Class::Timeout => StatusCode::REQUEST_TIMEOUT,
-            Class::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Class::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
-            Class::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Class::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Class::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        }
-    }
-
     /// The object under `error`, also used for single items of a batch.
     pub(super) fn error_object(&self) -> Json {
         let mut error = Json::object();
@@ -89,11 +73,28 @@ impl Reject {
     }
 }
 
+/// The status that goes with a code, whatever the route.
+pub(super) const fn status_of(code: Code) -> StatusCode {
+    match code.class() {
+        Class::Invalid => StatusCode::BAD_REQUEST,
+        Class::Unauthorized => StatusCode::UNAUTHORIZED,
+        Class::Forbidden => StatusCode::FORBIDDEN,
+        Class::NotFound => StatusCode::NOT_FOUND,
+        Class::Method => StatusCode::METHOD_NOT_ALLOWED,
+        Class::Timeout => StatusCode::REQUEST_TIMEOUT,
+        Class::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Class::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
+        Class::TooMany => StatusCode::TOO_MANY_REQUESTS,
+        Class::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Class::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
 impl IntoResponse for Reject {
     fn into_response(self) -> Response {
         let mut body = Json::object();
         body.raw("error", &self.error_object().finish());
-        let mut response = (self.status(), body).into_response();
+        let mut response = (status_of(self.code), body).into_response();
         if self.challenge {
             let realm = HeaderValue::from_static("Basic realm=\"IntentBus Admin\"");
             response

@@ -19,7 +19,8 @@ use tower::Service;
 /// The version of the Intent Protocol that all responses name.
 pub const INTENT_VERSION: &str = "2.1";
 
-static ALWAYS: [(HeaderName, HeaderValue); 5] = [
+/// The five, in the order they are sent in.
+pub static ALWAYS: [(HeaderName, HeaderValue); 5] = [
     (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),

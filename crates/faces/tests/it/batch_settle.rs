@@ -127,6 +127,16 @@ async fn a_settlement_that_cannot_be_read_as_a_whole_changes_nothing() {
             "invalid_namespace",
         ),
         (
+            json!({"items": [good], "claim": {"namespace": 5}}),
+            400,
+            "invalid_namespace",
+        ),
+        (
+            json!({"items": [good], "claim": {"goal": ["g"]}}),
+            400,
+            "invalid_goal",
+        ),
+        (
             json!({"items": [good], "claim": {"namespace": "mesh.x"}}),
             403,
             "forbidden",

@@ -1,0 +1,80 @@
+//! The description of the face: an `OpenAPI` 3.1 document and a page for people, both made from the table of routes.
+//!
+//! Invariant: what is described is what is routed, since a [`Route`](super::routes::Route) cannot be made without its
+//! description. Neither holds a secret, but a stranger learns nothing of what exists, so both ask for credentials.
+
+mod document;
+pub(super) mod operation;
+pub(super) mod operations;
+mod page;
+mod schema;
+mod schemas;
+
+use std::sync::LazyLock;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_kernel::error::Code;
+use consign_kernel::limits;
+use http::{HeaderValue, header};
+
+use super::Face;
+use super::dashboard::POLICY;
+use super::json_out::json_response;
+use super::reject::Reject;
+use super::routes::routes;
+
+/// The `OpenAPI` document as JSON text.
+pub fn json() -> &'static str {
+    static JSON: LazyLock<String> = LazyLock::new(|| {
+        serde_json::to_string_pretty(&document::document(&routes())).expect("it is JSON already")
+    });
+    &JSON
+}
+
+/// The documentation as one page of HTML that needs nothing else.
+pub fn html() -> &'static str {
+    static HTML: LazyLock<String> = LazyLock::new(|| page::page(&routes()));
+    &HTML
+}
+
+pub(super) async fn document(
+    State(face): State<Face>,
+    request: Request,
+) -> Result<Response, Reject> {
+    admit(&face, request).await?;
+    Ok(json_response(json().to_owned()))
+}
+
+pub(super) async fn docs(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    admit(&face, request).await?;
+    let mut response = html().into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(POLICY),
+    );
+    Ok(response)
+}
+
+/// Any client, or an operator. Whoever shows no API key is asked for a password, as browsers need it.
+async fn admit(face: &Face, request: Request) -> Result<(), Reject> {
+    if request.headers().contains_key("x-api-key") {
+        let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
+        return visit.pass().await;
+    }
+    match face.enter_admin(request).await {
+        Ok(_) => Ok(()),
+        Err(mut reject) if reject.code == Code::Unauthorized => {
+            reject.message =
+                "Authentication required. Send X-API-KEY or X-Admin-Token, or Basic credentials of the user admin."
+                    .into();
+            Err(reject)
+        }
+        Err(reject) => Err(reject),
+    }
+}

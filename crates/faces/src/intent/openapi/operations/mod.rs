@@ -1,0 +1,16 @@
+//! The documentation of every route, by what one wants to do. Nothing here decides anything: the handlers do.
+
+mod operate;
+mod publish;
+mod read;
+mod server;
+mod work;
+
+pub(in crate::intent) use operate::{
+    cancel, cleanup, dashboard, dead, dead_letter, generate_key, intent, keys, purge, retry,
+    revoke_key,
+};
+pub(in crate::intent) use publish::{get_value, publish, publish_batch, set_value};
+pub(in crate::intent) use read::{events, list, receipt, result, status, timeline};
+pub(in crate::intent) use server::{docs, health, jwks, metrics, openapi, root};
+pub(in crate::intent) use work::{claim, extend, fail, fulfill, settle};

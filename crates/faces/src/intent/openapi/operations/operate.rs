@@ -1,0 +1,179 @@
+//! The operator's routes.
+
+use consign_kernel::error::Code;
+use consign_kernel::limits;
+use http::StatusCode;
+
+use super::super::operation::{Auth, Operation, Tag};
+use super::super::schema::{
+    anything, boolean, exactly, integer, list, number, object, optional, required, text,
+};
+use super::super::schemas;
+
+fn reads(id: &'static str, summary: &'static str) -> Operation {
+    Operation::new(Tag::Operate, Auth::Operator, id, summary)
+}
+
+/// Changes something, so a page of another site must not make a browser send it.
+fn changes(id: &'static str, summary: &'static str) -> Operation {
+    reads(id, summary).refuses(&[Code::Forbidden])
+}
+
+pub(in crate::intent) fn dashboard() -> Operation {
+    reads("dashboard", "See the queue in a browser")
+        .about("Open it in a browser; the user is admin.")
+        .answers_text("One page.", "text/html; charset=utf-8", "")
+        .with_headers(&["Content-Security-Policy"])
+}
+
+pub(in crate::intent) fn generate_key() -> Operation {
+    let owner = anything()
+        .about("Whom it is for; what is no string becomes its JSON text.")
+        .by_default("anonymous")
+        .limit(format!("cut after {} characters", limits::OWNER_CHARS_MAX));
+    let answer = exactly(vec![
+        required("api_key", text().about("The key. It is shown only now.")),
+        required("owner", text()),
+        required(
+            "id",
+            text().about("The key's id, by which rows and answers name it."),
+        ),
+    ]);
+    changes("generateKey", "Make an API key")
+        .may_take(
+            object(vec![optional("owner", owner)]),
+            limits::BODY_BYTES_MAX,
+            r#"{"owner":"alice"}"#,
+        )
+        .answers(
+            StatusCode::CREATED,
+            "A new key, limited to 60 requests a minute.",
+            answer,
+            r#"{"api_key":"tk_…","owner":"alice","id":"k_0a6ddb62b508491b"}"#,
+        )
+}
+
+pub(in crate::intent) fn revoke_key() -> Operation {
+    let key = text().about("The key, or its id.").rule("minLength", 1);
+    changes("revokeKey", "Revoke an API key")
+        .about("Its requests are refused from now on; its intents stay. A key that is not known is no error.")
+        .takes(
+            object(vec![required("api_key", key)]),
+            limits::BODY_BYTES_MAX,
+            r#"{"api_key":"tk_f1bb5a5a"}"#,
+        )
+        .answers(StatusCode::OK, "It is revoked.", schemas::done(), r#"{"ok":true}"#)
+}
+
+pub(in crate::intent) fn keys() -> Operation {
+    let key = exactly(vec![
+        required("id", text()),
+        required("owner", text()),
+        required("total_requests", integer()),
+        required("created_at", number().limit("Unix time in seconds")),
+    ]);
+    reads("listKeys", "List the API keys").answers(
+        StatusCode::OK,
+        "Their ids, never the keys themselves.",
+        list(key),
+        r#"[{"id":"k_0a6ddb62b508491b","owner":"alice","total_requests":0,"created_at":1794736934.332614}]"#,
+    )
+}
+
+pub(in crate::intent) fn purge() -> Operation {
+    let confirm = boolean().about("It cannot be undone.").always(true);
+    changes("purge", "Delete all intents")
+        .takes(
+            object(vec![
+                required("confirm", confirm),
+                optional("namespace", schemas::any_namespace().nullable()),
+            ]),
+            limits::BODY_BYTES_MAX,
+            r#"{"confirm":true,"namespace":"default"}"#,
+        )
+        .answers(
+            StatusCode::OK,
+            "They are gone.",
+            schemas::done(),
+            r#"{"ok":true}"#,
+        )
+        .refuses(&[Code::ConfirmationRequired, Code::InvalidNamespace])
+}
+
+pub(in crate::intent) fn cleanup() -> Operation {
+    let counted = [
+        "expired_open_deleted",
+        "expired_claims_requeued",
+        "expired_claims_dead",
+        "fulfilled_deleted",
+        "dead_deleted",
+        "dead_letters_deleted",
+        "store_deleted",
+        "rate_limits_deleted",
+        "idempotency_deleted",
+        "nonces_deleted",
+    ];
+    let fields = counted.map(|name| required(name, integer())).to_vec();
+    changes("cleanup", "Clean up now")
+        .about("The server does this by itself every few hours.")
+        .answers(
+            StatusCode::OK,
+            "How much of what was cleaned up.",
+            exactly(fields),
+            r#"{"expired_open_deleted":0,"expired_claims_requeued":0,"expired_claims_dead":0,"fulfilled_deleted":0,"dead_deleted":0,"dead_letters_deleted":0,"store_deleted":0,"rate_limits_deleted":0,"idempotency_deleted":0,"nonces_deleted":0}"#,
+        )
+}
+
+pub(in crate::intent) fn intent() -> Operation {
+    reads("inspectIntent", "See everything about an intent")
+        .path("id", schemas::id())
+        .answers(StatusCode::OK, "The intent.", schemas::intent_detail(), "")
+        .refuses(&[Code::NotFound])
+}
+
+pub(in crate::intent) fn cancel() -> Operation {
+    changes("cancelIntent", "Cancel an intent")
+        .about("Whatever its state, it is dead then, and whoever holds it loses the lease.")
+        .path("id", schemas::id())
+        .answers(
+            StatusCode::OK,
+            "It is dead.",
+            schemas::operated("dead"),
+            r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"dead"}"#,
+        )
+        .refuses(&[Code::NotFound])
+}
+
+pub(in crate::intent) fn retry() -> Operation {
+    changes("retryIntent", "Try an intent again")
+        .about("Whatever its state, it is open then, with all its attempts and a new life of 24 hours.")
+        .path("id", schemas::id())
+        .answers(
+            StatusCode::OK,
+            "It is open.",
+            schemas::operated("open"),
+            r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"open"}"#,
+        )
+        .refuses(&[Code::NotFound])
+}
+
+pub(in crate::intent) fn dead() -> Operation {
+    reads("listDead", "List dead letters").answers(
+        StatusCode::OK,
+        "The newest ones.",
+        list(schemas::dead_letter()).items(0, limits::DEAD_LIST_MAX as usize),
+        r#"[{"intent_id":"01a1dea803707330800005a06ad96f6b","namespace":"default","goal":"hello","attempts":3,"reason":"smtp down","created_at":1794736934.269918}]"#,
+    )
+}
+
+pub(in crate::intent) fn dead_letter() -> Operation {
+    reads("getDead", "See a dead letter")
+        .path("id", schemas::id())
+        .answers(
+            StatusCode::OK,
+            "The dead letter, with its payload.",
+            schemas::dead_letter_detail(),
+            "",
+        )
+        .refuses(&[Code::NotFound])
+}

@@ -1,0 +1,96 @@
+//! What the server says about itself.
+
+use http::StatusCode;
+
+use super::super::super::API_VERSION;
+use super::super::document::VERSION;
+use super::super::operation::{Auth, Operation, Tag};
+use super::super::schema::{Schema, anything, boolean, exactly, number, object, required, text};
+use super::super::schemas;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+pub(in crate::intent) fn root() -> Operation {
+    Operation::new(Tag::Server, Auth::Open, "root", "See that it is there").answers_text(
+        "Name and version of the protocol's server.",
+        PLAIN,
+        "Intent Bus V7.61",
+    )
+}
+
+pub(in crate::intent) fn health() -> Operation {
+    let answer = exactly(vec![
+        required("ok", boolean().always(true)),
+        required(
+            "ts",
+            number()
+                .about("The server's clock.")
+                .limit("Unix time in seconds"),
+        ),
+        required(
+            "version",
+            text()
+                .about("What existing tools compare.")
+                .always(API_VERSION),
+        ),
+        required(
+            "consign_version",
+            text().about("The version of this server."),
+        ),
+    ]);
+    Operation::new(Tag::Server, Auth::Open, "health", "Ask whether it is well").answers(
+        StatusCode::OK,
+        "It is.",
+        answer,
+        r#"{"ok":true,"ts":1794736915.312204,"version":"7.61","consign_version":"0.1.0"}"#,
+    )
+}
+
+pub(in crate::intent) fn jwks() -> Operation {
+    Operation::new(Tag::Server, Auth::Open, "publicKeys", "Fetch the keys that receipts are signed with")
+        .about("Fetch it once over a way you trust, and keep it.")
+        .answers(
+            StatusCode::OK,
+            "A JWK set.",
+            schemas::jwks(),
+            r#"{"keys":[{"alg":"EdDSA","crv":"Ed25519","kid":"816b3ab5d6f3ac0e","kty":"OKP","use":"sig","x":"BgYViLoCkmbLlSnHbF_bw5jRd9IwPL9cuZYIif9x2E8"}]}"#,
+        )
+}
+
+pub(in crate::intent) fn metrics() -> Operation {
+    Operation::new(Tag::Server, Auth::Metrics, "metrics", "Read the metrics").answers_text(
+        "In the text format of Prometheus.",
+        PLAIN,
+        "intent_bus_intents_total{status=\"open\",namespace=\"default\"} 2",
+    )
+}
+
+pub(in crate::intent) fn openapi() -> Operation {
+    Operation::new(
+        Tag::Server,
+        Auth::Reader,
+        "openapi",
+        "Fetch this description as OpenAPI",
+    )
+    .answers(
+        StatusCode::OK,
+        "An OpenAPI 3.1 document.",
+        description(),
+        "",
+    )
+}
+
+fn description() -> Schema {
+    object(vec![
+        required("openapi", text().always(VERSION)),
+        required("info", anything()),
+        required("paths", anything()),
+    ])
+}
+
+pub(in crate::intent) fn docs() -> Operation {
+    Operation::new(Tag::Server, Auth::Reader, "docs", "Read this page")
+        .about("Open it in a browser; the user is admin. It loads nothing from elsewhere.")
+        .answers_text("One page.", "text/html; charset=utf-8", "")
+        .with_headers(&["Content-Security-Policy"])
+}

@@ -1,0 +1,422 @@
+//! The table of routes as one page for people: no script, nothing loaded from anywhere.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use consign_kernel::error::Code;
+use http::Method;
+
+use super::super::API_VERSION;
+use super::super::dashboard::escape;
+use super::super::reject::status_of;
+use super::super::routes::Route;
+use super::document::meaning;
+use super::operation::{Auth, Content, Operation, Tag};
+use super::schema::Schema;
+
+const STYLE: &str = include_str!("page.css");
+/// Examples are written for a server that was started without any flags.
+const EXAMPLE_SERVER: &str = "http://127.0.0.1:7070";
+const EXAMPLE_ID: &str = "01a1dea803707330800005a06ad96f6b";
+
+const WAYS_IN: &[(&str, &str, &str)] = &[
+    (
+        "API key",
+        "X-API-KEY: ck_…",
+        "Clients and workers. Operators make more keys with POST /admin/generate_key.",
+    ),
+    (
+        "Signature",
+        "X-Signature, X-Timestamp, X-Nonce",
+        "On top of the key, if the server insists: HMAC-SHA256 under the key, in hexadecimal, over method, path with sorted query, timestamp, nonce and body, joined by newlines.",
+    ),
+    ("Admin token", "X-Admin-Token: ca_…", "Operators' programs."),
+    (
+        "Password",
+        "Authorization: Basic …",
+        "Operators' browsers: the user admin and the dashboard password.",
+    ),
+    (
+        "Metrics token",
+        "Authorization: Bearer cm_…",
+        "Prometheus, for /metrics alone.",
+    ),
+];
+
+pub(super) fn page(routes: &[Route]) -> String {
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>Consign HTTP API</title><style>{STYLE}</style></head><body><main>\
+         <header><h1>Consign HTTP API</h1><p>Consign {} · Intent Protocol 2.1 · API {API_VERSION} · \
+         <a href=\"/openapi.json\">openapi.json</a></p></header>\
+         <p>Bodies and answers are JSON, times are Unix seconds. An explicit null is the same as leaving an optional field out, \
+         and unknown fields are not looked at. An error is always <code>{{\"error\":{{\"code\",\"message\"}}}}</code>: \
+         branch on the code, it never changes its meaning.</p>",
+        env!("CARGO_PKG_VERSION"),
+    );
+    contents(&mut page, routes);
+    ways_in(&mut page);
+    for tag in Tag::ALL {
+        let _ = write!(
+            page,
+            "<section><h2>{}</h2><p class=\"soft\">{}</p>",
+            tag.title(),
+            tag.about()
+        );
+        for route in routes.iter().filter(|route| route.operation.tag == *tag) {
+            article(&mut page, route);
+        }
+        page.push_str("</section>");
+    }
+    shapes(&mut page, routes);
+    errors(&mut page);
+    page.push_str("</main></body></html>");
+    page
+}
+
+fn contents(page: &mut String, routes: &[Route]) {
+    page.push_str("<nav aria-label=\"Operations\">");
+    for tag in Tag::ALL {
+        let _ = write!(page, "<div><b>{}</b><ul>", tag.title());
+        for route in routes.iter().filter(|route| route.operation.tag == *tag) {
+            let _ = write!(
+                page,
+                "<li>{}<a href=\"#{}\">{}</a></li>",
+                method(route),
+                route.operation.id,
+                escape(route.operation.summary)
+            );
+        }
+        page.push_str("</ul></div>");
+    }
+    page.push_str(
+        "<div><b>Reference</b><ul><li><a href=\"#ways-in\">Ways in</a></li>\
+         <li><a href=\"#shapes\">Shapes</a></li><li><a href=\"#errors\">Errors</a></li></ul></div></nav>",
+    );
+}
+
+fn ways_in(page: &mut String) {
+    page.push_str("<section id=\"ways-in\"><h2>Ways in</h2><div class=\"shape\">");
+    let rows = WAYS_IN.iter().map(|(name, header, about)| {
+        [
+            format!("<b>{name}</b>"),
+            format!("<code>{}</code>", escape(header)),
+            escape(about),
+        ]
+    });
+    table(page, ["Credential", "Send", "For"], rows);
+    page.push_str("</div></section>");
+}
+
+fn article(page: &mut String, route: &Route) {
+    let operation = &route.operation;
+    let _ = write!(
+        page,
+        "<article id=\"{}\"><h3>{}<code>{}</code></h3><p class=\"summary\">{}</p>",
+        operation.id,
+        method(route),
+        escape(route.path),
+        escape(operation.summary),
+    );
+    if !operation.about.is_empty() {
+        let _ = write!(page, "<p>{}</p>", escape(operation.about));
+    }
+    let _ = write!(
+        page,
+        "<p class=\"soft\">Needs {}.</p>",
+        operation.auth.words()
+    );
+    takes(page, operation);
+    let _ = write!(page, "<h4>Example</h4><pre>{}</pre>", escape(&curl(route)));
+    for reply in operation.replies.iter().take(1) {
+        if !reply.example.is_empty() {
+            let _ = write!(page, "<pre>{}</pre>", escape(reply.example));
+        }
+    }
+    answers(page, operation);
+    refusals(page, operation);
+    page.push_str("</article>");
+}
+
+fn takes(page: &mut String, operation: &Operation) {
+    let mut rows = Vec::new();
+    for parameter in &operation.parameters {
+        let place = parameter.place.name();
+        let row = Row::new(parameter.name.to_owned(), &parameter.schema);
+        rows.push(row.note(place));
+    }
+    if let Some(body) = &operation.body {
+        let mut fields = Vec::new();
+        collect(&mut fields, "", &body.schema);
+        rows.extend(fields.into_iter().map(|row| row.note("body")));
+    }
+    if rows.is_empty() {
+        return;
+    }
+    page.push_str("<h4>Takes</h4>");
+    table(
+        page,
+        ["Name", "Type", "Meaning"],
+        rows.into_iter().map(Row::cells),
+    );
+    if let Some(body) = &operation.body {
+        let _ = write!(
+            page,
+            "<p class=\"limit\">The body may have {} bytes.</p>",
+            body.bytes_max
+        );
+    }
+}
+
+fn answers(page: &mut String, operation: &Operation) {
+    page.push_str("<h4>Answers</h4>");
+    for reply in &operation.replies {
+        let what = match &reply.content {
+            Content::Nothing => "no body".to_owned(),
+            Content::Text(kind) => format!("<code>{}</code>", escape(kind)),
+            Content::Json(schema) => kind_of(schema),
+        };
+        let _ = write!(
+            page,
+            "<p><b>{}</b> {} <span class=\"soft\">({what})</span></p>",
+            reply.status.as_u16(),
+            escape(reply.about)
+        );
+        if let Content::Json(schema) = &reply.content {
+            let mut rows = Vec::new();
+            if schema.name().is_none() {
+                collect(&mut rows, "", schema);
+            }
+            if !rows.is_empty() {
+                table(
+                    page,
+                    ["Name", "Type", "Meaning"],
+                    rows.into_iter().map(Row::cells),
+                );
+            }
+        }
+    }
+}
+
+fn refusals(page: &mut String, operation: &Operation) {
+    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    for code in operation.codes() {
+        by_status
+            .entry(status_of(code).as_u16())
+            .or_default()
+            .push(code.name());
+    }
+    page.push_str("<details><summary>Refusals</summary>");
+    let rows = by_status.into_iter().map(|(status, codes)| {
+        let codes: Vec<String> = codes
+            .iter()
+            .map(|code| format!("<code>{code}</code>"))
+            .collect();
+        [
+            format!("<b>{status}</b>"),
+            meaning(status).to_owned(),
+            codes.join(" "),
+        ]
+    });
+    table(page, ["Status", "Meaning", "Codes"], rows);
+    page.push_str("</details>");
+}
+
+fn shapes(page: &mut String, routes: &[Route]) {
+    let mut shapes: BTreeMap<&str, &Schema> = BTreeMap::new();
+    for route in routes {
+        let bodies = route.operation.body.iter().map(|body| &body.schema);
+        let replies = route.operation.replies.iter();
+        let answers = replies.filter_map(|reply| match &reply.content {
+            Content::Json(schema) => Some(schema),
+            Content::Nothing | Content::Text(_) => None,
+        });
+        for schema in bodies.chain(answers) {
+            schema.each_named(&mut |name, named| {
+                shapes.insert(name, named);
+            });
+        }
+    }
+    page.push_str("<section id=\"shapes\"><h2>Shapes</h2>");
+    for (name, schema) in shapes {
+        let _ = write!(
+            page,
+            "<div class=\"shape\" id=\"shape-{name}\"><h3>{name}</h3>"
+        );
+        let mut rows = Vec::new();
+        collect(&mut rows, "", schema);
+        table(
+            page,
+            ["Name", "Type", "Meaning"],
+            rows.into_iter().map(Row::cells),
+        );
+        page.push_str("</div>");
+    }
+    page.push_str("</section>");
+}
+
+fn errors(page: &mut String) {
+    page.push_str("<section id=\"errors\"><h2>Errors</h2><div class=\"shape\">");
+    let rows = Code::ALL.iter().map(|code| {
+        let status = status_of(*code).as_u16();
+        [
+            format!("<code>{}</code>", code.name()),
+            status.to_string(),
+            meaning(status).to_owned(),
+        ]
+    });
+    table(page, ["Code", "Status", "Meaning of the status"], rows);
+    page.push_str("</div></section>");
+}
+
+/// One line about a field.
+struct Row {
+    name: String,
+    kind: String,
+    about: String,
+    notes: Vec<&'static str>,
+}
+
+impl Row {
+    fn new(name: String, schema: &Schema) -> Self {
+        let mut about = escape(schema.described());
+        let limits = schema.limits();
+        if !limits.is_empty() {
+            let _ = write!(about, " <span class=\"limit\">{}</span>", escape(&limits));
+        }
+        Self {
+            name,
+            kind: kind_of(schema),
+            about,
+            notes: Vec::new(),
+        }
+    }
+
+    fn note(mut self, note: &'static str) -> Self {
+        self.notes.push(note);
+        self
+    }
+
+    fn cells(self) -> [String; 3] {
+        let notes = self.notes.join(", ");
+        [
+            format!(
+                "<code>{}</code> <span class=\"must\">{notes}</span>",
+                escape(&self.name)
+            ),
+            self.kind,
+            self.about,
+        ]
+    }
+}
+
+/// The fields of a schema and of what it is made of, down to what has a name of its own.
+fn collect(rows: &mut Vec<Row>, prefix: &str, schema: &Schema) {
+    for field in schema.fields() {
+        let name = format!("{prefix}{}", field.name);
+        let row = Row::new(name.clone(), &field.schema);
+        rows.push(if field.required {
+            row.note("required")
+        } else {
+            row
+        });
+        nested(rows, &name, &field.schema);
+    }
+    if let Some(element) = schema.element().filter(|element| element.name().is_none()) {
+        collect(rows, "[].", element);
+    }
+    for variant in schema.variants() {
+        match variant.name() {
+            Some(_) => {}
+            None => collect(rows, prefix, variant),
+        }
+    }
+}
+
+fn nested(rows: &mut Vec<Row>, name: &str, schema: &Schema) {
+    if schema.name().is_none() {
+        for field in schema.fields() {
+            let name = format!("{name}.{}", field.name);
+            let row = Row::new(name.clone(), &field.schema);
+            rows.push(if field.required {
+                row.note("required")
+            } else {
+                row
+            });
+            nested(rows, &name, &field.schema);
+        }
+    }
+    if let Some(element) = schema.element() {
+        nested(rows, &format!("{name}[]"), element);
+    }
+}
+
+/// The type, with a link where it is described elsewhere.
+fn kind_of(schema: &Schema) -> String {
+    if let Some(name) = schema.name() {
+        return format!("<a href=\"#shape-{name}\">{name}</a>");
+    }
+    if let Some(element) = schema.element() {
+        return format!("list of {}", kind_of(element));
+    }
+    match schema.variants() {
+        [] => escape(&schema.kind()),
+        variants => {
+            let kinds: Vec<String> = variants.iter().map(kind_of).collect();
+            kinds.join(" or ")
+        }
+    }
+}
+
+/// What one would type.
+fn curl(route: &Route) -> String {
+    let operation = &route.operation;
+    let mut line = String::from("curl");
+    if route.method == Method::POST && operation.body.is_none() {
+        line.push_str(" -X POST");
+    }
+    match operation.auth {
+        Auth::Open => {}
+        Auth::Client | Auth::Reader => line.push_str(" -H \"X-API-KEY: $KEY\""),
+        Auth::Operator => line.push_str(" -H \"X-Admin-Token: $ADMIN\""),
+        Auth::Metrics => line.push_str(" -H \"Authorization: Bearer $METRICS\""),
+    }
+    if let Some(body) = &operation.body {
+        let _ = write!(line, " \\\n  -d '{}'", body.example);
+    }
+    let path = route
+        .path
+        .replace("{id}", EXAMPLE_ID)
+        .replace("{key}", "region");
+    let separator = if line.contains('\n') { " \\\n  " } else { " " };
+    let query = match operation.example_query {
+        "" => String::new(),
+        query => format!("?{query}"),
+    };
+    let _ = write!(line, "{separator}'{EXAMPLE_SERVER}{path}{query}'");
+    line
+}
+
+fn method(route: &Route) -> String {
+    let name = route.method.as_str();
+    let class = name.to_ascii_lowercase();
+    format!("<span class=\"method {class}\">{name}</span>")
+}
+
+/// Cells are HTML already.
+fn table(page: &mut String, columns: [&str; 3], rows: impl Iterator<Item = [String; 3]>) {
+    page.push_str("<div class=\"scroll\"><table><thead><tr>");
+    for column in columns {
+        let _ = write!(page, "<th scope=\"col\">{column}</th>");
+    }
+    page.push_str("</tr></thead><tbody>");
+    for row in rows {
+        let [first, second, third] = row;
+        let _ = write!(
+            page,
+            "<tr><td>{first}</td><td>{second}</td><td>{third}</td></tr>"
+        );
+    }
+    page.push_str("</tbody></table></div>");
+}

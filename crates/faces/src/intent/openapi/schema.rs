@@ -1,0 +1,351 @@
+//! One JSON value described: what it may be, its limits, and what it is for.
+//!
+//! Written once here, read twice: as JSON Schema for programs and as words for people. Fields keep the order in which
+//! they are written down, since that is the order in which people understand them.
+
+use std::fmt::Display;
+
+use serde_json::{Map, Value, json};
+
+/// What one value may be.
+#[derive(Debug, Clone)]
+pub(super) struct Schema {
+    /// Under this name it is described once, and everything else refers to it.
+    name: Option<&'static str>,
+    about: &'static str,
+    /// Of JSON Schema; none means anything.
+    types: Vec<&'static str>,
+    /// All other keywords of JSON Schema.
+    rules: Map<String, Value>,
+    /// Limits that JSON Schema cannot say, and limits in words.
+    limits: Vec<String>,
+    fields: Vec<Field>,
+    items: Option<Box<Self>>,
+    /// It is exactly one of these.
+    variants: Vec<Self>,
+}
+
+/// A member of an object.
+#[derive(Debug, Clone)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) required: bool,
+    pub(super) schema: Schema,
+}
+
+pub(super) fn required(name: &'static str, schema: Schema) -> Field {
+    Field {
+        name,
+        required: true,
+        schema,
+    }
+}
+
+pub(super) fn optional(name: &'static str, schema: Schema) -> Field {
+    Field {
+        name,
+        required: false,
+        schema,
+    }
+}
+
+pub(super) fn anything() -> Schema {
+    Schema {
+        name: None,
+        about: "",
+        types: Vec::new(),
+        rules: Map::new(),
+        limits: Vec::new(),
+        fields: Vec::new(),
+        items: None,
+        variants: Vec::new(),
+    }
+}
+
+pub(super) fn text() -> Schema {
+    anything().of_type("string")
+}
+
+pub(super) fn integer() -> Schema {
+    anything().of_type("integer")
+}
+
+pub(super) fn number() -> Schema {
+    anything().of_type("number")
+}
+
+pub(super) fn boolean() -> Schema {
+    anything().of_type("boolean")
+}
+
+pub(super) fn list(items: Schema) -> Schema {
+    let mut schema = anything().of_type("array");
+    schema.items = Some(Box::new(items));
+    schema
+}
+
+/// One of these shapes.
+pub(super) fn either(variants: Vec<Schema>) -> Schema {
+    let mut schema = anything();
+    schema.variants = variants;
+    schema
+}
+
+/// An object that may have further members; they are not looked at.
+pub(super) fn object(fields: Vec<Field>) -> Schema {
+    let mut schema = anything().of_type("object");
+    schema.fields = fields;
+    schema
+}
+
+/// An object with these members and no others: what the server writes.
+pub(super) fn exactly(fields: Vec<Field>) -> Schema {
+    object(fields).rule("additionalProperties", false)
+}
+
+impl Schema {
+    fn of_type(mut self, name: &'static str) -> Self {
+        self.types.push(name);
+        self
+    }
+
+    pub(super) fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    pub(super) fn about(mut self, about: &'static str) -> Self {
+        self.about = about;
+        self
+    }
+
+    pub(super) fn nullable(self) -> Self {
+        self.of_type("null")
+    }
+
+    /// A keyword of JSON Schema that needs no words for people.
+    pub(super) fn rule(mut self, keyword: &str, value: impl Into<Value>) -> Self {
+        self.rules.insert(keyword.to_owned(), value.into());
+        self
+    }
+
+    pub(super) fn limit(mut self, words: impl Into<String>) -> Self {
+        self.limits.push(words.into());
+        self
+    }
+
+    pub(super) fn characters(self, min: usize, max: usize) -> Self {
+        self.rule("minLength", min)
+            .rule("maxLength", max)
+            .limit(format!("{min} to {max} characters"))
+    }
+
+    pub(super) fn items(self, min: usize, max: usize) -> Self {
+        self.rule("minItems", min)
+            .rule("maxItems", max)
+            .limit(format!("{min} to {max} items"))
+    }
+
+    /// A number outside is refused.
+    pub(super) fn within<N: Into<Value> + Display + Copy>(self, min: N, max: N) -> Self {
+        self.rule("minimum", min)
+            .rule("maximum", max)
+            .limit(format!("{min} to {max}"))
+    }
+
+    /// A number outside is drawn to the nearer end, so that no keyword of JSON Schema fits.
+    pub(super) fn drawn_into<N: Display>(self, min: N, max: N) -> Self {
+        self.limit(format!("clamped to {min} to {max}"))
+    }
+
+    pub(super) fn by_default(self, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        let words = format!("default {value}");
+        self.rule("default", value).limit(words)
+    }
+
+    pub(super) fn one_of<'a>(self, words: impl IntoIterator<Item = &'a str>) -> Self {
+        let words: Vec<&str> = words.into_iter().collect();
+        let shown = words.join(", ");
+        self.rule("enum", json!(words)).limit(shown)
+    }
+
+    pub(super) fn always(self, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        let words = format!("always {}", words_of(&value));
+        self.rule("const", value).limit(words)
+    }
+
+    pub(super) fn hex_digits(self, count: usize) -> Self {
+        self.rule("pattern", format!("^[0-9a-f]{{{count}}}$"))
+            .limit(format!("{count} hexadecimal digits, lower case"))
+    }
+
+    pub(super) fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+
+    pub(super) fn described(&self) -> &'static str {
+        self.about
+    }
+
+    pub(super) fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    pub(super) fn element(&self) -> Option<&Self> {
+        self.items.as_deref()
+    }
+
+    pub(super) fn variants(&self) -> &[Self] {
+        &self.variants
+    }
+
+    pub(super) fn limits(&self) -> String {
+        self.limits.join("; ")
+    }
+
+    /// The type in a word or two.
+    pub(super) fn kind(&self) -> String {
+        if self.types.is_empty() {
+            return "any JSON".to_owned();
+        }
+        self.types.join(" or ")
+    }
+
+    /// The description of this value, or a reference to it if it has a name.
+    pub(super) fn reference(&self) -> Value {
+        match self.name {
+            Some(name) => json!({"$ref": format!("#/components/schemas/{name}")}),
+            None => self.definition(),
+        }
+    }
+
+    /// The description itself, whatever its name.
+    pub(super) fn definition(&self) -> Value {
+        let mut out = self.rules.clone();
+        match self.types.as_slice() {
+            [] => {}
+            [only] => drop(out.insert("type".to_owned(), json!(only))),
+            several => drop(out.insert("type".to_owned(), json!(several))),
+        }
+        // Null is one of the values, so a list of them must have it too.
+        if let (true, Some(Value::Array(values))) =
+            (self.types.contains(&"null"), out.get_mut("enum"))
+        {
+            values.push(Value::Null);
+        }
+        let description = self.description();
+        if !description.is_empty() {
+            out.insert("description".to_owned(), description.into());
+        }
+        if let Some(items) = &self.items {
+            out.insert("items".to_owned(), items.reference());
+        }
+        if !self.variants.is_empty() {
+            let variants: Vec<Value> = self.variants.iter().map(Self::reference).collect();
+            out.insert("oneOf".to_owned(), variants.into());
+        }
+        if !self.fields.is_empty() {
+            let properties: Map<String, Value> = self
+                .fields
+                .iter()
+                .map(|field| (field.name.to_owned(), field.schema.reference()))
+                .collect();
+            out.insert("properties".to_owned(), properties.into());
+            let required: Vec<&str> = self
+                .fields
+                .iter()
+                .filter(|field| field.required)
+                .map(|field| field.name)
+                .collect();
+            if !required.is_empty() {
+                out.insert("required".to_owned(), json!(required));
+            }
+        }
+        out.into()
+    }
+
+    /// What a reader of the document alone would miss: the purpose, and limits that no keyword tells.
+    fn description(&self) -> String {
+        let told = [
+            "minLength",
+            "minItems",
+            "minimum",
+            "enum",
+            "const",
+            "default",
+        ];
+        let untold = !told.iter().any(|keyword| self.rules.contains_key(*keyword));
+        match (self.about, self.limits()) {
+            (about, limits) if limits.is_empty() || !untold => about.to_owned(),
+            ("", limits) => limits,
+            (about, limits) => format!("{about} Limit: {limits}."),
+        }
+    }
+
+    /// Hands every named description in this one to `found`, itself included.
+    pub(super) fn each_named<'a>(&'a self, found: &mut impl FnMut(&'static str, &'a Self)) {
+        if let Some(name) = self.name {
+            found(name, self);
+        }
+        let inner = self.fields.iter().map(|field| &field.schema);
+        for schema in inner.chain(self.items.as_deref()).chain(&self.variants) {
+            schema.each_named(found);
+        }
+    }
+}
+
+/// A value as people write it: a text without its quotes.
+fn words_of(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_tells_its_fields_and_which_of_them_it_needs() {
+        let schema = exactly(vec![
+            required("b", text().about("First.").characters(1, 3)),
+            optional("a", integer().nullable().within(0, 9)),
+        ]);
+        let expected = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["b"],
+            "properties": {
+                "a": {"type": ["integer", "null"], "minimum": 0, "maximum": 9},
+                "b": {"type": "string", "minLength": 1, "maxLength": 3, "description": "First."},
+            },
+        });
+        assert_eq!(schema.definition(), expected);
+        assert_eq!(schema.fields()[0].name, "b", "in the order written");
+    }
+
+    #[test]
+    fn what_has_a_name_is_referred_to() {
+        let schema = list(text().named("Word"));
+        let reference = json!({"$ref": "#/components/schemas/Word"});
+        assert_eq!(schema.reference()["items"], reference);
+        let mut names = Vec::new();
+        schema.each_named(&mut |name, _| names.push(name));
+        assert_eq!(names, ["Word"]);
+    }
+
+    #[test]
+    fn null_is_among_the_words_of_a_value_that_may_be_null() {
+        let schema = text().one_of(["a"]).nullable();
+        assert_eq!(schema.definition()["enum"], json!(["a", null]));
+    }
+
+    #[test]
+    fn a_limit_that_no_keyword_tells_is_told_in_words() {
+        let schema = integer().about("Tries.").drawn_into(1, 20);
+        let told = "Tries. Limit: clamped to 1 to 20.";
+        assert_eq!(schema.definition()["description"], told);
+    }
+}

@@ -1,0 +1,482 @@
+//! The values that requests and answers are made of, each described once.
+//!
+//! Numbers come from the kernel's limits and words from its tables, so that a description cannot fall behind the rules.
+
+use consign_kernel::error::Code;
+use consign_kernel::ids::Micros;
+use consign_kernel::limits;
+use consign_kernel::profile::ProfileId;
+use consign_kernel::receipt;
+use consign_kernel::state::{Cause, Verb};
+
+use super::schema::{
+    Field, Schema, anything, boolean, either, exactly, integer, list, number, object, optional,
+    required, text,
+};
+
+/// Reserved for other faces, hence no namespace of this one.
+const NAMESPACE_PATTERN: &str = r"^(?!beam\.|mesh\.)[A-Za-z0-9._-]+$";
+const ANY_NAMESPACE_PATTERN: &str = "^[A-Za-z0-9._-]+$";
+const LABEL_PATTERN: &str = "^[A-Za-z0-9_.:-]+$";
+/// Something that is no white space; spelled out, since what counts as white space differs from language to language.
+const SOMETHING_PATTERN: &str = "[^\\u0009-\\u000d\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
+
+pub(super) fn id() -> Schema {
+    text().about("The intent.").hex_digits(32)
+}
+
+pub(super) fn claim_token() -> Schema {
+    text().about("The claim_token of your claim; it proves that the lease is yours.")
+}
+
+fn token() -> Schema {
+    text()
+        .about("Proves that the lease is yours; send it with everything you do to this intent.")
+        .hex_digits(32)
+}
+
+pub(super) fn namespace() -> Schema {
+    text()
+        .about("A queue of its own; letters, digits and . - _ only. Names beginning with beam. or mesh. are reserved.")
+        .characters(1, limits::NAMESPACE_CHARS_MAX)
+        .rule("pattern", NAMESPACE_PATTERN)
+}
+
+/// For those who only look or clear away: reserved names are no error there.
+pub(super) fn any_namespace() -> Schema {
+    text()
+        .about("Only this namespace.")
+        .characters(1, limits::NAMESPACE_CHARS_MAX)
+        .rule("pattern", ANY_NAMESPACE_PATTERN)
+}
+
+fn shown_namespace() -> Schema {
+    text().about("The queue it is in.")
+}
+
+fn goal() -> Schema {
+    text()
+        .about("What is to be done; workers claim by it. White space around it is removed.")
+        .characters(1, limits::GOAL_CHARS_MAX)
+        .rule("pattern", SOMETHING_PATTERN)
+}
+
+fn shown_goal() -> Schema {
+    text().about("What is to be done.")
+}
+
+fn label(about: &'static str) -> Schema {
+    text()
+        .about(about)
+        .characters(1, limits::LABEL_CHARS_MAX)
+        .rule("pattern", LABEL_PATTERN)
+}
+
+/// The words of the four states.
+pub(super) fn status() -> Schema {
+    let words = ProfileId::Intent.profile().words;
+    text()
+        .about("Where the intent is in its life.")
+        .one_of(words.iter().map(|(_, _, word)| *word))
+}
+
+fn visibility() -> Schema {
+    text()
+        .about("Who may claim it: holders of your key only, or of any key.")
+        .one_of(["private", "public"])
+}
+
+fn result_type() -> Schema {
+    text()
+        .about("How the result is meant.")
+        .one_of(["json", "text"])
+}
+
+fn seconds(about: &'static str) -> Schema {
+    number().about(about).limit("Unix time in seconds")
+}
+
+/// One intent to publish.
+pub(super) fn new_intent() -> Schema {
+    object(new_intent_fields()).named("NewIntent")
+}
+
+/// One intent of a batch to publish.
+pub(super) fn batch_intent() -> Schema {
+    let mut fields = new_intent_fields();
+    let key = text()
+        .about("Publishing again with the same key within 24 hours creates nothing new.")
+        .characters(1, limits::IDEMPOTENCY_KEY_BYTES_MAX)
+        .nullable();
+    fields.push(optional("idempotency_key", key));
+    object(fields)
+        .limit(format!("{} bytes", limits::BODY_BYTES_MAX))
+        .named("BatchIntent")
+}
+
+fn new_intent_fields() -> Vec<Field> {
+    let payload = anything()
+        .about("What the worker needs to know.")
+        .limit(format!(
+            "{} bytes of compact JSON",
+            limits::PAYLOAD_BYTES_MAX
+        ));
+    let delay = number()
+        .about("Seconds before anybody may claim it.")
+        .within(0.0, Micros(limits::INTENT_TTL_US - 1).seconds())
+        .by_default(0)
+        .nullable();
+    vec![
+        required("goal", goal()),
+        required("payload", payload),
+        optional("namespace", namespace().by_default("default").nullable()),
+        optional("visibility", visibility().by_default("private").nullable()),
+        optional(
+            "priority",
+            integer()
+                .about("Higher comes first.")
+                .within(0, limits::PRIORITY_MAX)
+                .by_default(limits::PRIORITY_DEFAULT)
+                .nullable(),
+        ),
+        optional("delay", delay),
+        optional(
+            "max_attempts",
+            integer()
+                .about("How often it is tried before it is dead.")
+                .drawn_into(1, limits::ATTEMPTS_MAX)
+                .by_default(limits::ATTEMPTS_DEFAULT)
+                .nullable(),
+        ),
+        optional(
+            "backoff_base",
+            number()
+                .about("Seconds before the second try; each further one waits twice as long.")
+                .drawn_into(limits::BACKOFF_BASE_MIN_S, limits::BACKOFF_BASE_MAX_S)
+                .by_default(limits::BACKOFF_BASE_DEFAULT_S)
+                .nullable(),
+        ),
+        optional(
+            "target_worker",
+            label("Only the worker with this id gets it.").nullable(),
+        ),
+        optional(
+            "required_capability",
+            label("Only workers that advertise this get it.").nullable(),
+        ),
+    ]
+}
+
+pub(super) fn published() -> Schema {
+    exactly(vec![
+        required("id", id()),
+        required("status", text().always("published")),
+        required("namespace", shown_namespace()),
+    ])
+    .named("Published")
+}
+
+/// What a worker gets.
+pub(super) fn claim() -> Schema {
+    exactly(vec![
+        required("id", id()),
+        required("claim_token", token()),
+        required(
+            "claim_attempts",
+            integer().about("Which try this is; the first is 1."),
+        ),
+        required(
+            "claim_timeout",
+            integer()
+                .about("Seconds until the lease ends, unless you extend it.")
+                .always(limits::LEASE_DEFAULT_S),
+        ),
+        required("goal", shown_goal()),
+        required("namespace", shown_namespace()),
+        required("priority", integer()),
+        required("target_worker", text().nullable()),
+        required("required_capability", text().nullable()),
+        optional(
+            "traceparent",
+            text().about("The publisher's trace context, if it sent one."),
+        ),
+        required("payload", anything().about("As it was published.")),
+    ])
+    .named("Claim")
+}
+
+pub(super) fn claims() -> Schema {
+    list(claim())
+}
+
+/// One intent, or a list of them if more than one may come.
+pub(super) fn claim_answer() -> Schema {
+    either(vec![claim(), exactly(vec![required("intents", claims())])])
+}
+
+/// How an intent was settled, for the fields of `/fulfill` and `/fail` and of a batch.
+pub(super) fn outcome_fields() -> Vec<Field> {
+    let result = anything()
+        .about("What came out of it; a string if result_type is text.")
+        .limit(format!("{} bytes", limits::RESULT_BYTES_MAX));
+    vec![
+        optional("result", result),
+        optional("result_type", result_type().by_default("json").nullable()),
+    ]
+}
+
+pub(super) fn failure_field() -> Field {
+    let error = anything()
+        .about("Why it failed; what is no string is kept as JSON text.")
+        .limit(format!("cut after {} characters", limits::ERROR_CHARS_MAX));
+    optional("error", error)
+}
+
+/// A result that is text must be a string.
+pub(super) fn with_text_rule(schema: Schema) -> Schema {
+    schema
+        .rule(
+            "if",
+            serde_json::json!({
+                "required": ["result_type"],
+                "properties": {"result_type": {"const": "text"}},
+            }),
+        )
+        .rule(
+            "then",
+            serde_json::json!({"properties": {"result": {"type": ["string", "null"]}}}),
+        )
+}
+
+pub(super) fn done() -> Schema {
+    exactly(vec![required("ok", boolean().always(true))]).named("Done")
+}
+
+pub(super) fn settled() -> Schema {
+    exactly(vec![
+        required("ok", boolean().always(true)),
+        required("id", id()),
+    ])
+    .named("Settled")
+}
+
+/// The answer to one item of a batch of settlements.
+pub(super) fn settled_item() -> Schema {
+    let code = text().one_of(
+        [
+            Code::InvalidRequest,
+            Code::InvalidAction,
+            Code::InvalidResult,
+            Code::InvalidResultType,
+            Code::ResultTooLarge,
+            Code::NotFound,
+        ]
+        .map(Code::name),
+    );
+    let error = exactly(vec![required("code", code), required("message", text())])
+        .about("Why this item was refused; there only if it was.");
+    exactly(vec![
+        required("id", text().about("As it was sent.")),
+        required("ok", boolean()),
+        optional("error", error),
+    ])
+    .named("SettledItem")
+}
+
+/// Fields that every view of an intent begins with.
+fn head() -> Vec<Field> {
+    vec![
+        required("id", id()),
+        required("namespace", shown_namespace()),
+        required("goal", shown_goal()),
+        required("status", status()),
+        required("priority", integer()),
+        required("visibility", visibility()),
+        required(
+            "claim_attempts",
+            integer().about("How often it was claimed."),
+        ),
+        required("run_at", seconds("When it may be claimed.")),
+        required(
+            "claim_expires_at",
+            seconds("When the lease ends, while there is one.").nullable(),
+        ),
+        required("target_worker", text().nullable()),
+        required("required_capability", text().nullable()),
+    ]
+}
+
+pub(super) fn intent_status() -> Schema {
+    let mut fields = head();
+    fields.push(required("completed_at", completed_at()));
+    fields.push(required("last_error", last_error()));
+    exactly(fields).named("IntentStatus")
+}
+
+pub(super) fn intent_result() -> Schema {
+    let mut fields = head();
+    fields.extend([
+        required("result_type", result_type()),
+        required("result", anything().about("Null until there is one.")),
+        required("completed_at", completed_at()),
+        optional(
+            "error",
+            text().about("Why the last attempt failed; there only if one did."),
+        ),
+    ]);
+    exactly(fields).named("IntentResult")
+}
+
+fn completed_at() -> Schema {
+    seconds("When it was fulfilled.").nullable()
+}
+
+fn last_error() -> Schema {
+    text().about("Why the last attempt failed.").nullable()
+}
+
+pub(super) fn intent_detail() -> Schema {
+    exactly(vec![
+        required("id", id()),
+        required("namespace", shown_namespace()),
+        required("goal", shown_goal()),
+        required("payload", anything()),
+        required("status", status()),
+        required("priority", integer()),
+        required("target_worker", text().nullable()),
+        required("required_capability", text().nullable()),
+        required("publisher", key_id("Who published it.")),
+        required("claimed_by", key_id("Who claimed it last.").nullable()),
+        required("claim_token", token().nullable()),
+        required("claim_attempts", integer()),
+        required("max_attempts", integer()),
+        required("backoff_base", number().about("Seconds.")),
+        required("visibility", visibility()),
+        required("last_error", last_error()),
+        required("created_at", seconds("When it was published.")),
+        required("expires_at", seconds("When its life ends.")),
+        required("run_at", seconds("When it may be claimed.")),
+        required("claimed_at", seconds("When it was claimed.").nullable()),
+        required(
+            "claim_expires_at",
+            seconds("When the lease ends, while there is one.").nullable(),
+        ),
+        required("failed_at", seconds("When it died.").nullable()),
+        required("completed_at", completed_at()),
+        required("result_type", result_type()),
+        required("result", anything().about("Null until there is one.")),
+    ])
+    .named("IntentDetail")
+}
+
+fn key_id(about: &'static str) -> Schema {
+    text().about(about).limit("a key id, never a key")
+}
+
+pub(super) fn fact() -> Schema {
+    let profile = ProfileId::Intent.profile();
+    let taken =
+        |verb: &&Verb| **verb == Verb::Admit || profile.rows.iter().any(|row| row.on == **verb);
+    let verbs = Verb::ALL.iter().filter(taken).map(|verb| verb.fact());
+    let causes = Cause::ALL.iter().filter(|cause| **cause != Cause::None);
+    exactly(vec![
+        required("seq", integer().about("Its place among all facts.")),
+        required("at", seconds("When it happened.")),
+        required("verb", text().about("What happened.").one_of(verbs)),
+        required("from", status().about("Where the intent was.").nullable()),
+        required("to", status().about("Where it went.")),
+        required(
+            "cause",
+            text()
+                .about("Why, if there is more to say than the verb does.")
+                .one_of(causes.map(|cause| cause.name()))
+                .nullable(),
+        ),
+        required("attempt", integer()),
+        required(
+            "actor",
+            text()
+                .about("A key id, operator, or null when time did it.")
+                .nullable(),
+        ),
+        required("detail", text().nullable()),
+    ])
+    .named("Fact")
+}
+
+pub(super) fn signed_receipt() -> Schema {
+    let micros = |about| integer().about(about).limit("microseconds since 1970");
+    exactly(vec![
+        required("type", text().always(receipt::TYPE)),
+        required("id", text().about("The receipt.")),
+        required("intent", id()),
+        required("face", text().always("intent")),
+        required("namespace", shown_namespace()),
+        required("goal", shown_goal()),
+        required(
+            "state",
+            text().about("How it ended.").one_of(["fulfilled", "dead"]),
+        ),
+        optional("cause", text().about("Why.")),
+        required("attempts", integer()),
+        required("payload_sha256", text().hex_digits(64)),
+        optional("result_sha256", text().hex_digits(64)),
+        required("created_at", micros("When it was published.")),
+        required("settled_at", micros("When it ended.")),
+        optional("worker", key_id("Who did the work.")),
+        required("fact", integer().about("The seq of the settling fact.")),
+        required("issuer", text()),
+        required("key_id", text().about("The kid of the key that signed it.")),
+        required("algorithm", text().always(receipt::ALGORITHM)),
+        required(
+            "signature",
+            text().about("Unpadded base64url, over the canonical JSON of everything else."),
+        ),
+    ])
+    .named("Receipt")
+}
+
+pub(super) fn jwks() -> Schema {
+    let key = exactly(vec![
+        required("kty", text().always("OKP")),
+        required("crv", text().always("Ed25519")),
+        required("alg", text().always("EdDSA")),
+        required("use", text().always("sig")),
+        required("kid", text()),
+        required("x", text()),
+    ]);
+    exactly(vec![required("keys", list(key))]).named("PublicKeys")
+}
+
+fn dead_fields() -> Vec<Field> {
+    vec![
+        required("intent_id", id()),
+        required("namespace", shown_namespace()),
+        required("goal", shown_goal()),
+        required("attempts", integer()),
+        required("reason", text().about("Why it is dead.")),
+        required("created_at", seconds("When it died.").nullable()),
+    ]
+}
+
+pub(super) fn dead_letter() -> Schema {
+    exactly(dead_fields()).named("DeadLetter")
+}
+
+pub(super) fn dead_letter_detail() -> Schema {
+    let mut fields = dead_fields();
+    fields.extend([
+        required("payload", anything()),
+        required("publisher", key_id("Who published it.")),
+        required("visibility", visibility()),
+    ]);
+    exactly(fields).named("DeadLetterDetail")
+}
+
+pub(super) fn operated(status: &'static str) -> Schema {
+    exactly(vec![
+        required("ok", boolean().always(true)),
+        required("id", id()),
+        required("status", text().always(status)),
+    ])
+}
