@@ -59,7 +59,7 @@ impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
             Noun::Serve(args) => {
-                let runtime = Builder::new_multi_thread().enable_all().build()?;
+                let runtime = serve::runtime(args.io_threads)?;
                 runtime.block_on(Box::pin(serve::run(*args)))?;
                 Ok(Exit::Done)
             }
@@ -71,8 +71,7 @@ impl Cli {
             Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
             Noun::BenchEmpty(args) => {
                 // The same runtime as `serve`, so that the two can be compared.
-                let runtime = Builder::new_multi_thread().enable_all().build()?;
-                runtime.block_on(args.run())
+                serve::runtime(None)?.block_on(args.run())
             }
             Noun::Openapi(args) => args.run(),
         }

@@ -7,9 +7,11 @@ mod logs;
 mod start;
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::data_dir::DataArgs;
 
@@ -88,6 +90,26 @@ pub(crate) struct ServeArgs {
         value_parser = clap::builder::BoolishValueParser::new()
     )]
     pub(crate) access_log: bool,
+
+    /// Threads that serve connections; default is one less than the cores, which leaves one to the ledger's writer
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "CONSIGN_IO_THREADS",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u16).range(1..=256)
+    )]
+    pub(crate) io_threads: Option<u16>,
+}
+
+/// What a server runs on.
+pub(crate) fn runtime(io_threads: Option<u16>) -> std::io::Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = io_threads.map_or_else(|| cores.saturating_sub(1).max(1), usize::from);
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()
 }
 
 const VARIABLES: &str = "\
