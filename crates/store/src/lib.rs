@@ -6,6 +6,7 @@
 mod error;
 mod ledger;
 
+pub mod failpoint;
 pub mod memory;
 pub mod sqlite;
 

@@ -2,6 +2,7 @@
 
 mod cli;
 mod clock;
+mod cut_off;
 mod disk;
 mod import;
 mod sockets;

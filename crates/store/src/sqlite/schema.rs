@@ -5,9 +5,11 @@
 use std::io::Read;
 use std::path::Path;
 
+use consign_kernel::plant::{self, Plant};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::Error;
+use crate::failpoint::{self, Failpoint};
 
 /// "CNSG", in the header of every file of ours.
 const APPLICATION_ID: i32 = 0x434e_5347;
@@ -168,7 +170,7 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     debug_assert_eq!(mode, "wal");
     // FULL syncs the log at every commit: an acknowledged intent survives a power cut.
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "synchronous", synchronous())?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -177,6 +179,14 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+fn synchronous() -> &'static str {
+    if plant::on(Plant::NormalSync) {
+        "NORMAL"
+    } else {
+        "FULL"
+    }
 }
 
 fn migrate(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), Error> {
@@ -202,6 +212,7 @@ fn migrate(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), 
         .filter(|migration| migration.version > found)
     {
         tx.execute_batch(migration.sql)?;
+        failpoint::hit(Failpoint::DuringMigration);
         tx.execute(
             "INSERT INTO migrations (version, name, applied_at) VALUES (?1, ?2, ?3)",
             (migration.version, migration.name, now_us),

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use super::identity::Identity;
 use super::rows::signed;
 use super::tx::Open;
+use crate::failpoint::{self, Failpoint};
 use crate::ledger::Batch;
 use crate::{Clock, Error, Executed};
 
@@ -189,6 +190,7 @@ impl Ledger {
         }
         match self.commit(batch) {
             Ok(executed) => {
+                failpoint::hit(Failpoint::AfterCommit);
                 for (job, executed) in batch.drain(..).zip(executed) {
                     // Nobody listens when the caller went away; what was committed stays committed.
                     let _ = job.answer.send(Ok(executed));
@@ -206,10 +208,12 @@ impl Ledger {
 
     fn commit(&mut self, batch: &[Job]) -> Result<Vec<Executed>, Error> {
         self.identity.confirm()?;
+        failpoint::hit(Failpoint::BeforeWrite);
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
         let done = self.run_guarded(batch).and_then(|done| {
+            failpoint::hit(Failpoint::AfterWrite);
             self.connection.prepare_cached("COMMIT")?.execute([])?;
             Ok(done)
         });
