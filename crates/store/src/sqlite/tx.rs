@@ -6,11 +6,13 @@ use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Lanes, Probe};
 use consign_kernel::once;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::rows::{self, fact_columns, intent_columns, signed};
+use super::schema;
 use crate::Error;
 use crate::ledger::{Counter, Tx, profiles_of};
 
@@ -137,12 +139,11 @@ impl Tx for Open<'_> {
     }
 
     fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
-        let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
-                   WHERE scope = ?1 AND owner = ?2 AND key = ?3";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        Ok(statement
-            .query_row(params![key.scope.code(), key.owner, key.key], rows::once)
-            .optional()?)
+        if plant::on(Plant::DedupeByLook) {
+            let path = self.connection.path().unwrap_or_default();
+            return once_row(&schema::read_only(path.as_ref(), false)?, key);
+        }
+        once_row(self.connection, key)
     }
 
     fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error> {
@@ -306,6 +307,9 @@ impl Tx for Open<'_> {
             row.answer,
             row.until.0,
         ])?;
+        if plant::on(Plant::OnceApart) {
+            self.connection.execute_batch("COMMIT; BEGIN IMMEDIATE")?;
+        }
         Ok(())
     }
 
@@ -403,6 +407,15 @@ impl Tx for Open<'_> {
         };
         Ok(changed as u64)
     }
+}
+
+fn once_row(connection: &Connection, key: &once::Key) -> Result<Option<once::Row>, Error> {
+    let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
+               WHERE scope = ?1 AND owner = ?2 AND key = ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement
+        .query_row(params![key.scope.code(), key.owner, key.key], rows::once)
+        .optional()?)
 }
 
 pub(super) fn counter_key(counter: &Counter) -> (u8, u8, &str, u8) {
