@@ -191,6 +191,9 @@ mod tests {
     const HOUR_US: i64 = 3_600 * SECOND_US;
 
     proptest! {
+        // A planted defect must fail here, and would leave a file of seeds in the tree each time.
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn ip_022_ip_023_ip_165_backoff_doubles_and_stays_within_two_seconds_above(
             base_us in SECOND_US..=HOUR_US,

@@ -170,7 +170,10 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     debug_assert_eq!(mode, "wal");
     // FULL syncs the log at every commit: an acknowledged intent survives a power cut.
-    connection.pragma_update(None, "synchronous", synchronous())?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    if plant::on(Plant::NormalSync) {
+        connection.execute_batch("PRAGMA synchronous = NORMAL")?;
+    }
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -179,14 +182,6 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
-}
-
-fn synchronous() -> &'static str {
-    if plant::on(Plant::NormalSync) {
-        "NORMAL"
-    } else {
-        "FULL"
-    }
 }
 
 fn migrate(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), Error> {

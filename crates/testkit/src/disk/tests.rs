@@ -1,3 +1,5 @@
+//! Stories of writes and syncs, and what each power cut of many seeds may leave of them.
+
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
