@@ -1,6 +1,7 @@
-//! The crash campaign: a testkit program kills the server again and again and then accounts for every intent.
+//! The crash campaign: a testkit program makes the server fail in six ways, again and again, and then accounts for
+//! every intent.
 //!
-//! Two defects are planted as well. A campaign that does not notice them is no evidence, so they must be found.
+//! Defects are planted as well. A campaign that does not notice them is no evidence, so they must be found.
 
 use crate::Done;
 use crate::context::Context;
@@ -9,18 +10,34 @@ use crate::process::{self, Ended, Output};
 use crate::product;
 
 pub(crate) const HELP: &str = "
-Usage: cargo xtask crash [--rounds N] [--seed S]
+Usage: cargo xtask crash [--rounds N] [--minutes M] [--seed S] [--fault NAME]... [--resume]
+       cargo xtask crash --plants
 
-Builds the server and the crash campaign, then kills and restarts the server N times (30 by default)
-and looks for lost, doubled or resurrected work. The seed, printed by the campaign, repeats a run.
+Builds the server and the crash campaign, then lets the server fail N times (30 by default) and looks for lost,
+doubled or resurrected work. The faults take turns: kill, failpoint, power, full, eio, stop.
+docs/reliability.md says what each of them proves. Results are appended to target/crash/results.jsonl.
+
+  --rounds N    rounds in all; each ends with a dead server
+  --minutes M   stop after this time, 30 at most; --resume goes on
+  --seed S      repeat the plan of a campaign
+  --fault NAME  only this fault; may be repeated
+  --resume      go on with the campaign of --seed, or with the last one
+  --plants      wake each planted defect that a campaign must find, and demand that it does
 ";
 
-/// Rounds of the full campaign, and of each planted one.
+/// Rounds of the stage: five for each fault.
 const ROUNDS: u64 = 30;
-const ROUNDS_PLANTED: u64 = 5;
+/// A planted campaign ends at its first finding, mostly in the first round.
+const ROUNDS_PLANTED: &str = "12";
 
-/// Defects the campaign must find.
-const PLANTS: &[&str] = &["answer-before-commit", "skip-token-check"];
+/// Defects that a campaign must find, with the fault that shows them.
+const PLANTS: &[(&str, &str)] = &[
+    ("answer-before-commit", "kill"),
+    ("skip-token-check", "kill"),
+    ("dedupe-by-look", "kill"),
+    ("once-apart", "failpoint"),
+    ("normal-sync", "power"),
+];
 
 /// What the campaign answers when it found a violation.
 const VIOLATION_FOUND: i32 = 1;
@@ -31,25 +48,58 @@ const FLAGS: &[Flag] = &[
         takes_value: true,
     },
     Flag {
+        name: "--minutes",
+        takes_value: true,
+    },
+    Flag {
         name: "--seed",
         takes_value: true,
+    },
+    Flag {
+        name: "--fault",
+        takes_value: true,
+    },
+    Flag {
+        name: "--resume",
+        takes_value: false,
+    },
+    Flag {
+        name: "--plants",
+        takes_value: false,
     },
 ];
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     let flags = Flags::parse(words, FLAGS)?;
-    let rounds = flags.number("--rounds")?.unwrap_or(ROUNDS).to_string();
-    let seed = flags.number("--seed")?.map(|seed| seed.to_string());
     prepare(context)?;
-    let mut args = vec!["--rounds", &rounds];
-    if let Some(seed) = &seed {
-        args.extend(["--seed", seed]);
+    if flags.has("--plants") {
+        return plants(context);
     }
+    let results = context.target.join("crash").join("results.jsonl");
+    let mut args = vec![
+        "--results".to_owned(),
+        results.to_string_lossy().into_owned(),
+    ];
+    for name in ["--rounds", "--minutes", "--seed"] {
+        if let Some(number) = flags.number(name)? {
+            args.extend([name.to_owned(), number.to_string()]);
+        }
+    }
+    if !flags.has("--rounds") && !flags.has("--minutes") {
+        args.extend(["--rounds".to_owned(), ROUNDS.to_string()]);
+    }
+    for fault in flags.values("--fault") {
+        args.extend(["--fault".to_owned(), fault.to_owned()]);
+    }
+    if flags.has("--resume") {
+        args.push("--resume".to_owned());
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     campaign(context, &args, Output::Copied(&context.log("crash")))?
         .demand_success("the crash campaign")
 }
 
-/// The stage of `cargo xtask test`: one clean campaign, then each plant.
+/// The stage of `cargo xtask test`: one clean campaign with every fault, then each plant.
 pub(crate) fn stage(context: &Context) -> Done {
     prepare(context)?;
     campaign(
@@ -58,9 +108,19 @@ pub(crate) fn stage(context: &Context) -> Done {
         Output::Copied(&context.log("crash")),
     )?
     .demand_success("the crash campaign")?;
-    for plant in PLANTS {
-        let rounds = ROUNDS_PLANTED.to_string();
-        let args = ["--plant", plant, "--rounds", &rounds];
+    plants(context)
+}
+
+fn plants(context: &Context) -> Done {
+    for (plant, fault) in PLANTS {
+        let args = [
+            "--plant",
+            plant,
+            "--fault",
+            fault,
+            "--rounds",
+            ROUNDS_PLANTED,
+        ];
         // A log of its own: its failures are wanted, and must not count as results.
         let ended = campaign(
             context,
@@ -104,6 +164,16 @@ fn judge_plant(plant: &str, ended: Ended) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_document_says_which_fault_finds_which_plant() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = std::fs::read_to_string(root.join("docs/reliability.md")).unwrap();
+        for (plant, fault) in PLANTS {
+            let row = format!("| `{plant}` | campaign `{fault}` |");
+            assert!(text.contains(&row), "{row}");
+        }
+    }
 
     #[test]
     fn only_a_found_violation_satisfies_a_planted_run() {

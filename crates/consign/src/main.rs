@@ -13,6 +13,7 @@ mod input;
 mod link;
 mod lock;
 mod out;
+mod planted;
 mod render;
 mod secrets;
 mod serve;
@@ -25,6 +26,7 @@ use crate::cli::Cli;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    planted::arm_failpoint();
     let exit = match cli.run() {
         Ok(exit) => exit,
         Err(error) => failure::report(&error),

@@ -97,3 +97,16 @@ pub fn on(plant: Plant) -> bool {
 pub const fn on(_: Plant) -> bool {
     false
 }
+
+/// Plants what the environment names; the tests of this crate have no testkit to do it for them.
+#[cfg(test)]
+pub(crate) fn wake_from_environment() {
+    #[cfg(feature = "planted")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test process is told by its environment which defect to wake"
+    )]
+    if let Ok(name) = std::env::var("CONSIGN_PLANT") {
+        assert!(set(&name), "CONSIGN_PLANT={name} is no planted defect");
+    }
+}

@@ -4,6 +4,8 @@
 //! overflow. Chance comes in as a number, so the same inputs give the same delay. Whether another
 //! attempt is due at all is decided elsewhere.
 
+use crate::plant::{self, Plant};
+
 /// The longest delay given: half of what the clock's integer holds.
 pub const DELAY_US_MAX: i64 = i64::MAX / 2;
 
@@ -118,7 +120,14 @@ impl Jitter {
     fn applied(self, pause_us: i64, entropy: u64) -> i64 {
         match self {
             Self::None => pause_us,
-            Self::Added { below_us } => pause_us.saturating_add(share_of(below_us, entropy)),
+            Self::Added { below_us } => {
+                let below_us = if plant::on(Plant::JitterOutOfRange) {
+                    below_us.saturating_mul(2)
+                } else {
+                    below_us
+                };
+                pause_us.saturating_add(share_of(below_us, entropy))
+            }
             Self::Around { percent } => {
                 let reach_us = percent_of(pause_us, percent);
                 // One more than twice the reach, so that both ends can be drawn.
@@ -177,16 +186,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{DELAY_US_MAX, INTENT_JITTER_US, Jitter, Retry, SECOND_US, bus_entropy};
+    use crate::plant;
 
     const HOUR_US: i64 = 3_600 * SECOND_US;
 
     proptest! {
+        // A planted defect must fail here, and would leave a file of seeds in the tree each time.
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn ip_022_ip_023_ip_165_backoff_doubles_and_stays_within_two_seconds_above(
             base_us in SECOND_US..=HOUR_US,
             attempts in 0_u32..=20,
             entropy: u64,
         ) {
+            plant::wake_from_environment();
             let floor_us = base_us * (1 << attempts);
             let delay_us = Retry::intent(base_us).delay_us(attempts, entropy);
             prop_assert!((floor_us..floor_us + INTENT_JITTER_US).contains(&delay_us));

@@ -12,6 +12,7 @@ use consign_kernel::command::Request;
 use consign_kernel::plant::{self, Plant};
 use tokio::sync::oneshot;
 
+use crate::failpoint::{self, Failpoint};
 use crate::{Error, Executed};
 
 /// Requests in one commit: more would only delay the first answer.
@@ -125,7 +126,9 @@ pub(crate) fn serve(backend: &mut impl Transact, group: &mut Vec<Job>, meters: &
     meters
         .requests
         .fetch_add(group.len() as u64, Ordering::Relaxed);
+    failpoint::hit(Failpoint::BeforeWrite);
     let done = run_guarded(backend, group).and_then(|executed| {
+        failpoint::hit(Failpoint::AfterWrite);
         if plant::on(Plant::AnswerBeforeCommit) {
             deliver(group, executed);
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -136,7 +139,10 @@ pub(crate) fn serve(backend: &mut impl Transact, group: &mut Vec<Job>, meters: &
         Ok(executed)
     });
     match done {
-        Ok(executed) => deliver(group, executed),
+        Ok(executed) => {
+            failpoint::hit(Failpoint::AfterCommit);
+            deliver(group, executed);
+        }
         Err(error) => {
             backend.roll_back();
             meters.failed.fetch_add(1, Ordering::Relaxed);

@@ -7,6 +7,7 @@ mod error;
 mod group;
 mod ledger;
 
+pub mod failpoint;
 pub mod memory;
 pub mod sqlite;
 

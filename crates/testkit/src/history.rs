@@ -1,22 +1,39 @@
 //! What a client of the crash campaign did and heard, on disk before it goes on.
 //!
-//! Invariant: an intention is synced before its request leaves, and an answer is synced before the
-//! client acts on it. So whatever the server acknowledged is known, and whatever may have reached
-//! it is known too. The file is read back to check; nothing is kept only in memory.
+//! Invariant: an intention is synced before its request leaves, and with it the answer to the one
+//! before, so a client never acts on an answer that is not on disk. Whatever the server acknowledged
+//! is known, and whatever may have reached it is known too. The file is read back to check.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+
+use crate::shim::passed_s;
+
+/// The state of the shim under the server, which says how much time was let pass.
+static FOLLOWED: OnceLock<File> = OnceLock::new();
+
+/// From now on [`now_us`] tells the time of the server under this shim, in this process.
+pub fn follow(state_file: &Path) -> io::Result<()> {
+    // Following twice is following the first; a process has one server at a time.
+    let _ = FOLLOWED.set(File::open(state_file)?);
+    Ok(())
+}
 
 /// Microseconds of the wall clock, the same one that the server reads.
 pub fn now_us() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    let passed_s = FOLLOWED
+        .get()
+        .and_then(|state| passed_s(state).ok())
+        .unwrap_or(0);
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX) + passed_s * 1_000_000
 }
 
 /// What a client asks for.
@@ -26,7 +43,10 @@ pub enum Act {
     Publish {
         key: String,
     },
-    Claim,
+    /// With this goal, or with any if it is empty.
+    Claim {
+        goal: String,
+    },
     Extend {
         id: String,
         token: String,
@@ -66,6 +86,18 @@ pub enum Heard {
     Lost,
 }
 
+impl Heard {
+    /// The server said that it was in trouble.
+    pub fn is_trouble(&self) -> bool {
+        matches!(self, Self::Refused { status } if *status >= 500)
+    }
+
+    /// No answer, or one that leaves open what a restart will find.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::Lost || self.is_trouble()
+    }
+}
+
 /// One act with its ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -95,17 +127,17 @@ impl History {
     pub fn intend(&mut self, round: u64, act: &Act) -> io::Result<i64> {
         let sent_us = now_us();
         self.write(&json!({"round": round, "sent": sent_us, "act": act_out(act)}))?;
+        self.file.sync_data()?;
         Ok(sent_us)
     }
 
-    /// Notes durably how the last intention ended.
+    /// Notes how the last intention ended, to be durable before the next one leaves.
     pub fn conclude(&mut self, heard: &Heard) -> io::Result<()> {
         self.write(&json!({"heard": now_us(), "how": heard_out(heard)}))
     }
 
     fn write(&mut self, line: &Value) -> io::Result<()> {
-        self.file.write_all(format!("{line}\n").as_bytes())?;
-        self.file.sync_data()
+        self.file.write_all(format!("{line}\n").as_bytes())
     }
 
     /// Reads what a client wrote. An intention without an ending was lost.
@@ -137,7 +169,7 @@ impl History {
 fn act_out(act: &Act) -> Value {
     match act {
         Act::Publish { key } => json!({"do": "publish", "key": key}),
-        Act::Claim => json!({"do": "claim"}),
+        Act::Claim { goal } => json!({"do": "claim", "goal": goal}),
         Act::Extend { id, token, lease_s } => {
             json!({"do": "extend", "id": id, "token": token, "lease_s": lease_s})
         }
@@ -155,7 +187,9 @@ fn act_in(value: &Value) -> Option<Act> {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     Some(match value["do"].as_str()? {
         "publish" => Act::Publish { key: text("key")? },
-        "claim" => Act::Claim,
+        "claim" => Act::Claim {
+            goal: text("goal")?,
+        },
         "extend" => Act::Extend {
             id: text("id")?,
             token: text("token")?,
@@ -224,7 +258,10 @@ mod tests {
         };
         let sent_us = history.intend(3, &publish).unwrap();
         history.conclude(&yes).unwrap();
-        history.intend(3, &Act::Claim).unwrap();
+        let claim = Act::Claim {
+            goal: String::new(),
+        };
+        history.intend(3, &claim).unwrap();
         let entries = History::read(&path, 7).unwrap();
         assert_eq!(entries.len(), 2);
         assert_eq!((entries[0].client, entries[0].round), (7, 3));

@@ -1,7 +1,9 @@
 //! What tests share: simulated time, a server process to talk to, histories of its clients, a disk that
-//! fails on request, planted defects.
+//! fails on request or loses its power, choices that a seed repeats, planted defects.
 
+pub mod chance;
 pub mod clock;
+pub mod disk;
 pub mod history;
 pub mod plants;
 pub mod process;

@@ -217,19 +217,18 @@ impl Server {
 
     /// Sends a signal by its name, such as `HUP`.
     pub fn signal(&self, name: &str) -> io::Result<()> {
-        let status = Command::new("kill")
-            .args([format!("-{name}"), self.pid().to_string()])
-            .status()?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(io::Error::other(format!("kill -{name}: {status}")))
+        signal(self.pid(), name)
     }
 
     /// Kills it with SIGKILL, at once.
     pub fn kill9(&mut self) -> io::Result<ExitStatus> {
         self.child.kill()?;
         self.child.wait()
+    }
+
+    /// Waits at most `limit` for it to end by itself.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<ExitStatus> {
+        wait(&mut self.child, limit)
     }
 
     /// Asks it to stop with SIGTERM and waits at most `limit`.
@@ -245,6 +244,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a signal by its name to a process.
+pub fn signal(pid: u32, name: &str) -> io::Result<()> {
+    let status = Command::new("kill")
+        .args([format!("-{name}"), pid.to_string()])
+        .status()?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("kill -{name}: {status}")))
 }
 
 /// Runs `serve` where it is expected to refuse, and gives what it said.

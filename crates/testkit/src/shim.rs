@@ -1,9 +1,10 @@
-//! A small library put under a server: it counts syncs of the database, can make the disk fail, and
-//! moves the wall clock.
+//! A small library put under a server: it counts syncs of the database, can make the disk fail, moves
+//! the clocks, kills in the middle of a checkpoint, and logs every change of the data directory.
 //!
 //! A kill proves nothing about syncs, since the kernel keeps what a dead process wrote; so they are
-//! counted. Invariant: only files whose path holds the given text are touched. Source in C, because
-//! it has to stand between the server and libc; it is compiled when a test asks for it.
+//! counted, and [`crate::disk`] works out from the log what a power cut would have left.
+//! Invariant: only files whose path holds the given text are disturbed. Source in C, because it has to
+//! stand between the server and libc; it is compiled when a test asks for it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,6 +21,8 @@ const SYNCS_AT: u64 = 0;
 const FAILED_AT: u64 = 8;
 const MODE_AT: u64 = 16;
 const CLOCK_AT: u64 = 24;
+const PASSED_AT: u64 = 32;
+const DIE_AT: u64 = 40;
 
 /// What the disk refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub enum Fault {
     Syncs,
     /// Writes and growing fail with ENOSPC.
     Writes,
+    /// Writes and growing fail with EIO.
+    WritesIo,
 }
 
 /// The compiled library and the state it shares with one server.
@@ -49,7 +54,7 @@ impl Shim {
         let built = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .args([&library, &source])
-            .arg("-ldl")
+            .args(["-ldl", "-lpthread"])
             .output()?;
         if !built.status.success() {
             let said = String::from_utf8_lossy(&built.stderr);
@@ -78,11 +83,26 @@ impl Shim {
             .env("CONSIGN_SHIM_FILES", files)
     }
 
+    /// Also writes down what happens to the server's data directory, for [`crate::disk::Disk`].
+    #[must_use]
+    pub fn logging(&self, options: Options, log: &Path) -> Options {
+        let tree = options.data.to_string_lossy().into_owned();
+        options
+            .env("CONSIGN_SHIM_TREE", &tree)
+            .env("CONSIGN_SHIM_LOG", &log.to_string_lossy())
+    }
+
+    /// What both sides share, for [`crate::history::follow`].
+    pub fn state_file(&self) -> &Path {
+        &self.state_file
+    }
+
     pub fn set(&self, fault: Fault) -> io::Result<()> {
         let mode: u64 = match fault {
             Fault::None => 0,
             Fault::Syncs => 1,
             Fault::Writes => 2,
+            Fault::WritesIo => 3,
         };
         self.state.write_all_at(&mode.to_ne_bytes(), MODE_AT)
     }
@@ -90,6 +110,17 @@ impl Shim {
     /// Moves the server's wall clock by so many seconds from the true time.
     pub fn move_clock(&self, seconds: i64) -> io::Result<()> {
         self.state.write_all_at(&seconds.to_ne_bytes(), CLOCK_AT)
+    }
+
+    /// Lets so many seconds pass for all clocks of the server at once, as if it had slept through them.
+    pub fn let_pass(&self, seconds: i64) -> io::Result<()> {
+        let passed = passed_s(&self.state)? + seconds;
+        self.state.write_all_at(&passed.to_ne_bytes(), PASSED_AT)
+    }
+
+    /// Kills the server at this write to the database file, which is in the middle of a checkpoint. 0: not.
+    pub fn die_in_checkpoint(&self, at_write: u64) -> io::Result<()> {
+        self.state.write_all_at(&at_write.to_ne_bytes(), DIE_AT)
     }
 
     /// Syncs that succeeded so far.
@@ -107,4 +138,11 @@ impl Shim {
         self.state.read_exact_at(&mut bytes, at)?;
         Ok(u64::from_ne_bytes(bytes))
     }
+}
+
+/// Seconds that were let pass, read from a shim's state.
+pub(crate) fn passed_s(state: &File) -> io::Result<i64> {
+    let mut bytes = [0; 8];
+    state.read_exact_at(&mut bytes, PASSED_AT)?;
+    Ok(i64::from_ne_bytes(bytes))
 }

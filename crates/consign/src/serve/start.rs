@@ -22,11 +22,12 @@ use super::{ServeArgs, logs};
 use crate::config::{RfcSettings, database_path};
 use crate::failure::Failure;
 use crate::lock::DataLock;
+use crate::planted;
 use crate::secrets::{Ledger, Overrides, Secret, Secrets};
 
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
-    plant_from_environment();
+    planted::wake_defect();
     let settings = RfcSettings::read(|name| std::env::var(name).ok())?;
     refuse_open_plain(&args, &settings)?;
     let data = args.data.directory();
@@ -184,17 +185,3 @@ fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
     getrandom::fill(&mut bytes).context("no source of random numbers")?;
     Ok(bytes)
 }
-
-#[cfg(feature = "planted")]
-fn plant_from_environment() {
-    if let Ok(name) = std::env::var("CONSIGN_PLANT") {
-        tracing::error!(
-            name,
-            known = consign_kernel::plant::set(&name),
-            "a defect is planted; this is no server for real work"
-        );
-    }
-}
-
-#[cfg(not(feature = "planted"))]
-fn plant_from_environment() {}

@@ -3,6 +3,7 @@
 mod bench;
 mod cli;
 mod clock;
+mod cut_off;
 mod disk;
 mod import;
 mod openapi;

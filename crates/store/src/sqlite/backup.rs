@@ -8,6 +8,7 @@ use rusqlite::backup::{Backup, StepResult};
 
 use super::schema;
 use crate::Error;
+use crate::failpoint::{self, Failpoint};
 
 const PAGES_PER_STEP: i32 = 256;
 
@@ -20,10 +21,14 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(i32, i32)) -> Res
         });
     }
     let source = schema::read_only(from, false)?;
+    // One open read holds on to one instant; without it each commit of the server would begin the copy anew, and a
+    // busy server would never let it end.
+    source.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1")?;
     let mut target = Connection::open(to)?;
     let copy = Backup::new(&source, &mut target)?;
     loop {
         let step = copy.step(PAGES_PER_STEP)?;
+        failpoint::hit(Failpoint::DuringBackup);
         let pages = copy.progress();
         progress(pages.pagecount - pages.remaining, pages.pagecount);
         match step {

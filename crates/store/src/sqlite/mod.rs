@@ -91,6 +91,10 @@ impl Sqlite {
             return Ok(None);
         }
         let connection = schema::read_only(path, false)?;
+        // A first start that was cut off has marked the file and not made its tables.
+        if !connection.table_exists(None, "position")? {
+            return Ok(None);
+        }
         let sql = "SELECT last_time FROM position WHERE id = 1";
         Ok(Some(
             connection

@@ -21,6 +21,10 @@ impl<'c> Prepared<'c> {
         }
     }
 
+    pub(super) fn connection(&self) -> &'c Connection {
+        self.connection
+    }
+
     pub(super) fn get(&mut self, sql: &'static str) -> rusqlite::Result<&mut Statement<'c>> {
         let text = (sql.as_ptr().addr(), sql.len());
         let known = self.statements.iter().position(|(known, _)| *known == text);

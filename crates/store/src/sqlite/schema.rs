@@ -5,10 +5,12 @@
 use std::io::Read;
 use std::path::Path;
 
+use consign_kernel::plant::{self, Plant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::Error;
+use crate::failpoint::{self, Failpoint};
 
 /// "CNSG", in the header of every file of ours.
 const APPLICATION_ID: i32 = 0x434e_5347;
@@ -170,6 +172,9 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     debug_assert_eq!(mode, "wal");
     // FULL syncs the log at every commit: an acknowledged intent survives a power cut.
     connection.pragma_update(None, "synchronous", "FULL")?;
+    if plant::on(Plant::NormalSync) {
+        connection.execute_batch("PRAGMA synchronous = NORMAL")?;
+    }
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -210,6 +215,7 @@ fn migrate(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), 
         .filter(|migration| migration.version > found)
     {
         tx.execute_batch(migration.sql)?;
+        failpoint::hit(Failpoint::DuringMigration);
         tx.execute(
             "INSERT INTO migrations (version, name, applied_at) VALUES (?1, ?2, ?3)",
             (migration.version, migration.name, now_us),

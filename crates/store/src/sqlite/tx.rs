@@ -6,12 +6,14 @@ use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Lanes, Probe};
 use consign_kernel::once;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use rusqlite::{OptionalExtension, params};
 
 use super::prepared::Prepared;
 use super::rows::{self, fact_columns, intent_columns, signed};
+use super::schema;
 use crate::Error;
 use crate::ledger::{Counter, Tx, profiles_of};
 
@@ -137,10 +139,14 @@ impl Tx for Open<'_, '_> {
     fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
         let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
                    WHERE scope = ?1 AND owner = ?2 AND key = ?3";
+        let wanted = params![key.scope.code(), key.owner, key.key];
+        if plant::on(Plant::DedupeByLook) {
+            let path = self.prepared.connection().path().unwrap_or_default();
+            let beside = schema::read_only(path.as_ref(), false)?;
+            return Ok(beside.query_row(sql, wanted, rows::once).optional()?);
+        }
         let statement = self.prepared.get(sql)?;
-        Ok(statement
-            .query_row(params![key.scope.code(), key.owner, key.key], rows::once)
-            .optional()?)
+        Ok(statement.query_row(wanted, rows::once).optional()?)
     }
 
     fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error> {
@@ -296,6 +302,11 @@ impl Tx for Open<'_, '_> {
             row.answer,
             row.until.0,
         ])?;
+        if plant::on(Plant::OnceApart) {
+            self.prepared
+                .connection()
+                .execute_batch("COMMIT; BEGIN IMMEDIATE")?;
+        }
         Ok(())
     }
 

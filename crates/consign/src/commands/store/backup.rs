@@ -46,12 +46,7 @@ impl Args {
             );
         }
         let show = !self.output.json && std::io::stderr().is_terminal();
-        let copied = copy(&from, &self.to, show);
-        if copied.is_err() {
-            // Half a backup looks like one; better none. It was not there before.
-            let _ = fs::remove_file(&self.to);
-        }
-        let bytes = copied?;
+        let bytes = copy(&from, &self.to, show)?;
         if self.output.json {
             out::json(&Report {
                 from: from.display().to_string(),
@@ -70,7 +65,40 @@ impl Args {
     }
 }
 
+/// Half a backup looks like one, so it gets its name when it is whole.
 fn copy(from: &Path, to: &Path, show: bool) -> anyhow::Result<u64> {
+    let mut beside = to.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    remove_half(&beside)?;
+    let copied = copy_beside(from, &beside, show);
+    if copied.is_err() {
+        // The error says more than a second one about the leftover would.
+        let _ = remove_half(&beside);
+    }
+    copied?;
+    fs::rename(&beside, to).with_context(|| format!("cannot make {}", to.display()))?;
+    let directory = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+    sync_directory(directory.unwrap_or(Path::new(".")))?;
+    Ok(fs::metadata(to)?.len())
+}
+
+/// What a copy that was cut off left, with the journal in which SQLite would undo it.
+fn remove_half(beside: &Path) -> anyhow::Result<()> {
+    for suffix in ["", "-journal"] {
+        let mut path = beside.as_os_str().to_owned();
+        path.push(suffix);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn copy_beside(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
     let mut shown = -1;
     consign_store::sqlite::backup(from, to, |done, all| {
         let percent = i64::from(done) * 100 / i64::from(all.max(1));
@@ -83,8 +111,5 @@ fn copy(from: &Path, to: &Path, show: bool) -> anyhow::Result<u64> {
         out::note("");
     }
     fs::set_permissions(to, Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot make {} private", to.display()))?;
-    let directory = to.parent().filter(|parent| !parent.as_os_str().is_empty());
-    sync_directory(directory.unwrap_or(Path::new(".")))?;
-    Ok(fs::metadata(to)?.len())
+        .with_context(|| format!("cannot make {} private", to.display()))
 }

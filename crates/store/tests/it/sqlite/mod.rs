@@ -15,6 +15,14 @@ use consign_store::{Error, SharedStore};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
+/// Planted defects are woken by the environment of a whole test process.
+fn wake_plant() {
+    #[cfg(feature = "planted")]
+    if let Ok(name) = std::env::var("CONSIGN_PLANT") {
+        assert!(consign_kernel::plant::set(&name), "{name} is no plant");
+    }
+}
+
 /// A file of its own in a directory of its own, and the store on it.
 pub(crate) struct World {
     folder: Arc<TempDir>,
@@ -28,6 +36,7 @@ impl World {
     }
 
     fn with_queue(queue_max: usize) -> Self {
+        wake_plant();
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let clock = Arc::new(ManualClock::default());
         let store = open(folder.path().join("ledger.db"), &clock, queue_max).unwrap();

@@ -5,6 +5,8 @@ use consign_store::conformance::{START, claim_by, item};
 use consign_store::sqlite::{QUEUE_REQUESTS_MAX, Sqlite, backup};
 use consign_store::{Error, Store};
 
+use rusqlite::Connection;
+
 use super::{World, open};
 
 /// A few intents in different states.
@@ -173,4 +175,37 @@ async fn ip_006_a_checkpoint_cut_off_by_a_kill_does_not_keep_the_store_from_open
         reopened.dump().await.unwrap(),
         world.store.dump().await.unwrap()
     );
+}
+
+#[tokio::test]
+async fn a_backup_comes_to_its_end_though_every_step_finds_a_new_commit() {
+    let world = busy().await;
+    let other = Connection::open(world.path()).unwrap();
+    let fill = "CREATE TABLE filler (bytes BLOB); INSERT INTO filler WITH RECURSIVE numbers (n) AS \
+                (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 2000) SELECT randomblob(1500) FROM numbers";
+    other.execute_batch(fill).unwrap();
+    let copy = world.folder.path().join("copy.db");
+    let mut steps = 0;
+    backup(&world.path(), &copy, |_, _| {
+        steps += 1;
+        assert!(steps < 100, "the copy began anew with each step");
+        let sql = "UPDATE position SET last_time = last_time + 1";
+        other.execute(sql, []).unwrap();
+    })
+    .unwrap();
+    assert!(steps > 1, "one step would prove nothing");
+}
+
+#[tokio::test]
+async fn a_file_whose_first_migration_was_cut_off_is_as_good_as_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let marked = Connection::open(&path).unwrap();
+    let mark = "PRAGMA application_id = 0x434e5347; PRAGMA journal_mode = WAL; CREATE TABLE t (x); DROP TABLE t";
+    marked.execute_batch(mark).unwrap();
+    drop(marked);
+    assert_eq!(Sqlite::last_time(&path).unwrap(), None);
+    let clock = std::sync::Arc::default();
+    let store = open(path, &clock, QUEUE_REQUESTS_MAX).unwrap();
+    assert_eq!(store.check().await.unwrap(), [""; 0]);
 }

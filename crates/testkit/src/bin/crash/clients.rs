@@ -1,17 +1,18 @@
 //! The clients: publishers, workers and an intruder, each with its own connection and history.
 //!
 //! Invariant: nothing is sent that is not in the history first, and a client stops at the first
-//! answer that does not come, because then the server is dead.
+//! answer that does not come, because then the server is dead. Trouble it lives through.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
+use consign_testkit::chance::Chance;
 use consign_testkit::history::{Act, Heard, History, now_us};
 use consign_testkit::process::Http;
 use serde_json::{Value, json};
-
-use crate::chance::Chance;
 
 pub(crate) const CLIENTS: usize = 8;
 /// Histories: the clients of the rounds, and the one who repeats and drains between them.
@@ -20,7 +21,11 @@ pub(crate) const SECOND_US: i64 = 1_000_000;
 pub(crate) const NAMESPACE: &str = "crash";
 /// The shortest lease there is, for workers that vanish.
 pub(crate) const SHORT_LEASE_S: i64 = 10;
-const LONG_LEASE_S: i64 = 60;
+pub(crate) const LONG_LEASE_S: i64 = 60;
+/// How long a slow worker thinks about its job, so that it is likely to be caught holding one.
+const SLOW_WORK: Duration = Duration::from_millis(30);
+/// Between an answer of trouble and the next try.
+const TROUBLE_PAUSE: Duration = Duration::from_millis(5);
 
 /// A claim that somebody holds or held.
 #[derive(Debug, Clone)]
@@ -65,9 +70,9 @@ impl Shared {
     }
 }
 
-/// Where the history of a client lies.
-pub(crate) fn history_file(folder: &Path, client: usize) -> PathBuf {
-    folder.join(format!("client-{client}.jsonl"))
+/// Where the history of a client in a round lies.
+pub(crate) fn history_file(folder: &Path, client: usize, round: u64) -> PathBuf {
+    folder.join(format!("round-{round}-client-{client}.jsonl"))
 }
 
 /// Some intents die at their first failure, so that there are dead letters to remember.
@@ -101,6 +106,7 @@ pub(crate) struct Client {
     history: History,
     http: Http,
     chance: Chance,
+    slow: bool,
 }
 
 impl Client {
@@ -114,10 +120,16 @@ impl Client {
         Ok(Self {
             index,
             round,
-            history: History::open(&history_file(folder, index))?,
+            history: History::open(&history_file(folder, index, round))?,
             http,
             chance: chance.branch(index, round),
+            slow: false,
         })
+    }
+
+    pub(crate) fn slow(mut self) -> Self {
+        self.slow = true;
+        self
     }
 
     /// Works until the server is gone.
@@ -165,9 +177,12 @@ impl Client {
         {
             return self.fulfil(&hold, shared);
         }
-        let Some(hold) = self.claim()? else {
+        let Some(hold) = self.claim("")? else {
             return Ok(());
         };
+        if self.slow {
+            thread::sleep(SLOW_WORK);
+        }
         if self.chance.percent(10) {
             let path = self.any_path();
             let forged = Hold {
@@ -184,9 +199,12 @@ impl Client {
         };
         match fate {
             0..5 => {
-                self.extend(&hold, SHORT_LEASE_S)?;
-                let over_us = now_us() + (SHORT_LEASE_S + 1) * SECOND_US;
-                shared.is_stale_from(&hold, over_us);
+                // Without a clear answer the lease may be the old one or the new one.
+                let lease_s = match self.extend(&hold, SHORT_LEASE_S)? {
+                    Heard::Yes { .. } => SHORT_LEASE_S,
+                    Heard::Nothing | Heard::Refused { .. } | Heard::Lost => LONG_LEASE_S,
+                };
+                shared.is_stale_from(&hold, now_us() + (lease_s + 1) * SECOND_US);
             }
             5..12 => shared.keep(hold),
             12..27 => self.fail(&hold, shared)?,
@@ -205,13 +223,15 @@ impl Client {
             let path = self.any_path();
             return self.forge(&hold, path);
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        // Also notices that the server is gone.
+        thread::sleep(TROUBLE_PAUSE);
+        // Nothing is stale yet. Also notices that the server is gone.
         self.claim_elsewhere()
     }
 
-    pub(crate) fn claim(&mut self) -> Result<Option<Hold>, Stop> {
-        Ok(match self.act(&Act::Claim)? {
+    /// Claims what has this goal, or anything.
+    pub(crate) fn claim(&mut self, goal: &str) -> Result<Option<Hold>, Stop> {
+        let goal = goal.to_owned();
+        Ok(match self.act(&Act::Claim { goal })? {
             Heard::Yes { id, token } => Some(Hold { id, token }),
             Heard::Nothing | Heard::Refused { .. } | Heard::Lost => None,
         })
@@ -222,13 +242,12 @@ impl Client {
         answer.map(drop).map_err(|_| Stop::ServerGone)
     }
 
-    fn extend(&mut self, hold: &Hold, lease_s: i64) -> Result<(), Stop> {
+    fn extend(&mut self, hold: &Hold, lease_s: i64) -> Result<Heard, Stop> {
         self.act(&Act::Extend {
             id: hold.id.clone(),
             token: hold.token.clone(),
             lease_s,
         })
-        .map(drop)
     }
 
     pub(crate) fn fulfil(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
@@ -285,6 +304,9 @@ impl Client {
         if heard == Heard::Lost {
             return Err(Stop::ServerGone);
         }
+        if heard.is_trouble() {
+            thread::sleep(TROUBLE_PAUSE);
+        }
         Ok(heard)
     }
 
@@ -294,8 +316,12 @@ impl Client {
                 let headers = vec![("Idempotency-Key", key.as_str())];
                 ("/intent".to_owned(), headers, Some(publish_body(key)))
             }
-            Act::Claim => {
+            Act::Claim { goal } if goal.is_empty() => {
                 let path = format!("/claim?namespace={NAMESPACE}&wait=1");
+                (path, Vec::new(), None)
+            }
+            Act::Claim { goal } => {
+                let path = format!("/claim?namespace={NAMESPACE}&goal={goal}");
                 (path, Vec::new(), None)
             }
             Act::Extend { id, token, lease_s } => {

@@ -32,13 +32,32 @@ impl Claim<'_> {
                 (Act::Extend { lease_s, .. }, Heard::Yes { .. }) => {
                     end_us = entry.sent_us + lease_s * SECOND_US;
                 }
-                (Act::Extend { lease_s, .. }, Heard::Lost) => {
+                (Act::Extend { lease_s, .. }, heard) if heard.is_unknown() => {
                     end_us = end_us.min(entry.sent_us + lease_s * SECOND_US);
                 }
-                (Act::Fail { .. } | Act::Fulfil { .. }, Heard::Yes { .. } | Heard::Lost) => {
+                (Act::Fail { .. } | Act::Fulfil { .. }, heard)
+                    if heard.is_unknown() || matches!(heard, Heard::Yes { .. }) =>
+                {
                     return end_us.min(entry.sent_us);
                 }
                 _ => {}
+            }
+        }
+        end_us
+    }
+
+    /// The last moment at which this lease may have been alive.
+    fn must_end_us(&self) -> i64 {
+        let mut end_us = self.granted.heard_us.saturating_add(DEFAULT_LEASE_US);
+        for entry in &self.acts {
+            let Act::Extend { lease_s, .. } = &entry.act else {
+                continue;
+            };
+            let extended_us = entry.heard_us.saturating_add(lease_s * SECOND_US);
+            if matches!(entry.heard, Heard::Yes { .. }) {
+                end_us = extended_us;
+            } else if entry.heard.is_unknown() {
+                end_us = end_us.max(extended_us);
             }
         }
         end_us
@@ -64,7 +83,7 @@ impl Claim<'_> {
 pub(crate) fn claims(entries: &[Entry]) -> BTreeMap<&str, Vec<Claim<'_>>> {
     let mut claims: BTreeMap<&str, Vec<Claim<'_>>> = BTreeMap::new();
     for granted in entries {
-        if let (Act::Claim, Heard::Yes { id, token }) = (&granted.act, &granted.heard) {
+        if let (Act::Claim { .. }, Heard::Yes { id, token }) = (&granted.act, &granted.heard) {
             claims.entry(id).or_default().push(Claim {
                 granted,
                 token,
@@ -93,21 +112,18 @@ pub(crate) fn claims(entries: &[Entry]) -> BTreeMap<&str, Vec<Claim<'_>>> {
     claims
 }
 
-/// Intents whose holder vanished, with the time at which the server knew of the short lease. Those
-/// that may be tried only once are left out: the end of their lease is their end.
-pub(crate) fn left_behind(entries: &[Entry]) -> BTreeMap<&str, i64> {
+/// Intents whose holder vanished, with their once-keys. Those that may be tried only once are left
+/// out: the end of their lease is their end.
+pub(crate) fn left_behind(entries: &[Entry]) -> BTreeMap<&str, &str> {
+    let claims = claims(entries);
     let mut left = BTreeMap::new();
-    for (id, of_intent) in claims(entries) {
-        let vanished = of_intent.iter().filter(|claim| claim.vanished());
-        if let Some(extended) = vanished.filter_map(|claim| claim.acts.last()).next_back() {
-            left.insert(id, extended.heard_us);
-        }
-    }
     for entry in entries {
         if let (Act::Publish { key }, Heard::Yes { id, .. }) = (&entry.act, &entry.heard)
-            && is_tried_once(key)
+            && let Some(of_intent) = claims.get(id.as_str())
+            && of_intent.iter().any(Claim::vanished)
+            && !is_tried_once(key)
         {
-            left.remove(id.as_str());
+            left.insert(id.as_str(), key.as_str());
         }
     }
     left
@@ -148,24 +164,18 @@ pub(crate) fn judge(entries: &[Entry], findings: &mut Findings) {
         let Act::Forge { id, path, token } = &entry.act else {
             continue;
         };
-        match entry.heard {
-            Heard::Lost => {}
-            Heard::Refused { status: 404 } => {
-                findings.check(Promise::TokenChecked, true, String::new);
-            }
-            Heard::Refused { .. } | Heard::Yes { .. } | Heard::Nothing => {
-                findings.check(Promise::TokenChecked, false, || {
-                    format!(
-                        "/{path}/{id} with the wrong token {token}: {:?}",
-                        entry.heard
-                    )
-                });
-            }
+        if entry.heard.is_unknown() {
+            continue;
         }
+        let refused = entry.heard == Heard::Refused { status: 404 };
+        findings.check(Promise::TokenChecked, refused, || {
+            let heard = &entry.heard;
+            format!("/{path}/{id} with the wrong token {token}: {heard:?}")
+        });
     }
 }
 
-/// A holder inside its lease must never be turned away.
+/// A holder inside its lease must never be turned away, and one that comes late always.
 fn refusals(id: &str, claim: &Claim<'_>, findings: &mut Findings) {
     for (place, entry) in claim.acts.iter().enumerate() {
         let before = Claim {
@@ -174,8 +184,15 @@ fn refusals(id: &str, claim: &Claim<'_>, findings: &mut Findings) {
             acts: claim.acts[..place].to_vec(),
         };
         let certainly_held = entry.heard_us < before.may_end_us() - TOLERANCE_US;
-        if certainly_held && entry.heard != Heard::Lost {
-            let let_in = matches!(entry.heard, Heard::Yes { .. });
+        let let_in = matches!(entry.heard, Heard::Yes { .. });
+        if entry.sent_us > before.must_end_us().saturating_add(TOLERANCE_US)
+            && !entry.heard.is_unknown()
+        {
+            findings.check(Promise::LateRefused, !let_in, || {
+                format!("{id}: {:?} came after the lease was over", entry.act)
+            });
+        }
+        if certainly_held && !entry.heard.is_unknown() {
             findings.check(Promise::LeaseSurvives, let_in, || {
                 format!("{id}: {:?} by its holder was {:?}", entry.act, entry.heard)
             });
@@ -205,6 +222,12 @@ mod tests {
         }
     }
 
+    fn claim() -> Act {
+        Act::Claim {
+            goal: String::new(),
+        }
+    }
+
     fn fail(token: &str) -> Act {
         Act::Fail {
             id: "a".to_owned(),
@@ -220,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_second_holder_needs_the_first_one_to_be_gone() {
-        let claim = |at_s, token| entry(at_s, Act::Claim, yes(token));
+        let claim = |at_s, token| entry(at_s, claim(), yes(token));
         assert!(!is_clean(&[claim(0, "t"), claim(5, "u")]));
         assert!(is_clean(&[claim(0, "t"), claim(61, "u")]));
         let failed = |heard| entry(3, fail("t"), heard);
@@ -230,8 +253,9 @@ mod tests {
             failed(Heard::Lost),
             claim(5, "u")
         ]));
-        let refused = failed(Heard::Refused { status: 503 });
-        assert!(!is_clean(&[claim(0, "t"), refused, claim(5, "u")]));
+        let refused = |status| failed(Heard::Refused { status });
+        assert!(!is_clean(&[claim(0, "t"), refused(404), claim(5, "u")]));
+        assert!(is_clean(&[claim(0, "t"), refused(503), claim(5, "u")]));
     }
 
     #[test]
@@ -251,9 +275,25 @@ mod tests {
 
     #[test]
     fn a_holder_may_not_be_refused_inside_its_lease() {
-        let claim = entry(0, Act::Claim, yes("t"));
+        let claim = entry(0, claim(), yes("t"));
         let refused = |at_s| entry(at_s, fail("t"), Heard::Refused { status: 404 });
         assert!(!is_clean(&[claim.clone(), refused(5)]));
         assert!(is_clean(&[claim, refused(60)]));
+    }
+
+    #[test]
+    fn a_holder_that_comes_late_must_be_refused() {
+        let claim = entry(0, claim(), yes("t"));
+        let extended = Act::Extend {
+            id: "a".to_owned(),
+            token: "t".to_owned(),
+            lease_s: 90,
+        };
+        let late = |at_s| entry(at_s, fail("t"), yes(""));
+        assert!(is_clean(&[claim.clone(), late(59)]));
+        assert!(!is_clean(&[claim.clone(), late(61)]));
+        let extended = entry(10, extended, Heard::Refused { status: 503 });
+        assert!(is_clean(&[claim.clone(), extended.clone(), late(61)]));
+        assert!(!is_clean(&[claim, extended, late(101)]));
     }
 }

@@ -2,7 +2,6 @@
 //! kernel keeps what a dead process wrote.
 
 use std::io;
-use std::path::Path;
 use std::thread;
 
 use consign_testkit::process::{Http, Options, Server};
@@ -15,13 +14,11 @@ const ONE_BY_ONE: u64 = 40;
 const PUBLISHERS: u64 = 8;
 const EACH: u64 = 25;
 
-pub(crate) fn judge(options: &Options, folder: &Path, findings: &mut Findings) -> io::Result<()> {
-    let shim = Shim::build(folder)?;
-    let mut options = options.clone();
-    options.data = folder.join("counted");
-    let server = Server::start(&shim.under(options, "consign.db"))?;
-    one_by_one(&server, &shim, findings)?;
-    together(&server, &shim, findings)
+/// `options` are those of a server under `shim`, on a data directory of its own.
+pub(crate) fn judge(options: &Options, shim: &Shim, findings: &mut Findings) -> io::Result<()> {
+    let server = Server::start(options)?;
+    one_by_one(&server, shim, findings)?;
+    together(&server, shim, findings)
 }
 
 /// Alone, each acknowledged publish has a sync of its own, between request and answer.

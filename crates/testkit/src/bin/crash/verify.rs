@@ -17,45 +17,62 @@ pub(crate) fn acknowledged(
     http: &mut Http,
     findings: &mut Findings,
 ) -> io::Result<()> {
-    for entry in entries {
-        if let (Act::Publish { key }, Heard::Yes { id, .. }) = (&entry.act, &entry.heard) {
-            let reply = http.get(&format!("/result/{id}"))?;
-            let there = reply.status == 200 && reply.json()["goal"] == key.as_str();
+    for (id, told) in told(entries) {
+        let reply = http.get(&format!("/result/{id}"))?;
+        let (status, json) = (reply.status, reply.json());
+        if let Some(key) = told.key {
+            let there = status == 200 && json["goal"] == key;
             findings.check(Promise::PublishSurvives, there, || {
-                let (round, status) = (entry.round, reply.status);
-                format!("round {round}: {key} was acknowledged as {id}, now status {status}")
+                format!("{key} was acknowledged as {id}, now status {status}")
+            });
+        }
+        for result in told.results {
+            let kept = json["status"] == "fulfilled" && json["result"]["by"] == result;
+            findings.check(Promise::SettlementSurvives, kept, || {
+                format!("{id} was fulfilled with {result}, now {json}")
+            });
+        }
+        if told.fails > 0 {
+            let (heard, known) = (told.fails, Facts::load(http, id)?.count("failed"));
+            findings.check(Promise::SettlementSurvives, heard <= known, || {
+                format!("{id}: {heard} failures were accepted, {known} are known")
             });
         }
     }
-    let mut settled: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
-    for entry in entries {
-        if let (Act::Fulfil { id, .. } | Act::Fail { id, .. }, Heard::Yes { .. }) =
-            (&entry.act, &entry.heard)
-        {
-            settled.entry(id).or_default().push(entry);
-        }
-    }
-    for (id, acts) in settled {
-        let timeline = Facts::load(http, id)?;
-        let fails = acts
-            .iter()
-            .filter(|entry| matches!(entry.act, Act::Fail { .. }));
-        let (heard, known) = (fails.count(), timeline.count("failed"));
-        findings.check(Promise::SettlementSurvives, heard <= known, || {
-            format!("{id}: {heard} failures were accepted, {known} are known")
-        });
-        for entry in acts {
-            if let Act::Fulfil { result, .. } = &entry.act {
-                let reply = http.get(&format!("/result/{id}"))?.json();
-                let kept =
-                    reply["status"] == "fulfilled" && reply["result"]["by"] == result.as_str();
-                findings.check(Promise::SettlementSurvives, kept, || {
-                    format!("{id} was fulfilled with {result}, now {reply}")
-                });
-            }
-        }
-    }
     Ok(())
+}
+
+/// What clients were told about one intent.
+#[derive(Debug, Default)]
+struct Told<'a> {
+    key: Option<&'a str>,
+    results: Vec<&'a str>,
+    fails: usize,
+}
+
+fn told(entries: &[Entry]) -> BTreeMap<&str, Told<'_>> {
+    let mut told: BTreeMap<&str, Told<'_>> = BTreeMap::new();
+    for entry in entries {
+        let Heard::Yes { id: answered, .. } = &entry.heard else {
+            continue;
+        };
+        match &entry.act {
+            Act::Publish { key } => told.entry(answered).or_default().key = Some(key),
+            Act::Fulfil { id, result, .. } => told.entry(id).or_default().results.push(result),
+            Act::Fail { id, .. } => told.entry(id).or_default().fails += 1,
+            Act::Claim { .. } | Act::Extend { .. } | Act::Forge { .. } => {}
+        }
+    }
+    told
+}
+
+/// As long as the disk is healthy, nobody hears of trouble.
+pub(crate) fn no_trouble(entries: &[Entry], findings: &mut Findings) {
+    for entry in entries {
+        findings.check(Promise::HealthyAnswers, !entry.heard.is_trouble(), || {
+            format!("{:?} was answered {:?}", entry.act, entry.heard)
+        });
+    }
 }
 
 /// Every once-key that was ever used has one intent, and everybody was told the same one.

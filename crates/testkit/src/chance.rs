@@ -3,20 +3,21 @@
 
 /// The splitmix64 generator: small, and good enough to choose with.
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Choices of its own for each client and round.
-    pub(crate) fn branch(&self, client: usize, round: u64) -> Self {
+    #[must_use]
+    pub fn branch(&self, client: usize, round: u64) -> Self {
         let mut mixed = Self(self.0 ^ (round << 16) ^ client as u64);
-        Self(mixed.next())
+        Self(mixed.draw())
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,16 +25,16 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.draw() % limit.max(1)
     }
 
-    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+    pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// 32 hexadecimal digits, the shape of a claim token.
-    pub(crate) fn token(&mut self) -> String {
-        format!("{:016x}{:016x}", self.next(), self.next())
+    pub fn token(&mut self) -> String {
+        format!("{:016x}{:016x}", self.draw(), self.draw())
     }
 }

@@ -1,0 +1,32 @@
+//! What tests wake in a binary that was built for them: a planted defect, a failpoint.
+//!
+//! Invariant: without the feature `planted`, which no shipped binary has, nothing here reads the environment.
+
+/// Wakes the defect that `CONSIGN_PLANT` names, and says so in the log.
+#[cfg(feature = "planted")]
+pub(crate) fn wake_defect() {
+    if let Ok(name) = std::env::var("CONSIGN_PLANT") {
+        tracing::error!(
+            name,
+            known = consign_kernel::plant::set(&name),
+            "a defect is planted; this is no server for real work"
+        );
+    }
+}
+
+/// Ends the process later at the point that `CONSIGN_FAILPOINT` names, such as `after-commit:12`.
+#[cfg(feature = "planted")]
+pub(crate) fn arm_failpoint() {
+    if let Ok(text) = std::env::var("CONSIGN_FAILPOINT") {
+        assert!(
+            consign_store::failpoint::arm(&text),
+            "CONSIGN_FAILPOINT={text} is no failpoint"
+        );
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+pub(crate) fn wake_defect() {}
+
+#[cfg(not(feature = "planted"))]
+pub(crate) fn arm_failpoint() {}

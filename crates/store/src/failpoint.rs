@@ -1,0 +1,57 @@
+//! Points at which a process can be made to end as if it had been killed, so that tests can do so in the middle of
+//! its work.
+//!
+//! Invariant: without the feature `planted`, which no shipped binary has, [`hit`] does nothing and compiles to nothing.
+
+/// A place in the work of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failpoint {
+    BeforeWrite,
+    AfterWrite,
+    AfterCommit,
+    DuringMigration,
+    DuringBackup,
+}
+
+#[cfg(not(feature = "planted"))]
+pub const fn hit(_: Failpoint) {}
+
+#[cfg(feature = "planted")]
+pub use armed::{arm, hit};
+
+#[cfg(feature = "planted")]
+mod armed {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::Failpoint;
+
+    static ARMED: OnceLock<(Failpoint, AtomicU64)> = OnceLock::new();
+
+    /// Ends the process at the nth pass of a point, given as `name:nth`. Says whether it could be understood.
+    pub fn arm(text: &str) -> bool {
+        let Some((name, nth)) = text.split_once(':') else {
+            return false;
+        };
+        let point = match name {
+            "before-write" => Failpoint::BeforeWrite,
+            "after-write" => Failpoint::AfterWrite,
+            "after-commit" => Failpoint::AfterCommit,
+            "during-migration" => Failpoint::DuringMigration,
+            "during-backup" => Failpoint::DuringBackup,
+            _ => return false,
+        };
+        let nth = nth.parse().ok().filter(|nth| *nth > 0);
+        nth.is_some_and(|nth: u64| ARMED.set((point, AtomicU64::new(nth))).is_ok())
+    }
+
+    pub fn hit(point: Failpoint) {
+        if let Some((armed, left)) = ARMED.get()
+            && *armed == point
+            && left.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            // No cleanup of any kind, just as with a kill.
+            std::process::abort();
+        }
+    }
+}

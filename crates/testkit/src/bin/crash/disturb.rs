@@ -1,0 +1,159 @@
+//! What each fault does to a server at work. Invariant: afterwards the server is dead.
+
+use std::io;
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consign_testkit::process::Server;
+use consign_testkit::shim;
+use serde_json::json;
+
+use crate::clients::LONG_LEASE_S;
+use crate::fault::{Fault, Point};
+use crate::findings::Promise;
+use crate::stretch::Stretch;
+
+/// How long the clients work undisturbed.
+const WORK_MS: Range<u64> = 100..600;
+/// How long a disk stays in trouble.
+const TROUBLE_MS: Range<u64> = 30..120;
+/// The rest of a round, after a disk healed or a process woke up.
+const AFTER_MS: Range<u64> = 50..200;
+const HEAL_LIMIT: Duration = Duration::from_secs(10);
+/// A busy server passes a failpoint some hundred times in a second.
+const FAILPOINT_LIMIT: Duration = Duration::from_secs(15);
+/// A checkpoint writes about as many pages.
+const CHECKPOINT_WRITES: u64 = 300;
+/// A process really sleeps this long; the rest of a lease is let pass by the shim, for all clocks at once.
+const SLEEP: Duration = Duration::from_millis(20);
+
+impl Stretch<'_> {
+    pub(crate) fn disturb(&mut self, round: u64, server: &mut Server) -> io::Result<()> {
+        match self.fault {
+            Fault::Kill | Fault::Power => self.pause(WORK_MS),
+            Fault::Failpoint => return self.fail_at_point(round, server),
+            Fault::Full => self.fill_the_disk(server)?,
+            Fault::Eio => self.break_the_disk(server)?,
+            Fault::Stop => self.stop_and_continue(server)?,
+        }
+        server.kill9().map(drop)
+    }
+
+    fn fail_at_point(&mut self, round: u64, server: &mut Server) -> io::Result<()> {
+        match Point::of_round(round) {
+            Point::BeforeWrite | Point::AfterWrite | Point::AfterCommit => ended_by_itself(server),
+            Point::Checkpoint => {
+                let at_write = 1 + self.chance.below(CHECKPOINT_WRITES);
+                self.ground.shim.die_in_checkpoint(at_write)?;
+                let ended = ended_by_itself(server);
+                self.ground.shim.die_in_checkpoint(0)?;
+                ended
+            }
+            Point::Migration => {
+                self.abort_a_migration(round)?;
+                server.kill9().map(drop)
+            }
+            Point::Backup => {
+                self.pause(WORK_MS);
+                let backup = self.abort_a_backup(round, server)?;
+                server.kill9()?;
+                self.restore(&backup)
+            }
+        }
+    }
+
+    fn fill_the_disk(&mut self, server: &Server) -> io::Result<()> {
+        self.pause(WORK_MS);
+        self.space.fill(&self.ground.shim, &mut self.chance)?;
+        // What the log has room for is still taken, so wait until it has none.
+        let deadline = Instant::now() + HEAL_LIMIT;
+        while is_writable(server)? && Instant::now() < deadline {}
+        self.answers_reads(server)?;
+        self.pause(TROUBLE_MS);
+        self.space.free(&self.ground.shim)?;
+        self.heals(server)?;
+        self.pause(AFTER_MS);
+        Ok(())
+    }
+
+    /// Some rounds see the disk heal, and in others the power goes while it is broken.
+    fn break_the_disk(&mut self, server: &Server) -> io::Result<()> {
+        self.pause(WORK_MS);
+        let fault = if self.chance.percent(50) {
+            shim::Fault::Syncs
+        } else {
+            shim::Fault::WritesIo
+        };
+        self.ground.shim.set(fault)?;
+        self.pause(TROUBLE_MS);
+        self.answers_reads(server)?;
+        if self.chance.percent(30) {
+            // The next server finds a healthy disk; this one is dead before it could use it.
+            server.signal("STOP")?;
+            return self.ground.shim.set(shim::Fault::None);
+        }
+        self.ground.shim.set(shim::Fault::None)?;
+        self.heals(server)?;
+        self.pause(AFTER_MS);
+        Ok(())
+    }
+
+    /// Sleeps past every lease: the workers in their own process if there are some, else the server.
+    fn stop_and_continue(&mut self, server: &Server) -> io::Result<()> {
+        self.pause(WORK_MS);
+        match &self.workers {
+            Some(workers) => workers.signal("STOP")?,
+            None => server.signal("STOP")?,
+        }
+        thread::sleep(SLEEP);
+        self.ground.shim.let_pass(LONG_LEASE_S + 1)?;
+        if let Some(workers) = &self.workers {
+            // The others take over what the sleepers hold.
+            thread::sleep(SLEEP * 5);
+            workers.signal("CONT")?;
+        } else {
+            server.signal("CONT")?;
+        }
+        self.pause(AFTER_MS);
+        Ok(())
+    }
+
+    fn answers_reads(&mut self, server: &Server) -> io::Result<()> {
+        let status = server.http().get("/health")?.status;
+        self.findings.check(Promise::Heals, status == 200, || {
+            format!("/health answered {status} while the disk was in trouble")
+        });
+        Ok(())
+    }
+
+    fn heals(&mut self, server: &Server) -> io::Result<()> {
+        let deadline = Instant::now() + HEAL_LIMIT;
+        let mut healed = is_writable(server)?;
+        while !healed && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+            healed = is_writable(server)?;
+        }
+        self.findings.check(Promise::Heals, healed, || {
+            format!("nothing was accepted in {HEAL_LIMIT:?} after the disk healed")
+        });
+        Ok(())
+    }
+
+    pub(crate) fn pause(&mut self, range_ms: Range<u64>) {
+        let pause_ms = range_ms.start + self.chance.below(range_ms.end - range_ms.start);
+        thread::sleep(Duration::from_millis(pause_ms));
+    }
+}
+
+fn ended_by_itself(server: &mut Server) -> io::Result<()> {
+    let ended = server.wait(FAILPOINT_LIMIT).map(drop);
+    ended.map_err(|error| io::Error::other(format!("the failpoint was not reached: {error}")))
+}
+
+/// Publishes something in a namespace that nobody works on.
+fn is_writable(server: &Server) -> io::Result<bool> {
+    let body = json!({"goal": "probe", "payload": {}, "namespace": "probe"});
+    let reply = server.main_client()?.post("/intent", &body)?;
+    Ok(reply.status == 201)
+}

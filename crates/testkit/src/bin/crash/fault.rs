@@ -1,0 +1,97 @@
+//! The faults by name, and the points at which a server can be made to end itself.
+
+/// What is done to a server in the middle of its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// SIGKILL at a random moment.
+    Kill,
+    /// It ends itself at a named point of its work.
+    Failpoint,
+    /// SIGKILL, and what was not synced is lost, torn or kept.
+    Power,
+    /// No space on the disk for a while.
+    Full,
+    /// Syncs or writes fail with EIO for a while; then the power goes too.
+    Eio,
+    /// The server, or some of its workers, sleep past the end of their leases.
+    Stop,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Kill,
+        Self::Failpoint,
+        Self::Power,
+        Self::Full,
+        Self::Eio,
+        Self::Stop,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Failpoint => "failpoint",
+            Self::Power => "power",
+            Self::Full => "full",
+            Self::Eio => "eio",
+            Self::Stop => "stop",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no fault {name}; the faults are {names}")
+        })
+    }
+
+    /// The machine goes down with the server, so that only what was synced counts.
+    pub(crate) fn loses_power(self) -> bool {
+        matches!(self, Self::Power | Self::Eio)
+    }
+
+    /// The disk refuses on purpose, so that errors are right answers.
+    pub(crate) fn hurts_the_disk(self) -> bool {
+        matches!(self, Self::Full | Self::Eio)
+    }
+}
+
+/// Where a process ends in a round with [`Fault::Failpoint`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Point {
+    BeforeWrite,
+    AfterWrite,
+    AfterCommit,
+    /// Inside SQLite, so the shim does it.
+    Checkpoint,
+    Migration,
+    Backup,
+}
+
+impl Point {
+    const ALL: [Self; 6] = [
+        Self::Backup,
+        Self::AfterWrite,
+        Self::AfterCommit,
+        Self::Checkpoint,
+        Self::Migration,
+        Self::BeforeWrite,
+    ];
+
+    /// They take turns, from round 1 on.
+    pub(crate) fn of_round(round: u64) -> Self {
+        let count = Self::ALL.len() as u64;
+        Self::ALL[usize::try_from((round - 1) % count).unwrap_or(0)]
+    }
+
+    /// The name under which the store knows it, for those that the server passes while it works.
+    pub(crate) fn in_server(self) -> Option<&'static str> {
+        match self {
+            Self::BeforeWrite => Some("before-write"),
+            Self::AfterWrite => Some("after-write"),
+            Self::AfterCommit => Some("after-commit"),
+            Self::Checkpoint | Self::Migration | Self::Backup => None,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The results file: one line of JSON for each stretch, appended and synced, so that a campaign can go on later.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::fault::Fault;
+
+/// What came out of one stretch.
+#[derive(Debug)]
+pub(crate) struct Result {
+    pub(crate) seed: u64,
+    pub(crate) stretch: u64,
+    pub(crate) stretch_seed: u64,
+    pub(crate) fault: Fault,
+    pub(crate) plant: Option<String>,
+    pub(crate) rounds: u64,
+    pub(crate) kills: u64,
+    pub(crate) operations: u64,
+    pub(crate) lost_writes: u64,
+    pub(crate) about: &'static str,
+    pub(crate) seconds: f64,
+    pub(crate) broken: Vec<&'static str>,
+}
+
+/// What a campaign did so far, and where it is written down.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Results {
+    path: Option<PathBuf>,
+    pub(crate) stretches: u64,
+    pub(crate) rounds: u64,
+    pub(crate) kills: u64,
+    pub(crate) operations: u64,
+    pub(crate) seconds: f64,
+}
+
+impl Results {
+    /// Begins anew; the file keeps what other campaigns wrote.
+    pub(crate) fn fresh(path: Option<PathBuf>) -> Self {
+        Self {
+            path,
+            ..Self::default()
+        }
+    }
+
+    /// Goes on with the campaign of this seed, or with the last one in the file.
+    pub(crate) fn resume(path: &Path, seed: Option<u64>) -> io::Result<(Self, u64)> {
+        let text = std::fs::read_to_string(path)?;
+        let lines: Vec<Value> = text.lines().flat_map(serde_json::from_str).collect();
+        let last = lines.last().and_then(|line| line["seed"].as_u64());
+        let seed = seed
+            .or(last)
+            .ok_or_else(|| io::Error::other("there is no campaign to resume"))?;
+        let mut results = Self::fresh(Some(path.to_owned()));
+        for line in lines.iter().filter(|line| line["seed"] == seed) {
+            let number = |name: &str| line[name].as_u64().unwrap_or(0);
+            results.stretches = results.stretches.max(number("stretch") + 1);
+            results.rounds += number("rounds");
+            results.kills += number("kills");
+            results.operations += number("operations");
+            results.seconds += line["seconds"].as_f64().unwrap_or(0.0);
+        }
+        Ok((results, seed))
+    }
+
+    pub(crate) fn add(&mut self, result: &Result) -> io::Result<()> {
+        self.stretches = result.stretch + 1;
+        self.rounds += result.rounds;
+        self.kills += result.kills;
+        self.operations += result.operations;
+        self.seconds += result.seconds;
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.write_all(format!("{}\n", line(result)).as_bytes())?;
+        file.sync_data()
+    }
+}
+
+fn line(result: &Result) -> Value {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    json!({
+        "time": since.as_secs(),
+        "seed": result.seed,
+        "stretch": result.stretch,
+        "stretch_seed": result.stretch_seed,
+        "fault": format!("{}{}", result.fault.name(), result.about),
+        "plant": result.plant,
+        "rounds": result.rounds,
+        "kills": result.kills,
+        "operations": result.operations,
+        "lost_writes": result.lost_writes,
+        "seconds": (result.seconds * 10.0).round() / 10.0,
+        "broken": result.broken,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_campaign_goes_on_where_its_last_whole_line_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.jsonl");
+        let mut results = Results::fresh(Some(path.clone()));
+        let mut result = Result {
+            seed: 7,
+            stretch: 0,
+            stretch_seed: 7,
+            fault: Fault::Power,
+            plant: None,
+            rounds: 20,
+            kills: 20,
+            operations: 1_000,
+            lost_writes: 3,
+            about: "",
+            seconds: 2.0,
+            broken: Vec::new(),
+        };
+        results.add(&result).unwrap();
+        result.stretch = 1;
+        results.add(&result).unwrap();
+        std::fs::write(
+            &path,
+            std::fs::read_to_string(&path).unwrap() + "{\"seed\":7,\"ro",
+        )
+        .unwrap();
+        let (resumed, seed) = Results::resume(&path, None).unwrap();
+        assert_eq!(seed, 7);
+        assert_eq!((resumed.stretches, resumed.rounds), (2, 40));
+        assert_eq!((resumed.kills, resumed.operations), (40, 2_000));
+        let (other, _) = Results::resume(&path, Some(8)).unwrap();
+        assert_eq!(other.stretches, 0);
+    }
+}

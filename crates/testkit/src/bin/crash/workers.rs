@@ -1,0 +1,87 @@
+//! Workers in a process of their own, so that they can be stopped and continued from outside.
+//!
+//! The program starts itself again with `client` as its first word. A worker in there is slow, and so is probably
+//! caught between claiming and settling.
+
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use consign_testkit::chance::Chance;
+use consign_testkit::history;
+use consign_testkit::process::{Http, Server, signal};
+
+use crate::clients::{Client, Shared};
+use crate::stretch::Stretch;
+
+/// They notice a dead server at once; this is for the case that they do not.
+const END_LIMIT: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub(crate) struct Workers(Child);
+
+impl Workers {
+    /// Which clients live there.
+    pub(crate) const INDEXES: Range<usize> = 4..7;
+
+    pub(crate) fn start(stretch: &Stretch<'_>, round: u64, server: &Server) -> io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("client").arg(&stretch.folder);
+        command.arg(stretch.ground.shim.state_file());
+        command.args([round.to_string(), stretch.chance.clone().draw().to_string()]);
+        command.args([server.authority(), &server.secret("bus_secret")?]);
+        command.spawn().map(Self)
+    }
+
+    pub(crate) fn signal(&self, name: &str) -> io::Result<()> {
+        signal(self.0.id(), name)
+    }
+
+    pub(crate) fn wait(mut self) -> io::Result<()> {
+        let deadline = std::time::Instant::now() + END_LIMIT;
+        while std::time::Instant::now() < deadline {
+            if let Some(status) = self.0.try_wait()? {
+                let failed = || io::Error::other(format!("the workers ended with {status}"));
+                return status.success().then_some(()).ok_or_else(failed);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Err(io::Error::other("the workers did not notice a dead server"))
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // It has mostly ended by itself; then there is nothing to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The process itself: works until the server is gone.
+pub(crate) fn run(words: &[String]) -> io::Result<()> {
+    let [folder, state_file, round, seed, authority, key] = words else {
+        return Err(io::Error::other("client: six words are needed"));
+    };
+    let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
+    let (round, chance) = (number(round)?, Chance::new(number(seed)?));
+    history::follow(&PathBuf::from(state_file))?;
+    let shared: Arc<Shared> = Arc::default();
+    let mut threads = Vec::new();
+    for index in Workers::INDEXES {
+        let http = Http::new(authority).header("X-API-KEY", key);
+        let client = Client::new(index, round, &PathBuf::from(folder), http, &chance)?.slow();
+        let shared = Arc::clone(&shared);
+        threads.push(thread::spawn(move || client.work(&shared)));
+    }
+    for thread in threads {
+        thread
+            .join()
+            .map_err(|_| io::Error::other("a worker panicked"))??;
+    }
+    Ok(())
+}

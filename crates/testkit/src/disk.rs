@@ -1,0 +1,266 @@
+//! What a disk holds after its power was cut, worked out from the shim's log of changes and syncs.
+//!
+//! Invariant: what a finished sync covers is there. Of everything else each write is kept, dropped or torn at the
+//! sectors, whatever became of those before it; names (made, renamed, removed) are lost from some point on, since file
+//! systems journal them in order. A name is safe once its directory was synced, contents once their file was. A sync
+//! that failed settles nothing later: what it covered may be lost even if the next sync of that file succeeds.
+//! SQLite's `-shm` is memory and never survives.
+
+mod log;
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::chance::Chance;
+use log::{Change, Event, NameChange};
+
+const SECTOR_BYTES: usize = 512;
+
+/// One directory tree as the disk has it, and what still waits for a sync.
+#[derive(Debug, Default)]
+pub struct Disk {
+    files: Vec<Content>,
+    /// Files by their inode; a number that is used again leads to the newer file.
+    by_inode: BTreeMap<u64, usize>,
+    names: BTreeMap<PathBuf, usize>,
+    directories: BTreeMap<PathBuf, u64>,
+    waiting_names: Vec<NameChange>,
+    loss: Loss,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    durable: Vec<u8>,
+    waiting: Vec<Change>,
+}
+
+/// What a power cut, or a failed sync, did to the changes that waited.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    pub kept: u64,
+    pub dropped: u64,
+    pub torn: u64,
+}
+
+impl Disk {
+    /// Takes a tree that nobody writes to as it is: all of it durable.
+    pub fn read(tree: &Path) -> io::Result<Self> {
+        let mut disk = Self::default();
+        if tree.exists() {
+            disk.read_directory(tree)?;
+        }
+        Ok(disk)
+    }
+
+    fn read_directory(&mut self, directory: &Path) -> io::Result<()> {
+        let inode = fs::metadata(directory)?.ino();
+        self.directories.insert(directory.to_owned(), inode);
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            let found = fs::metadata(&path)?;
+            if found.is_dir() {
+                self.read_directory(&path)?;
+                continue;
+            }
+            let file = self.add_file(found.ino());
+            self.files[file].durable = fs::read(&path)?;
+            self.names.insert(path, file);
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, inode: u64) -> usize {
+        let file = self.files.len();
+        self.files.push(Content::default());
+        self.by_inode.insert(inode, file);
+        file
+    }
+
+    /// Lives through what the log tells. A record that a kill cut short is the end of it.
+    pub fn replay(&mut self, log: &[u8], chance: &mut Chance) {
+        for event in log::events(log) {
+            match event {
+                Event::Changed { inode, change } => {
+                    if let Some(&file) = self.by_inode.get(&inode) {
+                        self.files[file].waiting.push(change);
+                    }
+                }
+                Event::Synced { inode, succeeded } => self.sync(inode, succeeded, chance),
+                Event::Created { inode, path } => {
+                    let file = self.add_file(inode);
+                    self.waiting_names.push(NameChange::Make { path, file });
+                }
+                Event::Named(change) => self.waiting_names.push(change),
+            }
+        }
+    }
+
+    fn sync(&mut self, inode: u64, succeeded: bool, chance: &mut Chance) {
+        if let Some(&file) = self.by_inode.get(&inode) {
+            let content = &mut self.files[file];
+            let keep = if succeeded { Keep::All } else { Keep::Some };
+            content.settle(keep, chance, &mut self.loss);
+        }
+        let waiting = std::mem::take(&mut self.waiting_names);
+        for change in waiting {
+            // A directory that was just made is known by the change that waits for its parent.
+            let parent = change.path().parent().map(Path::to_owned);
+            let synced = parent.is_some_and(|parent| self.directories.get(&parent) == Some(&inode));
+            if succeeded && synced {
+                self.rename(change);
+            } else {
+                self.waiting_names.push(change);
+            }
+        }
+    }
+
+    fn rename(&mut self, change: NameChange) {
+        match change {
+            NameChange::Make { path, file } => {
+                self.names.insert(path, file);
+            }
+            NameChange::Directory { path, inode } => {
+                self.directories.insert(path, inode);
+            }
+            NameChange::Rename { from, to } => {
+                if let Some(file) = self.names.remove(&from) {
+                    self.names.insert(to, file);
+                }
+            }
+            NameChange::Remove { path } => {
+                self.names.remove(&path);
+                self.directories.remove(&path);
+            }
+        }
+    }
+
+    /// Decides what became of everything that waited, and says how much that was since the tree was read.
+    pub fn cut_power(&mut self, chance: &mut Chance) -> Loss {
+        let keep = match chance.below(4) {
+            0 => Keep::None,
+            1 => Keep::All,
+            _ => Keep::Some,
+        };
+        for content in &mut self.files {
+            content.settle(keep, chance, &mut self.loss);
+        }
+        let waiting = std::mem::take(&mut self.waiting_names);
+        let kept = match keep {
+            Keep::None => 0,
+            Keep::All => waiting.len() as u64,
+            Keep::Some => chance.below(waiting.len() as u64 + 1),
+        };
+        for (change, place) in waiting.into_iter().zip(0..) {
+            if place < kept {
+                self.loss.kept += 1;
+                self.rename(change);
+            } else {
+                self.loss.dropped += 1;
+            }
+        }
+        self.names.retain(|path, _| !is_memory(path));
+        self.loss
+    }
+
+    /// Makes the tree hold what the disk held. Files that are there already keep their mode.
+    pub fn write(&self, tree: &Path) -> io::Result<()> {
+        for directory in self.directories.keys() {
+            if !directory.exists() {
+                DirBuilder::new().mode(0o700).create(directory)?;
+            }
+        }
+        self.remove_others(tree)?;
+        for (path, file) in &self.names {
+            // A name whose directory was lost is lost with it.
+            if !path.parent().is_some_and(Path::exists) {
+                continue;
+            }
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            options.open(path)?.write_all(&self.files[*file].durable)?;
+        }
+        Ok(())
+    }
+
+    fn remove_others(&self, directory: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                if self.directories.contains_key(&path) {
+                    self.remove_others(&path)?;
+                } else {
+                    fs::remove_dir_all(&path)?;
+                }
+            } else if !self.names.contains_key(&path) {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How much of what waited reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    All,
+    Some,
+    None,
+}
+
+impl Content {
+    fn settle(&mut self, keep: Keep, chance: &mut Chance, loss: &mut Loss) {
+        for change in std::mem::take(&mut self.waiting) {
+            let fate = match keep {
+                Keep::All => 0,
+                Keep::None => 2,
+                Keep::Some => chance.below(3),
+            };
+            match (fate, change) {
+                (0 | 1, Change::Truncate { length }) => {
+                    loss.kept += u64::from(keep != Keep::All);
+                    self.durable.resize(length, 0);
+                }
+                (0, Change::Write { at, bytes }) => {
+                    loss.kept += u64::from(keep != Keep::All);
+                    self.put(at, &bytes);
+                }
+                (1, Change::Write { at, bytes }) => {
+                    loss.torn += 1;
+                    self.put_torn(at, &bytes, chance);
+                }
+                _ => loss.dropped += 1,
+            }
+        }
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        let end = at + bytes.len();
+        if self.durable.len() < end {
+            self.durable.resize(end, 0);
+        }
+        self.durable[at..end].copy_from_slice(bytes);
+    }
+
+    /// Sectors are where the file has them, not where the write begins.
+    fn put_torn(&mut self, at: usize, bytes: &[u8], chance: &mut Chance) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let to_boundary = SECTOR_BYTES - (at + done) % SECTOR_BYTES;
+            let next = (done + to_boundary).min(bytes.len());
+            if chance.percent(50) {
+                self.put(at + done, &bytes[done..next]);
+            }
+            done = next;
+        }
+    }
+}
+
+fn is_memory(path: &Path) -> bool {
+    path.to_string_lossy().ends_with("-shm")
+}
+
+#[cfg(test)]
+mod tests;
