@@ -11,8 +11,10 @@ mod checklist;
 mod conformance;
 mod context;
 mod crash;
+mod deny;
 mod errors;
 mod flags;
+mod fuzz;
 mod manifest;
 mod markdown;
 mod mutations;
@@ -72,6 +74,18 @@ const COMMANDS: &[Command] = &[
         about: "kill and restart the server many times, then look for lost work",
         help: crash::HELP,
         run: crash::command,
+    },
+    Command {
+        name: "deny",
+        about: "check licences, sources and bans of all dependencies",
+        help: deny::HELP,
+        run: deny::command,
+    },
+    Command {
+        name: "fuzz",
+        about: "feed every reader of foreign bytes with made-up ones",
+        help: fuzz::HELP,
+        run: fuzz::command,
     },
     Command {
         name: "errors",

@@ -13,7 +13,7 @@ use crate::product;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
 use crate::tools::{self, Runner};
-use crate::{crash, tools::CHROMIUM};
+use crate::{crash, deny, fuzz, tools::CHROMIUM};
 
 pub(crate) const STAGES: &[Stage] = &[
     Stage {
@@ -57,6 +57,20 @@ pub(crate) const STAGES: &[Stage] = &[
         group: BUILD,
         log: None,
         run: tidy::run,
+    },
+    Stage {
+        name: "deny",
+        about: "every dependency has an allowed licence and source, and none is banned",
+        group: BUILD,
+        log: None,
+        run: deny::run,
+    },
+    Stage {
+        name: "fuzz",
+        about: "no made-up bytes break a reader of foreign bytes",
+        group: TESTS,
+        log: None,
+        run: fuzz::stage,
     },
     Stage {
         name: "tools",
