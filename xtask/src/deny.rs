@@ -27,7 +27,7 @@ vulnerabilities if their database can be fetched.
 const DEFAULT_REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// How long the database of vulnerabilities may take to arrive.
-const FETCH: Duration = Duration::from_secs(60);
+const FETCH: Duration = Duration::from_mins(1);
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     Flags::parse(words, &[])?;

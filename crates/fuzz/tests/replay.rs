@@ -2,6 +2,12 @@
 //!
 //! Seeds are for breadth; a file in `regressions/TARGET` is the fault itself, named for what it was.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on fails where it stands, and names its last input"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -9,31 +9,31 @@ pub(super) fn satisfied(expression: &str, allowed: &dyn Fn(&str) -> bool) -> boo
         .replace('(', " ( ")
         .replace(')', " ) ");
     let mut words = Words {
-        words: spaced.split_whitespace().collect(),
+        all: spaced.split_whitespace().collect(),
         at: 0,
         allowed,
     };
-    let met = words.any();
-    met == Some(true) && words.at == words.words.len()
+    let met = words.disjunction();
+    met == Some(true) && words.at == words.all.len()
 }
 
 struct Words<'a> {
-    words: Vec<&'a str>,
+    all: Vec<&'a str>,
     at: usize,
     allowed: &'a dyn Fn(&str) -> bool,
 }
 
 impl Words<'_> {
-    fn any(&mut self) -> Option<bool> {
-        let mut met = self.all()?;
+    fn disjunction(&mut self) -> Option<bool> {
+        let mut met = self.conjunction()?;
         while self.take("OR") {
             // Both sides are read whatever the first says, or the reading would stop in the middle.
-            met |= self.all()?;
+            met |= self.conjunction()?;
         }
         Some(met)
     }
 
-    fn all(&mut self) -> Option<bool> {
+    fn conjunction(&mut self) -> Option<bool> {
         let mut met = self.one()?;
         while self.take("AND") {
             met &= self.one()?;
@@ -43,7 +43,7 @@ impl Words<'_> {
 
     fn one(&mut self) -> Option<bool> {
         if self.take("(") {
-            let met = self.any()?;
+            let met = self.disjunction()?;
             return self.take(")").then_some(met);
         }
         let licence = self.word()?;
@@ -55,14 +55,14 @@ impl Words<'_> {
     }
 
     fn word(&mut self) -> Option<String> {
-        let word = self.words.get(self.at)?;
+        let word = self.all.get(self.at)?;
         self.at += 1;
         let plain = !matches!(*word, "(" | ")" | "OR" | "AND" | "WITH");
         plain.then(|| (*word).to_owned())
     }
 
     fn take(&mut self, word: &str) -> bool {
-        let found = self.words.get(self.at) == Some(&word);
+        let found = self.all.get(self.at) == Some(&word);
         self.at += usize::from(found);
         found
     }
