@@ -26,7 +26,7 @@ Feeds each target with inputs that libFuzzer makes up, guided by coverage, and f
 
 /// For each target: of a campaign, and within `cargo xtask test`.
 const SECONDS: u64 = 60;
-const SECONDS_IN_TEST: u64 = 4;
+const SECONDS_IN_TEST: u64 = 3;
 
 /// Longer inputs are slow and show little. A body may have 8192 bytes, so this reaches beyond.
 const INPUT_BYTES_MAX: u32 = 10_000;
