@@ -109,7 +109,7 @@ fn campaign(context: &Context, names: &[String], seconds: u64) -> Done {
 }
 
 /// Only our own crates are instrumented: the others are taken from the ordinary build, which saves minutes.
-fn build(context: &Context) -> Done {
+pub(crate) fn build(context: &Context) -> Done {
     let args = [
         "build",
         "--package",

@@ -32,7 +32,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "build",
-        about: "tests, server and testkit compile",
+        about: "tests, server, testkit and fuzz targets compile",
         group: BUILD,
         log: None,
         run: build,
@@ -138,7 +138,8 @@ fn clippy(context: &Context) -> Done {
 fn build(context: &Context) -> Done {
     let command = Runner::find(context).build_command(context);
     demand(context, command, "building the tests")?;
-    product::build(context)
+    product::build(context)?;
+    fuzz::build(context)
 }
 
 fn tests(context: &Context) -> Done {

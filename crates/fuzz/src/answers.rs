@@ -1,7 +1,7 @@
 //! What a server sends back: our client takes it or refuses it, and neither panics, hangs nor shows its key.
 //!
-//! Input: a line that names the call, then the answer as it is on the wire. The answer goes over a real socket,
-//! because that is the only way into the client.
+//! Input: a line that names the call, then the answer as it is on the wire; of an event stream, its body alone.
+//! The answer goes over a real socket, because that is the only way into the client.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -17,6 +17,8 @@ const ID: &str = "01a1dea803707330800005a06ad96f6b";
 /// The client's own limit is far below; reaching this means that it does not hold.
 const PATIENCE: Duration = Duration::from_secs(8);
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
 
 /// Events of one stream that are looked at.
 const EVENTS_MAX: usize = 1_000;
@@ -36,10 +38,9 @@ pub(crate) fn run(bytes: &[u8]) {
     RUNTIME.with(|runtime| {
         let whole = async {
             if call == b"events" {
-                let at_once = stream(answer, answer.len().max(1)).await;
-                // Where the network cuts a stream must not matter.
-                let in_pieces = stream(answer, answer.len() / 3 + 1).await;
-                assert_eq!(at_once, in_pieces, "the pieces of a stream matter");
+                let at_once = stream(&[HEAD, b"\r\n", answer].concat()).await;
+                let in_pieces = stream(&chunked(answer)).await;
+                assert_eq!(at_once, in_pieces, "where a stream is cut matters");
             } else {
                 checked(single(call, answer).await);
             }
@@ -94,12 +95,24 @@ async fn single(call: &[u8], answer: &[u8]) -> Result<(), Error> {
             _ => client.status(ID).await.map(drop),
         }
     };
-    let (asked, ()) = tokio::join!(asked, serve(&server, answer, answer.len().max(1)));
+    let (asked, ()) = tokio::join!(asked, serve(&server, answer));
     asked
 }
 
+/// The same stream in pieces, cut where it hurts most: inside of line ends.
+fn chunked(body: &[u8]) -> Vec<u8> {
+    let mut answer = [HEAD, b"transfer-encoding: chunked\r\n\r\n"].concat();
+    for piece in body.split_inclusive(|byte| *byte == b'\r') {
+        answer.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        answer.extend_from_slice(piece);
+        answer.extend_from_slice(b"\r\n");
+    }
+    answer.extend_from_slice(b"0\r\n\r\n");
+    answer
+}
+
 /// The events of a stream, and whether it ended as a stream should.
-async fn stream(answer: &[u8], piece: usize) -> (Vec<Event>, bool) {
+async fn stream(answer: &[u8]) -> (Vec<Event>, bool) {
     let (server, client) = pair().await;
     let asked = async {
         let mut seen = Vec::new();
@@ -118,7 +131,7 @@ async fn stream(answer: &[u8], piece: usize) -> (Vec<Event>, bool) {
         }
         (seen, true)
     };
-    let (seen, ()) = tokio::join!(asked, serve(&server, answer, piece));
+    let (seen, ()) = tokio::join!(asked, serve(&server, answer));
     seen
 }
 
@@ -137,18 +150,13 @@ async fn pair() -> (TcpListener, Client) {
 }
 
 /// Takes one request, answers it with these bytes and hangs up.
-async fn serve(server: &TcpListener, answer: &[u8], piece: usize) {
+async fn serve(server: &TcpListener, answer: &[u8]) {
     let Ok((mut socket, _)) = server.accept().await else {
         return;
     };
     read_head(&mut socket).await;
-    for piece in answer.chunks(piece) {
-        // A client that has seen enough may hang up first.
-        if socket.write_all(piece).await.is_err() {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
+    // A client that has seen enough may hang up first.
+    let _ = socket.write_all(answer).await;
 }
 
 async fn read_head(socket: &mut TcpStream) {
