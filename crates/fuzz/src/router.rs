@@ -160,7 +160,9 @@ impl Answer {
             assert!(Code::ALL.iter().any(known), "{}", shown());
             assert!(!refusal.error.message.is_empty(), "{}", shown());
         }
-        if self.status.is_success() && asked.contains("/receipt") {
+        let path = asked.split('?').next().unwrap_or_default();
+        let is_receipt = path.starts_with("GET /intents/") && path.ends_with("/receipt");
+        if self.status.is_success() && is_receipt {
             self.check_receipt(&shown());
         }
     }
