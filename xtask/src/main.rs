@@ -11,8 +11,10 @@ mod checklist;
 mod conformance;
 mod context;
 mod crash;
+mod deny;
 mod errors;
 mod flags;
+mod fuzz;
 mod manifest;
 mod markdown;
 mod mutations;
@@ -79,6 +81,18 @@ const COMMANDS: &[Command] = &[
         about: "let schemathesis hold every answer against the OpenAPI document",
         help: schemas::HELP,
         run: schemas::command,
+    },
+    Command {
+        name: "deny",
+        about: "check licences, sources and bans of all dependencies",
+        help: deny::HELP,
+        run: deny::command,
+    },
+    Command {
+        name: "fuzz",
+        about: "feed every reader of foreign bytes with made-up ones",
+        help: fuzz::HELP,
+        run: fuzz::command,
     },
     Command {
         name: "errors",

@@ -14,7 +14,7 @@ use crate::schemas;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
 use crate::tools::{self, Runner};
-use crate::{crash, tools::CHROMIUM};
+use crate::{crash, deny, fuzz, tools::CHROMIUM};
 
 pub(crate) const STAGES: &[Stage] = &[
     Stage {
@@ -33,7 +33,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "build",
-        about: "tests, server and testkit compile",
+        about: "tests, server, testkit and fuzz targets compile",
         group: BUILD,
         log: None,
         run: build,
@@ -58,6 +58,20 @@ pub(crate) const STAGES: &[Stage] = &[
         group: BUILD,
         log: None,
         run: tidy::run,
+    },
+    Stage {
+        name: "deny",
+        about: "every dependency has an allowed licence and source, and none is banned",
+        group: BUILD,
+        log: None,
+        run: deny::run,
+    },
+    Stage {
+        name: "fuzz",
+        about: "no made-up bytes break a reader of foreign bytes",
+        group: TESTS,
+        log: None,
+        run: fuzz::stage,
     },
     Stage {
         name: "tools",
@@ -132,7 +146,8 @@ fn clippy(context: &Context) -> Done {
 fn build(context: &Context) -> Done {
     let command = Runner::find(context).build_command(context);
     demand(context, command, "building the tests")?;
-    product::build(context)
+    product::build(context)?;
+    fuzz::build(context)
 }
 
 fn tests(context: &Context) -> Done {

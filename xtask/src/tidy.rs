@@ -9,6 +9,7 @@ mod pages;
 mod purity;
 mod shape;
 mod sql;
+mod unsafety;
 
 use crate::Done;
 use crate::context::Context;
@@ -26,6 +27,7 @@ Checks the rules that compilers do not know and prints file:line for each violat
   leftovers    no dbg!, todo!, unimplemented!, ignored test, or allow without a reason; no private paths or words
   shape        every source file opens with its module doc and stays below 1000 lines
   migrations   released migration files are unchanged
+  unsafe       unsafe code stands in consign-sys alone, and every crate takes the workspace's lints
 
   --bless      write the checksums of the migrations as they are now, then check
 ";
@@ -74,6 +76,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("leftovers", leftovers::check),
     ("shape", shape::check),
     ("migrations", migrations::check),
+    ("unsafe", unsafety::check),
 ];
 
 const FLAGS: &[Flag] = &[Flag {

@@ -5,6 +5,7 @@
 //! silent prefix would break it.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use crate::Error;
 
@@ -44,9 +45,11 @@ impl Address {
             split_port(authority).ok_or_else(|| refuse("the brackets do not match"))?;
         let port = match port {
             None => default_port,
-            Some(digits) => digits
-                .parse()
-                .map_err(|_| refuse("the port is not a number from 1 to 65535"))?,
+            // A sign, which parsing a number would take, has no place in a port.
+            Some(digits) => Some(digits)
+                .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+                .and_then(|digits| digits.parse().ok())
+                .ok_or_else(|| refuse("the port is not a number from 1 to 65535"))?,
         };
         if port == 0 {
             return Err(refuse("the port is not a number from 1 to 65535"));
@@ -54,6 +57,9 @@ impl Address {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
         if host.is_empty() || !host.chars().all(plain) {
             return Err(refuse("it has no usable host name"));
+        }
+        if authority.starts_with('[') && host.parse::<Ipv6Addr>().is_err() {
+            return Err(refuse("the brackets do not hold an IPv6 address"));
         }
         Ok(Self {
             tls,
@@ -161,6 +167,16 @@ mod tests {
         check(
             "http://[::1",
             &format!("{begin} http://[::1 cannot be used: the brackets do not match"),
+        );
+        let not_six = "the brackets do not hold an IPv6 address";
+        for text in ["http://[:::]", "http://[bus]", "http://[t::::1]:80"] {
+            check(text, &format!("{begin} {text} cannot be used: {not_six}"));
+        }
+        check(
+            "http://x:+80",
+            &format!(
+                "{begin} http://x:+80 cannot be used: the port is not a number from 1 to 65535"
+            ),
         );
     }
 

@@ -20,8 +20,9 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     encoded
 }
 
-/// Decodes `%XX`; a percent sign that starts no such pair stays as it is.
-pub(crate) fn decode(text: &str, plus_is_space: bool) -> Vec<u8> {
+/// Decodes `%XX`; a percent sign that starts no such pair stays as it is, and what is not UTF-8 becomes replacement
+/// characters, because that is how the server reads what was signed.
+pub(crate) fn decode(text: &str, plus_is_space: bool) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -41,7 +42,8 @@ pub(crate) fn decode(text: &str, plus_is_space: bool) -> Vec<u8> {
         }
         at += 1;
     }
-    decoded
+    String::from_utf8(decoded)
+        .unwrap_or_else(|mixed| String::from_utf8_lossy(mixed.as_bytes()).into_owned())
 }
 
 /// `path` followed by those of `pairs` that have a value.
@@ -80,10 +82,15 @@ mod tests {
 
     #[test]
     fn decoding_keeps_what_is_no_pair() {
-        assert_eq!(decode("a%2fb%2Fc", false), b"a/b/c");
-        assert_eq!(decode("a+b%", true), b"a b%");
-        assert_eq!(decode("a+b%4", false), b"a+b%4");
-        assert_eq!(decode("%zz%é", false), "%zz%é".as_bytes());
+        assert_eq!(decode("a%2fb%2Fc", false), "a/b/c");
+        assert_eq!(decode("a+b%", true), "a b%");
+        assert_eq!(decode("a+b%4", false), "a+b%4");
+        assert_eq!(decode("%zz%é", false), "%zz%é");
+    }
+
+    #[test]
+    fn what_is_not_text_is_decoded_the_way_the_server_does() {
+        assert_eq!(decode("a%FFb%C3%A9%C3", false), "a\u{fffd}bé\u{fffd}");
     }
 
     #[test]

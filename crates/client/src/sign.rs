@@ -59,7 +59,7 @@ pub fn signature(
         .expect("HMAC takes keys of any length");
     mac.update(method.to_ascii_uppercase().as_bytes());
     mac.update(b"\n");
-    mac.update(&decode(path, false));
+    mac.update(decode(path, false).as_bytes());
     let query = canonical_query(query);
     if !query.is_empty() {
         mac.update(b"?");
@@ -77,7 +77,7 @@ pub fn signature(
 /// The query in signing form: empty segments dropped, decoded, sorted by key, strictly encoded
 /// again.
 pub fn canonical_query(raw: &str) -> String {
-    let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = raw
+    let mut pairs: Vec<(String, String)> = raw
         .split('&')
         .filter(|segment| !segment.is_empty())
         .map(|segment| {
@@ -89,7 +89,7 @@ pub fn canonical_query(raw: &str) -> String {
     pairs.sort_by(|left, right| left.0.cmp(&right.0));
     let encoded: Vec<String> = pairs
         .iter()
-        .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
+        .map(|(name, value)| format!("{}={}", encode(name.as_bytes()), encode(value.as_bytes())))
         .collect();
     encoded.join("&")
 }

@@ -9,6 +9,8 @@ mod config;
 mod confirm;
 mod data_dir;
 mod failure;
+#[cfg(test)]
+mod foreign_values_tests;
 mod input;
 mod link;
 mod lock;

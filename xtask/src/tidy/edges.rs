@@ -36,6 +36,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign",
         ],
     ),
+    (
+        "consign-fuzz",
+        &[
+            "consign-kernel",
+            "consign-store",
+            "consign-engine",
+            "consign-faces",
+            "consign-client",
+        ],
+    ),
     (XTASK, &[]),
 ];
 

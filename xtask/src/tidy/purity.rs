@@ -38,8 +38,8 @@ const ENVIRONMENT: &[&str] = &[
     "env::args_os",
 ];
 
-/// The crates that may read the environment: the binary for its settings, the testkit for its binaries.
-const READ_ENVIRONMENT: &[&str] = &["consign", "testkit"];
+/// The crates that may read the environment: the binary for its settings, the testkit and the fuzzer for their binaries.
+const READ_ENVIRONMENT: &[&str] = &["consign", "testkit", "fuzz"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

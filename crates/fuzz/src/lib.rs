@@ -1,0 +1,67 @@
+//! Fuzz targets: for each place where foreign bytes come in, a function that feeds them and says what must hold.
+//!
+//! Invariant: a target is a function of its input alone, so that an input that once failed fails again until the
+//! fault is mended; it panics when something does not hold and at no other time.
+//! What chooses the bytes is not here: libFuzzer does in `src/bin`, files do in `tests/replay.rs`.
+
+mod address;
+mod answers;
+mod headers;
+mod json;
+mod receipt;
+mod requests;
+mod router;
+mod signature;
+mod world;
+
+/// One place where foreign bytes come in.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// Panics if something does not hold for these bytes.
+    pub run: fn(&[u8]),
+}
+
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "json",
+        about: "the scanner and all that reads, stores, compares and signs with it",
+        run: json::run,
+    },
+    Target {
+        name: "receipt",
+        about: "receipts and published keys, as a verifier gets them",
+        run: receipt::run,
+    },
+    Target {
+        name: "signature",
+        about: "what a signature covers, on both sides of the wire",
+        run: signature::run,
+    },
+    Target {
+        name: "headers",
+        about: "where a request came from, credentials, request ids",
+        run: headers::run,
+    },
+    Target {
+        name: "router",
+        about: "whole requests, one after the other, through the router of the Intent Protocol",
+        run: router::run,
+    },
+    Target {
+        name: "address",
+        about: "the address of a server, as a user types it",
+        run: address::run,
+    },
+    Target {
+        name: "answers",
+        about: "what a server sends back to our client, event streams too",
+        run: answers::run,
+    },
+];
+
+/// The target of that name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
