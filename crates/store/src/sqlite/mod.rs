@@ -4,6 +4,7 @@
 
 mod backup;
 mod check;
+mod checkpoint;
 mod identity;
 mod import;
 mod prepared;

@@ -9,6 +9,7 @@ use consign_kernel::plant::{self, Plant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use super::checkpoint::PAGES_MAX;
 use crate::Error;
 use crate::failpoint::{self, Failpoint};
 
@@ -179,6 +180,7 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
     // The log shrinks again after a flood.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     plan_once(connection)

@@ -3,7 +3,7 @@
 //! Invariant: `BEGIN IMMEDIATE`, everything that waits, `COMMIT`, which SQLite syncs; the answers follow ([`crate::group`]).
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -11,6 +11,7 @@ use consign_kernel::command::Request;
 use consign_kernel::ids::Micros;
 use rusqlite::Connection;
 
+use super::checkpoint::Checkpointer;
 use super::identity::Identity;
 use super::prepared::Prepared;
 use super::rows::signed;
@@ -21,6 +22,7 @@ use crate::{Clock, Error, Executed};
 
 pub(super) struct Writer {
     intake: Intake,
+    checkpointer: Mutex<Option<Checkpointer>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     pub(super) meters: Arc<Meters>,
 }
@@ -37,6 +39,8 @@ impl Writer {
         let identity = Identity::of(path)?;
         let position = Position::read(&connection)?;
         meters.last_fact.store(position.fact, Ordering::Relaxed);
+        let checkpointer = Checkpointer::start(path)?;
+        let rest_wanted = Arc::clone(&checkpointer.rest_wanted);
         let in_thread = Arc::clone(&meters);
         let thread = std::thread::Builder::new()
             .name("ledger-writer".to_owned())
@@ -49,12 +53,13 @@ impl Writer {
                     position,
                     next: None,
                 };
-                ledger.work(&line);
-                merge_log(&connection);
+                ledger.work(&line, &rest_wanted);
+                merge_log(&connection, "TRUNCATE");
             })
             .map_err(|error| Error::Unavailable(error.to_string()))?;
         Ok(Self {
             intake,
+            checkpointer: Mutex::new(Some(checkpointer)),
             thread: Mutex::new(Some(thread)),
             meters,
         })
@@ -67,6 +72,13 @@ impl Writer {
     /// Lets the thread finish what waits, then ends it.
     pub(super) fn close(&self) {
         self.intake.close();
+        // The last merge needs the log for itself.
+        drop(
+            self.checkpointer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         let thread = self
             .thread
             .lock()
@@ -86,10 +98,11 @@ impl Drop for Writer {
     }
 }
 
-/// Whoever opens or copies the file next finds everything in it, not half of it in the log.
-fn merge_log(connection: &Connection) {
-    if let Err(error) = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
-        tracing::warn!(%error, "the log was not merged into the file; the next start does it");
+/// At the end all of it, so that whoever opens or copies the file next finds everything there and nothing in the log.
+fn merge_log(connection: &Connection, how: &str) {
+    let merged = connection.execute_batch(&format!("PRAGMA wal_checkpoint({how})"));
+    if let Err(error) = merged {
+        tracing::warn!(%error, "the log was not merged into the file; a later start does it");
     }
 }
 
@@ -126,11 +139,14 @@ impl Position {
 }
 
 impl Ledger<'_> {
-    fn work(mut self, line: &Line) {
+    fn work(mut self, line: &Line, rest_wanted: &AtomicBool) {
         let meters = self.meters;
         let mut group = Vec::with_capacity(64);
         while line.gather(&mut group) {
             group::serve(&mut self, &mut group, meters);
+            if rest_wanted.swap(false, Ordering::Relaxed) {
+                merge_log(self.prepared.connection(), "PASSIVE");
+            }
         }
     }
 }

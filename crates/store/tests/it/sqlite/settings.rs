@@ -152,3 +152,24 @@ async fn claims_walk_an_index_and_sort_nothing() {
         assert!(plan[0].contains(&format!("INDEX {index} (")), "{plan:?}");
     }
 }
+
+/// SQLite alone would let the log grow to 64 MiB before a commit merges it.
+#[tokio::test]
+async fn the_log_begins_anew_while_commits_go_on() {
+    let world = World::new();
+    let suite = world.shared();
+    let bulky = || consign_kernel::command::NewIntent {
+        payload: format!("\"{}\"", "x".repeat(20_000)),
+        ..item()
+    };
+    let log = world.path().with_file_name("ledger.db-wal");
+    let mut written = 0;
+    while written < 56 << 20 {
+        let items: Vec<_> = (0..20).map(|_| bulky()).collect();
+        written += 20 * 20_000;
+        suite.admit(items).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let bytes = std::fs::metadata(log).unwrap().len();
+    assert!(bytes < 40 << 20, "{bytes} bytes");
+}

@@ -1,0 +1,96 @@
+//! Merges the log into the file beside the writer, so that nobody waits for it.
+//!
+//! A thread of its own copies what the log holds while commits go on behind it. The log can begin anew only at a moment
+//! when all of it is copied, and under load that moment never comes by itself: then the writer, between two groups,
+//! copies the little that came in meanwhile. Nothing is lost if none of this happens; the log is only longer.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::Error;
+
+/// How often the log is looked at.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Pages not yet merged that are worth the work.
+const PAGES_WORTH_MERGING: i64 = 1_000;
+/// From this length the log shall begin anew.
+const PAGES_LONG: i64 = 4_000;
+/// SQLite's own merging within a commit, should ours fail to keep up.
+pub(super) const PAGES_MAX: i64 = 16_384;
+
+pub(super) struct Checkpointer {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    /// The log is long and nearly merged.
+    pub(super) rest_wanted: Arc<AtomicBool>,
+}
+
+/// How long the log is, and how much of it has been merged.
+struct Log {
+    pages: i64,
+    merged: i64,
+}
+
+impl Log {
+    fn ask(connection: &Connection, sql: &str) -> rusqlite::Result<Self> {
+        connection.query_row(sql, [], |row| {
+            Ok(Self {
+                pages: row.get(1)?,
+                merged: row.get(2)?,
+            })
+        })
+    }
+}
+
+impl Checkpointer {
+    pub(super) fn start(path: &Path) -> Result<Self, Error> {
+        let connection = Connection::open(path)?;
+        let rest_wanted = Arc::new(AtomicBool::new(false));
+        let wanted = Arc::clone(&rest_wanted);
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new()
+            .name("ledger-merge".to_owned())
+            .spawn(move || {
+                while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                    match merge(&connection) {
+                        Ok(long) => wanted.store(long, Ordering::Relaxed),
+                        // The writer meets the same trouble, and it is the one who tells of it.
+                        Err(error) => tracing::debug!(%error, "the log was not merged"),
+                    }
+                }
+            })
+            .map_err(|error| Error::Unavailable(error.to_string()))?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+            rest_wanted,
+        })
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the merging of the log ended by a panic");
+        }
+    }
+}
+
+/// Merges what is worth it. Says whether the log has become long.
+fn merge(connection: &Connection) -> rusqlite::Result<bool> {
+    let log = Log::ask(connection, "PRAGMA wal_checkpoint(NOOP)")?;
+    if log.pages - log.merged < PAGES_WORTH_MERGING {
+        return Ok(false);
+    }
+    let log = Log::ask(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+    Ok(log.pages >= PAGES_LONG)
+}
