@@ -34,6 +34,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign",
         ],
     ),
+    // Measures the binary from outside, as it measures the others.
+    ("consign-peers", &[]),
     (XTASK, &[]),
 ];
 
