@@ -17,6 +17,7 @@ mod manifest;
 mod markdown;
 mod mutations;
 mod outcome;
+mod peers;
 mod process;
 mod product;
 mod report;
@@ -72,6 +73,12 @@ const COMMANDS: &[Command] = &[
         about: "kill and restart the server many times, then look for lost work",
         help: crash::HELP,
         run: crash::command,
+    },
+    Command {
+        name: "peers",
+        about: "run the same work on other queues and on ours, and print the ratios",
+        help: peers::HELP,
+        run: peers::command,
     },
     Command {
         name: "errors",
