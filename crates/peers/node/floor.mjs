@@ -1,7 +1,7 @@
 // The shapes of work, as crates/peers/src/generate.rs has them: pairs and cycle, one request in flight per client.
 // Only what ends while the round is open counts; the figure is that of the slower side.
-// A library gives publish(), claim() and ack(job), or consume(count, floor) where it claims by itself, and close(), which may
-// tell how many jobs are left.
+// A library gives publish(), claim() and ack(job), or consume(count, floor) where it claims by itself, and
+// close(expected), which may tell how many jobs are left.
 
 const WARMUP_MS = 1000;
 
@@ -119,8 +119,9 @@ export async function main(open) {
   };
 
   await Promise.all(tasks);
-  const left = await library.close();
-  if (left !== undefined && left !== floor.published - floor.acked) {
+  const expected = floor.published - floor.acked;
+  const left = await library.close(expected);
+  if (left !== undefined && left !== expected) {
     floor.problems.push(`${left} jobs are left of ${floor.published} published and ${floor.acked} acknowledged`);
   }
   if (floor.claimed !== floor.acked || floor.claimed > floor.published) {

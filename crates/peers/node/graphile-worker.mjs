@@ -44,12 +44,19 @@ await main(async ({ store, queue: schema, work, clients, data }) => {
         floor.acked += 1;
       });
     },
-    async close() {
+    async close(expected) {
       await runner.stop();
-      const { rows } = await pgPool.query(`SELECT count(*)::int AS left FROM ${schema}._private_jobs`);
+      const count = async () =>
+        (await pgPool.query(`SELECT count(*)::int AS left FROM ${schema}._private_jobs`)).rows[0].left;
+      // The last completions may still be on their way.
+      let left = await count();
+      for (let look = 0; look < 50 && left !== expected; look += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        left = await count();
+      }
       await pgPool.query(`DROP SCHEMA ${schema} CASCADE`);
       await pgPool.end();
-      return rows[0].left;
+      return left;
     },
   };
 });

@@ -19,6 +19,8 @@ use crate::load::{self, Done, Load, Step, WARMUP_SECONDS, Work};
 
 /// What requests in flight may take after the round is closed.
 const FINISH_MAX: Duration = Duration::from_secs(10);
+/// Longer times than this minute count as this long.
+const MICROS_MAX: u64 = 60_000_000;
 const FINISH_LOOK: Duration = Duration::from_millis(2);
 
 /// What a client will do on its connection.
@@ -272,7 +274,8 @@ fn bump(count: &Cell<u64>) {
 }
 
 pub(crate) fn histogram() -> Result<Histogram<u64>, Error> {
-    Histogram::new(3).map_err(|error| Error::Program(format!("making a histogram: {error}")))
+    Histogram::new_with_bounds(1, MICROS_MAX, 3)
+        .map_err(|error| Error::Program(format!("making a histogram: {error}")))
 }
 
 pub(crate) fn micros(since: Instant) -> u64 {

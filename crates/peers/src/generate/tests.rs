@@ -134,3 +134,14 @@ fn more_claims_than_jobs_show_in_the_sums() {
     }
     assert_eq!(floor.problems().len(), 1);
 }
+
+#[test]
+fn long_times_keep_three_digits() {
+    let mut times = histogram().unwrap();
+    for micros in [5, 12_340, 12_340, 98_700] {
+        times.saturating_record(micros);
+    }
+    let step = step("publish", &times);
+    assert!((step.p50_ms - 12.34).abs() < 0.02, "{step:?}");
+    assert!((step.p99_ms.unwrap() - 98.7).abs() < 0.2, "{step:?}");
+}

@@ -37,11 +37,13 @@ impl Cluster {
         )
     }
 
-    fn sql(&self, text: &str) -> Result<(), Error> {
+    /// Gives back what the last statement selected, without ornaments.
+    fn sql(&self, text: &str) -> Result<String, Error> {
         let mut psql = Command::new(self.programs.join("psql"));
-        psql.args(["--quiet", "--no-psqlrc", "--set", "ON_ERROR_STOP=1"]);
+        psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
+        psql.args(["--set", "ON_ERROR_STOP=1"]);
         psql.args(["--command", text, &self.url()]);
-        output(&mut psql).map(|_| ())
+        output(&mut psql)
     }
 }
 
@@ -126,7 +128,8 @@ impl Subject for Pgbench {
             "DROP TABLE IF EXISTS jobs; \
              CREATE TABLE jobs (id bigserial PRIMARY KEY, state int NOT NULL DEFAULT 0, body jsonb NOT NULL); \
              CREATE INDEX ready ON jobs (id) WHERE state = 0",
-        )
+        )?;
+        Ok(())
     }
 
     fn server(&self) -> Option<u32> {
@@ -134,12 +137,13 @@ impl Subject for Pgbench {
     }
 
     fn round(&mut self, load: &Load) -> Result<Done, Error> {
+        // A claim that finds every visible row locked gets none and deletes nothing; that job is left and does not count.
         let script = self.folder.join("cycle.sql");
         let body = load::body();
         let text = format!(
             "INSERT INTO jobs (body) VALUES ('{body}');\n\
-             UPDATE jobs SET state = 1 WHERE id = (SELECT id FROM jobs WHERE state = 0 ORDER BY id \
-             FOR UPDATE SKIP LOCKED LIMIT 1) RETURNING id \\gset\n\
+             WITH claimed AS (UPDATE jobs SET state = 1 WHERE id = (SELECT id FROM jobs WHERE state = 0 ORDER BY id \
+             FOR UPDATE SKIP LOCKED LIMIT 1) RETURNING id) SELECT coalesce((SELECT id FROM claimed), 0) AS id \\gset\n\
              DELETE FROM jobs WHERE id = :id;\n"
         );
         fs::write(&script, text).map_err(Error::io(script.display().to_string()))?;
@@ -150,6 +154,11 @@ impl Subject for Pgbench {
         pgbench.arg("--file").arg(&script).arg(self.cluster.url());
         let report = output(&mut pgbench)?;
         let figures = Figures::read(&report)?;
+        let left = self.cluster.sql("SELECT count(*) FROM jobs")?;
+        let left: u64 = left
+            .trim()
+            .parse()
+            .map_err(|_| Error::unexpected("a count", left.as_bytes()))?;
         let mut problems = Vec::new();
         if figures.failed > 0 {
             problems.push(format!("{} transactions failed", figures.failed));
@@ -158,7 +167,7 @@ impl Subject for Pgbench {
             problems.push("a client gave up".to_owned());
         }
         Ok(Done {
-            jobs: figures.cycles,
+            jobs: figures.cycles.saturating_sub(left),
             published: figures.cycles,
             seconds: load.duration().as_secs_f64(),
             steps: vec![Step {
