@@ -50,7 +50,7 @@ await main(async ({ store, queue: schema, work, clients, data }) => {
         (await pgPool.query(`SELECT count(*)::int AS left FROM ${schema}._private_jobs`)).rows[0].left;
       // The last completions may still be on their way.
       let left = await count();
-      for (let look = 0; look < 50 && left !== expected; look += 1) {
+      for (let look = 0; look < 50 && left !== expected(); look += 1) {
         await new Promise((resolve) => setTimeout(resolve, 50));
         left = await count();
       }
