@@ -19,6 +19,7 @@ mod manifest;
 mod markdown;
 mod mutations;
 mod outcome;
+mod peers;
 mod process;
 mod product;
 mod report;
@@ -93,6 +94,12 @@ const COMMANDS: &[Command] = &[
         about: "feed every reader of foreign bytes with made-up ones",
         help: fuzz::HELP,
         run: fuzz::command,
+    },
+    Command {
+        name: "peers",
+        about: "run the same work on other queues and on ours, and print the ratios",
+        help: peers::HELP,
+        run: peers::command,
     },
     Command {
         name: "errors",

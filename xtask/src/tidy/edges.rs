@@ -46,6 +46,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-client",
         ],
     ),
+    // Measures the binary from outside, as it measures the others.
+    ("consign-peers", &[]),
     (XTASK, &[]),
 ];
 

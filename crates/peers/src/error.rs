@@ -1,0 +1,34 @@
+//! Why something could not be measured, in words that can stand in the report.
+
+use std::io;
+
+/// One kind for everything: nobody branches on it, it is only shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+    /// The other side said something that is not its protocol, or a refusal.
+    #[error("{0}")]
+    Answer(String),
+    /// A program could not be started, or ended when it should not.
+    #[error("{0}")]
+    Program(String),
+    #[error("sqlite: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("not the JSON that was expected: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// For `map_err`: names what was tried.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+
+    /// An answer that the protocol does not allow here, shown as far as it is readable.
+    pub(crate) fn unexpected(wanted: &str, got: &[u8]) -> Self {
+        let shown: String = String::from_utf8_lossy(got).chars().take(200).collect();
+        Self::Answer(format!("expected {wanted}, got {shown:?}"))
+    }
+}

@@ -1,0 +1,205 @@
+//! What the machine is doing: processor time of processes and of everybody, read from `/proc`.
+//!
+//! Times are in clock ticks of a hundredth of a second, which is what Linux promises to programs on every machine.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::load::Busy;
+
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A machine busier than this is not quiet.
+const QUIET_BELOW: f64 = 0.12;
+const QUIET_WAIT_MAX: Duration = Duration::from_secs(20);
+const QUIET_LOOK: Duration = Duration::from_millis(500);
+
+/// Processor time at one moment, in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clocks {
+    at: Instant,
+    /// Of all processes on all processors.
+    everybody: f64,
+    /// Of this process and of its children that have ended.
+    generator: f64,
+    server: f64,
+}
+
+/// Processor time between two moments.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub(crate) struct Shares {
+    pub(crate) busy: Busy,
+    /// Used by neither side, as a share of all processors.
+    pub(crate) other_of_all: f64,
+}
+
+impl Clocks {
+    pub(crate) fn read(server: Option<u32>) -> Result<Self, Error> {
+        Ok(Self {
+            at: Instant::now(),
+            everybody: busy_seconds()?,
+            generator: own_seconds(&stat("self")?),
+            server: server.map_or(0.0, family_seconds),
+        })
+    }
+
+    pub(crate) fn until(&self, later: &Self) -> Shares {
+        let elapsed = later.at.duration_since(self.at).as_secs_f64();
+        let generator = later.generator - self.generator;
+        let server = later.server - self.server;
+        let other = later.everybody - self.everybody - generator - server;
+        Shares {
+            busy: Busy {
+                generator: generator / elapsed,
+                server: server / elapsed,
+            },
+            other_of_all: (other / elapsed / processors()).max(0.0),
+        }
+    }
+}
+
+/// Waits until the machine is quiet, though not for ever, and tells how busy it was at last.
+pub(crate) fn wait_until_quiet() -> Result<f64, Error> {
+    let give_up_at = Instant::now() + QUIET_WAIT_MAX;
+    loop {
+        let before = busy_seconds()?;
+        thread::sleep(QUIET_LOOK);
+        let busy = (busy_seconds()? - before) / QUIET_LOOK.as_secs_f64() / processors();
+        if busy < QUIET_BELOW || Instant::now() >= give_up_at {
+            return Ok(busy);
+        }
+    }
+}
+
+/// A process and all that descend from it.
+pub(crate) fn family(first: u32) -> Vec<u32> {
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        let parent = id.and_then(|id| parent_of(&stat(&id.to_string()).ok()?));
+        parents.extend(id.zip(parent));
+    }
+    let mut family = vec![first];
+    let mut next = 0;
+    while let Some(&member) = family.get(next) {
+        let children = parents.iter().filter(|(_, parent)| *parent == member);
+        family.extend(children.map(|(id, _)| *id));
+        next += 1;
+    }
+    family
+}
+
+fn family_seconds(first: u32) -> f64 {
+    let members = family(first).into_iter();
+    // One that ended since is counted by its parent.
+    members
+        .filter_map(|id| stat(&id.to_string()).ok())
+        .map(|stat| own_seconds(&stat))
+        .sum()
+}
+
+fn stat(process: &str) -> Result<String, Error> {
+    let path = format!("/proc/{process}/stat");
+    fs::read_to_string(&path).map_err(Error::io(path))
+}
+
+/// The fields after the name, which may hold spaces and parentheses; the first is the state.
+fn fields(stat: &str) -> Vec<&str> {
+    let (_, rest) = stat.rsplit_once(')').unwrap_or_default();
+    rest.split_whitespace().collect()
+}
+
+fn parent_of(stat: &str) -> Option<u32> {
+    fields(stat).get(1)?.parse().ok()
+}
+
+/// User and system time of the process and of its children that it has waited for.
+fn own_seconds(stat: &str) -> f64 {
+    let fields = fields(stat);
+    let ticks = fields.get(11..15).unwrap_or_default().iter();
+    ticks
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum::<f64>()
+        / TICKS_PER_SECOND
+}
+
+fn busy_seconds() -> Result<f64, Error> {
+    let text = fs::read_to_string("/proc/stat").map_err(Error::io("/proc/stat"))?;
+    Ok(busy_ticks(&text) / TICKS_PER_SECOND)
+}
+
+/// All but idle and iowait, the fourth and fifth; guests, after the eighth, are part of user already. The eighth, steal, counts
+/// as somebody else's work, though of another machine.
+fn busy_ticks(stat: &str) -> f64 {
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<f64> = line
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    let idle = 3..5;
+    let busy = ticks
+        .iter()
+        .take(8)
+        .enumerate()
+        .filter(|(index, _)| !idle.contains(index));
+    busy.map(|(_, ticks)| ticks).sum()
+}
+
+fn processors() -> f64 {
+    let count = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(count).map_or(1.0, f64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_table_is_read_past_odd_names() {
+        let stat = "12 (a) b) S 7 1 1 0 -1 0 0 0 0 0 100 50 25 25 20 0 1 0 99";
+        assert_eq!(parent_of(stat), Some(7));
+        assert!((own_seconds(stat) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn idle_time_is_not_busy() {
+        let text = "cpu  10 1 5 1000 500 2 3 4 7 7\ncpu0 9 9 9 9 9\n";
+        assert!((busy_ticks(text) - 25.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn other_time_is_what_nobody_of_us_used() {
+        let first = Clocks {
+            at: Instant::now(),
+            everybody: 10.0,
+            generator: 1.0,
+            server: 2.0,
+        };
+        let later = Clocks {
+            at: first.at + Duration::from_secs(2),
+            everybody: 13.5,
+            generator: 2.5,
+            server: 3.0,
+        };
+        let shares = first.until(&later);
+        assert!((shares.busy.generator - 0.75).abs() < 1e-9);
+        assert!((shares.busy.server - 0.5).abs() < 1e-9);
+        assert!((shares.other_of_all * processors() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_family_has_its_children() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let family = family(std::process::id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(family.contains(&child.id()));
+    }
+}

@@ -1,0 +1,90 @@
+//! Runs the same work on other queues and on ours, in alternating short rounds, and prints the ratios with their spread.
+//!
+//! It expects the peers to be installed; `cargo xtask peers` does that. It depends on none of our crates, because ours is
+//! measured as others would measure it: as a program.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool speaks through its streams"
+)]
+
+mod error;
+mod figures;
+mod generate;
+mod interrupt;
+mod load;
+mod machine;
+mod options;
+mod place;
+mod report;
+mod rounds;
+mod server;
+mod subject;
+mod wire;
+
+use std::fs;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::error::Error;
+use crate::options::Options;
+use crate::subject::{ENTRIES, Entry, Tools, Yard};
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything that was asked for could be measured.
+fn run(options: &Options) -> Result<bool, Error> {
+    if options.list {
+        for entry in ENTRIES {
+            println!("{:<18}{}", entry.name, entry.about);
+        }
+        return Ok(true);
+    }
+    let entries = chosen(&options.only)?;
+    let folder = place::make(&options.dir)?;
+    interrupt::clean_up(folder.path().to_owned())?;
+    let tools = Tools {
+        consign: options.consign.clone(),
+        nats: options.nats.clone(),
+        node: options.node.clone(),
+    };
+    let mut yard = Yard::new(folder.path().to_owned(), tools);
+    let findings = rounds::run(options, &entries, &mut yard, |line| eprintln!("{line}"));
+    // Servers end before their folder goes.
+    drop(yard);
+    let json = serde_json::to_string_pretty(&findings)?;
+    if let Some(out) = &options.out {
+        fs::write(out, &json).map_err(Error::io(out.display().to_string()))?;
+    }
+    if options.json {
+        println!("{json}");
+    } else {
+        print!("{}", report::text(&findings));
+    }
+    Ok(findings.failures.is_empty())
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Entry>, Error> {
+    let unknown = only
+        .iter()
+        .find(|word| !ENTRIES.iter().any(|entry| entry.is_called(word)));
+    if let Some(word) = unknown {
+        return Err(Error::Program(format!(
+            "there is no subject `{word}`; see --list"
+        )));
+    }
+    let wanted = ENTRIES
+        .iter()
+        .filter(|entry| only.is_empty() || only.iter().any(|word| entry.is_called(word)));
+    Ok(wanted.collect())
+}

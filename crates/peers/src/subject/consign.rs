@@ -1,0 +1,194 @@
+//! Ours: `consign bench` starts a server of its own with default settings, loads it over HTTP and tells what it measured.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde::Deserialize;
+
+use super::{Subject, Yard};
+use crate::error::Error;
+use crate::load::{BODY_BYTES, Busy, Done, Load, Step, WARMUP_SECONDS};
+use crate::server::output;
+
+pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    let program = yard.tools.consign.clone();
+    let mut help = Command::new(&program);
+    output(help.args(["bench", "--help"]))?;
+    let folder = yard.folder("consign")?;
+    Ok(Box::new(Consign { program, folder }))
+}
+
+#[derive(Debug)]
+struct Consign {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Subject for Consign {
+    fn settings(&self) -> String {
+        "consign serve with its defaults, every commit synced; POST /intent, /claim, /fulfill over HTTP/1.1, by consign bench"
+            .to_owned()
+    }
+
+    fn server(&self) -> Option<u32> {
+        None
+    }
+
+    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+        let mut bench = Command::new(&self.program);
+        bench.args([
+            "bench",
+            "--json",
+            "--rounds",
+            "1",
+            "--work",
+            load.work.name(),
+        ]);
+        bench.args(["--clients", &load.clients.to_string()]);
+        bench.args(["--seconds", &load.seconds.to_string()]);
+        bench.args(["--warmup", &WARMUP_SECONDS.to_string()]);
+        bench.args(["--payload-bytes", &BODY_BYTES.to_string()]);
+        // Its server writes to the same disk as the peers.
+        bench.arg("--dir").arg(&self.folder);
+        serde_json::from_str::<Report>(&output(&mut bench)?)?.done()
+    }
+}
+
+/// What is needed of the report.
+#[derive(Debug, Deserialize)]
+struct Report {
+    clean: bool,
+    rounds: Vec<Round>,
+    operations: Vec<Operation>,
+    errors: Vec<Fault>,
+    usage: Usage,
+}
+
+#[derive(Debug, Deserialize)]
+struct Round {
+    seconds: f64,
+    cycles: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Operation {
+    name: String,
+    count: u64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Fault {
+    operation: String,
+    what: String,
+    count: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Usage {
+    generator_cpu_s: Option<f64>,
+    server_cpu_s: Option<f64>,
+}
+
+impl Report {
+    fn done(self) -> Result<Done, Error> {
+        let [round] = self.rounds.as_slice() else {
+            let count = self.rounds.len();
+            return Err(Error::Answer(format!("expected one round, got {count}")));
+        };
+        let faults = self.errors.iter();
+        let mut problems: Vec<String> = faults
+            .map(|fault| {
+                format!(
+                    "{} times {} at {}",
+                    fault.count, fault.what, fault.operation
+                )
+            })
+            .collect();
+        if !self.clean && problems.is_empty() {
+            problems.push("the run was not clean".to_owned());
+        }
+        let count_of = |name: &str| {
+            let named = self
+                .operations
+                .iter()
+                .find(|operation| operation.name == name);
+            named.map_or(0, |operation| operation.count)
+        };
+        let [published, claimed, fulfilled] = ["publish", "claim", "fulfil"].map(count_of);
+        // A lease may be taken before the round closes and fulfilled after it, one per client at the most, and the same at
+        // its beginning; the program itself says whether each request succeeded.
+        if fulfilled != round.cycles {
+            problems.push(format!(
+                "fulfilled {fulfilled}, whole cycles {}",
+                round.cycles
+            ));
+        }
+        if claimed == 0 {
+            problems.push("nothing was claimed".to_owned());
+        }
+        let busy = self.usage.generator_cpu_s.zip(self.usage.server_cpu_s);
+        let steps = self.operations.iter().filter_map(|operation| {
+            let name = match operation.name.as_str() {
+                "fulfil" => "ack",
+                name @ ("publish" | "claim") => name,
+                _ => return None,
+            };
+            Some(Step {
+                name: name.to_owned(),
+                p50_ms: operation.p50_us / 1000.0,
+                p99_ms: Some(operation.p99_us / 1000.0),
+            })
+        });
+        Ok(Done {
+            jobs: round.cycles.min(published),
+            published,
+            seconds: round.seconds,
+            steps: steps.collect(),
+            problems,
+            busy: busy.map(|(generator, server)| Busy {
+                generator: generator / round.seconds,
+                server: server / round.seconds,
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(cycles: u64, errors: &str) -> Result<Done, Error> {
+        let text = format!(
+            r#"{{"clean":true,"rounds":[{{"seconds":2.0,"cycles":{cycles},"other":1}}],"errors":{errors},
+            "usage":{{"generator_cpu_s":1.0,"server_cpu_s":3.0}},
+            "operations":[{{"name":"publish","count":900,"p50_us":1500.0,"p99_us":3000.0}},
+            {{"name":"claim","count":402,"p50_us":1.0,"p99_us":1.0}},
+            {{"name":"fulfil","count":400,"p50_us":1.0,"p99_us":1.0}},
+            {{"name":"cycle","count":400,"p50_us":1.0,"p99_us":1.0}}]}}"#
+        );
+        serde_json::from_str::<Report>(&text)?.done()
+    }
+
+    #[test]
+    fn the_report_of_our_program_is_read() {
+        let done = report(400, "[]").unwrap();
+        assert_eq!((done.jobs, done.published), (400, 900));
+        assert_eq!(done.problems, [""; 0]);
+        let names: Vec<&str> = done.steps.iter().map(|step| step.name.as_str()).collect();
+        assert_eq!(names, ["publish", "claim", "ack"]);
+        assert!((done.steps[0].p50_ms - 1.5).abs() < 1e-9);
+        assert!((done.busy.unwrap().server - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn errors_and_odd_sums_are_problems() {
+        let fault = r#"[{"operation":"claim","what":"503","count":3,"example":""}]"#;
+        assert_eq!(
+            report(400, fault).unwrap().problems,
+            ["3 times 503 at claim"]
+        );
+        assert_eq!(report(399, "[]").unwrap().problems.len(), 1);
+    }
+}

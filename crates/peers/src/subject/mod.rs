@@ -1,0 +1,223 @@
+//! What is measured: ours, the peers, and the baselines that say what the machine could do at best.
+//!
+//! Each file starts one subject, tells its settings in a line, and runs a round on it. Durability is of one kind
+//! everywhere: what was answered with success has been synced to disk.
+
+mod amqp;
+mod beanstalkd;
+mod consign;
+mod nats;
+mod node;
+mod postgres;
+mod rabbitmq;
+mod redis;
+mod sqlite;
+mod sync;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use crate::error::Error;
+use crate::load::{Done, Load};
+use crate::server::Server;
+
+/// A started subject.
+pub(crate) trait Subject {
+    /// One line: program, durability, requests.
+    fn settings(&self) -> String;
+
+    /// Called before each round, outside of what is measured.
+    fn renew(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The process whose family is the server; `None` where there is none, or none of ours to look at.
+    fn server(&self) -> Option<u32>;
+
+    fn round(&mut self, load: &Load) -> Result<Done, Error>;
+}
+
+/// An entry of the list of subjects.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) is_baseline: bool,
+    pub(crate) start: Start,
+}
+
+/// The one that the others are compared with.
+pub(crate) const OURS: &str = "consign";
+
+pub(crate) const ENTRIES: &[Entry] = &[
+    peer(
+        OURS,
+        "ours, by `consign bench` on a server of its own",
+        consign::start,
+    ),
+    peer(
+        "beanstalkd",
+        "beanstalkd with a sync per write",
+        beanstalkd::start,
+    ),
+    peer(
+        "redis",
+        "Redis streams, synced before each answer",
+        redis::start,
+    ),
+    peer("bullmq", "BullMQ on the same Redis", node::start_bullmq),
+    peer(
+        "nats",
+        "NATS JetStream, synced before each answer",
+        nats::start,
+    ),
+    peer(
+        "rabbitmq-quorum",
+        "RabbitMQ, quorum queue of one node",
+        rabbitmq::start_quorum,
+    ),
+    peer(
+        "rabbitmq-classic",
+        "RabbitMQ, classic durable queue",
+        rabbitmq::start_classic,
+    ),
+    peer(
+        "pgbench",
+        "PostgreSQL, SKIP LOCKED in plain SQL",
+        postgres::start_pgbench,
+    ),
+    peer(
+        "graphile-worker",
+        "graphile-worker on the same PostgreSQL",
+        node::start_graphile_worker,
+    ),
+    peer(
+        "pg-boss",
+        "pg-boss on the same PostgreSQL",
+        node::start_pg_boss,
+    ),
+    baseline(
+        "sqlite-1",
+        "bare SQLite, commits of 1 step",
+        sqlite::start_1,
+    ),
+    baseline(
+        "sqlite-64",
+        "bare SQLite, commits of 64 steps",
+        sqlite::start_64,
+    ),
+    baseline(
+        "sqlite-100",
+        "bare SQLite, commits of 100 steps",
+        sqlite::start_100,
+    ),
+    baseline("sync-300", "append 300 bytes and sync", sync::start_300),
+    baseline("sync-4096", "append 4 KiB and sync", sync::start_4096),
+];
+
+type Start = fn(&mut Yard) -> Result<Box<dyn Subject>, Error>;
+
+const fn peer(name: &'static str, about: &'static str, start: Start) -> Entry {
+    Entry {
+        name,
+        about,
+        is_baseline: false,
+        start,
+    }
+}
+
+const fn baseline(name: &'static str, about: &'static str, start: Start) -> Entry {
+    Entry {
+        name,
+        about,
+        is_baseline: true,
+        start,
+    }
+}
+
+impl Entry {
+    /// By its name, or by the first word of it: `rabbitmq` stands for both kinds of queue.
+    pub(crate) fn is_called(&self, word: &str) -> bool {
+        let rest = self.name.strip_prefix(word);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+}
+
+/// Programs that are not on the path.
+#[derive(Debug, Clone)]
+pub(crate) struct Tools {
+    pub(crate) consign: PathBuf,
+    pub(crate) nats: PathBuf,
+    /// Where the scripts lie beside the libraries they use.
+    pub(crate) node: PathBuf,
+}
+
+/// Where subjects are started, and the servers that several of them share.
+pub(crate) struct Yard {
+    pub(crate) path: PathBuf,
+    pub(crate) tools: Tools,
+    redis: Option<Rc<Server>>,
+    rabbitmq: Option<Rc<rabbitmq::Broker>>,
+    postgres: Option<Rc<postgres::Cluster>>,
+}
+
+impl Yard {
+    pub(crate) fn new(path: PathBuf, tools: Tools) -> Self {
+        Self {
+            path,
+            tools,
+            redis: None,
+            rabbitmq: None,
+            postgres: None,
+        }
+    }
+
+    fn folder(&self, name: &str) -> Result<PathBuf, Error> {
+        let folder = self.path.join(name);
+        std::fs::create_dir_all(&folder).map_err(Error::io(folder.display().to_string()))?;
+        Ok(folder)
+    }
+
+    fn redis(&mut self) -> Result<Rc<Server>, Error> {
+        if let Some(running) = &self.redis {
+            return Ok(Rc::clone(running));
+        }
+        let started = Rc::new(redis::serve(self)?);
+        self.redis = Some(Rc::clone(&started));
+        Ok(started)
+    }
+
+    fn rabbitmq(&mut self) -> Result<Rc<rabbitmq::Broker>, Error> {
+        if let Some(running) = &self.rabbitmq {
+            return Ok(Rc::clone(running));
+        }
+        let started = Rc::new(rabbitmq::serve(self)?);
+        self.rabbitmq = Some(Rc::clone(&started));
+        Ok(started)
+    }
+
+    fn postgres(&mut self) -> Result<Rc<postgres::Cluster>, Error> {
+        if let Some(running) = &self.postgres {
+            return Ok(Rc::clone(running));
+        }
+        let started = Rc::new(postgres::serve(self)?);
+        self.postgres = Some(Rc::clone(&started));
+        Ok(started)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_word_stands_for_all_of_its_kind_and_for_nothing_else() {
+        let called = |word: &str| -> Vec<&str> {
+            let entries = ENTRIES.iter().filter(|entry| entry.is_called(word));
+            entries.map(|entry| entry.name).collect()
+        };
+        assert_eq!(called("rabbitmq"), ["rabbitmq-quorum", "rabbitmq-classic"]);
+        assert_eq!(called("pg"), ["pg-boss"]);
+        assert_eq!(called("redis"), ["redis"]);
+        assert_eq!(called("red"), [""; 0]);
+    }
+}

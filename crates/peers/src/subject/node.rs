@@ -1,0 +1,104 @@
+//! Queues whose client library is the product: each is driven by a small script with its own library, in one process.
+//!
+//! The scripts do the work of [`crate::generate`] in the same shapes and print a [`Done`] as JSON.
+
+use std::process::Command;
+use std::rc::Rc;
+
+use super::postgres::{self, Cluster};
+use super::{Subject, Yard, redis};
+use crate::error::Error;
+use crate::load::{self, Done, Load};
+use crate::server::{Server, output};
+
+#[derive(Debug)]
+struct Scripted {
+    script: std::path::PathBuf,
+    settings: String,
+    store: Store,
+}
+
+/// What the library keeps its jobs in.
+#[derive(Debug)]
+enum Store {
+    Redis(Rc<Server>),
+    Postgres(Rc<Cluster>),
+}
+
+pub(super) fn start_bullmq(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    let store = Store::Redis(yard.redis()?);
+    let settings = format!(
+        "BullMQ and ioredis on {}; removeOnComplete, concurrency = half of the clients",
+        redis::SETTINGS
+    );
+    start(yard, "bullmq", settings, store)
+}
+
+pub(super) fn start_graphile_worker(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    let store = Store::Postgres(yard.postgres()?);
+    let settings = format!(
+        "graphile-worker on {}; defaults, concurrency = half of the clients (completions are written but not waited for)",
+        postgres::SETTINGS
+    );
+    start(yard, "graphile-worker", settings, store)
+}
+
+pub(super) fn start_pg_boss(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    let store = Store::Postgres(yard.postgres()?);
+    let settings = format!(
+        "pg-boss on {}; fetch of 1 and complete in loops, supervision off",
+        postgres::SETTINGS
+    );
+    start(yard, "pg-boss", settings, store)
+}
+
+fn start(
+    yard: &Yard,
+    name: &str,
+    settings: String,
+    store: Store,
+) -> Result<Box<dyn Subject>, Error> {
+    let script = yard.tools.node.join(format!("{name}.mjs"));
+    if !script.is_file() {
+        let shown = script.display();
+        return Err(Error::Program(format!("{shown} is missing")));
+    }
+    Ok(Box::new(Scripted {
+        script,
+        settings,
+        store,
+    }))
+}
+
+impl Subject for Scripted {
+    fn settings(&self) -> String {
+        self.settings.clone()
+    }
+
+    fn server(&self) -> Option<u32> {
+        match &self.store {
+            Store::Redis(server) => Some(server.id()),
+            Store::Postgres(cluster) => Some(cluster.id()),
+        }
+    }
+
+    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+        let store = match &self.store {
+            Store::Redis(server) => format!("redis://127.0.0.1:{}", server.port),
+            Store::Postgres(cluster) => cluster.url(),
+        };
+        let order = serde_json::json!({
+            "store": store,
+            "queue": load.queue(),
+            "work": load.work.name(),
+            "clients": load.clients,
+            "seconds": load.seconds,
+            "body": load::body(),
+        });
+        let mut node = Command::new("node");
+        let said = output(node.arg(&self.script).arg(order.to_string()))?;
+        // Libraries may talk; the last line is the script's.
+        let last = said.lines().last().unwrap_or_default();
+        Ok(serde_json::from_str(last)?)
+    }
+}

@@ -1,0 +1,235 @@
+//! PostgreSQL: a cluster of our own for the queues that live in it, and the plain SKIP LOCKED loop of pgbench.
+//!
+//! pgbench shows what SQL alone reaches with one statement per step: insert, claim, delete, each its own transaction.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use super::{Subject, Yard};
+use crate::error::Error;
+use crate::load::{self, Done, Load, Step};
+use crate::server::{Server, Unprivileged, free_port, output};
+
+pub(super) const SETTINGS: &str =
+    "postgres with fsync on, synchronous_commit on, shared_buffers 512MB, max_wal_size 4GB";
+
+/// Debian keeps the programs of each version here and not on the path.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// A cluster that takes anyone from this machine.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    server: Server,
+    programs: PathBuf,
+}
+
+impl Cluster {
+    pub(super) fn id(&self) -> u32 {
+        self.server.id()
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!(
+            "postgres://postgres@127.0.0.1:{}/postgres",
+            self.server.port
+        )
+    }
+
+    /// Gives back what the last statement selected, without ornaments.
+    fn sql(&self, text: &str) -> Result<String, Error> {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
+        psql.args(["--set", "ON_ERROR_STOP=1"]);
+        psql.args(["--command", text, &self.url()]);
+        output(&mut psql)
+    }
+}
+
+pub(super) fn serve(yard: &Yard) -> Result<Cluster, Error> {
+    let programs = newest(Path::new(VERSIONS))?;
+    let user = Unprivileged::find(&yard.path)?;
+    let folder = user.folder(yard.path.join("postgres"))?;
+    let data = folder.join("data");
+    let mut init = user.command(programs.join("initdb"));
+    init.current_dir(&folder);
+    init.args([
+        "--username=postgres",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C",
+    ]);
+    output(init.arg("--pgdata").arg(&data))?;
+    let port = free_port()?;
+    let mut command = user.command(programs.join("postgres"));
+    command.current_dir(&folder).arg("-D").arg(&data);
+    let settings = [
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        format!("unix_socket_directories={}", folder.display()),
+        "shared_buffers=512MB".to_owned(),
+        "max_connections=200".to_owned(),
+        "max_wal_size=4GB".to_owned(),
+        "synchronous_commit=on".to_owned(),
+    ];
+    for setting in settings {
+        command.arg("-c").arg(setting);
+    }
+    // On SIGTERM it would wait for its clients.
+    let server = Server::start(command, port, &yard.path.join("postgres.log"))?.stopped_by("-INT");
+    let cluster = Cluster { server, programs };
+    // It listens before it is ready to answer.
+    for _ in 0..100 {
+        if cluster.sql("SELECT 1").is_ok() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    Ok(cluster)
+}
+
+fn newest(versions: &Path) -> Result<PathBuf, Error> {
+    let entries = fs::read_dir(versions).map_err(Error::io(versions.display().to_string()))?;
+    let numbered = entries.flatten().filter_map(|entry| {
+        let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let programs = entry.path().join("bin");
+        programs
+            .join("initdb")
+            .is_file()
+            .then_some((version, programs))
+    });
+    let newest = numbered.max_by_key(|(version, _)| *version);
+    let missing = || Error::Program(format!("there is no initdb below {}", versions.display()));
+    newest.map(|(_, programs)| programs).ok_or_else(missing)
+}
+
+pub(super) fn start_pgbench(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    let cluster = yard.postgres()?;
+    let folder = yard.folder("pgbench")?;
+    Ok(Box::new(Pgbench { cluster, folder }))
+}
+
+#[derive(Debug)]
+struct Pgbench {
+    cluster: Rc<Cluster>,
+    folder: PathBuf,
+}
+
+impl Subject for Pgbench {
+    fn settings(&self) -> String {
+        format!(
+            "pgbench -M prepared on {SETTINGS}; each client inserts, claims with SKIP LOCKED, deletes"
+        )
+    }
+
+    fn renew(&mut self) -> Result<(), Error> {
+        self.cluster.sql(
+            "DROP TABLE IF EXISTS jobs; \
+             CREATE TABLE jobs (id bigserial PRIMARY KEY, state int NOT NULL DEFAULT 0, body jsonb NOT NULL); \
+             CREATE INDEX ready ON jobs (id) WHERE state = 0",
+        )?;
+        Ok(())
+    }
+
+    fn server(&self) -> Option<u32> {
+        Some(self.cluster.id())
+    }
+
+    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+        // A claim that finds every visible row locked gets none and deletes nothing; that job is left and does not count.
+        let script = self.folder.join("cycle.sql");
+        let body = load::body();
+        let text = format!(
+            "INSERT INTO jobs (body) VALUES ('{body}');\n\
+             WITH claimed AS (UPDATE jobs SET state = 1 WHERE id = (SELECT id FROM jobs WHERE state = 0 ORDER BY id \
+             FOR UPDATE SKIP LOCKED LIMIT 1) RETURNING id) SELECT coalesce((SELECT id FROM claimed), 0) AS id \\gset\n\
+             DELETE FROM jobs WHERE id = :id;\n"
+        );
+        fs::write(&script, text).map_err(Error::io(script.display().to_string()))?;
+        let mut pgbench = Command::new(self.cluster.programs.join("pgbench"));
+        pgbench.args(["--no-vacuum", "--protocol=prepared", "--jobs=1"]);
+        pgbench.arg(format!("--client={}", load.clients));
+        pgbench.arg(format!("--time={}", load.seconds));
+        pgbench.arg("--file").arg(&script).arg(self.cluster.url());
+        let report = output(&mut pgbench)?;
+        let figures = Figures::read(&report)?;
+        let left = self.cluster.sql("SELECT count(*) FROM jobs")?;
+        let left: u64 = left
+            .trim()
+            .parse()
+            .map_err(|_| Error::unexpected("a count", left.as_bytes()))?;
+        let mut problems = Vec::new();
+        if figures.failed > 0 {
+            problems.push(format!("{} transactions failed", figures.failed));
+        }
+        if report.contains("aborted") {
+            problems.push("a client gave up".to_owned());
+        }
+        Ok(Done {
+            jobs: figures.cycles.saturating_sub(left),
+            published: figures.cycles,
+            seconds: load.duration().as_secs_f64(),
+            steps: vec![Step {
+                name: "cycle".to_owned(),
+                // pgbench tells the mean only.
+                p50_ms: figures.mean_ms,
+                p99_ms: None,
+            }],
+            problems,
+            busy: None,
+        })
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Figures {
+    cycles: u64,
+    failed: u64,
+    mean_ms: f64,
+}
+
+impl Figures {
+    fn read(report: &str) -> Result<Self, Error> {
+        let after = |label: &str| {
+            let line = report.lines().find_map(|line| line.strip_prefix(label));
+            let word = line.and_then(|rest| rest.split_whitespace().next());
+            word.ok_or_else(|| Error::unexpected(label, report.as_bytes()))
+        };
+        let wrong = |word: &str| Error::unexpected("a number", word.as_bytes());
+        let number = |word: &str| word.parse::<u64>().map_err(|_| wrong(word));
+        let mean = after("latency average = ")?;
+        Ok(Self {
+            cycles: number(after("number of transactions actually processed: ")?)?,
+            failed: number(after("number of failed transactions: ")?)?,
+            mean_ms: mean.parse().map_err(|_| wrong(mean))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_of_pgbench_is_read() {
+        let report = "transaction type: x\nnumber of transactions actually processed: 4065\n\
+                      number of failed transactions: 2 (0.049%)\nlatency average = 15.721 ms\ntps = 4065.1\n";
+        let figures = Figures::read(report).unwrap();
+        assert_eq!((figures.cycles, figures.failed), (4065, 2));
+        assert!((figures.mean_ms - 15.721).abs() < 1e-9);
+        assert!(Figures::read("pgbench: error").is_err());
+    }
+
+    #[test]
+    fn the_newest_version_is_taken_by_number() {
+        let folder = tempfile::tempdir().unwrap();
+        for version in ["9", "15", "common"] {
+            let programs = folder.path().join(version).join("bin");
+            fs::create_dir_all(&programs).unwrap();
+            fs::write(programs.join("initdb"), "").unwrap();
+        }
+        let found = newest(folder.path()).unwrap();
+        assert!(found.ends_with("15/bin"), "{found:?}");
+    }
+}

@@ -1,0 +1,64 @@
+//! The disk alone: append a few bytes to a growing file and wait for fdatasync, one after the other.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::{Subject, Yard};
+use crate::error::Error;
+use crate::generate::{histogram, micros, step};
+use crate::load::{Done, Load};
+
+pub(super) fn start_300(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    start(yard, 300)
+}
+
+pub(super) fn start_4096(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    start(yard, 4096)
+}
+
+fn start(yard: &Yard, bytes: usize) -> Result<Box<dyn Subject>, Error> {
+    let folder = yard.folder(&format!("sync-{bytes}"))?;
+    Ok(Box::new(Sync { folder, bytes }))
+}
+
+#[derive(Debug)]
+struct Sync {
+    folder: PathBuf,
+    bytes: usize,
+}
+
+impl Subject for Sync {
+    fn settings(&self) -> String {
+        format!("append {} bytes, fdatasync; figures are syncs", self.bytes)
+    }
+
+    fn server(&self) -> Option<u32> {
+        None
+    }
+
+    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+        let path = self.folder.join(load.queue());
+        let shown = path.display().to_string();
+        let mut file = File::create(&path).map_err(Error::io(&*shown))?;
+        let block = vec![b'x'; self.bytes];
+        let mut times = histogram()?;
+        let opened_at = Instant::now();
+        while opened_at.elapsed() < load.duration() {
+            let asked_at = Instant::now();
+            file.write_all(&block)
+                .and_then(|()| file.sync_data())
+                .map_err(Error::io(&*shown))?;
+            times.saturating_record(micros(asked_at));
+        }
+        Ok(Done {
+            jobs: times.len(),
+            published: times.len(),
+            seconds: opened_at.elapsed().as_secs_f64(),
+            steps: vec![step("sync", &times)],
+            problems: Vec::new(),
+            busy: None,
+        })
+    }
+}

