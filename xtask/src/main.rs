@@ -21,6 +21,7 @@ mod process;
 mod product;
 mod report;
 mod rust;
+mod sim;
 mod stage;
 mod stages;
 mod tidy;
@@ -72,6 +73,12 @@ const COMMANDS: &[Command] = &[
         about: "kill and restart the server many times, then look for lost work",
         help: crash::HELP,
         run: crash::command,
+    },
+    Command {
+        name: "sim",
+        about: "run the engine over a simulated disk, clock and network, seed by seed",
+        help: sim::HELP,
+        run: sim::command,
     },
     Command {
         name: "errors",

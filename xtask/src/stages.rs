@@ -13,7 +13,7 @@ use crate::product;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
 use crate::tools::{self, Runner};
-use crate::{crash, tools::CHROMIUM};
+use crate::{crash, sim, tools::CHROMIUM};
 
 pub(crate) const STAGES: &[Stage] = &[
     Stage {
@@ -78,6 +78,13 @@ pub(crate) const STAGES: &[Stage] = &[
         group: CRASH,
         log: Some("crash"),
         run: crash::stage,
+    },
+    Stage {
+        name: "sim",
+        about: "simulated faults break no promise, and planted defects are found",
+        group: CRASH,
+        log: None,
+        run: sim::stage,
     },
     Stage {
         name: "browser",
