@@ -68,6 +68,8 @@ struct Run {
     world: World,
     requests: Vec<Request>,
     sent: u64,
+    /// Somebody was cut off, and now everything is quiet: a wake that got lost would show.
+    quiet: bool,
     published: Vec<Publish>,
     histories: Histories,
     ledger: Ledger,
@@ -86,6 +88,7 @@ impl Run {
             world: World::boot(seed, requests_max),
             requests: Vec::new(),
             sent: 0,
+            quiet: false,
             published: Vec::new(),
             histories: Histories::default(),
             ledger: Ledger::default(),
@@ -97,6 +100,7 @@ impl Run {
 
     async fn step(&mut self) -> Result<(), Broken> {
         match self.chance.below(100) {
+            _ if std::mem::take(&mut self.quiet) => self.rest().await?,
             0..8 => self.rest().await?,
             8..12 => self.jump(),
             _ => {
@@ -190,6 +194,7 @@ impl Run {
         let chosen = self.chance.below(self.requests.len());
         let number = self.requests[chosen].number;
         self.requests[chosen].task.abort();
+        self.quiet = self.chance.percent(30);
         self.note(&format!("#{number} is cut off"));
     }
 
