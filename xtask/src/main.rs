@@ -25,6 +25,7 @@ mod product;
 mod report;
 mod rust;
 mod schemas;
+mod sim;
 mod stage;
 mod stages;
 mod tidy;
@@ -100,6 +101,12 @@ const COMMANDS: &[Command] = &[
         about: "run the same work on other queues and on ours, and print the ratios",
         help: peers::HELP,
         run: peers::command,
+    },
+    Command {
+        name: "sim",
+        about: "run the engine over a simulated disk, clock and network, seed by seed",
+        help: sim::HELP,
+        run: sim::command,
     },
     Command {
         name: "errors",

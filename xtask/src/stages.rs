@@ -14,7 +14,7 @@ use crate::schemas;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
 use crate::tools::{self, Runner};
-use crate::{crash, deny, fuzz, tools::CHROMIUM};
+use crate::{crash, deny, fuzz, sim, tools::CHROMIUM};
 
 pub(crate) const STAGES: &[Stage] = &[
     Stage {
@@ -100,6 +100,13 @@ pub(crate) const STAGES: &[Stage] = &[
         group: CRASH,
         log: Some("crash"),
         run: crash::stage,
+    },
+    Stage {
+        name: "sim",
+        about: "simulated faults break no promise, and planted defects are found",
+        group: CRASH,
+        log: None,
+        run: sim::stage,
     },
     Stage {
         name: "browser",

@@ -243,6 +243,7 @@ impl Engine {
                 .apply(gate.take(), Command::Claim(claim.clone()))
                 .await?;
             let found = claimed(looking)?;
+            ticket.looked();
             gate.clone_from(&again);
             let now = tokio::time::Instant::now();
             if !found.is_empty() || now >= deadline {

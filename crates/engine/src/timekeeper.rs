@@ -51,7 +51,9 @@ impl Timekeeper {
                     NAP_AFTER_ERROR
                 }
             };
+            // In this order, not in a random one: a simulation must be repeatable.
             tokio::select! {
+                biased;
                 () = &mut shutdown => return,
                 () = tokio::time::sleep(nap) => {}
                 () = self.engine.inner.earlier.notified() => tokio::time::sleep(NAP_MIN).await,

@@ -1,13 +1,14 @@
 //! Who waits for which lanes. A wake is a hint: the woken one asks the ledger, and nobody relies on being woken.
 //!
 //! Invariant: a waiter registers before it looks, so a row that becomes claimable in between is never missed;
-//! a hint given to a waiter that goes away is passed on.
+//! a hint given to a waiter that goes away is passed on, also when it goes while it looks or when its look fails.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::lane::Probe;
+use consign_kernel::plant::{self, Plant};
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Ticket<'a> {
     wakes: &'a Wakes,
     waiter: Arc<Waiter>,
     probes: Vec<Probe>,
+    /// Woken, and has not looked since.
+    hinted: AtomicBool,
 }
 
 impl Wakes {
@@ -44,12 +47,13 @@ impl Wakes {
             wakes: self,
             waiter,
             probes,
+            hinted: AtomicBool::new(false),
         }
     }
 
     /// Wakes the first one in line for each lane.
     pub(crate) fn wake(&self, ripe: &[Probe]) {
-        if ripe.is_empty() {
+        if ripe.is_empty() || plant::on(Plant::LostWake) {
             return;
         }
         let waiting = self.waiting();
@@ -80,7 +84,13 @@ impl Ticket<'_> {
     /// Returns when a row became claimable in one of the lanes.
     pub(crate) async fn woken(&self) {
         self.waiter.notify.notified().await;
+        self.hinted.store(true, Ordering::Relaxed);
         self.waiter.woken.store(false, Ordering::Release);
+    }
+
+    /// The ledger was asked and answered, so the hint has done its work.
+    pub(crate) fn looked(&self) {
+        self.hinted.store(false, Ordering::Relaxed);
     }
 }
 
@@ -96,7 +106,7 @@ impl Drop for Ticket<'_> {
             }
         }
         drop(waiting);
-        if self.waiter.woken.load(Ordering::Acquire) {
+        if self.waiter.woken.load(Ordering::Acquire) || self.hinted.load(Ordering::Relaxed) {
             self.wakes.wake(&self.probes);
         }
     }

@@ -1,12 +1,13 @@
 //! Group commit: while one group of requests commits, the next gathers by itself. No timer is needed.
 //!
 //! Invariant: an answer leaves only after the commit that covers it. The backend brings the transaction ([`Transact`]);
-//! who waits, who is answered and when is decided here, alike for all of them.
+//! who waits, who is answered and when is decided here, alike for all of them. What a commit did is heard by somebody
+//! even if its caller went away: others wait to be woken by it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::Request;
 use consign_kernel::plant::{self, Plant};
@@ -40,12 +41,38 @@ pub(crate) struct Meters {
 pub(crate) struct Job {
     pub(crate) request: Request,
     answer: oneshot::Sender<Delivery>,
+    unheard: Arc<Unheard>,
+}
+
+/// What was committed and whose caller did not wait for the answer. Whoever is answered next passes the news on.
+#[derive(Default)]
+struct Unheard(Mutex<Vec<Executed>>);
+
+impl Unheard {
+    fn keep(&self, executed: Executed) {
+        if !executed.ripe.is_empty() || executed.wake_at.is_some() || !executed.told.is_empty() {
+            self.lock().push(executed);
+        }
+    }
+
+    fn add_to(&self, own: &mut Executed) {
+        for other in self.lock().drain(..) {
+            own.ripe.extend(other.ripe);
+            own.wake_at = own.wake_at.into_iter().chain(other.wake_at).min();
+            own.told.extend(other.told);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Executed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Where requests come in.
 pub(crate) struct Intake {
     queue: Mutex<Option<SyncSender<Job>>>,
     meters: Arc<Meters>,
+    unheard: Arc<Unheard>,
 }
 
 /// Where the requests that wait are taken from.
@@ -59,6 +86,7 @@ pub(crate) fn line(requests_max: usize, meters: &Arc<Meters>) -> (Intake, Line) 
     let intake = Intake {
         queue: Mutex::new(Some(queue)),
         meters: Arc::clone(meters),
+        unheard: Arc::default(),
     };
     let line = Line {
         jobs,
@@ -70,10 +98,17 @@ pub(crate) fn line(requests_max: usize, meters: &Arc<Meters>) -> (Intake, Line) 
 impl Intake {
     pub(crate) async fn execute(&self, request: Request) -> Result<Executed, Error> {
         let (answer, answered) = oneshot::channel();
-        self.enqueue(Job { request, answer })?;
-        let Delivery { own, others } = answered.await.map_err(|_| Error::Closed)?;
-        drop(others);
-        own
+        let unheard = Arc::clone(&self.unheard);
+        self.enqueue(Job {
+            request,
+            answer,
+            unheard,
+        })?;
+        let mut delivery = answered.await.map_err(|_| Error::Closed)?;
+        let mut own = delivery.own.take().unwrap_or(Err(Error::Closed))?;
+        drop(delivery);
+        self.unheard.add_to(&mut own);
+        Ok(own)
     }
 
     fn enqueue(&self, job: Job) -> Result<(), Error> {
@@ -105,6 +140,12 @@ impl Line {
             return false;
         };
         group.push(first);
+        self.gather_now(group);
+        true
+    }
+
+    /// Takes what is there, without waiting.
+    pub(crate) fn gather_now(&self, group: &mut Vec<Job>) {
         while group.len() < GROUP_REQUESTS_MAX
             && let Ok(job) = self.jobs.try_recv()
         {
@@ -114,7 +155,6 @@ impl Line {
         self.meters.waiting.fetch_sub(taken, Ordering::Relaxed);
         // A request whose caller went away before its turn would only do work nobody sees answered.
         group.retain(|job| !job.answer.is_closed());
-        true
     }
 }
 
@@ -149,7 +189,8 @@ pub(crate) fn serve(backend: &mut impl Transact, group: &mut Vec<Job>, meters: &
             tracing::error!(%error, requests = group.len(), "commit failed, nothing was acknowledged");
             for job in group.drain(..) {
                 // Nobody listens when the caller went away.
-                let _ = job.answer.send(Delivery::refusal(&error));
+                let refusal = Err(Error::Unavailable(error.to_string()));
+                let _ = job.answer.send(Delivery::alone(refusal, job.unheard));
             }
         }
     }
@@ -169,41 +210,55 @@ fn run_guarded(backend: &mut impl Transact, group: &[Job]) -> Result<Vec<Execute
 /// Hands all answers to the first one in the group, which passes the others on: they wait on the same runtime, where
 /// a wake is cheap, while each one sent from here might be a system call.
 fn deliver(group: &mut Vec<Job>, executed: Vec<Executed>) {
-    let mut answers = group
-        .drain(..)
-        .zip(executed)
-        .map(|(job, executed)| (job.answer, Ok(executed)));
-    let Some((first, own)) = answers.next() else {
+    let mut answers = group.drain(..).zip(executed).map(|(job, executed)| Other {
+        answer: job.answer,
+        own: Ok(executed),
+        unheard: job.unheard,
+    });
+    let Some(first) = answers.next() else {
         return;
     };
-    let others = Others(answers.collect());
+    let others = answers.collect();
     // If the first one went away, its others are answered as this comes back and is dropped.
-    let _ = first.send(Delivery { own, others });
+    let _ = first.answer.send(Delivery {
+        own: Some(first.own),
+        unheard: first.unheard,
+        others,
+    });
 }
 
 /// An answer, and the answers of neighbours that come along with it.
 struct Delivery {
-    own: Result<Executed, Error>,
-    others: Others,
+    /// Taken by whoever hears it.
+    own: Option<Result<Executed, Error>>,
+    unheard: Arc<Unheard>,
+    others: Vec<Other>,
 }
 
 impl Delivery {
-    fn refusal(error: &Error) -> Self {
+    fn alone(own: Result<Executed, Error>, unheard: Arc<Unheard>) -> Self {
         Self {
-            own: Err(Error::Unavailable(error.to_string())),
-            others: Others(Vec::new()),
+            own: Some(own),
+            unheard,
+            others: Vec::new(),
         }
     }
 }
 
-/// Passed on when dropped, so that they arrive even if whoever carries them goes away.
-struct Others(Vec<(oneshot::Sender<Delivery>, Result<Executed, Error>)>);
-
-impl Drop for Others {
+/// The others are answered even if whoever carries them went away, and then its own news is kept.
+impl Drop for Delivery {
     fn drop(&mut self) {
-        for (answer, own) in self.0.drain(..) {
-            let others = Self(Vec::new());
-            let _ = answer.send(Delivery { own, others });
+        for other in self.others.drain(..) {
+            let _ = other.answer.send(Self::alone(other.own, other.unheard));
+        }
+        if let Some(Ok(executed)) = self.own.take() {
+            self.unheard.keep(executed);
         }
     }
+}
+
+struct Other {
+    answer: oneshot::Sender<Delivery>,
+    own: Result<Executed, Error>,
+    unheard: Arc<Unheard>,
 }

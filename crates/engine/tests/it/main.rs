@@ -5,6 +5,7 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod cut_off;
 mod keys;
 mod long_poll;
 mod receipts;

@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-fn engine(store: &SharedStore, clock: &Arc<SimClock>, seal: [u8; 32]) -> Engine {
+pub(crate) fn engine(store: &SharedStore, clock: &Arc<SimClock>, seal: [u8; 32]) -> Engine {
     Engine::new(Options {
         store: store.clone(),
         clock: clock.clone(),

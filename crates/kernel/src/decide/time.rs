@@ -9,6 +9,7 @@ use crate::command::{Answer, Clean, Cleaned, Sweep};
 use crate::ids::Micros;
 use crate::intent::{Intent, Shelf};
 use crate::limits;
+use crate::plant::{self, Plant};
 use crate::profile::Expiry;
 use crate::state::{Cause, State, Verb};
 
@@ -17,8 +18,13 @@ const EXHAUSTED: &str = "Max retries exceeded";
 const LAPSED: &str = "Lease expired. Backing off.";
 
 pub(super) fn sweep_needs(sweep: Sweep, now: Micros) -> Needs<'static> {
+    let leased = if plant::on(Plant::SweepLiveLease) {
+        Micros::MAX
+    } else {
+        now
+    };
     let shelves = vec![
-        (Shelf::Leased, now),
+        (Shelf::Leased, leased),
         (Shelf::Delayed, now),
         (Shelf::Ready, now),
         (Shelf::Lapsed, now),
@@ -84,7 +90,8 @@ pub(super) fn observe(row: Option<Intent>, cx: &mut Cx<'_>) -> Decision {
 /// Lets time act on one row. A row whose deadline has not come stays as it is.
 pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     let mut writes = Vec::new();
-    if intent.wake_at > cx.now || intent.shelf == Shelf::Done {
+    let planted = plant::on(Plant::SweepLiveLease) && intent.shelf == Shelf::Leased;
+    if intent.wake_at > cx.now && !planted || intent.shelf == Shelf::Done {
         return writes;
     }
     match intent.shelf {

@@ -2,6 +2,9 @@
 //!
 //! It searches by looking at every row, so that nothing clever can hide a mistake. Tests only; nothing survives the process.
 
+mod check;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 mod tx;
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +32,7 @@ pub struct Memory {
     data: Mutex<Data>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Data {
     intents: BTreeMap<Seq, Intent>,
     ids: HashMap<IntentId, Seq>,
@@ -57,6 +60,29 @@ impl Memory {
     }
 }
 
+impl Data {
+    /// Requests that commit together; says also whether they wrote anything.
+    fn run<'r>(
+        &mut self,
+        now: Micros,
+        requests: impl Iterator<Item = &'r Request>,
+    ) -> Result<(Vec<Executed>, bool), Error> {
+        let now = now.max(self.last_time);
+        let mut last_seq = self.last_seq;
+        let mut batch = Batch::new(self, now, &mut last_seq);
+        let executed: Vec<Executed> = requests
+            .map(|request| batch.run(request))
+            .collect::<Result<_, _>>()?;
+        let wrote = batch.wrote;
+        batch.finish()?;
+        self.last_seq = last_seq;
+        self.last_time = now;
+        self.stats.requests += executed.len() as u64;
+        self.stats.commits += u64::from(wrote);
+        Ok((executed, wrote))
+    }
+}
+
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Memory")
@@ -71,17 +97,8 @@ impl Store for Memory {
     fn execute(&self, request: Request) -> Answered<'_, Executed> {
         Box::pin(async move {
             let mut data = self.data();
-            let now = self.clock.now().max(data.last_time);
-            let mut last_seq = data.last_seq;
-            let mut batch = Batch::new(&mut *data, now, &mut last_seq);
-            let executed = batch.run(&request)?;
-            let wrote = batch.wrote;
-            batch.finish()?;
-            data.last_seq = last_seq;
-            data.last_time = now;
-            data.stats.requests += 1;
-            data.stats.commits += u64::from(wrote);
-            Ok(executed)
+            let (mut executed, _) = data.run(self.clock.now(), std::iter::once(&request))?;
+            Ok(executed.pop().expect("one request, one answer"))
         })
     }
 
@@ -251,7 +268,7 @@ impl Store for Memory {
     }
 
     fn check(&self) -> Answered<'_, Vec<String>> {
-        ready(Vec::new())
+        ready(check::check(&self.data()))
     }
 
     fn dump(&self) -> Answered<'_, Dump> {

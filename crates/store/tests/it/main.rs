@@ -6,6 +6,7 @@
 )]
 
 mod differential;
+mod simulated;
 mod sqlite;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,203 @@
+//! What clients ask for, and the requests that are under way. A request is a task of its own; cutting the connection is
+//! dropping it.
+
+use std::time::Duration;
+
+use consign_engine::{Engine, Error, Operator, StoreError};
+use consign_kernel::command::{
+    Admit, Answer, Audience, Claim, Command, Extend, NewIntent, OnceGuard, Settle, Settlement,
+};
+use consign_kernel::ids::{DAY_US, IntentId, Micros, SECOND_US, Token};
+use consign_kernel::lane::Probe;
+use consign_kernel::once;
+use consign_kernel::profile::{Face, ProfileId};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// All workers share one key, as the replicas of one service do: only tokens tell them apart.
+const HOLDER: &str = "main";
+
+/// The shortest lease that is asked for.
+pub(crate) const LEASE_MIN_US: i64 = 2 * SECOND_US;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    Publish(Publish),
+    Claim { claim: Claim, wait: Duration },
+    Extend { shown: Shown, lease_us: i64 },
+    Complete(Shown),
+    Fail(Shown),
+    Cancel(IntentId),
+    Requeue(IntentId),
+    Clean,
+}
+
+/// A new intent; its key is also its payload, so that it is known again in the ledger.
+#[derive(Clone, Debug)]
+pub(crate) struct Publish {
+    pub(crate) key: usize,
+    /// Without, the same key may be admitted again and again.
+    pub(crate) guarded: bool,
+    pub(crate) goal: &'static str,
+    pub(crate) public: bool,
+    pub(crate) delay_us: i64,
+    pub(crate) ttl_us: i64,
+    pub(crate) attempts_max: u32,
+}
+
+/// The token that a worker shows for a lease, which may be an old one or a wrong one.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    /// Its number among all leases ever heard of.
+    pub(crate) lease: usize,
+    pub(crate) id: IntentId,
+    pub(crate) token: Token,
+    /// Known when it was sent: this token is wrong, or somebody else was given the intent since.
+    pub(crate) stale: bool,
+}
+
+/// How a request ended for whoever sent it.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Yes(Answer),
+    /// Nothing was done, for certain.
+    No(Error),
+    /// Nobody knows whether it was done.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) number: u64,
+    pub(crate) act: Act,
+    pub(crate) sent: Micros,
+    pub(crate) since: Instant,
+    pub(crate) task: JoinHandle<Result<Answer, Error>>,
+}
+
+impl Request {
+    pub(crate) fn send(number: u64, act: Act, engine: &Engine) -> Self {
+        Self {
+            number,
+            sent: engine.now(),
+            since: Instant::now(),
+            task: tokio::spawn(carry_out(engine.clone(), act.clone())),
+            act,
+        }
+    }
+
+    /// The lanes it waits for, if it is a waiting claim.
+    pub(crate) fn waits_for(&self) -> Option<Vec<Probe>> {
+        if let Act::Claim { claim, wait } = &self.act
+            && !wait.is_zero()
+        {
+            return Some(claim.probes());
+        }
+        None
+    }
+
+    pub(crate) async fn heard(task: JoinHandle<Result<Answer, Error>>) -> Heard {
+        match task.await {
+            Ok(Ok(answer)) => Heard::Yes(answer),
+            Ok(Err(Error::Store(StoreError::Closed))) | Err(_) => Heard::Lost,
+            Ok(Err(error)) => Heard::No(error),
+        }
+    }
+}
+
+async fn carry_out(engine: Engine, act: Act) -> Result<Answer, Error> {
+    let operator = Operator::vouched();
+    let command = match act {
+        Act::Claim { claim, wait } => {
+            return engine.claim(None, claim, wait).await.map(Answer::Claimed);
+        }
+        Act::Cancel(id) => {
+            engine.cancel(operator, Face::Intent, id, "stop").await?;
+            return Ok(Answer::Operated);
+        }
+        Act::Requeue(id) => {
+            engine.requeue(operator, Face::Intent, id, "again").await?;
+            return Ok(Answer::Operated);
+        }
+        Act::Clean => {
+            engine.cleanup(operator, Face::Intent).await?;
+            return Ok(Answer::Operated);
+        }
+        Act::Publish(publish) => Command::Admit(Admit {
+            items: vec![publish.intent()],
+            cap: None,
+        }),
+        Act::Extend { shown, lease_us } => Command::Extend(Extend {
+            id: shown.id,
+            holder: HOLDER.to_owned(),
+            token: shown.token,
+            lease_us,
+        }),
+        Act::Complete(shown) => settle(&shown, Settlement::Complete { result: None }),
+        Act::Fail(shown) => {
+            let error = "no luck".to_owned();
+            settle(&shown, Settlement::Fail { error })
+        }
+    };
+    engine.apply(None, command).await
+}
+
+fn settle(shown: &Shown, how: Settlement) -> Command {
+    Command::Settle(Settle {
+        id: shown.id,
+        holder: HOLDER.to_owned(),
+        token: shown.token,
+        how,
+    })
+}
+
+impl Publish {
+    pub(crate) fn payload(&self) -> String {
+        let kind = if self.guarded { "once" } else { "free" };
+        format!("{{\"{kind}\":{}}}", self.key)
+    }
+
+    fn intent(&self) -> NewIntent {
+        let guard = || OnceGuard {
+            key: once::Key {
+                scope: once::Scope::IntentIdempotency,
+                owner: HOLDER.to_owned(),
+                key: self.key.to_string(),
+            },
+            fingerprint: [1; 32],
+            // Longer than any simulation, so that a key never gets a second life.
+            lifetime_us: 10_000 * DAY_US,
+        };
+        NewIntent {
+            profile: ProfileId::Intent,
+            namespace: "default".to_owned(),
+            goal: self.goal.to_owned(),
+            owner: if self.public { "other" } else { HOLDER }.to_owned(),
+            public: self.public,
+            target: None,
+            capability: None,
+            priority: 100,
+            payload: self.payload(),
+            traceparent: None,
+            delay_us: self.delay_us,
+            ttl_us: self.ttl_us,
+            attempts_max: self.attempts_max,
+            backoff_us: 2 * SECOND_US,
+            once: self.guarded.then(guard),
+        }
+    }
+}
+
+pub(crate) fn claim(goal: Option<&str>, max: u32, lease_us: i64) -> Claim {
+    Claim {
+        face: Face::Intent,
+        namespace: "default".to_owned(),
+        goal: goal.map(str::to_owned),
+        holder: HOLDER.to_owned(),
+        audience: Audience::Caller,
+        worker_id: None,
+        capabilities: Vec::new(),
+        max,
+        lease_us,
+    }
+}

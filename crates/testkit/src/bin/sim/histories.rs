@@ -1,0 +1,254 @@
+//! What the clients were told, held against what they were told before and what the ledger shows.
+//!
+//! Invariant: a client knows only that its request was decided between sending and hearing. A promise counts as broken
+//! only if no moment in between could explain the answer.
+
+use std::collections::BTreeMap;
+
+use consign_engine::Error;
+use consign_kernel::command::{Admitted, Answer};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::{IntentId, Micros, Token};
+use consign_kernel::intent::Intent;
+use consign_kernel::state::Verb;
+
+use crate::acts::{Act, Heard, Publish, Shown};
+use crate::ledger::{Broken, Ledger};
+
+#[derive(Debug, Default)]
+pub(crate) struct Histories {
+    pub(crate) leases: Vec<Lease>,
+    /// Until when an operator's hand may have been on an intent.
+    touched: BTreeMap<IntentId, Micros>,
+    acknowledged: BTreeMap<(IntentId, Verb), u64>,
+}
+
+/// A lease as its holder knows it.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) id: IntentId,
+    pub(crate) token: Token,
+    pub(crate) claimed_at: Micros,
+    /// It runs at least and at most until these.
+    until: (Micros, Micros),
+    /// The same before the extension that is under way.
+    before_extension: Option<(Micros, Micros)>,
+    /// Settlements that are under way or were lost.
+    unsure: u32,
+    settled_at: Option<Micros>,
+}
+
+impl Lease {
+    pub(crate) fn is_extending(&self) -> bool {
+        self.before_extension.is_some()
+    }
+}
+
+impl Histories {
+    /// Notes what may happen from now on.
+    pub(crate) fn sent(&mut self, act: &Act, sent: Micros) {
+        match act {
+            Act::Extend { shown, lease_us } => {
+                let lease = &mut self.leases[shown.lease];
+                lease.before_extension = Some(lease.until);
+                let (min, _) = lease.until;
+                lease.until = (min.min(sent.plus(*lease_us)), Micros::MAX);
+            }
+            Act::Complete(shown) | Act::Fail(shown) => self.leases[shown.lease].unsure += 1,
+            Act::Cancel(id) | Act::Requeue(id) => {
+                self.touched.insert(*id, Micros::MAX);
+            }
+            Act::Publish(_) | Act::Claim { .. } | Act::Clean => {}
+        }
+    }
+
+    pub(crate) fn concluded(
+        &mut self,
+        act: &Act,
+        sent: Micros,
+        heard: &Heard,
+        now: Micros,
+        ledger: &mut Ledger,
+    ) -> Result<(), Broken> {
+        match act {
+            Act::Publish(publish) => published(publish, heard, ledger),
+            Act::Claim { .. } => self.claimed(heard, ledger),
+            Act::Extend { shown, .. } => self.extended(shown, sent, heard, now, ledger),
+            Act::Complete(shown) => self.settled(shown, Verb::Complete, sent, heard, now, ledger),
+            Act::Fail(shown) => self.settled(shown, Verb::Fail, sent, heard, now, ledger),
+            Act::Cancel(id) | Act::Requeue(id) => {
+                self.touched.insert(*id, now);
+                Ok(())
+            }
+            Act::Clean => Ok(()),
+        }
+    }
+
+    fn claimed(&mut self, heard: &Heard, ledger: &mut Ledger) -> Result<(), Broken> {
+        let Heard::Yes(Answer::Claimed(intents)) = heard else {
+            return Ok(());
+        };
+        for intent in intents {
+            self.begin(intent, ledger)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, intent: &Intent, ledger: &mut Ledger) -> Result<(), Broken> {
+        let id = intent.id;
+        let (Some(token), Some(at), Some(until)) =
+            (intent.token, intent.claimed_at, intent.lease_until)
+        else {
+            return Err(format!("{id} was claimed without a lease"));
+        };
+        if !ledger.knows(id) {
+            return Err(format!("{id} was claimed, but the ledger lost it"));
+        }
+        ledger.give(id, token, at);
+        let new = Lease {
+            id,
+            token,
+            claimed_at: at,
+            until: (until, until),
+            before_extension: None,
+            unsure: 0,
+            settled_at: None,
+        };
+        for other in self.leases.iter().filter(|other| other.id == id) {
+            let (first, second) = if other.claimed_at < at {
+                (other, &new)
+            } else {
+                (&new, other)
+            };
+            if self.certainly_runs(first, second.claimed_at) {
+                return Err(format!(
+                    "{id} has two holders: one since {}, another since {}",
+                    first.claimed_at.0, second.claimed_at.0
+                ));
+            }
+        }
+        self.leases.push(new);
+        Ok(())
+    }
+
+    /// As far as its holder can know.
+    fn certainly_runs(&self, lease: &Lease, at: Micros) -> bool {
+        let touched = self.touched.get(&lease.id);
+        lease.until.0 > at
+            && lease.unsure == 0
+            && lease.settled_at.is_none()
+            && touched.is_none_or(|touched| *touched < lease.claimed_at)
+    }
+
+    fn extended(
+        &mut self,
+        shown: &Shown,
+        sent: Micros,
+        heard: &Heard,
+        now: Micros,
+        ledger: &Ledger,
+    ) -> Result<(), Broken> {
+        let lease = &mut self.leases[shown.lease];
+        let before = lease.before_extension.take().unwrap_or(lease.until);
+        match heard {
+            Heard::Yes(Answer::Extended { until }) => {
+                lease.until = (*until, *until);
+                self.accepted(shown, Verb::Extend, before.1, sent, ledger)
+            }
+            Heard::No(error) => {
+                lease.until = before;
+                self.refused(shown, error, now)
+            }
+            Heard::Yes(_) | Heard::Lost => Ok(()),
+        }
+    }
+
+    fn settled(
+        &mut self,
+        shown: &Shown,
+        verb: Verb,
+        sent: Micros,
+        heard: &Heard,
+        now: Micros,
+        ledger: &Ledger,
+    ) -> Result<(), Broken> {
+        match heard {
+            Heard::Yes(_) => {
+                let until = self.leases[shown.lease].until.1;
+                self.accepted(shown, verb, until, sent, ledger)?;
+                self.leases[shown.lease].settled_at = Some(now);
+                Ok(())
+            }
+            Heard::No(error) => {
+                self.leases[shown.lease].unsure -= 1;
+                self.refused(shown, error, now)
+            }
+            Heard::Lost => Ok(()),
+        }
+    }
+
+    /// The server said yes to this token; had it the right to?
+    fn accepted(
+        &mut self,
+        shown: &Shown,
+        verb: Verb,
+        until_max: Micros,
+        sent: Micros,
+        ledger: &Ledger,
+    ) -> Result<(), Broken> {
+        let lease = &self.leases[shown.lease];
+        let id = shown.id;
+        if shown.stale {
+            return Err(format!(
+                "{verb} of {id} was accepted with a token that is not the present one"
+            ));
+        }
+        if sent >= until_max {
+            return Err(format!("{verb} of {id} was accepted after its lease"));
+        }
+        if lease.settled_at.is_some_and(|at| at <= sent) {
+            return Err(format!(
+                "{verb} of {id} was accepted, it was settled before"
+            ));
+        }
+        let said = self.acknowledged.entry((id, verb)).or_default();
+        *said += 1;
+        let told = ledger.told(id, verb);
+        if *said > told {
+            return Err(format!(
+                "{verb} of {id} was acknowledged {said} times and is in the ledger {told} times"
+            ));
+        }
+        Ok(())
+    }
+
+    /// A holder inside of its lease must not be turned away.
+    fn refused(&self, shown: &Shown, error: &Error, now: Micros) -> Result<(), Broken> {
+        let lease = &self.leases[shown.lease];
+        let turned_away = matches!(error, Error::Refused(Refusal::LeaseLost));
+        let right = shown.token == lease.token;
+        if turned_away && right && !lease.is_extending() && self.certainly_runs(lease, now) {
+            return Err(format!(
+                "the holder of {} was turned away, its lease runs until {}",
+                shown.id, lease.until.0.0
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn published(publish: &Publish, heard: &Heard, ledger: &Ledger) -> Result<(), Broken> {
+    let Heard::Yes(Answer::Admitted(admitted)) = heard else {
+        return Ok(());
+    };
+    for Admitted { id, .. } in admitted {
+        if !ledger.knows(*id) {
+            return Err(format!("{id} was acknowledged and is lost"));
+        }
+        let payload = publish.payload();
+        if publish.guarded && ledger.admitted_under(&payload) != Some(*id) {
+            return Err(format!("{payload} was answered with {id}, not its own"));
+        }
+    }
+    Ok(())
+}
