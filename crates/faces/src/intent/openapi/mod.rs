@@ -1,6 +1,6 @@
 //! The description of the face: an `OpenAPI` 3.1 document and a page for people, both made from the table of routes.
 //!
-//! Invariant: what is described is what is routed, since a [`Route`](super::routes::Route) cannot be made without its
+//! Invariant: what is described is what is routed, since a `Route` cannot be made without its
 //! description. Neither holds a secret, but a stranger learns nothing of what exists, so both ask for credentials.
 
 mod document;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use consign_kernel::command::{Admit, Claim, Command, Request};
+use consign_kernel::command::{Admit, Claim, Command, OnceGuard, Request};
 use consign_kernel::ids::SECOND_US;
+use consign_kernel::once;
 use consign_kernel::profile::ProfileId;
 use consign_store::conformance::{claim_by, in_face, item};
 use consign_store::{Error, Store};
@@ -21,6 +22,50 @@ fn admit_one() -> Request {
         })],
         seed: [5; 32],
     }
+}
+
+/// The writer is held up until all of them wait, so that they share one commit for certain.
+#[tokio::test]
+async fn one_key_asked_for_many_times_in_one_commit_admits_once_ip_091() {
+    let world = World::new();
+    let meddler = world.meddler();
+    meddler.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let ask = |request: Request| {
+        let store = Arc::clone(&world.store);
+        tokio::spawn(async move { store.execute(request).await })
+    };
+    let first = ask(admit_one());
+    while world.store.stats().requests == 0 {
+        tokio::task::yield_now().await;
+    }
+    let guarded = || {
+        let key = once::Key {
+            scope: once::Scope::IntentIdempotency,
+            owner: "alice".to_owned(),
+            key: "k".to_owned(),
+        };
+        let guard = OnceGuard {
+            key,
+            fingerprint: [1; 32],
+            lifetime_us: 60 * SECOND_US,
+        };
+        let mut request = admit_one();
+        if let Some(Command::Admit(admit)) = request.steps.first_mut() {
+            admit.items[0].once = Some(guard);
+        }
+        request
+    };
+    let others: Vec<_> = (0..10).map(|_| ask(guarded())).collect();
+    while world.store.stats().waiting < 10 {
+        tokio::task::yield_now().await;
+    }
+    meddler.execute_batch("COMMIT").unwrap();
+    assert!(first.await.unwrap().is_ok());
+    for other in others {
+        assert!(other.await.unwrap().is_ok());
+    }
+    let dump = world.store.dump().await.unwrap();
+    assert_eq!((dump.intents.len(), dump.once.len()), (2, 1));
 }
 
 #[tokio::test]
@@ -65,6 +110,8 @@ async fn a_failed_commit_writes_nothing_and_the_next_one_works() {
             ))
             .unwrap();
         let refused = world.store.execute(admit_one()).await;
+        let told = refused.as_ref().map_err(ToString::to_string).unwrap_err();
+        assert_eq!(told.matches("storage failed").count(), 1, "{told}");
         assert!(
             matches!(refused, Err(Error::Unavailable(_))),
             "{how}: {refused:?}"
