@@ -187,9 +187,10 @@ pub(crate) fn serve(backend: &mut impl Transact, group: &mut Vec<Job>, meters: &
             backend.roll_back();
             meters.failed.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, requests = group.len(), "commit failed, nothing was acknowledged");
-            let reason = match error {
-                Error::Unavailable(reason) => reason,
-                error => error.to_string(),
+            let reason = if let Error::Unavailable(reason) = error {
+                reason
+            } else {
+                error.to_string()
             };
             for job in group.drain(..) {
                 // Nobody listens when the caller went away.

@@ -1,6 +1,6 @@
 //! A store whose disk fails and whose machine crashes when the simulation says so.
 //!
-//! The group commit is the real one ([`crate::group`]); the rows are the model's. Invariant: nothing happens by itself:
+//! The group commit is the real one (`crate::group`); the rows are the model's. Invariant: nothing happens by itself:
 //! requests wait until [`Machine::turn`], in the caller's own thread. What a crash leaves is the durable copy, never the
 //! copy that the running process reads.
 
