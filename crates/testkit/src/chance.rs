@@ -29,6 +29,15 @@ impl Chance {
         self.draw() % limit.max(1)
     }
 
+    /// A place in something that long.
+    pub fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).expect("below a length")
+    }
+
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.index(choices.len())]
+    }
+
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -51,6 +51,8 @@ impl Log {
 impl Checkpointer {
     pub(super) fn start(path: &Path) -> Result<Self, Error> {
         let connection = Connection::open(path)?;
+        // What is merged is synced before the log may begin anew; said here so that it rests on no default.
+        connection.execute_batch("PRAGMA synchronous = FULL")?;
         let rest_wanted = Arc::new(AtomicBool::new(false));
         let wanted = Arc::clone(&rest_wanted);
         let (stop, stopped) = channel();

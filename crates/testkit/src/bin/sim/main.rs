@@ -11,7 +11,6 @@
 
 mod acts;
 mod campaign;
-mod chance;
 mod histories;
 mod ledger;
 mod log;
