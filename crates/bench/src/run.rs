@@ -146,6 +146,8 @@ fn start(
 fn drive(around: &Surroundings, phases: Phases, share: &[(usize, Role)]) -> Result<Tally, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // Else each answer would wake this thread on its own, in the middle of the server's work on the next one.
+        .on_thread_park(thread::yield_now)
         .build();
     let runtime = runtime.map_err(Error::Thread)?;
     let tally = Rc::new(RefCell::new(Tally::new(phases)));

@@ -26,6 +26,9 @@ use clap::Parser;
 
 use crate::cli::Cli;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     planted::arm_failpoint();

@@ -13,7 +13,7 @@ use consign_kernel::profile::Face;
 use consign_kernel::receipt::{PublicKey, Signer};
 use consign_kernel::record::{self, ApiKey, Record};
 use consign_store::{
-    Clock, Count, EventFilter, EventPage, Executed, IntentFilter, IntentPage, SharedStore, Stats,
+    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, News, SharedStore, Stats,
 };
 use tokio::sync::{Notify, watch};
 
@@ -132,7 +132,7 @@ impl Operator {
 impl Engine {
     pub fn new(options: Options) -> Self {
         let now = options.clock.now();
-        Self {
+        let engine = Self {
             inner: Arc::new(Inner {
                 store: options.store,
                 clock: options.clock,
@@ -149,7 +149,14 @@ impl Engine {
                 main_digest: crate::keys::digest(&options.main_key),
                 cleanup: Schedule::new(now, options.cleanup_interval),
             }),
-        }
+        };
+        let listening = Arc::downgrade(&engine.inner);
+        engine.inner.store.listen(Box::new(move |news| {
+            if let Some(inner) = listening.upgrade() {
+                inner.spread(news);
+            }
+        }));
+        engine
     }
 
     pub fn now(&self) -> Micros {
@@ -184,9 +191,7 @@ impl Engine {
             steps,
             seed: self.inner.seeds.next(),
         };
-        let executed = self.inner.store.execute(request).await?;
-        self.spread(&executed);
-        Ok(executed.reply?)
+        Ok(self.inner.store.execute(request).await??)
     }
 
     /// One command, refused or answered.
@@ -361,20 +366,18 @@ impl Engine {
     pub async fn record(&self, key: record::Key) -> Result<Option<Record>, Error> {
         Ok(self.inner.store.record(key).await?)
     }
+}
 
+impl Inner {
     /// Lets waiters, streams and the timekeeper know what a commit did.
-    fn spread(&self, executed: &Executed) {
-        self.inner.wakes.wake(&executed.ripe);
-        if let Some(at) = executed.wake_at
-            && at.0
-                < self
-                    .inner
-                    .planned
-                    .load(std::sync::atomic::Ordering::Acquire)
+    fn spread(&self, news: &News) {
+        self.wakes.wake(&news.ripe);
+        if let Some(at) = news.wake_at
+            && at.0 < self.planned.load(std::sync::atomic::Ordering::Acquire)
         {
-            self.inner.earlier.notify_one();
+            self.earlier.notify_one();
         }
-        self.inner.followers.tell(&executed.told);
+        self.followers.tell(&news.told);
     }
 }
 

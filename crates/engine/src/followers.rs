@@ -1,6 +1,6 @@
 //! Who follows whose facts. News of one owner disturb nobody else's stream.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ impl Followers {
             .subscribe()
     }
 
-    pub(crate) fn tell(&self, owners: &[String]) {
+    pub(crate) fn tell(&self, owners: &BTreeSet<String>) {
         let followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if followed.is_empty() {
             return;

@@ -155,7 +155,6 @@ async fn run(store: &Arc<Sqlite>, commands: Vec<Command>, seed: &mut u64) -> Vec
                 .execute(request)
                 .await
                 .unwrap()
-                .reply
                 .unwrap()
                 .pop()
                 .unwrap()

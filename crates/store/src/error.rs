@@ -8,6 +8,10 @@ pub enum Error {
     Busy,
     #[error("storage failed, nothing was written: {0}")]
     Unavailable(String),
+    #[error(
+        "the disk failed to keep a commit, which may be there or not; start the server again to see what is"
+    )]
+    Lost,
     #[error("stored data is damaged: {0}; run `consign store check`")]
     Corrupt(String),
     #[error(

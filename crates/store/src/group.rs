@@ -1,31 +1,50 @@
-//! Group commit: while one group of requests commits, the next gathers by itself. No timer is needed.
+//! Group commit: while one group of requests is made safe, the next one is carried out. No timer is needed.
 //!
-//! Invariant: an answer leaves only after the commit that covers it. The backend brings the transaction ([`Transact`]);
-//! who waits, who is answered and when is decided here, alike for all of them. What a commit did is heard by somebody
-//! even if its caller went away: others wait to be woken by it.
+//! Invariant: an answer leaves only after the sync that covers its commit. The backend brings the transaction
+//! ([`Transact`]) and the disk ([`Disk`]); who waits, who is answered and when is decided here, alike for all of them.
+//! A group is committed only when the one before it is safe, so at most one commit is unsafe at any time.
+
+mod delivery;
+mod line;
+mod safety;
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use consign_kernel::command::Request;
 use consign_kernel::plant::{self, Plant};
-use tokio::sync::oneshot;
 
 use crate::failpoint::{self, Failpoint};
-use crate::{Error, Executed};
+use crate::{Error, News};
 
-/// Requests in one commit: more would only delay the first answer.
-const GROUP_REQUESTS_MAX: usize = 1_024;
+pub(crate) use delivery::Listeners;
+pub(crate) use line::{Group, Intake, Line, line};
+use safety::Safety;
+
+use delivery::{deliver, refuse};
 
 /// One transaction at a time of a backend.
 pub(crate) trait Transact {
     /// Opens a transaction and carries out the group in it. An error leaves it to [`Transact::roll_back`].
-    fn run(&mut self, group: &[Job]) -> Result<Vec<Executed>, Error>;
-    /// Returns when the transaction is safe on disk.
+    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error>;
+    /// Ends the transaction: readers see it, and it may not be safe yet.
     fn commit(&mut self) -> Result<(), Error>;
     fn roll_back(&mut self);
+}
+
+/// Where commits become safe.
+pub(crate) trait Disk: Send + Sync {
+    /// Returns when everything that was committed before the call is safe.
+    fn sync(&self) -> Result<(), Error>;
+}
+
+/// What an open transaction did.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    pub(crate) news: News,
+    /// Else there is nothing to make safe.
+    pub(crate) wrote: bool,
+    pub(crate) last_fact: u64,
 }
 
 #[derive(Debug, Default)]
@@ -37,172 +56,102 @@ pub(crate) struct Meters {
     pub(crate) last_fact: AtomicU64,
 }
 
-/// A request and who waits for its answer.
-pub(crate) struct Job {
-    pub(crate) request: Request,
-    answer: oneshot::Sender<Delivery>,
-    unheard: Arc<Unheard>,
-}
-
-/// What was committed and whose caller did not wait for the answer. Whoever is answered next passes the news on.
+/// What both threads of a backend share.
 #[derive(Default)]
-struct Unheard(Mutex<Vec<Executed>>);
-
-impl Unheard {
-    fn keep(&self, executed: Executed) {
-        if !executed.ripe.is_empty() || executed.wake_at.is_some() || !executed.told.is_empty() {
-            self.lock().push(executed);
-        }
-    }
-
-    fn add_to(&self, own: &mut Executed) {
-        for other in self.lock().drain(..) {
-            own.ripe.extend(other.ripe);
-            own.wake_at = own.wake_at.into_iter().chain(other.wake_at).min();
-            own.told.extend(other.told);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Executed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+pub(crate) struct Shared {
+    pub(crate) meters: Meters,
+    pub(crate) safety: Safety,
+    pub(crate) listeners: Listeners,
 }
 
-/// Where requests come in.
-pub(crate) struct Intake {
-    queue: Mutex<Option<SyncSender<Job>>>,
-    meters: Arc<Meters>,
-    unheard: Arc<Unheard>,
+/// A group that is committed and waits to be safe.
+pub(crate) struct Committed {
+    answers: delivery::Answers,
+    ran: Ran,
 }
 
-/// Where the requests that wait are taken from.
-pub(crate) struct Line {
-    jobs: Receiver<Job>,
-    meters: Arc<Meters>,
-}
-
-pub(crate) fn line(requests_max: usize, meters: &Arc<Meters>) -> (Intake, Line) {
-    let (queue, jobs) = sync_channel(requests_max);
-    let intake = Intake {
-        queue: Mutex::new(Some(queue)),
-        meters: Arc::clone(meters),
-        unheard: Arc::default(),
-    };
-    let line = Line {
-        jobs,
-        meters: Arc::clone(meters),
-    };
-    (intake, line)
-}
-
-impl Intake {
-    pub(crate) async fn execute(&self, request: Request) -> Result<Executed, Error> {
-        let (answer, answered) = oneshot::channel();
-        let unheard = Arc::clone(&self.unheard);
-        self.enqueue(Job {
-            request,
-            answer,
-            unheard,
-        })?;
-        let mut delivery = answered.await.map_err(|_| Error::Closed)?;
-        let mut own = delivery.own.take().unwrap_or(Err(Error::Closed))?;
-        drop(delivery);
-        self.unheard.add_to(&mut own);
-        Ok(own)
-    }
-
-    fn enqueue(&self, job: Job) -> Result<(), Error> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queue.as_ref().ok_or(Error::Closed)?;
-        self.meters.waiting.fetch_add(1, Ordering::Relaxed);
-        queue.try_send(job).map_err(|refused| {
-            self.meters.waiting.fetch_sub(1, Ordering::Relaxed);
-            match refused {
-                TrySendError::Full(_) => Error::Busy,
-                TrySendError::Disconnected(_) => Error::Closed,
-            }
-        })
-    }
-
-    /// What waits is still answered; later requests are refused.
-    pub(crate) fn close(&self) {
-        self.queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-    }
-}
-
-impl Line {
-    /// Waits for a request and takes all that are there. False when the intake is closed and nothing waits.
-    pub(crate) fn gather(&self, group: &mut Vec<Job>) -> bool {
-        let Ok(first) = self.jobs.recv() else {
-            return false;
-        };
-        group.push(first);
-        self.gather_now(group);
-        true
-    }
-
-    /// Takes what is there, without waiting.
-    pub(crate) fn gather_now(&self, group: &mut Vec<Job>) {
-        while group.len() < GROUP_REQUESTS_MAX
-            && let Ok(job) = self.jobs.try_recv()
-        {
-            group.push(job);
-        }
-        let taken = group.len() as u64;
-        self.meters.waiting.fetch_sub(taken, Ordering::Relaxed);
-        // A request whose caller went away before its turn would only do work nobody sees answered.
-        group.retain(|job| !job.answer.is_closed());
-    }
-}
-
-/// Commits the group and answers everybody in it; or, when the commit failed, refuses everybody.
-pub(crate) fn serve(backend: &mut impl Transact, group: &mut Vec<Job>, meters: &Meters) {
-    if group.is_empty() {
-        return;
-    }
-    meters
-        .requests
-        .fetch_add(group.len() as u64, Ordering::Relaxed);
+/// Carries out and commits a group. When that fails everybody in it is refused, and nothing is left of it.
+pub(crate) fn commit(
+    backend: &mut impl Transact,
+    mut group: Group<'_>,
+    shared: &Arc<Shared>,
+) -> Option<Committed> {
     failpoint::hit(Failpoint::BeforeWrite);
-    let done = run_guarded(backend, group).and_then(|executed| {
+    let ran = run_guarded(backend, &mut group);
+    let ended = ran.and_then(|ran| {
         failpoint::hit(Failpoint::AfterWrite);
+        // The group before this one may have been lost while this one ran.
+        shared.safety.confirm()?;
         if plant::on(Plant::AnswerBeforeCommit) {
-            deliver(group, executed);
+            deliver(group.take_answers(), News::default(), shared);
             std::thread::sleep(std::time::Duration::from_millis(20));
-            backend.commit()?;
-            return Ok(Vec::new());
         }
-        backend.commit()?;
-        Ok(executed)
+        if ran.wrote {
+            shared.safety.committing();
+        }
+        let committed = backend.commit();
+        if committed.is_err() {
+            shared.safety.safe();
+        }
+        committed.map(|()| ran)
     });
-    match done {
-        Ok(executed) => {
-            failpoint::hit(Failpoint::AfterCommit);
-            deliver(group, executed);
-        }
+    match ended {
+        Ok(ran) => Some(Committed {
+            answers: group.take_answers(),
+            ran,
+        }),
         Err(error) => {
             backend.roll_back();
-            meters.failed.fetch_add(1, Ordering::Relaxed);
+            shared.meters.failed.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, requests = group.len(), "commit failed, nothing was acknowledged");
             let reason = if let Error::Unavailable(reason) = error {
                 reason
             } else {
                 error.to_string()
             };
-            for job in group.drain(..) {
-                // Nobody listens when the caller went away.
-                let refusal = Err(Error::Unavailable(reason.clone()));
-                let _ = job.answer.send(Delivery::alone(refusal, job.unheard));
-            }
+            refuse(group.take_answers(), || Error::Unavailable(reason.clone()));
+            None
         }
     }
 }
 
+impl Committed {
+    /// Makes it safe, and says whether that worked. A disk that failed to do so may claim the opposite the next time
+    /// although it lost what it was given, so then nothing is committed, answered or shown any more: only a new start
+    /// reads what is really there.
+    pub(crate) fn sync(&self, disk: &impl Disk, shared: &Shared) -> bool {
+        if !self.ran.wrote {
+            return true;
+        }
+        let synced = disk.sync();
+        match &synced {
+            Ok(()) => {
+                shared.meters.commits.fetch_add(1, Ordering::Relaxed);
+                shared.safety.safe();
+            }
+            Err(error) => {
+                shared.meters.failed.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%error, "the disk did not keep a commit; nothing more is accepted until a new start");
+                shared.safety.lost();
+            }
+        }
+        synced.is_ok()
+    }
+
+    /// Answers everybody, now that it is known what became of the commit.
+    pub(crate) fn answer(self, safe: bool, shared: &Arc<Shared>) {
+        if !safe {
+            return refuse(self.answers, || Error::Lost);
+        }
+        failpoint::hit(Failpoint::AfterCommit);
+        let last_fact = &shared.meters.last_fact;
+        last_fact.fetch_max(self.ran.last_fact, Ordering::Release);
+        deliver(self.answers, self.ran.news, shared);
+    }
+}
+
 /// A mistake of ours in one request must not end the only thread that writes: its group is rolled back and refused.
-fn run_guarded(backend: &mut impl Transact, group: &[Job]) -> Result<Vec<Executed>, Error> {
+fn run_guarded(backend: &mut impl Transact, group: &mut Group<'_>) -> Result<Ran, Error> {
     // Nothing of the backend is relied upon before the commit, and the transaction is rolled back.
     let run = AssertUnwindSafe(|| backend.run(group));
     std::panic::catch_unwind(run).unwrap_or_else(|_| {
@@ -210,60 +159,4 @@ fn run_guarded(backend: &mut impl Transact, group: &[Job]) -> Result<Vec<Execute
             "a rule failed its own checks; the log tells where".to_owned(),
         ))
     })
-}
-
-/// Hands all answers to the first one in the group, which passes the others on: they wait on the same runtime, where
-/// a wake is cheap, while each one sent from here might be a system call.
-fn deliver(group: &mut Vec<Job>, executed: Vec<Executed>) {
-    let mut answers = group.drain(..).zip(executed).map(|(job, executed)| Other {
-        answer: job.answer,
-        own: Ok(executed),
-        unheard: job.unheard,
-    });
-    let Some(first) = answers.next() else {
-        return;
-    };
-    let others = answers.collect();
-    // If the first one went away, its others are answered as this comes back and is dropped.
-    let _ = first.answer.send(Delivery {
-        own: Some(first.own),
-        unheard: first.unheard,
-        others,
-    });
-}
-
-/// An answer, and the answers of neighbours that come along with it.
-struct Delivery {
-    /// Taken by whoever hears it.
-    own: Option<Result<Executed, Error>>,
-    unheard: Arc<Unheard>,
-    others: Vec<Other>,
-}
-
-impl Delivery {
-    fn alone(own: Result<Executed, Error>, unheard: Arc<Unheard>) -> Self {
-        Self {
-            own: Some(own),
-            unheard,
-            others: Vec::new(),
-        }
-    }
-}
-
-/// The others are answered even if whoever carries them went away, and then its own news is kept.
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        for other in self.others.drain(..) {
-            let _ = other.answer.send(Self::alone(other.own, other.unheard));
-        }
-        if let Some(Ok(executed)) = self.own.take() {
-            self.unheard.keep(executed);
-        }
-    }
-}
-
-struct Other {
-    answer: oneshot::Sender<Delivery>,
-    own: Result<Executed, Error>,
-    unheard: Arc<Unheard>,
 }

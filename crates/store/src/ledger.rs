@@ -2,7 +2,7 @@
 //!
 //! A backend brings a [`Tx`]: plain loads and writes inside one transaction, without a rule of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use consign_kernel::command::{Answer, Claim, Command, Forget, Reply, Request, Sweep};
 use consign_kernel::decide::{Cx, Needs, View, Write, decide, gate, needs, on_time};
@@ -22,16 +22,21 @@ use crate::Error;
 /// After an outage a flood may be due at once; one commit lets time act on some thousand rows, the next goes on.
 const SWEEPS_PER_BATCH_MAX: u32 = 8;
 
-/// What became of a request, and what others should hear of it.
-#[derive(Debug)]
-pub struct Executed {
-    pub reply: Reply,
-    /// Lanes in which a row became claimable.
+/// What others should hear of a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Lanes in which a row became claimable, once for each row.
     pub ripe: Vec<Probe>,
     /// The earliest end of a delay or a lease that was written.
     pub wake_at: Option<Micros>,
     /// Owners whose intents have news.
-    pub told: Vec<String>,
+    pub told: BTreeSet<String>,
+}
+
+impl News {
+    pub fn is_empty(&self) -> bool {
+        self.ripe.is_empty() && self.wake_at.is_none() && self.told.is_empty()
+    }
 }
 
 /// What a counter counts.
@@ -101,9 +106,7 @@ pub(crate) struct Batch<'a, T> {
     swept: bool,
     sweeps: u32,
     deltas: HashMap<Counter, i64>,
-    ripe: Vec<Probe>,
-    wake_at: Option<Micros>,
-    told: Vec<String>,
+    news: News,
     pub(crate) wrote: bool,
 }
 
@@ -116,35 +119,13 @@ impl<'a, T: Tx> Batch<'a, T> {
             swept: false,
             sweeps: 0,
             deltas: HashMap::new(),
-            ripe: Vec::new(),
-            wake_at: None,
-            told: Vec::new(),
+            news: News::default(),
             wrote: false,
         }
     }
 
     /// Runs one request. An error means the transaction must be rolled back as a whole.
-    pub(crate) fn run(&mut self, request: &Request) -> Result<Executed, Error> {
-        let reply = self.reply(request)?;
-        Ok(Executed {
-            reply,
-            ripe: std::mem::take(&mut self.ripe),
-            wake_at: self.wake_at.take(),
-            told: std::mem::take(&mut self.told),
-        })
-    }
-
-    /// Writes what was counted. Call once, before the commit.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        for (counter, delta) in self.deltas {
-            if delta != 0 {
-                self.tx.add(&counter, delta)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn reply(&mut self, request: &Request) -> Result<Reply, Error> {
+    pub(crate) fn run(&mut self, request: &Request) -> Result<Reply, Error> {
         if request.steps.len() > limits::STEPS_MAX {
             return Ok(Err(Refusal::TooManySteps {
                 max: limits::STEPS_MAX,
@@ -172,6 +153,16 @@ impl<'a, T: Tx> Batch<'a, T> {
             answers.push(self.step(command, &mut entropy)?);
         }
         Ok(Ok(answers))
+    }
+
+    /// Writes what was counted. Call once, before the commit.
+    pub(crate) fn finish(self) -> Result<News, Error> {
+        for (counter, delta) in self.deltas {
+            if delta != 0 {
+                self.tx.add(&counter, delta)?;
+            }
+        }
+        Ok(self.news)
     }
 
     fn step(
@@ -343,8 +334,8 @@ impl<'a, T: Tx> Batch<'a, T> {
                 self.tx.remove(intent.seq)
             }
             Write::Fact(fact) => {
-                if self.told.last() != Some(&fact.owner) {
-                    self.told.push(fact.owner.clone());
+                if !self.news.told.contains(&fact.owner) {
+                    self.news.told.insert(fact.owner.clone());
                 }
                 self.tx.append(fact)
             }
@@ -358,14 +349,12 @@ impl<'a, T: Tx> Batch<'a, T> {
     fn noted(&mut self, intent: &Intent) -> Option<Lanes> {
         if intent.shelf.claimable() {
             let lanes = Lanes::of(intent);
-            self.ripe.extend(lanes.probes());
+            self.news.ripe.extend(lanes.probes());
             return Some(lanes);
         }
         if matches!(intent.shelf, Shelf::Delayed | Shelf::Leased) {
-            self.wake_at = Some(
-                self.wake_at
-                    .map_or(intent.wake_at, |at| at.min(intent.wake_at)),
-            );
+            let earlier = self.news.wake_at.into_iter().chain([intent.wake_at]);
+            self.news.wake_at = earlier.min();
         }
         None
     }

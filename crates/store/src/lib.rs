@@ -18,7 +18,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use consign_kernel::command::Request;
+use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
@@ -28,7 +28,7 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 pub use error::Error;
-pub use ledger::Executed;
+pub use ledger::News;
 
 /// Engine time. Never goes back.
 pub trait Clock: Send + Sync + 'static {
@@ -41,10 +41,14 @@ pub type Answered<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send 
 /// The ledger and the records beside it.
 ///
 /// Implementors guarantee: commands of one request see each other's writes, in order; requests are
-/// serializable; an answer is given only after its commit is durable; reads see every answered write.
+/// serializable; an answer is given only after its commit is durable; reads see every answered write, and show nothing
+/// that a power cut could still undo.
 pub trait Store: Send + Sync + 'static {
     /// The only way state changes. Neighbours may share the commit.
-    fn execute(&self, request: Request) -> Answered<'_, Executed>;
+    fn execute(&self, request: Request) -> Answered<'_, Reply>;
+
+    /// From now on `listener` hears what commits did, once they are safe. It must be quick.
+    fn listen(&self, listener: Listener);
 
     fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>>;
 
@@ -88,6 +92,9 @@ pub trait Store: Send + Sync + 'static {
 
     fn stats(&self) -> Stats;
 }
+
+/// Who hears of commits.
+pub type Listener = Box<dyn Fn(&News) + Send + Sync>;
 
 /// The handle everybody shares.
 pub type SharedStore = Arc<dyn Store>;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
+use consign_engine::{
+    Engine, EngineClock, Options as EngineOptions, SealKey, StoreError, Timekeeper,
+};
 use consign_faces::intent;
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::server::{Error as ServerError, Options as ServerOptions, Server};
@@ -87,7 +89,10 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         settings: &settings,
     })?;
     let served = server
-        .run(layers::around(router, layers), until_told(drain, reload)?)
+        .run(
+            layers::around(router, layers),
+            until_told(drain, reload, Arc::clone(&store))?,
+        )
         .await;
     match served {
         Err(ServerError::CutOff { connections }) => {
@@ -102,14 +107,20 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         .await
         .context("the timekeeper ended by a panic")?;
     store.close();
+    if store.is_lost() {
+        let lost = Failure::failed(StoreError::Lost.to_string());
+        let hint = "look at the disk; what was answered before is safe, and a new start reads what is really there";
+        return Err(lost.hint(hint).into());
+    }
     tracing::info!("drained and closed");
     Ok(())
 }
 
-/// Ends at SIGTERM or SIGINT; a SIGHUP meanwhile reloads the certificate.
+/// Ends at SIGTERM or SIGINT, and when the disk lost a commit; a SIGHUP meanwhile reloads the certificate.
 fn until_told(
     drain: watch::Sender<bool>,
     reload: Option<tls::Reload>,
+    store: Arc<Sqlite>,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -119,6 +130,7 @@ fn until_told(
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                () = store.until_lost() => break,
                 _ = hangup.recv() => match reload.as_ref().map(tls::Reload::reload) {
                     Some(Ok(())) => tracing::info!("the certificate was reloaded"),
                     Some(Err(error)) => tracing::error!(%error, "the certificate was not reloaded; the old one stays"),

@@ -168,6 +168,10 @@ impl From<Error> for Reject {
                 Code::DatabaseBusy,
                 "Too many requests are waiting for the disk; try again shortly.",
             ),
+            Error::Store(consign_engine::StoreError::Lost) => Self::new(
+                Code::DatabaseBusy,
+                "The disk failed; it is not known whether this was done. Ask again when the server is back.",
+            ),
             Error::Store(error) => {
                 tracing::error!(%error, "storage failed");
                 Self::new(

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use consign_engine::{Count, EventFilter, EventPage, IntentFilter, IntentPage, SharedStore, Stats};
-use consign_kernel::command::{Command, Request};
+use consign_kernel::command::{Command, Reply, Request};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
-use consign_store::{Answered, Dump, Error, Executed, Store};
+use consign_store::{Answered, Dump, Error, Listener, Store};
 
 /// What is wrong with the ledger at the moment.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Faulty {
 }
 
 impl Store for Faulty {
-    fn execute(&self, request: Request) -> Answered<'_, Executed> {
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
         if matches!(request.steps.first(), Some(Command::Clean(_))) {
             self.faults.cleanups.fetch_add(1, Ordering::SeqCst);
             if self.faults.cleanup_fails.load(Ordering::SeqCst) {
@@ -64,6 +64,10 @@ impl Store for Faulty {
             }
         }
         self.pass(self.inner.execute(request))
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.inner.listen(listener);
     }
 
     fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {

@@ -1,5 +1,7 @@
 //! What time does: sweeps, cleanup passes, and the next instant anything is due.
 
+use std::sync::{Arc, Mutex};
+
 use consign_kernel::command::{Answer, Claim, Clean, Cleaned, Command, NewIntent, Sweep};
 use consign_kernel::ids::{DAY_US, HOUR_US, SECOND_US};
 use consign_kernel::intent::Shelf;
@@ -252,26 +254,27 @@ pub async fn the_next_due_instant_is_the_earliest_delay_or_lease(world: World) {
 }
 
 pub async fn a_request_tells_whom_to_wake_and_when(world: World) {
-    use consign_kernel::command::{Admit, Request};
-    let admit = |item: NewIntent| Request {
-        gate: None,
-        steps: vec![Command::Admit(Admit {
-            items: vec![item],
-            cap: None,
-        })],
-        seed: [1; 32],
-    };
-    let ready = world.store.execute(admit(item())).await;
-    let ready = ready.expect("storage works");
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listening = Arc::clone(&heard);
+    world.store.listen(Box::new(move |news| {
+        listening.lock().expect("no panic").push(news.clone());
+    }));
     let probes = claim_by("alice").probes();
-    assert!(ready.ripe.iter().any(|ripe| probes.contains(ripe)));
-    assert_eq!(ready.wake_at, None);
+    world.publish(item()).await;
     let delayed = NewIntent {
         delay_us: SECOND_US,
         ..item()
     };
-    let delayed = world.store.execute(admit(delayed)).await;
-    let delayed = delayed.expect("storage works");
+    world.publish(delayed).await;
+    let heard = heard.lock().expect("no panic");
+    let [ready, delayed] = &heard[..] else {
+        panic!("{heard:?}");
+    };
+    assert!(ready.ripe.iter().any(|ripe| probes.contains(ripe)));
+    assert_eq!(ready.wake_at, None);
     assert_eq!(delayed.ripe, []);
     assert_eq!(delayed.wake_at, Some(world.now().plus(SECOND_US)));
+    for news in heard.iter() {
+        assert_eq!(news.told.iter().collect::<Vec<_>>(), ["alice"]);
+    }
 }

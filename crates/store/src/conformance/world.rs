@@ -92,11 +92,7 @@ impl World {
         let mut seed = [7; 32];
         seed[..8].copy_from_slice(&self.seeds.fetch_add(1, Ordering::SeqCst).to_le_bytes());
         let request = Request { gate, steps, seed };
-        self.store
-            .execute(request)
-            .await
-            .expect("storage works")
-            .reply
+        self.store.execute(request).await.expect("storage works")
     }
 
     pub async fn steps(&self, steps: Vec<Command>) -> Vec<Result<Answer, Refusal>> {

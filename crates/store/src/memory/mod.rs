@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use consign_kernel::command::Request;
+use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
@@ -21,15 +21,17 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
+use crate::group::Listeners;
 use crate::ledger::{Batch, Counter};
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Executed, IntentFilter,
-    IntentPage, Stats, Store,
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
+    Listener, News, Stats, Store,
 };
 
 pub struct Memory {
     clock: Arc<dyn Clock>,
     data: Mutex<Data>,
+    listeners: Listeners,
 }
 
 #[derive(Clone, Default)]
@@ -52,6 +54,7 @@ impl Memory {
         Self {
             clock,
             data: Mutex::default(),
+            listeners: Listeners::default(),
         }
     }
 
@@ -61,25 +64,27 @@ impl Memory {
 }
 
 impl Data {
-    /// Requests that commit together; says also whether they wrote anything.
-    fn run<'r>(
+    /// One transaction, which `work` fills with requests; says also whether they wrote anything.
+    fn run(
         &mut self,
         now: Micros,
-        requests: impl Iterator<Item = &'r Request>,
-    ) -> Result<(Vec<Executed>, bool), Error> {
+        work: impl FnOnce(&mut dyn FnMut(&Request) -> Result<Reply, Error>) -> Result<(), Error>,
+    ) -> Result<(News, bool), Error> {
         let now = now.max(self.last_time);
         let mut last_seq = self.last_seq;
+        let mut requests = 0;
         let mut batch = Batch::new(self, now, &mut last_seq);
-        let executed: Vec<Executed> = requests
-            .map(|request| batch.run(request))
-            .collect::<Result<_, _>>()?;
+        work(&mut |request| {
+            requests += 1;
+            batch.run(request)
+        })?;
         let wrote = batch.wrote;
-        batch.finish()?;
+        let news = batch.finish()?;
         self.last_seq = last_seq;
         self.last_time = now;
-        self.stats.requests += executed.len() as u64;
+        self.stats.requests += requests;
         self.stats.commits += u64::from(wrote);
-        Ok((executed, wrote))
+        Ok((news, wrote))
     }
 }
 
@@ -94,12 +99,20 @@ fn ready<'a, T: Send + 'a>(value: T) -> Answered<'a, T> {
 }
 
 impl Store for Memory {
-    fn execute(&self, request: Request) -> Answered<'_, Executed> {
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
         Box::pin(async move {
-            let mut data = self.data();
-            let (mut executed, _) = data.run(self.clock.now(), std::iter::once(&request))?;
-            Ok(executed.pop().expect("one request, one answer"))
+            let mut reply = Ok(Vec::new());
+            let (news, _) = self.data().run(self.clock.now(), |run| {
+                reply = run(&request)?;
+                Ok(())
+            })?;
+            self.listeners.tell(&news);
+            Ok(reply)
         })
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.listeners.add(listener);
     }
 
     fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {

@@ -1,15 +1,14 @@
 //! A store whose disk fails and whose machine crashes when the simulation says so.
 //!
 //! The group commit is the real one (`crate::group`); the rows are the model's. Invariant: nothing happens by itself:
-//! requests wait until [`Machine::turn`], in the caller's own thread. What a crash leaves is the durable copy, never the
-//! copy that the running process reads.
+//! requests wait until [`Machine::turn`], in the caller's own thread. What a crash leaves is the durable copy, which is
+//! also what readers see; the next group runs on what was committed, durable or not.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use consign_kernel::command::Request;
+use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
@@ -18,10 +17,10 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 use super::{Data, Memory};
-use crate::group::{self, Intake, Job, Line, Meters, Transact};
+use crate::group::{self, Committed, Group, Intake, Line, Ran, Shared, Transact};
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Executed, IntentFilter,
-    IntentPage, Stats, Store,
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
+    Listener, Stats, Store,
 };
 
 /// What goes wrong with the next commit.
@@ -30,9 +29,13 @@ pub enum Fault {
     None,
     /// The disk refuses; nothing is durable.
     Refused,
+    /// The disk takes until the next turn to make it safe.
+    Slow,
+    /// The disk fails to make it safe, although it is there.
+    Lost,
     /// The machine dies before anything is durable.
     CrashBefore,
-    /// The machine dies after the commit, before anybody heard of it.
+    /// The machine dies after the commit is safe, before anybody heard of it.
     CrashAfter,
 }
 
@@ -42,63 +45,82 @@ pub enum Turn {
     /// Nobody waited.
     Idle,
     Committed,
+    /// Committed, and nobody knows yet.
+    Slow,
     /// Everybody was refused.
     Failed,
-    /// Only [`Machine::restart`] helps.
+    /// Nothing is accepted any more, or the machine is dead: only [`Machine::restart`] helps.
     Crashed,
 }
 
 /// The store as a running process sees it.
 pub struct Simulated {
     intake: Intake,
-    running: Arc<Memory>,
-    meters: Arc<Meters>,
+    /// What is on the disk.
+    durable: Arc<Memory>,
+    shared: Arc<Shared>,
 }
 
 /// The other side of it: who writes, and what is on the disk.
 pub struct Machine {
     line: Line,
-    meters: Arc<Meters>,
+    shared: Arc<Shared>,
+    log: Log,
     disk: Disk,
+    /// Committed in an earlier turn.
+    slow: Option<Committed>,
     clock: Arc<dyn Clock>,
     requests_max: usize,
 }
 
-struct Disk {
-    durable: Data,
-    running: Arc<Memory>,
-    /// The open transaction, and whether it wrote anything.
-    next: Option<(Data, bool)>,
-    fault: Fault,
+/// The transactions.
+struct Log {
+    /// What was committed last, safe or not.
+    committed: Data,
+    /// The open transaction.
+    next: Option<Data>,
+    clock: Arc<dyn Clock>,
+    refuses: bool,
 }
 
-/// What unwinds when the machine dies: no message, and nobody but [`Machine::turn`] catches it.
-struct Died;
+/// What survives.
+struct Disk {
+    durable: Arc<Memory>,
+    coming: Mutex<Option<Data>>,
+    fault: Fault,
+}
 
 pub fn start(clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Machine) {
     boot(Data::default(), clock, requests_max)
 }
 
-fn boot(durable: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Machine) {
-    let meters = Arc::new(Meters::default());
-    let (intake, line) = group::line(requests_max, &meters);
-    let running = Arc::new(Memory::new(Arc::clone(&clock)));
-    *running.data() = durable.clone();
+fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Machine) {
+    let shared = Arc::new(Shared::default());
+    let (intake, line) = group::line(requests_max, &shared);
+    let durable = Arc::new(Memory::new(Arc::clone(&clock)));
+    *durable.data() = data.clone();
     let store = Simulated {
         intake,
-        running: Arc::clone(&running),
-        meters: Arc::clone(&meters),
+        durable: Arc::clone(&durable),
+        shared: Arc::clone(&shared),
+    };
+    let log = Log {
+        committed: data,
+        next: None,
+        clock: Arc::clone(&clock),
+        refuses: false,
     };
     let disk = Disk {
         durable,
-        running,
-        next: None,
+        coming: Mutex::new(None),
         fault: Fault::None,
     };
     let machine = Machine {
         line,
-        meters,
+        shared,
+        log,
         disk,
+        slow: None,
         clock,
         requests_max,
     };
@@ -106,58 +128,75 @@ fn boot(durable: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simul
 }
 
 impl Machine {
-    /// Commits what waits, as one group.
+    /// Makes safe what was slow before, then commits what waits, as one group.
     pub fn turn(&mut self, fault: Fault) -> Turn {
-        let mut group = Vec::new();
-        self.line.gather_now(&mut group);
-        if group.is_empty() {
-            return Turn::Idle;
-        }
-        let failed = self.meters.failed.load(Ordering::Relaxed);
         self.disk.fault = fault;
-        let (disk, meters) = (&mut self.disk, &*self.meters);
-        // A dead machine is not used again, only its disk is.
-        let served = catch_unwind(AssertUnwindSafe(|| group::serve(disk, &mut group, meters)));
-        match served {
-            Err(why) if why.is::<Died>() => Turn::Crashed,
-            Err(why) => resume_unwind(why),
-            Ok(()) if self.meters.failed.load(Ordering::Relaxed) > failed => Turn::Failed,
-            Ok(()) => Turn::Committed,
+        self.log.refuses = fault == Fault::Refused;
+        let slow = self.slow.take();
+        if slow.is_some() && fault == Fault::CrashBefore {
+            return Turn::Crashed;
         }
+        let late = slow.is_some();
+        if let Some(slow) = slow
+            && self.make_safe(slow) == Turn::Crashed
+        {
+            return Turn::Crashed;
+        }
+        let Some(group) = self.line.gather_now() else {
+            return if late { Turn::Committed } else { Turn::Idle };
+        };
+        let committed = group::commit(&mut self.log, group, &self.shared);
+        let Some(committed) = committed else {
+            return Turn::Failed;
+        };
+        *self.disk.coming() = Some(self.log.committed.clone());
+        match fault {
+            Fault::CrashBefore => Turn::Crashed,
+            Fault::Slow => {
+                self.slow = Some(committed);
+                Turn::Slow
+            }
+            Fault::None | Fault::Refused | Fault::Lost | Fault::CrashAfter => {
+                self.make_safe(committed)
+            }
+        }
+    }
+
+    fn make_safe(&self, committed: Committed) -> Turn {
+        let safe = committed.sync(&self.disk, &self.shared);
+        if self.disk.fault == Fault::CrashAfter {
+            return Turn::Crashed;
+        }
+        committed.answer(safe, &self.shared);
+        if safe { Turn::Committed } else { Turn::Crashed }
     }
 
     /// A new process over what was durable. Whoever waited for the old one hears nothing any more.
     #[must_use]
     pub fn restart(self) -> (Arc<Simulated>, Self) {
-        boot(self.disk.durable, self.clock, self.requests_max)
+        let data = self.disk.durable.data().clone();
+        boot(data, self.clock, self.requests_max)
     }
 }
 
-impl Transact for Disk {
-    fn run(&mut self, group: &[Job]) -> Result<Vec<Executed>, Error> {
-        let mut data = self.running.data().clone();
-        let now = self.running.clock.now();
-        let (executed, wrote) = data.run(now, group.iter().map(|job| &job.request))?;
-        self.next = Some((data, wrote));
-        Ok(executed)
+impl Transact for Log {
+    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+        let mut data = self.committed.clone();
+        let (news, wrote) = data.run(self.clock.now(), |run| group.each(run))?;
+        let last_fact = data.last_fact;
+        self.next = Some(data);
+        Ok(Ran {
+            news,
+            wrote,
+            last_fact,
+        })
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        match self.fault {
-            Fault::None | Fault::CrashAfter => {}
-            Fault::Refused => return Err(Error::Unavailable("no space left".to_owned())),
-            Fault::CrashBefore => resume_unwind(Box::new(Died)),
+        if self.refuses {
+            return Err(Error::Unavailable("no space left".to_owned()));
         }
-        let next = self.next.take().filter(|(_, wrote)| *wrote);
-        if let Some((data, _)) = &next {
-            self.durable.clone_from(data);
-        }
-        if self.fault == Fault::CrashAfter {
-            resume_unwind(Box::new(Died));
-        }
-        if let Some((data, _)) = next {
-            *self.running.data() = data;
-        }
+        self.committed = self.next.take().unwrap_or_default();
         Ok(())
     }
 
@@ -166,38 +205,60 @@ impl Transact for Disk {
     }
 }
 
+impl Disk {
+    fn coming(&self) -> MutexGuard<'_, Option<Data>> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl group::Disk for Disk {
+    fn sync(&self) -> Result<(), Error> {
+        if let Some(data) = self.coming().take() {
+            *self.durable.data() = data;
+        }
+        if self.fault == Fault::Lost {
+            return Err(Error::Unavailable("input/output error".to_owned()));
+        }
+        Ok(())
+    }
+}
+
 /// Reads are the model's; only what is written takes the long way.
 impl Store for Simulated {
-    fn execute(&self, request: Request) -> Answered<'_, Executed> {
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
         Box::pin(self.intake.execute(request))
     }
 
+    fn listen(&self, listener: Listener) {
+        self.shared.listeners.add(listener);
+    }
+
     fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
-        self.running.intent(id)
+        self.durable.intent(id)
     }
 
     fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
-        self.running.intents(filter)
+        self.durable.intents(filter)
     }
 
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
-        self.running.dead(face, limit)
+        self.durable.dead(face, limit)
     }
 
     fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
-        self.running.facts(intent, limit)
+        self.durable.facts(intent, limit)
     }
 
     fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
-        self.running.last_fact_to(intent, state)
+        self.durable.last_fact_to(intent, state)
     }
 
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
-        self.running.events(filter)
+        self.durable.events(filter)
     }
 
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
-        self.running.record(key)
+        self.durable.record(key)
     }
 
     fn records(
@@ -207,30 +268,30 @@ impl Store for Simulated {
         after: String,
         limit: u32,
     ) -> Answered<'_, Vec<Record>> {
-        self.running.records(kind, owner, after, limit)
+        self.durable.records(kind, owner, after, limit)
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
-        self.running.counts(face)
+        self.durable.counts(face)
     }
 
     fn next_due(&self) -> Answered<'_, Option<Micros>> {
-        self.running.next_due()
+        self.durable.next_due()
     }
 
     fn check(&self) -> Answered<'_, Vec<String>> {
-        self.running.check()
+        self.durable.check()
     }
 
     fn dump(&self) -> Answered<'_, Dump> {
-        self.running.dump()
+        self.durable.dump()
     }
 
     fn stats(&self) -> Stats {
         Stats {
-            failed_commits: self.meters.failed.load(Ordering::Relaxed),
-            waiting: self.meters.waiting.load(Ordering::Relaxed),
-            ..self.running.stats()
+            failed_commits: self.shared.meters.failed.load(Ordering::Relaxed),
+            waiting: self.shared.meters.waiting.load(Ordering::Relaxed),
+            ..self.durable.stats()
         }
     }
 }

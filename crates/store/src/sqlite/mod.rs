@@ -1,6 +1,6 @@
 //! The default backend: one SQLite file, one writer thread with group commit, a few read-only connections.
 //!
-//! Invariant: `synchronous=FULL`; what was answered survives a power cut.
+//! Invariant: the log is synced before anything it holds is answered or shown; what was answered survives a power cut.
 
 mod backup;
 mod check;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use consign_kernel::command::Request;
+use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
@@ -32,8 +32,8 @@ pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFil
 pub use schema::{Holds, identify};
 
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Executed, IntentFilter,
-    IntentPage, Stats, Store,
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
+    Listener, Stats, Store,
 };
 use reads::Readers;
 use writer::Writer;
@@ -77,7 +77,7 @@ impl Sqlite {
             Arc::clone(&options.clock),
             options.queue_max,
         )?;
-        let readers = Arc::new(Readers::open(&options.path, READERS)?);
+        let readers = Arc::new(Readers::open(&options.path, READERS, &writer.shared)?);
         Ok(Self {
             path: options.path,
             writer,
@@ -108,6 +108,15 @@ impl Sqlite {
         &self.path
     }
 
+    /// Returns only if the disk failed to keep a commit. Then everything is refused, and only a new start helps.
+    pub async fn until_lost(&self) {
+        self.writer.shared.safety.until_lost().await;
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.writer.shared.safety.is_lost()
+    }
+
     /// Finishes what waits and ends the writer. Later requests are refused.
     pub fn close(&self) {
         self.writer.close();
@@ -123,8 +132,12 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Store for Sqlite {
-    fn execute(&self, request: Request) -> Answered<'_, Executed> {
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
         Box::pin(self.writer.execute(request))
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.writer.shared.listeners.add(listener);
     }
 
     fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
@@ -193,7 +206,7 @@ impl Store for Sqlite {
     }
 
     fn stats(&self) -> Stats {
-        let meters = &self.writer.meters;
+        let meters = &self.writer.shared.meters;
         Stats {
             commits: meters.commits.load(Ordering::Relaxed),
             requests: meters.requests.load(Ordering::Relaxed),

@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
+use crate::group::Shared;
 use crate::ledger::Counter;
 use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
 
@@ -23,25 +24,29 @@ const SCAN_ROWS_MAX: u32 = 5_000;
 pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
     returned: Condvar,
+    shared: Arc<Shared>,
 }
 
 impl Readers {
-    pub(super) fn open(path: &Path, count: usize) -> Result<Self, Error> {
+    pub(super) fn open(path: &Path, count: usize, shared: &Arc<Shared>) -> Result<Self, Error> {
         let idle = (0..count)
             .map(|_| schema::read_only(path, false))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             idle: Mutex::new(idle),
             returned: Condvar::new(),
+            shared: Arc::clone(shared),
         })
     }
 
-    /// Runs a read on a blocking thread, so that a slow disk never holds up the others.
+    /// Runs a read on a blocking thread, so that a slow disk never holds up the others. What it saw is shown when it is
+    /// safe.
     pub(super) fn run<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Answered<'static, T> {
         let readers = Arc::clone(self);
+        let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             let done = tokio::task::spawn_blocking(move || {
                 let connection = readers.take();
@@ -49,8 +54,11 @@ impl Readers {
                 readers.give_back(connection);
                 done
             });
-            done.await
-                .map_err(|error| Error::Unavailable(error.to_string()))?
+            let seen = done
+                .await
+                .map_err(|error| Error::Unavailable(error.to_string()))?;
+            shared.safety.reached().await?;
+            seen
         })
     }
 

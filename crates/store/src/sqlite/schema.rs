@@ -5,7 +5,6 @@
 use std::io::Read;
 use std::path::Path;
 
-use consign_kernel::plant::{self, Plant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
@@ -171,11 +170,8 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     debug_assert_eq!(mode, "wal");
-    // FULL syncs the log at every commit: an acknowledged intent survives a power cut.
+    // While the file is made and migrated, SQLite syncs the log at every commit.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    if plant::on(Plant::NormalSync) {
-        connection.execute_batch("PRAGMA synchronous = NORMAL")?;
-    }
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -184,6 +180,12 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     // The log shrinks again after a flood.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     plan_once(connection)
+}
+
+/// SQLite goes on to sync what a merge or a new beginning of the log rests on, and no longer syncs at a commit: the
+/// writer does that itself before it answers.
+pub(super) fn leave_syncs_to_us(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "NORMAL")
 }
 
 /// A statement is planned when it is prepared and never again. Without the guarantee SQLite looks at bound values, such

@@ -1,30 +1,34 @@
-//! The one thread that writes.
+//! The one thread that writes, and the one that makes safe what was written.
 //!
-//! Invariant: `BEGIN IMMEDIATE`, everything that waits, `COMMIT`, which SQLite syncs; the answers follow ([`crate::group`]).
+//! Invariant: `BEGIN IMMEDIATE`, everything that waits, `COMMIT`, then a sync of the log; the answers follow
+//! ([`crate::group`]). The sync is ours and not a part of SQLite's `COMMIT`, so that the next transaction can run meanwhile.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use consign_kernel::command::Request;
+use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
+use consign_kernel::plant::{self, Plant};
 use rusqlite::Connection;
 
 use super::checkpoint::Checkpointer;
 use super::identity::Identity;
 use super::prepared::Prepared;
 use super::rows::signed;
+use super::schema;
 use super::tx::Open;
-use crate::group::{self, Intake, Job, Line, Meters, Transact};
+use crate::group::{self, Disk, Group, Intake, Line, Ran, Shared, Transact};
 use crate::ledger::Batch;
-use crate::{Clock, Error, Executed};
+use crate::{Clock, Error};
 
 pub(super) struct Writer {
     intake: Intake,
     checkpointer: Mutex<Option<Checkpointer>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    pub(super) meters: Arc<Meters>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Writer {
@@ -34,42 +38,47 @@ impl Writer {
         clock: Arc<dyn Clock>,
         queue_max: usize,
     ) -> Result<Self, Error> {
-        let meters = Arc::new(Meters::default());
-        let (intake, line) = group::line(queue_max, &meters);
+        let shared = Arc::new(Shared::default());
+        let (intake, line) = group::line(queue_max, &shared);
         let identity = Identity::of(path)?;
         let position = Position::read(&connection)?;
-        meters.last_fact.store(position.fact, Ordering::Relaxed);
+        shared
+            .meters
+            .last_fact
+            .store(position.fact, Ordering::Relaxed);
+        let log = Arc::new(Log::open(path, &connection)?);
         let checkpointer = Checkpointer::start(path)?;
         let rest_wanted = Arc::clone(&checkpointer.rest_wanted);
-        let in_thread = Arc::clone(&meters);
-        let thread = std::thread::Builder::new()
-            .name("ledger-writer".to_owned())
-            .spawn(move || {
-                let ledger = Ledger {
-                    prepared: Prepared::new(&connection),
-                    identity,
-                    clock,
-                    meters: &in_thread,
-                    position,
-                    next: None,
-                };
-                ledger.work(&line, &rest_wanted);
+        let (beside, log_beside) = (line.clone(), Arc::clone(&log));
+        let syncer = spawn("ledger-sync", move || beside.sync_for_writer(&*log_beside))?;
+        let in_thread = Arc::clone(&shared);
+        let writer = spawn("ledger-writer", move || {
+            let ledger = Ledger {
+                prepared: Prepared::new(&connection),
+                identity,
+                clock,
+                position,
+                next: None,
+            };
+            ledger.work(&line, &log, &in_thread, &rest_wanted);
+            line.end();
+            if !in_thread.safety.is_lost() {
                 merge_log(&connection, "TRUNCATE");
-            })
-            .map_err(|error| Error::Unavailable(error.to_string()))?;
+            }
+        })?;
         Ok(Self {
             intake,
             checkpointer: Mutex::new(Some(checkpointer)),
-            thread: Mutex::new(Some(thread)),
-            meters,
+            threads: Mutex::new(vec![writer, syncer]),
+            shared,
         })
     }
 
-    pub(super) async fn execute(&self, request: Request) -> Result<Executed, Error> {
+    pub(super) async fn execute(&self, request: Request) -> Result<Reply, Error> {
         self.intake.execute(request).await
     }
 
-    /// Lets the thread finish what waits, then ends it.
+    /// Lets the threads finish what waits, then ends them.
     pub(super) fn close(&self) {
         self.intake.close();
         // The last merge needs the log for itself.
@@ -79,17 +88,20 @@ impl Writer {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            tracing::error!("the ledger writer ended by a panic");
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the ledger ended by a panic");
+            }
         }
     }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|error| Error::Unavailable(error.to_string()))
 }
 
 impl Drop for Writer {
@@ -106,16 +118,44 @@ fn merge_log(connection: &Connection, how: &str) {
     }
 }
 
+/// SQLite's log, opened once more. SQLite holds its locks on other files, so this one does not disturb them.
+struct Log(File);
+
+impl Log {
+    /// Begins with an empty log that no earlier process can have left half written: what was in it is in the file.
+    fn open(path: &Path, connection: &Connection) -> Result<Self, Error> {
+        merge_log(connection, "TRUNCATE");
+        schema::leave_syncs_to_us(connection)?;
+        let mut name = path.as_os_str().to_owned();
+        name.push("-wal");
+        let file = File::options().read(true).write(true).open(&name);
+        file.map(Self).map_err(|error| Error::Open {
+            path: name.into(),
+            reason: error.to_string(),
+        })
+    }
+}
+
+impl Disk for Log {
+    fn sync(&self) -> Result<(), Error> {
+        if plant::on(Plant::NormalSync) {
+            return Ok(());
+        }
+        self.0
+            .sync_data()
+            .map_err(|error| Error::Unavailable(error.to_string()))
+    }
+}
+
 /// The statements and where the sequences stand.
 struct Ledger<'c> {
     prepared: Prepared<'c>,
     identity: Identity,
     clock: Arc<dyn Clock>,
-    meters: &'c Meters,
     /// As of the last commit.
     position: Position,
-    /// As of the open transaction, and whether it wrote anything.
-    next: Option<(Position, bool)>,
+    /// As of the open transaction.
+    next: Option<Position>,
 }
 
 #[derive(Clone, Copy)]
@@ -139,12 +179,12 @@ impl Position {
 }
 
 impl Ledger<'_> {
-    fn work(mut self, line: &Line, rest_wanted: &AtomicBool) {
-        let meters = self.meters;
-        let mut group = Vec::with_capacity(64);
-        while line.gather(&mut group) {
-            group::serve(&mut self, &mut group, meters);
-            if rest_wanted.swap(false, Ordering::Relaxed) {
+    fn work(mut self, line: &Line, log: &Log, shared: &Arc<Shared>, rest_wanted: &AtomicBool) {
+        while let Some(group) = line.gather() {
+            if let Some(committed) = group::commit(&mut self, group, shared) {
+                line.make_safe(committed, log);
+            }
+            if rest_wanted.swap(false, Ordering::Relaxed) && !shared.safety.is_lost() {
                 merge_log(self.prepared.connection(), "PASSIVE");
             }
         }
@@ -152,7 +192,7 @@ impl Ledger<'_> {
 }
 
 impl Transact for Ledger<'_> {
-    fn run(&mut self, group: &[Job]) -> Result<Vec<Executed>, Error> {
+    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
         self.identity.confirm()?;
         self.prepared.get("BEGIN IMMEDIATE")?.execute([])?;
         let mut position = self.position;
@@ -162,33 +202,26 @@ impl Transact for Ledger<'_> {
             last_fact: &mut position.fact,
         };
         let mut batch = Batch::new(&mut tx, position.time, &mut position.seq);
-        let mut executed = Vec::with_capacity(group.len());
-        for job in group {
-            executed.push(batch.run(&job.request)?);
-        }
+        group.each(|request| batch.run(request))?;
         let wrote = batch.wrote;
-        batch.finish()?;
+        let news = batch.finish()?;
         if wrote {
             let sql =
                 "UPDATE position SET last_time = ?1, last_seq = ?2, last_fact = ?3 WHERE id = 1";
             let at = (position.time.0, signed(position.seq), signed(position.fact));
             self.prepared.get(sql)?.execute(at)?;
         }
-        self.next = Some((position, wrote));
-        Ok(executed)
+        self.next = Some(position);
+        Ok(Ran {
+            news,
+            wrote,
+            last_fact: position.fact,
+        })
     }
 
     fn commit(&mut self) -> Result<(), Error> {
         self.prepared.get("COMMIT")?.execute([])?;
-        if let Some((position, wrote)) = self.next.take() {
-            self.position = position;
-            self.meters
-                .last_fact
-                .store(position.fact, Ordering::Release);
-            self.meters
-                .commits
-                .fetch_add(u64::from(wrote), Ordering::Relaxed);
-        }
+        self.position = self.next.take().unwrap_or(self.position);
         Ok(())
     }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_kernel::command::{Command, Request};
+use consign_kernel::command::{Command, Reply, Request};
 use consign_kernel::record::{self, Put};
 use consign_store::conformance::ManualClock;
 use consign_store::memory::simulated::{self, Fault, Machine, Simulated, Turn};
-use consign_store::{Error, Executed, Store};
+use consign_store::{Error, Store};
 use tokio::task::JoinHandle;
 
-fn put(store: &Arc<Simulated>) -> JoinHandle<Result<Executed, Error>> {
+fn put(store: &Arc<Simulated>) -> JoinHandle<Result<Reply, Error>> {
     let store = Arc::clone(store);
     let request = Request {
         gate: None,
@@ -69,4 +69,36 @@ async fn a_crash_tells_nobody_and_keeps_only_what_was_committed_before_it() {
         assert_eq!(machine.turn(Fault::None), Turn::Committed);
         assert!(again.await.unwrap().is_ok());
     }
+}
+
+#[tokio::test]
+async fn what_is_not_safe_yet_is_neither_answered_nor_shown_nor_kept() {
+    for (fault, kept) in [(Fault::None, true), (Fault::CrashBefore, false)] {
+        let (store, mut machine) = start();
+        let request = put(&store);
+        settle().await;
+        assert_eq!(machine.turn(Fault::Slow), Turn::Slow);
+        settle().await;
+        assert!(!request.is_finished());
+        assert!(store.record(key()).await.unwrap().is_none());
+        let next = machine.turn(fault);
+        assert_eq!(next, if kept { Turn::Committed } else { Turn::Crashed });
+        assert_eq!(request.await.unwrap().is_ok(), kept);
+        assert_eq!(store.record(key()).await.unwrap().is_some(), kept);
+    }
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_nothing_is_accepted_until_a_new_start() {
+    let (store, mut machine) = start();
+    let request = put(&store);
+    settle().await;
+    assert_eq!(machine.turn(Fault::Lost), Turn::Crashed);
+    assert!(matches!(request.await.unwrap(), Err(Error::Lost)));
+    assert!(matches!(put(&store).await.unwrap(), Err(Error::Lost)));
+    let (store, mut machine) = machine.restart();
+    let again = put(&store);
+    settle().await;
+    assert_eq!(machine.turn(Fault::None), Turn::Committed);
+    assert!(again.await.unwrap().is_ok());
 }

@@ -6,12 +6,12 @@
 mod act;
 mod script;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use consign_store::Store;
 use consign_store::conformance::{ManualClock, audit};
 use consign_store::memory::Memory;
 use consign_store::sqlite::{Options, Sqlite};
+use consign_store::{News, Store};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -40,6 +40,21 @@ proptest! {
     }
 }
 
+type Heard = Arc<Mutex<Vec<News>>>;
+
+fn listen(store: &impl Store) -> Heard {
+    let heard = Heard::default();
+    let listening = Arc::clone(&heard);
+    store.listen(Box::new(move |news| {
+        listening.lock().unwrap().push(news.clone());
+    }));
+    heard
+}
+
+fn heard(since: &Heard) -> Vec<News> {
+    std::mem::take(&mut *since.lock().unwrap())
+}
+
 async fn compare(acts: &[Act]) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::default());
@@ -50,6 +65,7 @@ async fn compare(acts: &[Act]) -> Result<(), TestCaseError> {
         queue_max: 8,
     })
     .unwrap();
+    let (in_memory, in_sqlite) = (listen(&memory), listen(&sqlite));
     let mut script = Script::new(clock);
     for (step, act) in acts.iter().enumerate() {
         let Some(request) = script.request(act, step) else {
@@ -59,22 +75,10 @@ async fn compare(acts: &[Act]) -> Result<(), TestCaseError> {
         let found = sqlite.execute(request.clone()).await;
         let found = found
             .map_err(|error| TestCaseError::fail(format!("step {step}, {request:?}: {error}")))?;
-        prop_assert_eq!(
-            &found.reply,
-            &expected.reply,
-            "step {}, {:?}",
-            step,
-            request
-        );
-        prop_assert_eq!(&found.ripe, &expected.ripe, "step {}, {:?}", step, request);
-        prop_assert_eq!(
-            found.wake_at,
-            expected.wake_at,
-            "step {}, {:?}",
-            step,
-            request
-        );
-        let wrong = script.learn(&request, &expected.reply);
+        prop_assert_eq!(&found, &expected, "step {}, {:?}", step, request);
+        let (found, told) = (heard(&in_sqlite), heard(&in_memory));
+        prop_assert_eq!(found, told, "step {}, {:?}", step, request);
+        let wrong = script.learn(&request, &expected);
         prop_assert!(
             wrong.is_empty(),
             "step {}, {:?}: {:?}",

@@ -23,13 +23,6 @@ async fn the_file_is_ours_and_keeps_a_write_ahead_log_ip_181() {
     assert_eq!(identify(&world.path()).unwrap(), Holds::Consign);
 }
 
-/// `synchronous` belongs to a connection, so that of the writer cannot be asked from outside.
-#[test]
-fn the_writer_syncs_every_commit() {
-    assert!(SCHEMA.contains(r#"pragma_update(None, "synchronous", "FULL")"#));
-    assert_eq!(SCHEMA.matches(r#""synchronous""#).count(), 1);
-}
-
 #[test]
 fn the_library_is_new_enough_and_an_old_one_would_be_refused_ip_180() {
     let demanded: i32 = SCHEMA

@@ -34,7 +34,8 @@ impl Stretch<'_> {
             Fault::Kill | Fault::Power => self.pause(WORK_MS),
             Fault::Failpoint => return self.fail_at_point(round, server),
             Fault::Full => self.fill_the_disk(server)?,
-            Fault::Eio => self.break_the_disk(server)?,
+            Fault::Eio if round.is_multiple_of(2) => return self.break_syncs(server),
+            Fault::Eio => self.break_writes(server)?,
             Fault::Stop => self.stop_and_continue(server)?,
         }
         server.kill9().map(drop)
@@ -78,14 +79,9 @@ impl Stretch<'_> {
     }
 
     /// Some rounds see the disk heal, and in others the power goes while it is broken.
-    fn break_the_disk(&mut self, server: &Server) -> io::Result<()> {
+    fn break_writes(&mut self, server: &Server) -> io::Result<()> {
         self.pause(WORK_MS);
-        let fault = if self.chance.percent(50) {
-            shim::Fault::Syncs
-        } else {
-            shim::Fault::WritesIo
-        };
-        self.ground.shim.set(fault)?;
+        self.ground.shim.set(shim::Fault::WritesIo)?;
         self.pause(TROUBLE_MS);
         self.answers_reads(server)?;
         if self.chance.percent(30) {
@@ -97,6 +93,20 @@ impl Stretch<'_> {
         self.heals(server)?;
         self.pause(AFTER_MS);
         Ok(())
+    }
+
+    /// A disk that failed to sync cannot be believed any more, so the server ends; the next one finds a healthy disk.
+    fn break_syncs(&mut self, server: &mut Server) -> io::Result<()> {
+        self.pause(WORK_MS);
+        self.ground.shim.set(shim::Fault::Syncs)?;
+        let ended = server.wait(FAILPOINT_LIMIT);
+        self.ground.shim.set(shim::Fault::None)?;
+        let code = ended.as_ref().ok().and_then(std::process::ExitStatus::code);
+        self.findings
+            .check(Promise::EndsAfterLostSync, code == Some(1), || {
+                format!("after a failed sync the server ended with {ended:?}")
+            });
+        server.kill9().map(drop)
     }
 
     /// Sleeps past every lease: the workers in their own process if there are some, else the server.

@@ -22,11 +22,12 @@ pub(crate) enum Promise {
     HealthyAnswers,
     TroubleAnswered,
     Heals,
+    EndsAfterLostSync,
     BackupWhole,
 }
 
 impl Promise {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::PublishSurvives,
         Self::SettlementSurvives,
         Self::LeaseSurvives,
@@ -40,6 +41,7 @@ impl Promise {
         Self::HealthyAnswers,
         Self::TroubleAnswered,
         Self::Heals,
+        Self::EndsAfterLostSync,
         Self::BackupWhole,
     ];
 
@@ -61,6 +63,7 @@ impl Promise {
                 any(&[Fault::Kill, Fault::Failpoint, Fault::Power, Fault::Stop])
             }
             Self::TroubleAnswered | Self::Heals => any(&[Fault::Full, Fault::Eio]),
+            Self::EndsAfterLostSync => any(&[Fault::Eio]),
             Self::BackupWhole => any(&[Fault::Failpoint]),
         }
     }
@@ -80,6 +83,7 @@ impl Promise {
             Self::HealthyAnswers => "crash_nobody_hears_of_trouble_while_the_disk_is_healthy",
             Self::TroubleAnswered => "crash_ip_162_a_disk_in_trouble_is_answered_with_an_error",
             Self::Heals => "crash_ip_162_a_disk_that_healed_is_written_to_again",
+            Self::EndsAfterLostSync => "crash_a_server_whose_sync_failed_ends_and_says_so",
             Self::BackupWhole => "crash_a_backup_taken_under_load_is_whole",
         }
     }

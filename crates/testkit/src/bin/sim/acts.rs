@@ -99,7 +99,7 @@ impl Request {
     pub(crate) async fn heard(task: JoinHandle<Result<Answer, Error>>) -> Heard {
         match task.await {
             Ok(Ok(answer)) => Heard::Yes(answer),
-            Ok(Err(Error::Store(StoreError::Closed))) | Err(_) => Heard::Lost,
+            Ok(Err(Error::Store(StoreError::Closed | StoreError::Lost))) | Err(_) => Heard::Lost,
             Ok(Err(error)) => Heard::No(error),
         }
     }

@@ -129,6 +129,8 @@ impl Run {
             0..4 => Fault::Refused,
             4..7 => Fault::CrashBefore,
             7..10 => Fault::CrashAfter,
+            10..11 => Fault::Lost,
+            11..25 => Fault::Slow,
             _ => Fault::None,
         }
     }
@@ -137,6 +139,7 @@ impl Run {
         let turn = self.world.turn(fault);
         match turn {
             Turn::Idle => {}
+            Turn::Slow => self.count("slow commits"),
             Turn::Committed => {
                 if self.chance.percent(15) {
                     // The answer is on its way, and finds nobody.
@@ -153,7 +156,10 @@ impl Run {
             Turn::Crashed => {
                 self.count(match fault {
                     Fault::CrashAfter => "crashes after a commit",
-                    Fault::None | Fault::Refused | Fault::CrashBefore => "crashes before a commit",
+                    Fault::Lost => "failed syncs",
+                    Fault::None | Fault::Refused | Fault::Slow | Fault::CrashBefore => {
+                        "crashes before a commit"
+                    }
                 });
                 self.note(&format!("the machine dies: {fault:?}"));
                 // What was sent before the end still arrives.
@@ -352,6 +358,6 @@ mod tests {
                 *tally.entry(what).or_default() += count;
             }
         }
-        assert_eq!(tally.len(), 16, "{tally:?}");
+        assert_eq!(tally.len(), 18, "{tally:?}");
     }
 }

@@ -1,0 +1,287 @@
+//! The line before the writer: requests come in one by one and are taken all at once.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use consign_kernel::command::{Reply, Request};
+use tokio::sync::oneshot;
+
+use super::delivery::{Answers, Asker};
+use super::{Committed, Disk, Shared};
+use crate::Error;
+
+/// Requests in one commit: more would only delay the first answer.
+const GROUP_REQUESTS_MAX: usize = 1_024;
+/// Up to this many, a group that could be committed takes in who came meanwhile: a commit costs as much as some requests,
+/// and about the same whether there are few or many in it.
+const GROUP_REQUESTS_WORTH: usize = 128;
+
+struct Job {
+    request: Request,
+    asker: Asker,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: Vec<Job>,
+    closed: bool,
+    /// The writer sleeps, and wants to know when something changes.
+    writer_sleeps: bool,
+    beside: Beside,
+}
+
+/// What the thread beside the writer does.
+#[derive(Default)]
+enum Beside {
+    #[default]
+    Idle,
+    /// It was given a commit to make safe.
+    Given(Committed),
+    Syncing,
+    /// The writer has ended, and nothing will be given any more.
+    Unneeded,
+}
+
+impl Beside {
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Given(_) | Self::Syncing)
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    writer: Condvar,
+    syncer: Condvar,
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_writer(&self, state: &mut State) {
+        if std::mem::take(&mut state.writer_sleeps) {
+            self.writer.notify_one();
+        }
+    }
+
+    fn sleep<'s>(&self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.writer_sleeps = true;
+        self.writer
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where requests come in.
+pub(crate) struct Intake {
+    line: Arc<Inner>,
+    shared: Arc<Shared>,
+    requests_max: usize,
+}
+
+/// Where the requests that wait are taken from.
+#[derive(Clone)]
+pub(crate) struct Line {
+    line: Arc<Inner>,
+    shared: Arc<Shared>,
+}
+
+pub(crate) fn line(requests_max: usize, shared: &Arc<Shared>) -> (Intake, Line) {
+    let inner = Arc::new(Inner::default());
+    let line = Line {
+        line: Arc::clone(&inner),
+        shared: Arc::clone(shared),
+    };
+    let intake = Intake {
+        line: inner,
+        shared: Arc::clone(shared),
+        requests_max,
+    };
+    (intake, line)
+}
+
+impl Intake {
+    pub(crate) async fn execute(&self, request: Request) -> Result<Reply, Error> {
+        let (asker, answered) = oneshot::channel();
+        self.enqueue(Job { request, asker })?;
+        answered.await.map_err(|_| Error::Closed)?.take()
+    }
+
+    fn enqueue(&self, job: Job) -> Result<(), Error> {
+        self.shared.safety.confirm()?;
+        let mut state = self.line.state();
+        if state.closed {
+            return Err(Error::Closed);
+        }
+        if state.jobs.len() >= self.requests_max {
+            return Err(Error::Busy);
+        }
+        state.jobs.push(job);
+        self.shared.meters.waiting.fetch_add(1, Ordering::Relaxed);
+        self.line.wake_writer(&mut state);
+        Ok(())
+    }
+
+    /// What waits is still answered; later requests are refused.
+    pub(crate) fn close(&self) {
+        let mut state = self.line.state();
+        state.closed = true;
+        self.line.wake_writer(&mut state);
+    }
+}
+
+/// What shall commit together.
+pub(crate) struct Group<'l> {
+    line: &'l Line,
+    jobs: Vec<Job>,
+    replies: Vec<Reply>,
+}
+
+impl Group<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Carries out every request of the group, and those that still come while the group before it is made safe.
+    pub(crate) fn each(
+        &mut self,
+        mut run: impl FnMut(&Request) -> Result<Reply, Error>,
+    ) -> Result<(), Error> {
+        loop {
+            while let Some(job) = self.jobs.get(self.replies.len()) {
+                self.replies.push(run(&job.request)?);
+            }
+            if !self.line.more(&mut self.jobs) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Those who asked, each with its answer if it came to that.
+    pub(super) fn take_answers(&mut self) -> Answers {
+        let mut replies = self.replies.drain(..);
+        self.jobs
+            .drain(..)
+            .map(|job| (job.asker, replies.next()))
+            .collect()
+    }
+}
+
+impl Line {
+    /// Waits for a request and takes all that are there. `None` when the intake is closed and nothing waits.
+    pub(crate) fn gather(&self) -> Option<Group<'_>> {
+        let mut state = self.line.state();
+        loop {
+            let jobs = self.take(&mut state, Vec::new());
+            if !jobs.is_empty() {
+                return Some(self.group(jobs));
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.line.sleep(state);
+        }
+    }
+
+    /// Takes what is there, without waiting.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn gather_now(&self) -> Option<Group<'_>> {
+        let jobs = self.take(&mut self.line.state(), Vec::new());
+        (!jobs.is_empty()).then(|| self.group(jobs))
+    }
+
+    fn group(&self, jobs: Vec<Job>) -> Group<'_> {
+        let replies = Vec::with_capacity(jobs.len());
+        Group {
+            line: self,
+            jobs,
+            replies,
+        }
+    }
+
+    /// Adds those who came meanwhile, and waits for them while the group cannot be committed. False when it can.
+    fn more(&self, group: &mut Vec<Job>) -> bool {
+        let mut state = self.line.state();
+        loop {
+            let max = if state.beside.is_busy() {
+                GROUP_REQUESTS_MAX
+            } else {
+                GROUP_REQUESTS_WORTH
+            };
+            if group.len() < max && !state.jobs.is_empty() {
+                *group = self.take(&mut state, std::mem::take(group));
+                return true;
+            }
+            if !state.beside.is_busy() {
+                return false;
+            }
+            state = self.line.sleep(state);
+        }
+    }
+
+    fn take(&self, state: &mut State, mut group: Vec<Job>) -> Vec<Job> {
+        let room = GROUP_REQUESTS_MAX - group.len();
+        let count = state.jobs.len().min(room);
+        // A request whose caller went away before its turn would only do work nobody sees answered.
+        let taken = state.jobs.drain(..count);
+        group.extend(taken.filter(|job| !job.asker.is_closed()));
+        let meters = &self.shared.meters;
+        meters.waiting.fetch_sub(count as u64, Ordering::Relaxed);
+        meters.requests.fetch_add(count as u64, Ordering::Relaxed);
+        group
+    }
+
+    /// Makes a commit safe and answers it: here if nobody waits for the writer, else in the other thread while the
+    /// writer goes on.
+    pub(crate) fn make_safe(&self, committed: Committed, disk: &impl Disk) {
+        let mut state = self.line.state();
+        if state.jobs.is_empty() {
+            drop(state);
+            let safe = committed.sync(disk, &self.shared);
+            committed.answer(safe, &self.shared);
+        } else {
+            state.beside = Beside::Given(committed);
+            self.line.syncer.notify_one();
+        }
+    }
+
+    /// The writer gives no more commits to the other thread.
+    pub(crate) fn end(&self) {
+        let mut state = self.line.state();
+        while state.beside.is_busy() {
+            state = self.line.sleep(state);
+        }
+        state.beside = Beside::Unneeded;
+        self.line.syncer.notify_one();
+    }
+
+    /// The work of the other thread, until the writer has ended.
+    pub(crate) fn sync_for_writer(&self, disk: &impl Disk) {
+        let mut state = self.line.state();
+        loop {
+            match std::mem::take(&mut state.beside) {
+                Beside::Given(committed) => {
+                    state.beside = Beside::Syncing;
+                    drop(state);
+                    let safe = committed.sync(disk, &self.shared);
+                    let mut freed = self.line.state();
+                    freed.beside = Beside::Idle;
+                    self.line.wake_writer(&mut freed);
+                    drop(freed);
+                    committed.answer(safe, &self.shared);
+                    state = self.line.state();
+                }
+                Beside::Unneeded => return,
+                Beside::Idle | Beside::Syncing => {
+                    state = self
+                        .line
+                        .syncer
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}

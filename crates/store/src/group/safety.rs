@@ -1,0 +1,109 @@
+//! How far commits are safe, for those who read: what a reader saw may be committed and not yet synced.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::Error;
+
+/// Commits are made safe one after the other, so two numbers tell everything.
+#[derive(Debug, Default)]
+pub(crate) struct Safety {
+    committed: AtomicU64,
+    safe: AtomicU64,
+    lost: AtomicBool,
+    changed: Notify,
+}
+
+impl Safety {
+    /// To be called before readers can see the commit.
+    pub(super) fn committing(&self) {
+        self.committed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The last commit is safe, or was undone.
+    pub(super) fn safe(&self) {
+        let committed = self.committed.load(Ordering::SeqCst);
+        self.safe.store(committed, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn lost(&self) {
+        self.lost.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn confirm(&self) -> Result<(), Error> {
+        if self.is_lost() {
+            return Err(Error::Lost);
+        }
+        Ok(())
+    }
+
+    /// Returns only if a commit was lost.
+    pub(crate) async fn until_lost(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_lost() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns when everything that can be read at the moment is safe.
+    pub(crate) async fn reached(&self) -> Result<(), Error> {
+        let seen = self.committed.load(Ordering::SeqCst);
+        loop {
+            let changed = self.changed.notified();
+            self.confirm()?;
+            if self.safe.load(Ordering::SeqCst) >= seen {
+                return Ok(());
+            }
+            changed.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_commits_it_may_have_seen_and_for_no_later_one() {
+        let safety = Safety::default();
+        assert!(matches!(poll(pin!(safety.reached())), Poll::Ready(Ok(()))));
+        safety.committing();
+        let mut reader = pin!(safety.reached());
+        assert!(poll(reader.as_mut()).is_pending());
+        safety.safe();
+        safety.committing();
+        assert!(matches!(poll(reader), Poll::Ready(Ok(()))));
+        assert!(poll(pin!(safety.reached())).is_pending());
+    }
+
+    #[test]
+    fn after_a_loss_readers_and_writers_are_refused_and_whoever_waits_for_it_hears() {
+        let safety = Safety::default();
+        safety.committing();
+        let (mut reader, mut server) = (pin!(safety.reached()), pin!(safety.until_lost()));
+        assert!(poll(reader.as_mut()).is_pending());
+        assert!(poll(server.as_mut()).is_pending());
+        safety.lost();
+        assert!(matches!(poll(reader), Poll::Ready(Err(Error::Lost))));
+        assert!(poll(server).is_ready());
+        assert!(matches!(safety.confirm(), Err(Error::Lost)));
+    }
+}
