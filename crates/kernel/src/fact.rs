@@ -7,9 +7,10 @@ use crate::state::{Cause, State, Verb};
 /// What happened to one intent at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// Zero until the store has assigned it.
     pub seq: FactSeq,
     pub intent: Seq,
+    /// The fact of the same intent before this one.
+    pub previous: Option<FactSeq>,
     /// Each face keeps its facts as long as its own rules say.
     pub face: Face,
     /// Key id of the publisher, who may follow it.

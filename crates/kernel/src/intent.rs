@@ -3,7 +3,7 @@
 //! Invariant: `shelf` and `wake_at` follow from the rest by [`Intent::reshelve`]; nothing sets them by hand
 //! except the rules in `decide`.
 
-use crate::ids::{IntentId, Micros, Seq, Token};
+use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
 use crate::profile::ProfileId;
 use crate::state::{Cause, State, stored};
 
@@ -84,6 +84,8 @@ pub struct Intent {
     pub settled_at: Option<Micros>,
     pub last_error: Option<String>,
     pub result: Option<Outcome>,
+    /// Where its history ends; each fact names the one before it.
+    pub last_fact: Option<FactSeq>,
 }
 
 impl Intent {

@@ -89,6 +89,14 @@ pub(crate) trait Tx {
     fn forget(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error>;
 }
 
+/// Where time and the sequences stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Position {
+    pub(crate) time: Micros,
+    pub(crate) seq: u64,
+    pub(crate) fact: u64,
+}
+
 /// The profiles of a face, as the codes stored with rows.
 pub(crate) fn profiles_of(face: Face) -> impl Iterator<Item = ProfileId> {
     ProfileId::ALL
@@ -101,7 +109,7 @@ pub(crate) fn profiles_of(face: Face) -> impl Iterator<Item = ProfileId> {
 pub(crate) struct Batch<'a, T> {
     tx: &'a mut T,
     now: Micros,
-    last_seq: &'a mut u64,
+    position: &'a mut Position,
     /// Time has acted on everything that is due in this batch.
     swept: bool,
     sweeps: u32,
@@ -111,11 +119,13 @@ pub(crate) struct Batch<'a, T> {
 }
 
 impl<'a, T: Tx> Batch<'a, T> {
-    pub(crate) fn new(tx: &'a mut T, now: Micros, last_seq: &'a mut u64) -> Self {
+    /// Time never goes back, whatever the clock says.
+    pub(crate) fn new(tx: &'a mut T, now: Micros, position: &'a mut Position) -> Self {
+        position.time = position.time.max(now);
         Self {
             tx,
-            now,
-            last_seq,
+            now: position.time,
+            position,
             swept: false,
             sweeps: 0,
             deltas: HashMap::new(),
@@ -192,17 +202,23 @@ impl<'a, T: Tx> Batch<'a, T> {
         command: &Command,
         entropy: &mut Entropy,
     ) -> Result<Result<Answer, Refusal>, Error> {
+        let before = *self.position;
         let mut cx = Cx {
             now: self.now,
             entropy,
-            last_seq: self.last_seq,
+            last_seq: &mut self.position.seq,
+            last_fact: &mut self.position.fact,
         };
         match decide(view, command, &mut cx) {
             Ok(decision) => {
                 self.write_all(decision.writes)?;
                 Ok(Ok(decision.answer))
             }
-            Err(refusal) => Ok(Err(refusal)),
+            Err(refusal) => {
+                // What was refused leaves no gap in the sequences.
+                *self.position = before;
+                Ok(Err(refusal))
+            }
         }
     }
 
@@ -254,7 +270,8 @@ impl<'a, T: Tx> Batch<'a, T> {
                 let mut cx = Cx {
                     now: self.now,
                     entropy,
-                    last_seq: self.last_seq,
+                    last_seq: &mut self.position.seq,
+                    last_fact: &mut self.position.fact,
                 };
                 let writes = on_time(row, &mut cx);
                 self.write_all(writes)?;

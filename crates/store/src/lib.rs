@@ -58,7 +58,7 @@ pub trait Store: Send + Sync + 'static {
     /// Dead letters of a face, latest death first.
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>>;
 
-    /// The history of one intent, oldest first.
+    /// The end of the history of one intent, oldest first; nothing once the intent is removed.
     fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>>;
 
     /// The last fact that led an intent to a state.

@@ -100,6 +100,7 @@ pub(super) fn translate(
         settled_at,
         last_error: last_error.map(|text| text.chars().take(limits::ERROR_CHARS_MAX).collect()),
         result: outcome(foreign)?,
+        last_fact: None,
     })
 }
 

@@ -140,6 +140,7 @@ pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> In
         settled_at: None,
         last_error: Some("left alone".to_owned()),
         result: None,
+        last_fact: None,
     };
     let id = intent.id;
     let restore = Command::Restore(Box::new(intent));

@@ -82,7 +82,7 @@ impl<'a> Batch<'a> {
                 Verdict::Different(_) => return Err(Refusal::OnceConflict { index }),
             }
         }
-        let intent = admitted(item, cx);
+        let mut intent = admitted(item, cx);
         if let Some(guard) = &item.once {
             let row = once::Row {
                 key: guard.key.clone(),
@@ -101,8 +101,7 @@ impl<'a> Batch<'a> {
             replayed: false,
         });
         let told = Told::by(&item.owner, Verb::Admit);
-        self.writes
-            .push(Write::Fact(fact(None, &intent, told, cx.now)));
+        self.writes.push(fact(None, &mut intent, told, cx));
         self.writes.push(Write::New(intent));
         Ok(())
     }
@@ -153,6 +152,7 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
         settled_at: None,
         last_error: None,
         result: None,
+        last_fact: None,
     };
     intent.reshelve(now, limits::RETENTION_US);
     intent

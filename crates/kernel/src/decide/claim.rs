@@ -22,12 +22,12 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
             intent.state = State::Queued;
             intent.cause = Cause::LeaseExpired;
             let told = Told::by_time(Verb::Expire);
-            writes.push(Write::Fact(fact(Some(was), &intent, told, cx.now)));
+            writes.push(fact(Some(was), &mut intent, told, cx));
         }
         let from = intent.state;
         lease(&mut intent, claim, cx);
         let told = Told::by(&claim.holder, Verb::Claim).with(worker(claim));
-        writes.push(Write::Fact(fact(Some(from), &intent, told, cx.now)));
+        writes.push(fact(Some(from), &mut intent, told, cx));
         writes.push(Write::Change {
             was,
             intent: intent.clone(),

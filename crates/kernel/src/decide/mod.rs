@@ -33,12 +33,19 @@ pub struct Cx<'a> {
     pub entropy: &'a mut Entropy,
     /// The last admission sequence given out; the store keeps it.
     pub last_seq: &'a mut u64,
+    /// The last fact written; the store keeps it.
+    pub last_fact: &'a mut u64,
 }
 
 impl Cx<'_> {
     fn next_seq(&mut self) -> Seq {
         *self.last_seq += 1;
         Seq(*self.last_seq)
+    }
+
+    fn next_fact(&mut self) -> FactSeq {
+        *self.last_fact += 1;
+        FactSeq(*self.last_fact)
     }
 }
 
@@ -185,7 +192,13 @@ impl<'a> Told<'a> {
 }
 
 /// Writes a changed row together with its fact, and checks both against the profile.
-fn step(writes: &mut Vec<Write>, was: State, intent: Intent, told: Told<'_>, now: Micros) {
+fn step(
+    writes: &mut Vec<Write>,
+    was: State,
+    mut intent: Intent,
+    told: Told<'_>,
+    cx: &mut Cx<'_>,
+) {
     debug_assert!(
         intent
             .profile
@@ -196,17 +209,20 @@ fn step(writes: &mut Vec<Write>, was: State, intent: Intent, told: Told<'_>, now
         told.verb,
         intent.state
     );
-    writes.push(Write::Fact(fact(Some(was), &intent, told, now)));
+    writes.push(fact(Some(was), &mut intent, told, cx));
     writes.push(Write::Change { was, intent });
 }
 
-fn fact(from: Option<State>, intent: &Intent, told: Told<'_>, now: Micros) -> Fact {
-    Fact {
-        seq: FactSeq(0),
+/// Adds to the history of the row, which is still to be written.
+fn fact(from: Option<State>, intent: &mut Intent, told: Told<'_>, cx: &mut Cx<'_>) -> Write {
+    let seq = cx.next_fact();
+    Write::Fact(Fact {
+        seq,
         intent: intent.seq,
+        previous: intent.last_fact.replace(seq),
         face: intent.profile.profile().face,
         owner: intent.owner.clone(),
-        at: now,
+        at: cx.now,
         verb: told.verb,
         from,
         to: intent.state,
@@ -214,7 +230,7 @@ fn fact(from: Option<State>, intent: &Intent, told: Told<'_>, now: Micros) -> Fa
         attempt: intent.attempts,
         actor: told.actor.map(str::to_owned),
         detail: told.detail,
-    }
+    })
 }
 
 /// Moves the row to its end and says when its retention is over.

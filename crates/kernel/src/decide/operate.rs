@@ -63,10 +63,11 @@ pub(super) fn restore(view: &View, intent: &Intent, cx: &mut Cx<'_>) -> Result<D
     }
     let mut intent = intent.clone();
     intent.seq = cx.next_seq();
+    intent.last_fact = None;
     intent.reshelve(cx.now, limits::RETENTION_US);
     let told = Told::by_time(Verb::Admit).with("imported".to_owned());
     let writes = vec![
-        Write::Fact(fact(None, &intent, told, cx.now)),
+        fact(None, &mut intent, told, cx),
         Write::New(intent),
     ];
     Ok(Decision {
@@ -86,14 +87,14 @@ fn allowed(intent: &Intent, operate: &Operate, verb: Verb) -> Result<(), Refusal
         .ok_or(Refusal::IllegalState)
 }
 
-fn operated(was: State, intent: Intent, verb: Verb, operate: &Operate, cx: &Cx<'_>) -> Decision {
+fn operated(was: State, intent: Intent, verb: Verb, operate: &Operate, cx: &mut Cx<'_>) -> Decision {
     let mut writes = Vec::with_capacity(2);
     let told = Told {
         verb,
         actor: Some("operator"),
         detail: Some(operate.reason.clone()),
     };
-    step(&mut writes, was, intent, told, cx.now);
+    step(&mut writes, was, intent, told, cx);
     Decision {
         writes,
         answer: Answer::Operated,

@@ -23,7 +23,7 @@ pub(super) fn extend(
     intent.reshelve(cx.now, limits::RETENTION_US);
     let mut writes = Vec::with_capacity(2);
     let told = Told::by(&extend.holder, Verb::Extend);
-    step(&mut writes, State::Dispatched, intent, told, cx.now);
+    step(&mut writes, State::Dispatched, intent, told, cx);
     Ok(Decision {
         writes,
         answer: Answer::Extended { until },
@@ -64,7 +64,7 @@ pub(super) fn decide(
         run_at: intent.run_at,
     };
     let mut writes = Vec::with_capacity(2);
-    step(&mut writes, was, intent, told, cx.now);
+    step(&mut writes, was, intent, told, cx);
     Ok(Decision { writes, answer })
 }
 

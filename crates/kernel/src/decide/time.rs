@@ -4,7 +4,7 @@
 //! Only the cleanup pass sends lapsed leases back with a delay, and removes what is over.
 
 use super::settle::{back_off, out_of_attempts};
-use super::{Cx, Decision, Needs, Told, Write, finish, step};
+use super::{Cx, Decision, Needs, Told, Write, fact, finish, step};
 use crate::command::{Answer, Clean, Cleaned, Sweep};
 use crate::ids::Micros;
 use crate::intent::{Intent, Shelf};
@@ -150,7 +150,7 @@ fn die(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         was,
         intent,
         Told::by_time(Verb::Expire).with(reason),
-        cx.now,
+        cx,
     );
 }
 
@@ -162,20 +162,23 @@ fn due_in(mut intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<W
     intent.holder = None;
     intent.release();
     intent.reshelve(cx.now, limits::RETENTION_US);
-    step(writes, was, intent, Told::by_time(Verb::Expire), cx.now);
+    step(writes, was, intent, Told::by_time(Verb::Expire), cx);
 }
 
 /// Two facts in one commit: the attempt timed out, and what follows from it.
 fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     let was = intent.state;
     finish(&mut intent, State::Failed, Cause::TimedOut, cx.now);
-    step(
-        writes,
-        was,
-        intent.clone(),
+    writes.push(fact(
+        Some(was),
+        &mut intent,
         Told::by_time(Verb::Expire),
-        cx.now,
-    );
+        cx,
+    ));
+    writes.push(Write::Change {
+        was,
+        intent: intent.clone(),
+    });
     if out_of_attempts(&intent) {
         let profile = intent.profile.profile();
         if !profile.allows(State::Failed, Verb::Kill, State::DeadLetter) {
@@ -187,7 +190,7 @@ fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
             State::Failed,
             intent,
             Told::by_time(Verb::Kill),
-            cx.now,
+            cx,
         );
     } else {
         intent.settled_at = None;
@@ -197,7 +200,7 @@ fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
             State::Failed,
             intent,
             Told::by_time(Verb::Retry),
-            cx.now,
+            cx,
         );
     }
 }
@@ -235,7 +238,7 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
                 .clone();
             back_off(&mut row, Cause::LeaseExpired, cx);
             let told = Told::by_time(Verb::Expire).with(reason);
-            step(writes, State::Dispatched, row, told, cx.now);
+            step(writes, State::Dispatched, row, told, cx);
         }
         State::Queued if row.expires_at <= cx.now => {
             cleaned.expired_deleted += 1;

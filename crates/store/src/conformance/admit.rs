@@ -198,6 +198,7 @@ pub async fn a_restored_row_keeps_its_content_and_cannot_come_twice(world: World
     let stored = world.load(foreign.id).await;
     assert!(stored.seq > foreign.seq, "the sequence is this store's own");
     foreign.seq = stored.seq;
+    foreign.last_fact = stored.last_fact;
     (foreign.shelf, foreign.wake_at) = (Shelf::Done, world.now().plus(limits::RETENTION_US));
     assert_eq!(stored, foreign);
     assert_eq!(world.verbs(&stored).await, [Verb::Admit]);

@@ -28,7 +28,7 @@ pub(super) fn check(data: &Data) -> Vec<String> {
         .intents
         .keys()
         .last()
-        .is_some_and(|seq| seq.0 > data.last_seq)
+        .is_some_and(|seq| seq.0 > data.position.seq)
     {
         findings.push("position: the sequence lies behind the last intent".to_owned());
     }
@@ -36,7 +36,7 @@ pub(super) fn check(data: &Data) -> Vec<String> {
         .facts
         .keys()
         .last()
-        .is_some_and(|seq| seq.0 > data.last_fact)
+        .is_some_and(|seq| seq.0 > data.position.fact)
     {
         findings.push("position: the last fact lies ahead".to_owned());
     }

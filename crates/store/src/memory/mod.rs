@@ -22,7 +22,7 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 use crate::group::Listeners;
-use crate::ledger::{Batch, Counter};
+use crate::ledger::{Batch, Counter, Position};
 use crate::{
     Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
     Listener, News, Stats, Store,
@@ -43,9 +43,7 @@ struct Data {
     once: BTreeMap<once::Key, once::Row>,
     records: BTreeMap<record::Key, Record>,
     counts: BTreeMap<Counter, i64>,
-    last_seq: u64,
-    last_fact: u64,
-    last_time: Micros,
+    position: Position,
     stats: Stats,
 }
 
@@ -70,18 +68,16 @@ impl Data {
         now: Micros,
         work: impl FnOnce(&mut dyn FnMut(&Request) -> Result<Reply, Error>) -> Result<(), Error>,
     ) -> Result<(News, bool), Error> {
-        let now = now.max(self.last_time);
-        let mut last_seq = self.last_seq;
+        let mut position = self.position;
         let mut requests = 0;
-        let mut batch = Batch::new(self, now, &mut last_seq);
+        let mut batch = Batch::new(self, now, &mut position);
         work(&mut |request| {
             requests += 1;
             batch.run(request)
         })?;
         let wrote = batch.wrote;
         let news = batch.finish()?;
-        self.last_seq = last_seq;
-        self.last_time = now;
+        self.position = position;
         self.stats.requests += requests;
         self.stats.commits += u64::from(wrote);
         Ok((news, wrote))
@@ -174,14 +170,14 @@ impl Store for Memory {
 
     fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
         let data = self.data();
-        ready(
-            data.facts
-                .values()
-                .filter(|fact| fact.intent == intent)
-                .take(limit as usize)
-                .cloned()
-                .collect(),
-        )
+        let own = data.facts.values().rev();
+        let mut facts: Vec<Fact> = own
+            .filter(|fact| fact.intent == intent && data.intents.contains_key(&intent))
+            .take(limit as usize)
+            .cloned()
+            .collect();
+        facts.reverse();
+        ready(facts)
     }
 
     fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
@@ -306,7 +302,7 @@ impl Store for Memory {
     fn stats(&self) -> Stats {
         let data = self.data();
         Stats {
-            last_fact: FactSeq(data.last_fact),
+            last_fact: FactSeq(data.position.fact),
             ..data.stats
         }
     }

@@ -183,7 +183,7 @@ impl Transact for Log {
     fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
         let mut data = self.committed.clone();
         let (news, wrote) = data.run(self.clock.now(), |run| group.each(run))?;
-        let last_fact = data.last_fact;
+        let last_fact = data.position.fact;
         self.next = Some(data);
         Ok(Ran {
             news,

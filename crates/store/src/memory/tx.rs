@@ -109,9 +109,7 @@ impl Tx for Data {
         Ok(())
     }
 
-    fn append(&mut self, mut fact: Fact) -> Done<()> {
-        self.last_fact += 1;
-        fact.seq = FactSeq(self.last_fact);
+    fn append(&mut self, fact: Fact) -> Done<()> {
         self.facts.insert(fact.seq, fact);
         Ok(())
     }

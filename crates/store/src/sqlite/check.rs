@@ -29,6 +29,7 @@ pub(super) fn check(connection: &Connection) -> Result<Vec<String>, Error> {
         let counted = check_rows(connection, &mut findings)?;
         check_counters(connection, counted, &mut findings)?;
         check_position(connection, &mut findings)?;
+        check_facts(connection, &mut findings)?;
     }
     findings.truncate(FINDINGS_MAX);
     Ok(findings)
@@ -55,7 +56,7 @@ fn check_rows(
                 continue;
             }
         };
-        let stored = [row.get(30)?, row.get(31)?, row.get(32)?, row.get(33)?];
+        let stored = [row.get(31)?, row.get(32)?, row.get(33)?, row.get(34)?];
         check_row(&intent, stored, findings);
         count(&intent, &mut counted);
     }
@@ -136,6 +137,35 @@ fn check_counters(
             .into_iter()
             .map(|(counter, real)| format!("counter {counter:?}: 0 stored, {real} found")),
     );
+    Ok(())
+}
+
+/// Histories hang together, and whoever follows its own facts finds all of them.
+fn check_facts(connection: &Connection, findings: &mut Vec<String>) -> Result<(), Error> {
+    for (wrong, sql) in [
+        (
+            "rows whose history ends at a fact of another one",
+            "SELECT count(*) FROM intents i JOIN facts f ON f.seq = i.last_fact WHERE f.intent != i.seq",
+        ),
+        (
+            "rows without a history",
+            "SELECT count(*) FROM intents WHERE last_fact IS NULL",
+        ),
+        (
+            "facts that follow one of another row, or a later one",
+            "SELECT count(*) FROM facts f JOIN facts p ON p.seq = f.previous WHERE p.intent != f.intent OR p.seq >= f.seq",
+        ),
+        (
+            "facts that nobody can follow",
+            "SELECT count(*) FROM facts f WHERE NOT EXISTS (SELECT 1 FROM news n WHERE n.owner = f.owner AND n.last = \
+             (SELECT min(last) FROM news m WHERE m.owner = f.owner AND m.last >= f.seq) AND n.first <= f.seq)",
+        ),
+    ] {
+        let count: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+        if count != 0 {
+            findings.push(format!("facts: {count} {wrong}"));
+        }
+    }
     Ok(())
 }
 

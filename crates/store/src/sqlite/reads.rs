@@ -157,14 +157,13 @@ pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Ve
 }
 
 pub(super) fn facts(connection: &Connection, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        fact_columns!(),
-        " FROM facts WHERE intent = ?1 ORDER BY seq LIMIT ?2"
-    );
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(params![signed(intent.0), limit], rows::fact)?;
-    Ok(found.collect::<Result<_, _>>()?)
+    let mut facts = Vec::new();
+    walk_back(connection, intent, |fact| {
+        facts.push(fact);
+        facts.len() < limit as usize
+    })?;
+    facts.reverse();
+    Ok(facts)
 }
 
 pub(super) fn last_fact_to(
@@ -172,22 +171,49 @@ pub(super) fn last_fact_to(
     intent: Seq,
     state: State,
 ) -> Result<Option<Fact>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        fact_columns!(),
-        " FROM facts WHERE intent = ?1 AND to_state = ?2 ORDER BY seq DESC LIMIT 1"
-    );
-    let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement
-        .query_row(params![signed(intent.0), state.code()], rows::fact)
-        .optional()?)
+    let mut found = None;
+    walk_back(connection, intent, |fact| {
+        found = Some(fact).filter(|fact| fact.to == state);
+        found.is_none()
+    })?;
+    Ok(found)
 }
+
+/// Shows the facts of an intent, newest first, for as long as `more` says so. Old ones may have been forgotten.
+fn walk_back(
+    connection: &Connection,
+    intent: Seq,
+    mut more: impl FnMut(Fact) -> bool,
+) -> Result<(), Error> {
+    let sql = "SELECT last_fact FROM intents WHERE seq = ?1";
+    let mut next: Option<i64> = connection
+        .prepare_cached(sql)?
+        .query_row([signed(intent.0)], |row| row.get(0))
+        .optional()?
+        .flatten();
+    let sql = concat!("SELECT ", fact_columns!(), " FROM facts WHERE seq = ?1");
+    let mut statement = connection.prepare_cached(sql)?;
+    while let Some(seq) = next {
+        let Some(fact) = statement.query_row([seq], rows::fact).optional()? else {
+            break;
+        };
+        next = fact.previous.map(|seq| signed(seq.0));
+        if !more(fact) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The stretches of an owner, and in each of them its own facts; both in order, so that nothing is sorted.
+pub(super) const EVENTS: &str = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, \
+     f.actor, f.detail, f.owner, f.face, f.previous, i.id, i.namespace, i.goal FROM news n \
+     CROSS JOIN facts f ON f.seq BETWEEN max(n.first, ?2 + 1) AND n.last AND f.owner = ?1 \
+     LEFT JOIN intents i ON i.seq = f.intent WHERE n.owner = ?1 AND n.last > ?2 ORDER BY n.last, f.seq LIMIT ?3";
 
 pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
     // One writer: sequence numbers become visible in order, so the stream may go up to the last one.
-    let sql = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, f.actor, f.detail, \
-               f.owner, f.face, i.id, i.namespace, i.goal FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
-               WHERE f.owner = ?1 AND f.seq > ?2 ORDER BY f.seq LIMIT ?3";
+    let sql = EVENTS;
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![filter.owner, signed(filter.after.0), filter.limit])?;
     let mut page = EventPage {
@@ -201,13 +227,13 @@ pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<Ev
         looked += 1;
         page.seen = fact.seq;
         // The intent may be gone; its facts are kept longer.
-        let id: Option<[u8; 16]> = row.get(12)?;
+        let id: Option<[u8; 16]> = row.get(13)?;
         if let Some(id) = id.filter(|_| fact.face == filter.face) {
             page.events.push(Event {
                 fact,
                 id: IntentId(id),
-                namespace: row.get(13)?,
-                goal: row.get(14)?,
+                namespace: row.get(14)?,
+                goal: row.get(15)?,
             });
         }
     }

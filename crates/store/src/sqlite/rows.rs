@@ -15,14 +15,14 @@ macro_rules! intent_columns {
     () => {
         "seq, id, profile, state, cause, shelf, wake_at, priority, run_at, attempts, attempts_max, backoff_us, \
          created_at, expires_at, claimed_at, lease_until, settled_at, namespace, goal, owner, public, target, \
-         capability, holder, token, traceparent, last_error, result_kind, result, payload"
+         capability, holder, token, traceparent, last_error, result_kind, result, payload, last_fact"
     };
 }
 pub(super) use intent_columns;
 
 macro_rules! fact_columns {
     () => {
-        "seq, intent, at, verb, from_state, to_state, cause, attempt, actor, detail, owner, face"
+        "seq, intent, at, verb, from_state, to_state, cause, attempt, actor, detail, owner, face, previous"
     };
 }
 pub(super) use fact_columns;
@@ -63,6 +63,7 @@ pub(super) fn intent(row: &Row<'_>) -> rusqlite::Result<Intent> {
             body,
         }),
         payload: row.get(29)?,
+        last_fact: fact_seq(row, 30)?,
     })
 }
 
@@ -98,7 +99,15 @@ pub(super) fn fact(row: &Row<'_>) -> rusqlite::Result<Fact> {
         detail: row.get(9)?,
         owner: row.get(10)?,
         face: coded(row, 11, Face::from_code)?,
+        previous: fact_seq(row, 12)?,
     })
+}
+
+fn fact_seq(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<FactSeq>> {
+    let value: Option<i64> = row.get(index)?;
+    value
+        .map(|_| unsigned(row, index).map(FactSeq))
+        .transpose()
 }
 
 pub(super) fn once(row: &Row<'_>) -> rusqlite::Result<once::Row> {

@@ -1,8 +1,10 @@
 //! The writer's side of a transaction: plain loads and writes, no rule.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use consign_kernel::command::Forget;
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Lanes, Probe};
 use consign_kernel::once;
@@ -19,8 +21,9 @@ use crate::ledger::{Counter, Tx, profiles_of};
 
 /// The open transaction of the one writer.
 pub(super) struct Open<'a, 'c> {
-    pub(super) prepared: &'a mut Prepared<'c>,
-    pub(super) last_fact: &'a mut u64,
+    prepared: &'a mut Prepared<'c>,
+    /// The first and the last fact of each owner.
+    news: BTreeMap<String, (FactSeq, FactSeq)>,
 }
 
 /// What decides between two claimable rows, smallest first.
@@ -45,7 +48,24 @@ fn probe_sql(column: Column) -> &'static str {
     }
 }
 
-impl Open<'_, '_> {
+impl<'a, 'c> Open<'a, 'c> {
+    pub(super) fn new(prepared: &'a mut Prepared<'c>) -> Self {
+        Self {
+            prepared,
+            news: BTreeMap::new(),
+        }
+    }
+
+    /// Notes whose facts were written. Call once, before the commit.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        let sql = "INSERT INTO news (owner, last, first) VALUES (?1, ?2, ?3)";
+        for (owner, (first, last)) in self.news {
+            let row = params![owner, signed(last.0), signed(first.0)];
+            self.prepared.get(sql)?.execute(row)?;
+        }
+        Ok(())
+    }
+
     fn by_seq(&mut self, seq: i64) -> Result<Intent, Error> {
         let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE seq = ?1");
         Ok(self.prepared.get(sql)?.query_row([seq], rows::intent)?)
@@ -173,9 +193,9 @@ impl Tx for Open<'_, '_> {
         let sql = "INSERT INTO intents (seq, id, profile, state, cause, shelf, wake_at, own_lane, own_goal_lane, \
                    public_lane, public_goal_lane, priority, run_at, attempts, attempts_max, backoff_us, created_at, \
                    expires_at, claimed_at, lease_until, settled_at, namespace, goal, owner, public, target, capability, \
-                   holder, token, traceparent, last_error, result_kind, result, payload) VALUES (?1, ?2, ?3, ?4, ?5, \
+                   holder, token, traceparent, last_error, result_kind, result, payload, last_fact) VALUES (?1, ?2, ?3, ?4, ?5, \
                    ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, \
-                   ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)";
+                   ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35)";
         self.prepared.get(sql)?.execute(params![
             signed(intent.seq.0),
             intent.id.0,
@@ -214,6 +234,7 @@ impl Tx for Open<'_, '_> {
                 .map(|result| rows::result_code(result.kind)),
             intent.result.as_ref().map(|result| &result.body),
             intent.payload,
+            intent.last_fact.map(|fact| signed(fact.0)),
         ])?;
         Ok(())
     }
@@ -223,7 +244,7 @@ impl Tx for Open<'_, '_> {
         let sql = "UPDATE intents SET state = ?2, cause = ?3, shelf = ?4, wake_at = ?5, own_lane = ?6, \
                    own_goal_lane = ?7, public_lane = ?8, public_goal_lane = ?9, run_at = ?10, attempts = ?11, \
                    expires_at = ?12, claimed_at = ?13, lease_until = ?14, settled_at = ?15, holder = ?16, token = ?17, \
-                   last_error = ?18, result_kind = ?19, result = ?20 WHERE seq = ?1";
+                   last_error = ?18, result_kind = ?19, result = ?20, last_fact = ?21 WHERE seq = ?1";
         let written = self.prepared.get(sql)?.execute(params![
             signed(intent.seq.0),
             intent.state.code(),
@@ -248,6 +269,7 @@ impl Tx for Open<'_, '_> {
                 .as_ref()
                 .map(|result| rows::result_code(result.kind)),
             intent.result.as_ref().map(|result| &result.body),
+            intent.last_fact.map(|fact| signed(fact.0)),
         ])?;
         if written == 1 {
             return Ok(());
@@ -266,14 +288,13 @@ impl Tx for Open<'_, '_> {
     }
 
     fn append(&mut self, fact: Fact) -> Result<(), Error> {
-        *self.last_fact += 1;
         let sql = concat!(
             "INSERT INTO facts (",
             fact_columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
         );
         self.prepared.get(sql)?.execute(params![
-            signed(*self.last_fact),
+            signed(fact.seq.0),
             signed(fact.intent.0),
             fact.at.0,
             fact.verb.code(),
@@ -285,7 +306,13 @@ impl Tx for Open<'_, '_> {
             fact.detail,
             fact.owner,
             fact.face.code(),
+            fact.previous.map(|seq| signed(seq.0)),
         ])?;
+        if let Some((_, last)) = self.news.get_mut(&fact.owner) {
+            *last = fact.seq;
+        } else {
+            self.news.insert(fact.owner, (fact.seq, fact.seq));
+        }
         Ok(())
     }
 
@@ -388,15 +415,39 @@ impl Tx for Open<'_, '_> {
                 before,
                 limit,
             } => {
-                // Facts grow older towards the front, so looking at the first few is enough.
-                let sql = "DELETE FROM facts WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM facts \
-                           WHERE face = ?3 ORDER BY seq LIMIT ?2) WHERE at < ?1)";
-                self.prepared
-                    .get(sql)?
-                    .execute(params![before.0, limit, face.code()])?
+                return self.forget_facts(*face, *before, *limit);
             }
         };
         Ok(changed as u64)
+    }
+}
+
+impl Open<'_, '_> {
+    /// Facts grow older towards the front, so looking at the first few is enough.
+    fn forget_facts(&mut self, face: Face, before: Micros, limit: u32) -> Result<u64, Error> {
+        let sql = "SELECT seq, owner FROM (SELECT seq, owner, at FROM facts WHERE face = ?3 ORDER BY seq LIMIT ?2) \
+                   WHERE at < ?1";
+        let statement = self.prepared.get(sql)?;
+        let mut found = statement.query(params![before.0, limit, face.code()])?;
+        let mut over: Vec<i64> = Vec::new();
+        let mut owners = BTreeSet::new();
+        while let Some(row) = found.next()? {
+            over.push(row.get(0)?);
+            owners.insert(row.get::<_, String>(1)?);
+        }
+        drop(found);
+        for seq in &over {
+            let sql = "DELETE FROM facts WHERE seq = ?1";
+            self.prepared.get(sql)?.execute([seq])?;
+        }
+        for owner in owners {
+            // Other faces may keep theirs longer.
+            let sql = "DELETE FROM news WHERE owner = ?1 AND last <= ?2 AND NOT EXISTS \
+                       (SELECT 1 FROM facts WHERE seq BETWEEN news.first AND news.last AND owner = ?1)";
+            let statement = self.prepared.get(sql)?;
+            statement.execute(params![owner, over.last()])?;
+        }
+        Ok(over.len() as u64)
     }
 }
 

@@ -17,11 +17,11 @@ use rusqlite::Connection;
 use super::checkpoint::Checkpointer;
 use super::identity::Identity;
 use super::prepared::Prepared;
-use super::rows::signed;
+use super::rows::{signed, unsigned};
 use super::schema;
 use super::tx::Open;
 use crate::group::{self, Disk, Group, Intake, Line, Ran, Shared, Transact};
-use crate::ledger::Batch;
+use crate::ledger::{Batch, Position};
 use crate::{Clock, Error};
 
 pub(super) struct Writer {
@@ -41,7 +41,7 @@ impl Writer {
         let shared = Arc::new(Shared::default());
         let (intake, line) = group::line(queue_max, &shared);
         let identity = Identity::of(path)?;
-        let position = Position::read(&connection)?;
+        let position = read_position(&connection)?;
         shared
             .meters
             .last_fact
@@ -158,24 +158,15 @@ struct Ledger<'c> {
     next: Option<Position>,
 }
 
-#[derive(Clone, Copy)]
-struct Position {
-    time: Micros,
-    seq: u64,
-    fact: u64,
-}
-
-impl Position {
-    fn read(connection: &Connection) -> Result<Self, Error> {
-        let sql = "SELECT last_time, last_seq, last_fact FROM position WHERE id = 1";
-        Ok(connection.query_row(sql, [], |row| {
-            Ok(Self {
-                time: Micros(row.get(0)?),
-                seq: super::rows::unsigned(row, 1)?,
-                fact: super::rows::unsigned(row, 2)?,
-            })
-        })?)
-    }
+fn read_position(connection: &Connection) -> Result<Position, Error> {
+    let sql = "SELECT last_time, last_seq, last_fact FROM position WHERE id = 1";
+    Ok(connection.query_row(sql, [], |row| {
+        Ok(Position {
+            time: Micros(row.get(0)?),
+            seq: unsigned(row, 1)?,
+            fact: unsigned(row, 2)?,
+        })
+    })?)
 }
 
 impl Ledger<'_> {
@@ -196,15 +187,12 @@ impl Transact for Ledger<'_> {
         self.identity.confirm()?;
         self.prepared.get("BEGIN IMMEDIATE")?.execute([])?;
         let mut position = self.position;
-        position.time = self.clock.now().max(position.time);
-        let mut tx = Open {
-            prepared: &mut self.prepared,
-            last_fact: &mut position.fact,
-        };
-        let mut batch = Batch::new(&mut tx, position.time, &mut position.seq);
+        let mut tx = Open::new(&mut self.prepared);
+        let mut batch = Batch::new(&mut tx, self.clock.now(), &mut position);
         group.each(|request| batch.run(request))?;
         let wrote = batch.wrote;
         let news = batch.finish()?;
+        tx.finish()?;
         if wrote {
             let sql =
                 "UPDATE position SET last_time = ?1, last_seq = ?2, last_fact = ?3 WHERE id = 1";

@@ -9,11 +9,12 @@ use crate::state::{State, Verb};
 
 /// Where the row lies after time acted on it, and what was told; `None` if nothing was written.
 fn acted(row: &Intent, now: Micros) -> Option<(Shelf, Vec<Verb>)> {
-    let (mut entropy, mut last_seq) = (Entropy::new([3; 32]), 0);
+    let (mut entropy, mut last_seq, mut last_fact) = (Entropy::new([3; 32]), 0, 0);
     let mut cx = Cx {
         now,
         entropy: &mut entropy,
         last_seq: &mut last_seq,
+        last_fact: &mut last_fact,
     };
     let writes = on_time(row.clone(), &mut cx);
     let told = facts(&writes).iter().map(|fact| fact.verb).collect();

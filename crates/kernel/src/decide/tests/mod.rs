@@ -49,6 +49,7 @@ fn row(profile: ProfileId, state: State) -> Intent {
         settled_at: profile.profile().is_terminal(state).then_some(NOW),
         last_error: None,
         result: None,
+        last_fact: None,
     };
     row.reshelve(NOW, 7 * DAY_US);
     row
@@ -94,11 +95,12 @@ fn decided(rows: &[Intent], command: &Command, now: Micros) -> Result<Decision, 
         intents: rows.to_vec(),
         ..View::default()
     };
-    let (mut entropy, mut last_seq) = (Entropy::new([9; 32]), 10);
+    let (mut entropy, mut last_seq, mut last_fact) = (Entropy::new([9; 32]), 10, 0);
     let mut cx = Cx {
         now,
         entropy: &mut entropy,
         last_seq: &mut last_seq,
+        last_fact: &mut last_fact,
     };
     decide(view, command, &mut cx)
 }

@@ -35,6 +35,8 @@ CREATE TABLE intents (
   last_error TEXT,
   result_kind INTEGER,
   result TEXT,
+  -- Where the history of the row ends.
+  last_fact INTEGER,
   payload TEXT NOT NULL
 ) STRICT;
 
@@ -52,6 +54,8 @@ CREATE INDEX lane_public_goal ON intents (public_goal_lane, priority DESC, run_a
 CREATE TABLE facts (
   seq INTEGER PRIMARY KEY,
   intent INTEGER NOT NULL,
+  -- The history of a row is a chain, so that no index must be kept for it.
+  previous INTEGER,
   face INTEGER NOT NULL,
   owner TEXT NOT NULL,
   at INTEGER NOT NULL,
@@ -64,9 +68,13 @@ CREATE TABLE facts (
   detail TEXT
 ) STRICT;
 
-CREATE INDEX facts_by_intent ON facts (intent);
--- Whoever follows its own intents reads past nobody else's.
-CREATE INDEX facts_by_owner ON facts (owner);
+-- In which stretch of facts, those of one commit, an owner has some: who follows its own reads past few of the others'.
+CREATE TABLE news (
+  owner TEXT NOT NULL,
+  last INTEGER NOT NULL,
+  first INTEGER NOT NULL,
+  PRIMARY KEY (owner, last)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE once (
   scope INTEGER NOT NULL,
