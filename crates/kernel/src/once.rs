@@ -14,6 +14,19 @@ pub enum Scope {
     IntentNonce,
 }
 
+impl Row {
+    /// The use of a key of which nothing else is remembered.
+    pub const fn bare(key: Key, until: Micros) -> Self {
+        Self {
+            key,
+            fingerprint: [0; 32],
+            intent: None,
+            answer: String::new(),
+            until,
+        }
+    }
+}
+
 impl Scope {
     pub const ALL: &[Self] = &[Self::IntentIdempotency, Self::IntentNonce];
 
@@ -28,6 +41,14 @@ impl Scope {
     pub const fn face(self) -> Face {
         match self {
             Self::IntentIdempotency | Self::IntentNonce => Face::Intent,
+        }
+    }
+
+    /// Whether nothing is remembered of a use but that it happened: no fingerprint, no answer.
+    pub const fn is_bare(self) -> bool {
+        match self {
+            Self::IntentIdempotency => false,
+            Self::IntentNonce => true,
         }
     }
 

@@ -56,6 +56,8 @@ pub(crate) trait Link {
 pub(crate) fn run<P: Protocol>(protocol: &P, load: &Load) -> Result<Done, Error> {
     let runtime = Builder::new_current_thread()
         .enable_all()
+        // Else each answer would wake this thread on its own, in the middle of the server's work on the next one.
+        .on_thread_park(std::thread::yield_now)
         .build()
         .map_err(Error::io("starting the generator"))?;
     LocalSet::new().block_on(&runtime, async {

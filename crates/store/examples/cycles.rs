@@ -1,7 +1,7 @@
 //! How fast the ledger is without a network in front of it: groups of publishes, claims and settlements.
 //!
 //! `cargo run --release -p consign-store --example cycles -- [GROUP [SECONDS [SQL]]]`. The SQL is carried out on the
-//! fresh file first, such as `DROP INDEX facts_by_owner`, to see what something costs.
+//! fresh file first, such as `DROP INDEX intents_by_owner`, to see what something costs.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring tool")]
 
 use std::sync::Arc;

@@ -58,13 +58,8 @@ fn pass(
         {
             return Err(Refusal::Replay);
         }
-        writes.push(Write::Once(once::Row {
-            key: nonce_key,
-            fingerprint: [0; 32],
-            intent: None,
-            answer: String::new(),
-            until: now.plus(limits::NONCE_US),
-        }));
+        let until = now.plus(limits::NONCE_US);
+        writes.push(Write::Once(once::Row::bare(nonce_key, until)));
     }
     match key {
         // A request that goes on waiting was charged when it came; only its key must still be good.

@@ -192,13 +192,7 @@ impl<'a> Told<'a> {
 }
 
 /// Writes a changed row together with its fact, and checks both against the profile.
-fn step(
-    writes: &mut Vec<Write>,
-    was: State,
-    mut intent: Intent,
-    told: Told<'_>,
-    cx: &mut Cx<'_>,
-) {
+fn step(writes: &mut Vec<Write>, was: State, mut intent: Intent, told: Told<'_>, cx: &mut Cx<'_>) {
     debug_assert!(
         intent
             .profile

@@ -66,10 +66,7 @@ pub(super) fn restore(view: &View, intent: &Intent, cx: &mut Cx<'_>) -> Result<D
     intent.last_fact = None;
     intent.reshelve(cx.now, limits::RETENTION_US);
     let told = Told::by_time(Verb::Admit).with("imported".to_owned());
-    let writes = vec![
-        fact(None, &mut intent, told, cx),
-        Write::New(intent),
-    ];
+    let writes = vec![fact(None, &mut intent, told, cx), Write::New(intent)];
     Ok(Decision {
         writes,
         answer: Answer::Restored,
@@ -87,7 +84,13 @@ fn allowed(intent: &Intent, operate: &Operate, verb: Verb) -> Result<(), Refusal
         .ok_or(Refusal::IllegalState)
 }
 
-fn operated(was: State, intent: Intent, verb: Verb, operate: &Operate, cx: &mut Cx<'_>) -> Decision {
+fn operated(
+    was: State,
+    intent: Intent,
+    verb: Verb,
+    operate: &Operate,
+    cx: &mut Cx<'_>,
+) -> Decision {
     let mut writes = Vec::with_capacity(2);
     let told = Told {
         verb,

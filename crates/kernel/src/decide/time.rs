@@ -185,13 +185,7 @@ fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
             return;
         }
         finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
-        step(
-            writes,
-            State::Failed,
-            intent,
-            Told::by_time(Verb::Kill),
-            cx,
-        );
+        step(writes, State::Failed, intent, Told::by_time(Verb::Kill), cx);
     } else {
         intent.settled_at = None;
         back_off(&mut intent, Cause::TimedOut, cx);

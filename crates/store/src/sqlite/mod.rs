@@ -7,6 +7,7 @@ mod check;
 mod checkpoint;
 mod identity;
 mod import;
+mod nonces;
 mod prepared;
 mod reads;
 mod rows;

@@ -1,5 +1,6 @@
 //! Reads, on connections that cannot write.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -345,6 +346,14 @@ pub(super) fn dump(connection: &Connection) -> Result<Dump, Error> {
     dump.once = statement
         .query_map([], rows::once)?
         .collect::<Result<_, _>>()?;
+    let mut statement = connection.prepare(concat!(rows::nonces!(), " ORDER BY seq"))?;
+    let mut nonces = BTreeMap::new();
+    for row in statement.query_map([], rows::nonce)? {
+        // One that was used again after its time lies there twice; the later use counts.
+        let row = row?;
+        nonces.insert(row.key.clone(), row);
+    }
+    dump.once.extend(nonces.into_values());
     let mut statement = connection.prepare(
         "SELECT kind, owner, name, version, value, expires_at FROM records ORDER BY kind, owner, name",
     )?;

@@ -105,9 +105,7 @@ pub(super) fn fact(row: &Row<'_>) -> rusqlite::Result<Fact> {
 
 fn fact_seq(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<FactSeq>> {
     let value: Option<i64> = row.get(index)?;
-    value
-        .map(|_| unsigned(row, index).map(FactSeq))
-        .transpose()
+    value.map(|_| unsigned(row, index).map(FactSeq)).transpose()
 }
 
 pub(super) fn once(row: &Row<'_>) -> rusqlite::Result<once::Row> {
@@ -122,6 +120,23 @@ pub(super) fn once(row: &Row<'_>) -> rusqlite::Result<once::Row> {
         answer: row.get(5)?,
         until: Micros(row.get(6)?),
     })
+}
+
+/// Rows as [`nonce`] reads them.
+macro_rules! nonces {
+    () => {
+        "SELECT seq, scope, owner, key, until FROM nonces"
+    };
+}
+pub(super) use nonces;
+
+pub(super) fn nonce(row: &Row<'_>) -> rusqlite::Result<once::Row> {
+    let key = once::Key {
+        scope: coded(row, 1, once::Scope::from_code)?,
+        owner: row.get(2)?,
+        key: row.get(3)?,
+    };
+    Ok(once::Row::bare(key, Micros(row.get(4)?)))
 }
 
 pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {

@@ -13,6 +13,7 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use rusqlite::{OptionalExtension, params};
 
+use super::nonces::Nonces;
 use super::prepared::Prepared;
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
@@ -22,6 +23,7 @@ use crate::ledger::{Counter, Tx, profiles_of};
 /// The open transaction of the one writer.
 pub(super) struct Open<'a, 'c> {
     prepared: &'a mut Prepared<'c>,
+    nonces: &'a mut Nonces,
     /// The first and the last fact of each owner.
     news: BTreeMap<String, (FactSeq, FactSeq)>,
 }
@@ -49,9 +51,10 @@ fn probe_sql(column: Column) -> &'static str {
 }
 
 impl<'a, 'c> Open<'a, 'c> {
-    pub(super) fn new(prepared: &'a mut Prepared<'c>) -> Self {
+    pub(super) fn new(prepared: &'a mut Prepared<'c>, nonces: &'a mut Nonces) -> Self {
         Self {
             prepared,
+            nonces,
             news: BTreeMap::new(),
         }
     }
@@ -157,6 +160,9 @@ impl Tx for Open<'_, '_> {
     }
 
     fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
+        if key.scope.is_bare() {
+            return Ok(self.nonces.get(key));
+        }
         let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
                    WHERE scope = ?1 AND owner = ?2 AND key = ?3";
         let wanted = params![key.scope.code(), key.owner, key.key];
@@ -317,6 +323,9 @@ impl Tx for Open<'_, '_> {
     }
 
     fn put_once(&mut self, row: once::Row) -> Result<(), Error> {
+        if row.key.scope.is_bare() {
+            return self.nonces.put(self.prepared, &row);
+        }
         // The kernel saw no live row under this key; one past its time is replaced.
         let sql = "INSERT OR REPLACE INTO once (scope, owner, key, fingerprint, intent, answer, until) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -371,6 +380,10 @@ impl Tx for Open<'_, '_> {
 
     fn forget(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error> {
         let changed = match forget {
+            Forget::Once { scope, limit } if scope.is_bare() => {
+                self.nonces
+                    .forget_over(self.prepared, *scope, now, *limit)?
+            }
             Forget::Once { scope, limit } => {
                 let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
                            WHERE scope = ?1 AND until <= ?2 ORDER BY until, owner, key LIMIT ?3)";
@@ -380,22 +393,19 @@ impl Tx for Open<'_, '_> {
             }
             // Scope by scope, so that the primary key leads to the rows.
             Forget::OnceOf { owner } => {
-                let sql = "DELETE FROM once WHERE scope = ?1 AND owner = ?2";
-                let statement = self.prepared.get(sql)?;
                 let mut changed = 0;
                 for scope in once::Scope::ALL {
-                    changed += statement.execute(params![scope.code(), owner])?;
+                    changed += self.forget_scope(*scope, Some(owner))?;
                 }
                 changed
             }
             Forget::OnceOfFace { face } => {
-                let statement = self.prepared.get("DELETE FROM once WHERE scope = ?1")?;
                 let mut changed = 0;
                 for scope in once::Scope::ALL
                     .iter()
                     .filter(|scope| scope.face() == *face)
                 {
-                    changed += statement.execute([scope.code()])?;
+                    changed += self.forget_scope(*scope, None)?;
                 }
                 changed
             }
@@ -423,6 +433,22 @@ impl Tx for Open<'_, '_> {
 }
 
 impl Open<'_, '_> {
+    /// Once-keys of an owner, or of everybody.
+    fn forget_scope(&mut self, scope: once::Scope, owner: Option<&str>) -> Result<usize, Error> {
+        if scope.is_bare() {
+            return self.nonces.forget_all(self.prepared, scope, owner);
+        }
+        let changed = if let Some(owner) = owner {
+            let sql = "DELETE FROM once WHERE scope = ?1 AND owner = ?2";
+            let statement = self.prepared.get(sql)?;
+            statement.execute(params![scope.code(), owner])?
+        } else {
+            let statement = self.prepared.get("DELETE FROM once WHERE scope = ?1")?;
+            statement.execute([scope.code()])?
+        };
+        Ok(changed)
+    }
+
     /// Facts grow older towards the front, so looking at the first few is enough.
     fn forget_facts(&mut self, face: Face, before: Micros, limit: u32) -> Result<u64, Error> {
         let sql = "SELECT seq, owner FROM (SELECT seq, owner, at FROM facts WHERE face = ?3 ORDER BY seq LIMIT ?2) \

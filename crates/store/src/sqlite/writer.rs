@@ -16,6 +16,7 @@ use rusqlite::Connection;
 
 use super::checkpoint::Checkpointer;
 use super::identity::Identity;
+use super::nonces::Nonces;
 use super::prepared::Prepared;
 use super::rows::{signed, unsigned};
 use super::schema;
@@ -42,6 +43,7 @@ impl Writer {
         let (intake, line) = group::line(queue_max, &shared);
         let identity = Identity::of(path)?;
         let position = read_position(&connection)?;
+        let nonces = Nonces::load(&connection)?;
         shared
             .meters
             .last_fact
@@ -55,6 +57,7 @@ impl Writer {
         let writer = spawn("ledger-writer", move || {
             let ledger = Ledger {
                 prepared: Prepared::new(&connection),
+                nonces,
                 identity,
                 clock,
                 position,
@@ -150,6 +153,7 @@ impl Disk for Log {
 /// The statements and where the sequences stand.
 struct Ledger<'c> {
     prepared: Prepared<'c>,
+    nonces: Nonces,
     identity: Identity,
     clock: Arc<dyn Clock>,
     /// As of the last commit.
@@ -185,9 +189,10 @@ impl Ledger<'_> {
 impl Transact for Ledger<'_> {
     fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
         self.identity.confirm()?;
+        self.nonces.refresh(self.prepared.connection())?;
         self.prepared.get("BEGIN IMMEDIATE")?.execute([])?;
         let mut position = self.position;
-        let mut tx = Open::new(&mut self.prepared);
+        let mut tx = Open::new(&mut self.prepared, &mut self.nonces);
         let mut batch = Batch::new(&mut tx, self.clock.now(), &mut position);
         group.each(|request| batch.run(request))?;
         let wrote = batch.wrote;
@@ -210,11 +215,13 @@ impl Transact for Ledger<'_> {
     fn commit(&mut self) -> Result<(), Error> {
         self.prepared.get("COMMIT")?.execute([])?;
         self.position = self.next.take().unwrap_or(self.position);
+        self.nonces.committed();
         Ok(())
     }
 
     fn roll_back(&mut self) {
         self.next = None;
+        self.nonces.rolled_back();
         let undone = self
             .prepared
             .get("ROLLBACK")

@@ -89,6 +89,15 @@ CREATE TABLE once (
 
 CREATE INDEX once_by_end ON once (scope, until);
 
+-- Once-keys of which nothing else is remembered, in the order of their use. The writer has them in memory.
+CREATE TABLE nonces (
+  seq INTEGER PRIMARY KEY,
+  scope INTEGER NOT NULL,
+  owner TEXT NOT NULL,
+  key TEXT NOT NULL,
+  until INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE records (
   kind INTEGER NOT NULL,
   owner TEXT NOT NULL,

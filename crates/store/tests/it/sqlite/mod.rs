@@ -2,6 +2,7 @@
 
 mod foreign;
 mod import;
+mod nonces;
 mod reopen;
 mod settings;
 mod trouble;

@@ -1,0 +1,155 @@
+//! Keys of which nothing is remembered but that they were used: the nonces of signed requests.
+//!
+//! They are random, so an index of them would touch another page with every request, which costs more than the work it
+//! guards. They are written one behind the other, and the writer, which alone asks for them, keeps them in mind.
+//! Invariant: what is in mind is what the file holds, as of the open transaction.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use consign_kernel::ids::Micros;
+use consign_kernel::once;
+use rusqlite::{Connection, params};
+
+use super::prepared::Prepared;
+use super::rows;
+use crate::Error;
+
+#[derive(Default)]
+pub(super) struct Nonces {
+    /// Sixty-four bits that nobody outside can foresee stand for a key.
+    names: RandomState,
+    until: HashMap<u64, Micros>,
+    /// What the open transaction replaced.
+    undo: Vec<(u64, Option<Micros>)>,
+    /// Something was forgotten in the open transaction, or in one that was rolled back.
+    forgot: bool,
+    stale: bool,
+}
+
+impl Nonces {
+    pub(super) fn load(connection: &Connection) -> Result<Self, Error> {
+        let mut nonces = Self::default();
+        nonces.reload(connection)?;
+        Ok(nonces)
+    }
+
+    fn reload(&mut self, connection: &Connection) -> Result<(), Error> {
+        self.until.clear();
+        let mut statement = connection.prepare(concat!(rows::nonces!(), " ORDER BY seq"))?;
+        let mut found = statement.query([])?;
+        while let Some(row) = found.next()? {
+            let nonce = rows::nonce(row)?;
+            self.until.insert(self.name(&nonce.key), nonce.until);
+        }
+        Ok(())
+    }
+
+    /// To be called before a transaction reads from it.
+    pub(super) fn refresh(&mut self, connection: &Connection) -> Result<(), Error> {
+        if self.stale {
+            self.reload(connection)?;
+            self.stale = false;
+        }
+        Ok(())
+    }
+
+    fn name(&self, key: &once::Key) -> u64 {
+        self.names.hash_one(key)
+    }
+
+    pub(super) fn get(&self, key: &once::Key) -> Option<once::Row> {
+        let until = *self.until.get(&self.name(key))?;
+        Some(once::Row::bare(key.clone(), until))
+    }
+
+    pub(super) fn put(
+        &mut self,
+        prepared: &mut Prepared<'_>,
+        row: &once::Row,
+    ) -> Result<(), Error> {
+        let sql = "INSERT INTO nonces (scope, owner, key, until) VALUES (?1, ?2, ?3, ?4)";
+        let key = &row.key;
+        let values = params![key.scope.code(), key.owner, key.key, row.until.0];
+        prepared.get(sql)?.execute(values)?;
+        let name = self.name(key);
+        self.undo.push((name, self.until.insert(name, row.until)));
+        Ok(())
+    }
+
+    /// Forgets the oldest that are over, at most so many. One that was used again lies there twice and counts once.
+    pub(super) fn forget_over(
+        &mut self,
+        prepared: &mut Prepared<'_>,
+        scope: once::Scope,
+        now: Micros,
+        limit: u32,
+    ) -> Result<usize, Error> {
+        let mut forgotten = 0;
+        while forgotten < limit as usize {
+            let room = i64::from(limit) - i64::try_from(forgotten).unwrap_or(0);
+            let sql = concat!(rows::nonces!(), " WHERE scope = ?1 ORDER BY seq LIMIT ?2");
+            let statement = prepared.get(sql)?;
+            let found = statement.query_map(params![scope.code(), room], |row| {
+                Ok((row.get::<_, i64>(0)?, rows::nonce(row)?))
+            })?;
+            let oldest: Vec<(i64, once::Row)> = found.collect::<Result<_, _>>()?;
+            let over = oldest.iter().take_while(|(_, row)| row.until <= now);
+            let over: Vec<_> = over.collect();
+            if over.is_empty() {
+                break;
+            }
+            for (seq, row) in over {
+                let sql = "DELETE FROM nonces WHERE seq = ?1";
+                prepared.get(sql)?.execute([seq])?;
+                let name = self.name(&row.key);
+                if self.until.get(&name).is_some_and(|until| *until <= now) {
+                    self.until.remove(&name);
+                    forgotten += 1;
+                }
+            }
+            self.forgot = true;
+        }
+        Ok(forgotten)
+    }
+
+    /// Forgets those of an owner, or all of a scope. Rare, so everything is read for it.
+    pub(super) fn forget_all(
+        &mut self,
+        prepared: &mut Prepared<'_>,
+        scope: once::Scope,
+        owner: Option<&str>,
+    ) -> Result<usize, Error> {
+        let sql = concat!(
+            rows::nonces!(),
+            " WHERE scope = ?1 AND (?2 IS NULL OR owner = ?2) ORDER BY seq"
+        );
+        let statement = prepared.get(sql)?;
+        let found = statement.query_map(params![scope.code(), owner], rows::nonce)?;
+        let mut forgotten = 0;
+        for row in found {
+            let name = self.name(&row?.key);
+            forgotten += usize::from(self.until.remove(&name).is_some());
+        }
+        let sql = "DELETE FROM nonces WHERE scope = ?1 AND (?2 IS NULL OR owner = ?2)";
+        let statement = prepared.get(sql)?;
+        statement.execute(params![scope.code(), owner])?;
+        self.forgot = true;
+        Ok(forgotten)
+    }
+
+    pub(super) fn committed(&mut self) {
+        self.undo.clear();
+        self.forgot = false;
+    }
+
+    pub(super) fn rolled_back(&mut self) {
+        for (name, before) in self.undo.drain(..).rev() {
+            match before {
+                Some(until) => self.until.insert(name, until),
+                None => self.until.remove(&name),
+            };
+        }
+        self.stale |= std::mem::take(&mut self.forgot);
+    }
+}
