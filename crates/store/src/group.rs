@@ -116,6 +116,11 @@ pub(crate) fn commit(
 }
 
 impl Committed {
+    /// Whether only one request is in it.
+    fn was_alone(&self) -> bool {
+        self.answers.len() == 1
+    }
+
     /// Makes it safe, and says whether that worked. A disk that failed to do so may claim the opposite the next time
     /// although it lost what it was given, so then nothing is committed, answered or shown any more: only a new start
     /// reads what is really there.

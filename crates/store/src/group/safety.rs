@@ -13,6 +13,8 @@ pub(crate) struct Safety {
     safe: AtomicU64,
     lost: AtomicBool,
     changed: Notify,
+    /// Apart from the others, so that whoever waits for it is not woken by every commit.
+    lost_now: Notify,
 }
 
 impl Safety {
@@ -31,6 +33,7 @@ impl Safety {
     pub(super) fn lost(&self) {
         self.lost.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
+        self.lost_now.notify_waiters();
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -46,12 +49,9 @@ impl Safety {
 
     /// Returns only if a commit was lost.
     pub(crate) async fn until_lost(&self) {
-        loop {
-            let changed = self.changed.notified();
-            if self.is_lost() {
-                return;
-            }
-            changed.await;
+        let lost = self.lost_now.notified();
+        if !self.is_lost() {
+            lost.await;
         }
     }
 
