@@ -9,7 +9,6 @@ mod line;
 mod safety;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use consign_kernel::plant::{self, Plant};
@@ -67,14 +66,15 @@ pub(crate) struct Shared {
 /// A group that is committed and waits to be safe.
 pub(crate) struct Committed {
     answers: delivery::Answers,
-    ran: Ran,
+    wrote: bool,
+    last_fact: u64,
 }
 
 /// Carries out and commits a group. When that fails everybody in it is refused, and nothing is left of it.
 pub(crate) fn commit(
     backend: &mut impl Transact,
     mut group: Group<'_>,
-    shared: &Arc<Shared>,
+    shared: &Shared,
 ) -> Option<Committed> {
     failpoint::hit(Failpoint::BeforeWrite);
     let ran = run_guarded(backend, &mut group);
@@ -83,7 +83,7 @@ pub(crate) fn commit(
         // The group before this one may have been lost while this one ran.
         shared.safety.confirm()?;
         if plant::on(Plant::AnswerBeforeCommit) {
-            deliver(group.take_answers(), News::default(), shared);
+            deliver(group.take_answers());
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         if ran.wrote {
@@ -96,10 +96,15 @@ pub(crate) fn commit(
         committed.map(|()| ran)
     });
     match ended {
-        Ok(ran) => Some(Committed {
-            answers: group.take_answers(),
-            ran,
-        }),
+        Ok(ran) => {
+            // Only a hint: whoever hears it asks the ledger, and is answered when both commits are safe.
+            shared.listeners.tell(&ran.news);
+            Some(Committed {
+                answers: group.take_answers(),
+                wrote: ran.wrote,
+                last_fact: ran.last_fact,
+            })
+        }
         Err(error) => {
             backend.roll_back();
             shared.meters.failed.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +130,7 @@ impl Committed {
     /// although it lost what it was given, so then nothing is committed, answered or shown any more: only a new start
     /// reads what is really there.
     pub(crate) fn sync(&self, disk: &impl Disk, shared: &Shared) -> bool {
-        if !self.ran.wrote {
+        if !self.wrote {
             return true;
         }
         let synced = disk.sync();
@@ -144,14 +149,14 @@ impl Committed {
     }
 
     /// Answers everybody, now that it is known what became of the commit.
-    pub(crate) fn answer(self, safe: bool, shared: &Arc<Shared>) {
+    pub(crate) fn answer(self, safe: bool, shared: &Shared) {
         if !safe {
             return refuse(self.answers, || Error::Lost);
         }
         failpoint::hit(Failpoint::AfterCommit);
         let last_fact = &shared.meters.last_fact;
-        last_fact.fetch_max(self.ran.last_fact, Ordering::Release);
-        deliver(self.answers, self.ran.news, shared);
+        last_fact.fetch_max(self.last_fact, Ordering::Release);
+        deliver(self.answers);
     }
 }
 

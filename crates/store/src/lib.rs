@@ -47,7 +47,7 @@ pub trait Store: Send + Sync + 'static {
     /// The only way state changes. Neighbours may share the commit.
     fn execute(&self, request: Request) -> Answered<'_, Reply>;
 
-    /// From now on `listener` hears what commits did, once they are safe. It must be quick.
+    /// From now on `listener` hears what commits did, as a hint to look: they may not be safe yet. It must be quick.
     fn listen(&self, listener: Listener);
 
     fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>>;

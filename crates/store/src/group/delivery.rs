@@ -1,14 +1,11 @@
 //! How answers and news reach those who wait.
-//!
-//! Invariant: what a safe commit did is heard even if everybody who asked for it went away: others wait to be woken.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use consign_kernel::command::Reply;
 use tokio::sync::oneshot;
 
-use super::Shared;
 use crate::{Error, Listener, News};
 
 /// Who waits for which answer, in the order of the group.
@@ -42,32 +39,19 @@ impl fmt::Debug for Listeners {
     }
 }
 
-/// Hands all answers to the first one in the group, which passes the others on: they wait on the same runtime, where
-/// a wake is cheap, while each one sent from here might be a system call.
-pub(super) fn deliver(mut answers: Answers, news: News, shared: &Arc<Shared>) {
-    let mut delivery = Delivery {
-        own: None,
-        rest: Some(Rest {
-            others: Vec::new(),
-            news,
-            shared: Arc::clone(shared),
-        }),
-    };
-    while let Some((asker, own)) = answers.pop() {
-        if let Some(rest) = &mut delivery.rest {
-            rest.others = answers;
-        }
-        delivery.own = own.map(Ok);
-        // Who went away gives the delivery back, and the next one carries it.
-        let Err(back) = asker.send(delivery) else {
+/// Hands all answers to one of the group, which passes the others on: they wait on the same runtime, where a wake is
+/// cheap, while each one sent from here might be a system call.
+pub(super) fn deliver(mut answers: Answers) {
+    while let Some((asker, Some(own))) = answers.pop() {
+        let delivery = Delivery {
+            own: Some(Ok(own)),
+            others: answers,
+        };
+        let Err(mut back) = asker.send(delivery) else {
             return;
         };
-        delivery = back;
-        answers = delivery
-            .rest
-            .as_mut()
-            .map(|rest| std::mem::take(&mut rest.others))
-            .unwrap_or_default();
+        // Who went away gives the delivery back, and the next one carries it.
+        answers = std::mem::take(&mut back.others);
     }
 }
 
@@ -78,18 +62,18 @@ pub(super) fn refuse(answers: Answers, error: impl Fn() -> Error) {
     }
 }
 
-/// An answer, and what comes along with it.
+/// An answer, and those of the neighbours that come along with it.
 pub(super) struct Delivery {
     /// `None` only once it was taken.
     own: Option<Result<Reply, Error>>,
-    rest: Option<Rest>,
+    others: Answers,
 }
 
 impl Delivery {
     fn alone(own: Result<Reply, Error>) -> Self {
         Self {
             own: Some(own),
-            rest: None,
+            others: Vec::new(),
         }
     }
 
@@ -98,20 +82,13 @@ impl Delivery {
     }
 }
 
-/// The answers of the neighbours, and the news of the commit. They are passed on when this is dropped, wherever that is.
-struct Rest {
-    others: Answers,
-    news: News,
-    shared: Arc<Shared>,
-}
-
-impl Drop for Rest {
+/// The others are answered even if whoever carries them went away.
+impl Drop for Delivery {
     fn drop(&mut self) {
-        self.shared.listeners.tell(&self.news);
         for (asker, own) in self.others.drain(..) {
             if let Some(own) = own {
                 // Nobody listens when the caller went away.
-                let _ = asker.send(Delivery::alone(Ok(own)));
+                let _ = asker.send(Self::alone(Ok(own)));
             }
         }
     }
