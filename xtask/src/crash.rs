@@ -175,6 +175,29 @@ mod tests {
         }
     }
 
+    /// A planted defect that nothing looks for proves nothing.
+    #[test]
+    fn every_plant_is_demanded_from_a_campaign_a_simulation_or_a_test() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let (kernel, tests) = (
+            read("crates/kernel/src/plant.rs"),
+            read("docs/conformance/mutations.md"),
+        );
+        let named = |line: &str| {
+            let (_, name) = line.trim().split_once(" => \"")?;
+            Some(name.strip_suffix("\",")?.to_owned())
+        };
+        let names: Vec<String> = kernel.lines().filter_map(named).collect();
+        assert!(names.len() >= 19, "{names:?}");
+        for name in names {
+            let demanded = PLANTS.iter().any(|(plant, _)| *plant == name)
+                || crate::sim::PLANTS.contains(&name.as_str())
+                || tests.contains(&format!("| {name} |"));
+            assert!(demanded, "{name}");
+        }
+    }
+
     #[test]
     fn only_a_found_violation_satisfies_a_planted_run() {
         assert!(judge_plant("p", Ended::Exit(Some(1))).is_ok());

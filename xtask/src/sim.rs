@@ -25,7 +25,7 @@ const SEEDS: &str = "200";
 const KNOWN: &str = "crates/testkit/sim-seeds.txt";
 
 /// Defects the simulation must find.
-const PLANTS: &[&str] = &[
+pub(crate) const PLANTS: &[&str] = &[
     "answer-before-commit",
     "skip-token-check",
     "lost-wake",

@@ -105,7 +105,10 @@ pub(crate) fn profiles_of(face: Face) -> impl Iterator<Item = ProfileId> {
         .filter(move |id| id.profile().face == face)
 }
 
-/// Requests that commit together. They share one instant.
+/// A group that stays open longer than this, because the disk is slow, moves on in time.
+const INSTANT_US: i64 = 5_000;
+
+/// Requests that commit together. They share one instant, or a few.
 pub(crate) struct Batch<'a, T> {
     tx: &'a mut T,
     now: Micros,
@@ -131,6 +134,14 @@ impl<'a, T: Tx> Batch<'a, T> {
             deltas: HashMap::new(),
             news: News::default(),
             wrote: false,
+        }
+    }
+
+    pub(crate) fn now_is(&mut self, now: Micros) {
+        if now >= self.now.plus(INSTANT_US) {
+            self.now = now;
+            self.position.time = now;
+            (self.swept, self.sweeps) = (false, 0);
         }
     }
 

@@ -1,17 +1,20 @@
-//! A disk that is full or cannot sync: nothing is acknowledged, reads go on, and it heals by itself.
+//! A disk that is full heals by itself; one that cannot sync ends the server. Neither way is anything acknowledged.
+
+use std::time::Duration;
 
 use consign_testkit::shim::{Fault, Shim};
 
 use super::{Place, get, main_client, publish, published, start, status_of};
 
-fn survives(fault: Fault) {
+#[test]
+fn ip_162_a_full_disk_refuses_writes_and_heals() {
     let place = Place::new();
     let shim = Shim::build(place.folder.path()).expect("cc builds the shim");
     let server = start(&shim.under(place.options(), "consign.db"));
     let mut http = main_client(&server);
     let before = published(&mut http, "before");
 
-    shim.set(fault).expect("the shim listens");
+    shim.set(Fault::Writes).expect("the shim listens");
     for number in 0..5 {
         let refused = publish(&mut http, &format!("during-{number}"));
         assert_eq!(
@@ -43,12 +46,32 @@ fn survives(fault: Fault) {
     assert!(checked.status.success(), "{checked:?}");
 }
 
+/// A disk may say yes the next time although it lost what it was given, so the server cannot go on.
 #[test]
-fn ip_162_a_full_disk_refuses_writes_and_heals() {
-    survives(Fault::Writes);
-}
+fn ip_162_a_failing_sync_acknowledges_nothing_and_ends_the_server() {
+    let place = Place::new();
+    let shim = Shim::build(place.folder.path()).expect("cc builds the shim");
+    let mut server = start(&shim.under(place.options(), "consign.db"));
+    let mut http = main_client(&server);
+    let before = published(&mut http, "before");
 
-#[test]
-fn ip_162_a_failing_sync_acknowledges_nothing_and_heals() {
-    survives(Fault::Syncs);
+    shim.set(Fault::Syncs).expect("the shim listens");
+    let refused = publish(&mut http, "during");
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (503, "database_busy"),
+        "{}",
+        refused.text()
+    );
+    let ended = server.wait(Duration::from_secs(10));
+    assert_eq!(ended.expect("it ends by itself").code(), Some(1));
+    shim.set(Fault::None).expect("the shim listens");
+
+    let server = place.start();
+    let mut http = main_client(&server);
+    assert_eq!(status_of(&mut http, &before), "open");
+    published(&mut http, "after");
+    drop(server);
+    let checked = place.consign(&["store", "check"]);
+    assert!(checked.status.success(), "{checked:?}");
 }

@@ -1,6 +1,7 @@
 //! How answers and news reach those who wait.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use consign_kernel::command::Reply;
@@ -28,7 +29,10 @@ impl Listeners {
         }
         let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for listener in listeners.iter() {
-            listener(news);
+            // Its mistake must not end the thread that writes, and a hint may be lost.
+            if catch_unwind(AssertUnwindSafe(|| listener(news))).is_err() {
+                tracing::error!("a listener failed at the news of a commit");
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The line before the writer: requests come in one by one and are taken all at once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -132,6 +133,15 @@ impl Intake {
     }
 }
 
+/// When a request came to its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// With the one before it.
+    Together,
+    /// Some time may have passed since the one before it.
+    Later,
+}
+
 /// What shall commit together.
 pub(crate) struct Group<'l> {
     line: &'l Line,
@@ -147,12 +157,15 @@ impl Group<'_> {
     /// Carries out every request of the group, and those that still come while the group before it is made safe.
     pub(crate) fn each(
         &mut self,
-        mut run: impl FnMut(&Request) -> Result<Reply, Error>,
+        mut run: impl FnMut(&Request, Came) -> Result<Reply, Error>,
     ) -> Result<(), Error> {
+        let mut came = Came::Together;
         loop {
             while let Some(job) = self.jobs.get(self.replies.len()) {
-                self.replies.push(run(&job.request)?);
+                self.replies.push(run(&job.request, came)?);
+                came = Came::Together;
             }
+            came = Came::Later;
             if !self.line.more(&mut self.jobs) {
                 return Ok(());
             }
@@ -245,6 +258,26 @@ impl Line {
             state.beside = Beside::Given(committed);
             self.line.syncer.notify_one();
         }
+    }
+
+    /// Runs one of the two threads. Should it end by a panic, nobody waits for it: nothing is accepted any more.
+    pub(crate) fn guarded(&self, work: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(work)).is_ok() {
+            return;
+        }
+        tracing::error!(
+            "a thread of the ledger ended by a panic; nothing more is accepted until a new start"
+        );
+        self.shared.safety.lost();
+        let mut state = self.line.state();
+        state.closed = true;
+        let unanswered = std::mem::take(&mut state.jobs);
+        if state.beside.is_busy() {
+            state.beside = Beside::Idle;
+        }
+        self.line.wake_writer(&mut state);
+        drop(state);
+        drop(unanswered);
     }
 
     /// The writer gives no more commits to the other thread.

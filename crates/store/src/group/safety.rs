@@ -30,7 +30,7 @@ impl Safety {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn lost(&self) {
+    pub(crate) fn lost(&self) {
         self.lost.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
         self.lost_now.notify_waiters();

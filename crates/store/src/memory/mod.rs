@@ -185,6 +185,7 @@ impl Store for Memory {
         let mut told = data.facts.values().rev();
         ready(
             told.find(|fact| fact.intent == intent && fact.to == state)
+                .filter(|_| data.intents.contains_key(&intent))
                 .cloned(),
         )
     }

@@ -33,6 +33,8 @@ pub enum Fault {
     Slow,
     /// The disk fails to make it safe, although it is there.
     Lost,
+    /// The disk fails to make it safe, and it is gone.
+    Gone,
     /// The machine dies before anything is durable.
     CrashBefore,
     /// The machine dies after the commit is safe, before anybody heard of it.
@@ -66,9 +68,6 @@ pub struct Machine {
     line: Line,
     shared: Arc<Shared>,
     log: Log,
-    disk: Disk,
-    /// Committed in an earlier turn.
-    slow: Option<Committed>,
     clock: Arc<dyn Clock>,
     requests_max: usize,
 }
@@ -80,7 +79,12 @@ struct Log {
     /// The open transaction.
     next: Option<Data>,
     clock: Arc<dyn Clock>,
-    refuses: bool,
+    disk: Disk,
+    shared: Arc<Shared>,
+    /// Committed in an earlier turn.
+    slow: Option<Committed>,
+    /// It died, or its disk did, while a group ran.
+    dead: bool,
 }
 
 /// What survives.
@@ -108,19 +112,19 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
         committed: data,
         next: None,
         clock: Arc::clone(&clock),
-        refuses: false,
-    };
-    let disk = Disk {
-        durable,
-        coming: Mutex::new(None),
-        fault: Fault::None,
+        disk: Disk {
+            durable,
+            coming: Mutex::new(None),
+            fault: Fault::None,
+        },
+        shared: Arc::clone(&shared),
+        slow: None,
+        dead: false,
     };
     let machine = Machine {
         line,
         shared,
         log,
-        disk,
-        slow: None,
         clock,
         requests_max,
     };
@@ -128,37 +132,50 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
 }
 
 impl Machine {
-    /// Makes safe what was slow before, then commits what waits, as one group.
+    /// Commits what waits, as one group. It runs before what was slow is safe, and is committed afterwards.
     pub fn turn(&mut self, fault: Fault) -> Turn {
-        self.disk.fault = fault;
-        self.log.refuses = fault == Fault::Refused;
-        let slow = self.slow.take();
-        if slow.is_some() && fault == Fault::CrashBefore {
-            return Turn::Crashed;
-        }
-        let late = slow.is_some();
-        if let Some(slow) = slow
-            && self.make_safe(slow) == Turn::Crashed
-        {
-            return Turn::Crashed;
-        }
+        let log = &mut self.log;
+        log.disk.fault = fault;
         let Some(group) = self.line.gather_now() else {
-            return if late { Turn::Committed } else { Turn::Idle };
+            if log.slow.is_none() {
+                return Turn::Idle;
+            }
+            return log.make_slow_safe();
         };
-        let committed = group::commit(&mut self.log, group, &self.shared);
+        let committed = group::commit(log, group, &self.shared);
+        if log.dead {
+            return Turn::Crashed;
+        }
         let Some(committed) = committed else {
             return Turn::Failed;
         };
-        *self.disk.coming() = Some(self.log.committed.clone());
+        *log.disk.coming() = Some(log.committed.clone());
         match fault {
             Fault::CrashBefore => Turn::Crashed,
             Fault::Slow => {
-                self.slow = Some(committed);
+                log.slow = Some(committed);
                 Turn::Slow
             }
-            Fault::None | Fault::Refused | Fault::Lost | Fault::CrashAfter => {
-                self.make_safe(committed)
+            Fault::None | Fault::Refused | Fault::Lost | Fault::Gone | Fault::CrashAfter => {
+                log.make_safe(committed)
             }
+        }
+    }
+
+    /// A new process over what was durable. Whoever waited for the old one hears nothing any more.
+    #[must_use]
+    pub fn restart(self) -> (Arc<Simulated>, Self) {
+        let data = self.log.disk.durable.data().clone();
+        boot(data, self.clock, self.requests_max)
+    }
+}
+
+impl Log {
+    fn make_slow_safe(&mut self) -> Turn {
+        match self.slow.take() {
+            None => Turn::Committed,
+            Some(_) if self.disk.fault == Fault::CrashBefore => Turn::Crashed,
+            Some(slow) => self.make_safe(slow),
         }
     }
 
@@ -170,21 +187,20 @@ impl Machine {
         committed.answer(safe, &self.shared);
         if safe { Turn::Committed } else { Turn::Crashed }
     }
-
-    /// A new process over what was durable. Whoever waited for the old one hears nothing any more.
-    #[must_use]
-    pub fn restart(self) -> (Arc<Simulated>, Self) {
-        let data = self.disk.durable.data().clone();
-        boot(data, self.clock, self.requests_max)
-    }
 }
 
 impl Transact for Log {
     fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
         let mut data = self.committed.clone();
-        let (news, wrote) = data.run(self.clock.now(), |run| group.each(run))?;
+        let (news, wrote) = data.run(self.clock.now(), |run| {
+            group.each(|request, _| run(request))
+        })?;
         let last_fact = data.position.fact;
         self.next = Some(data);
+        self.dead = self.make_slow_safe() == Turn::Crashed;
+        if self.dead {
+            return Err(Error::Lost);
+        }
         Ok(Ran {
             news,
             wrote,
@@ -193,7 +209,7 @@ impl Transact for Log {
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        if self.refuses {
+        if self.disk.fault == Fault::Refused {
             return Err(Error::Unavailable("no space left".to_owned()));
         }
         self.committed = self.next.take().unwrap_or_default();
@@ -213,10 +229,11 @@ impl Disk {
 
 impl group::Disk for Disk {
     fn sync(&self) -> Result<(), Error> {
-        if let Some(data) = self.coming().take() {
+        let coming = self.coming().take().filter(|_| self.fault != Fault::Gone);
+        if let Some(data) = coming {
             *self.durable.data() = data;
         }
-        if self.fault == Fault::Lost {
+        if matches!(self.fault, Fault::Lost | Fault::Gone) {
             return Err(Error::Unavailable("input/output error".to_owned()));
         }
         Ok(())

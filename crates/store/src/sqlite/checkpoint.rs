@@ -14,6 +14,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use crate::Error;
+use crate::group::Shared;
 
 /// How often the log is looked at.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -33,6 +34,8 @@ pub(super) struct Checkpointer {
 
 /// How long the log is, and how much of it has been merged.
 struct Log {
+    /// Somebody reads what would have to be overwritten.
+    busy: bool,
     pages: i64,
     merged: i64,
 }
@@ -41,6 +44,7 @@ impl Log {
     fn ask(connection: &Connection, sql: &str) -> rusqlite::Result<Self> {
         connection.query_row(sql, [], |row| {
             Ok(Self {
+                busy: row.get(0)?,
                 pages: row.get(1)?,
                 merged: row.get(2)?,
             })
@@ -49,22 +53,24 @@ impl Log {
 }
 
 impl Checkpointer {
-    pub(super) fn start(path: &Path) -> Result<Self, Error> {
+    pub(super) fn start(path: &Path, shared: &Arc<Shared>) -> Result<Self, Error> {
         let connection = Connection::open(path)?;
         // What is merged is synced before the log may begin anew; said here so that it rests on no default.
         connection.execute_batch("PRAGMA synchronous = FULL")?;
         let rest_wanted = Arc::new(AtomicBool::new(false));
         let wanted = Arc::clone(&rest_wanted);
+        let shared = Arc::clone(shared);
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
             .name("ledger-merge".to_owned())
             .spawn(move || {
                 while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                    match merge(&connection) {
-                        Ok(long) => wanted.store(long, Ordering::Relaxed),
-                        // The writer meets the same trouble, and it is the one who tells of it.
-                        Err(error) => tracing::debug!(%error, "the log was not merged"),
+                    // What may not be on the disk must not get into the file.
+                    if shared.safety.is_lost() {
+                        return;
                     }
+                    let long = noted(merge_worthwhile(&connection), &shared);
+                    wanted.store(long.unwrap_or(false), Ordering::Relaxed);
                 }
             })
             .map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -87,8 +93,34 @@ impl Drop for Checkpointer {
     }
 }
 
+/// Merges everything. Says whether nobody stood in the way.
+pub(super) fn merge_all(connection: &Connection) -> rusqlite::Result<bool> {
+    Log::ask(connection, "PRAGMA wal_checkpoint(TRUNCATE)").map(|log| !log.busy)
+}
+
+/// Merges as much as is possible without waiting for anybody.
+pub(super) fn merge(connection: &Connection) -> rusqlite::Result<()> {
+    Log::ask(connection, "PRAGMA wal_checkpoint(PASSIVE)").map(drop)
+}
+
+/// A merge that failed is tried again later, unless a sync failed in it: that cannot be repeated, here as elsewhere.
+pub(super) fn noted<T>(merged: rusqlite::Result<T>, shared: &Shared) -> Option<T> {
+    let error = match merged {
+        Ok(merged) => return Some(merged),
+        Err(error) => error,
+    };
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    if code == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC) {
+        tracing::error!(%error, "the disk did not keep what was merged; nothing more is accepted until a new start");
+        shared.safety.lost();
+    } else {
+        tracing::warn!(%error, "the log was not merged into the file; it is tried again");
+    }
+    None
+}
+
 /// Merges what is worth it. Says whether the log has become long.
-fn merge(connection: &Connection) -> rusqlite::Result<bool> {
+fn merge_worthwhile(connection: &Connection) -> rusqlite::Result<bool> {
     let log = Log::ask(connection, "PRAGMA wal_checkpoint(NOOP)")?;
     if log.pages - log.merged < PAGES_WORTH_MERGING {
         return Ok(false);

@@ -15,6 +15,9 @@ use super::prepared::Prepared;
 use super::rows;
 use crate::Error;
 
+/// Looks at the oldest, so that many that lie there twice do not make one command long.
+const PASSES_MAX: u32 = 4;
+
 #[derive(Default)]
 pub(super) struct Nonces {
     /// Sixty-four bits that nobody outside can foresee stand for a key.
@@ -85,8 +88,13 @@ impl Nonces {
         now: Micros,
         limit: u32,
     ) -> Result<usize, Error> {
+        // Before anything else: whatever fails from here on, memory is read anew.
+        self.forgot = true;
         let mut forgotten = 0;
-        while forgotten < limit as usize {
+        for _ in 0..PASSES_MAX {
+            if forgotten == limit as usize {
+                break;
+            }
             let room = i64::from(limit) - i64::try_from(forgotten).unwrap_or(0);
             let sql = concat!(rows::nonces!(), " WHERE scope = ?1 ORDER BY seq LIMIT ?2");
             let statement = prepared.get(sql)?;
@@ -108,7 +116,9 @@ impl Nonces {
                     forgotten += 1;
                 }
             }
-            self.forgot = true;
+        }
+        if self.until.capacity() > 4 * self.until.len() {
+            self.until.shrink_to(2 * self.until.len());
         }
         Ok(forgotten)
     }
@@ -120,6 +130,7 @@ impl Nonces {
         scope: once::Scope,
         owner: Option<&str>,
     ) -> Result<usize, Error> {
+        self.forgot = true;
         let sql = concat!(
             rows::nonces!(),
             " WHERE scope = ?1 AND (?2 IS NULL OR owner = ?2) ORDER BY seq"
@@ -134,7 +145,6 @@ impl Nonces {
         let sql = "DELETE FROM nonces WHERE scope = ?1 AND (?2 IS NULL OR owner = ?2)";
         let statement = prepared.get(sql)?;
         statement.execute(params![scope.code(), owner])?;
-        self.forgot = true;
         Ok(forgotten)
     }
 

@@ -198,7 +198,11 @@ fn walk_back(
         let Some(fact) = statement.query_row([seq], rows::fact).optional()? else {
             break;
         };
-        next = fact.previous.map(|seq| signed(seq.0));
+        // Always an earlier one, so that even a damaged chain has an end.
+        next = fact
+            .previous
+            .filter(|previous| *previous < fact.seq)
+            .map(|seq| signed(seq.0));
         if !more(fact) {
             break;
         }

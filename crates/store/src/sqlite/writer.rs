@@ -4,7 +4,7 @@
 //! ([`crate::group`]). The sync is ours and not a part of SQLite's `COMMIT`, so that the next transaction can run meanwhile.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,14 +14,14 @@ use consign_kernel::ids::Micros;
 use consign_kernel::plant::{self, Plant};
 use rusqlite::Connection;
 
-use super::checkpoint::Checkpointer;
+use super::checkpoint::{self, Checkpointer};
 use super::identity::Identity;
 use super::nonces::Nonces;
 use super::prepared::Prepared;
 use super::rows::{signed, unsigned};
 use super::schema;
 use super::tx::Open;
-use crate::group::{self, Disk, Group, Intake, Line, Ran, Shared, Transact};
+use crate::group::{self, Came, Disk, Group, Intake, Line, Ran, Shared, Transact};
 use crate::ledger::{Batch, Position};
 use crate::{Clock, Error};
 
@@ -48,11 +48,13 @@ impl Writer {
             .meters
             .last_fact
             .store(position.fact, Ordering::Relaxed);
-        let log = Arc::new(Log::open(path, &connection)?);
-        let checkpointer = Checkpointer::start(path)?;
+        let log = Arc::new(Log::open(&connection)?);
+        let checkpointer = Checkpointer::start(path, &shared)?;
         let rest_wanted = Arc::clone(&checkpointer.rest_wanted);
         let (beside, log_beside) = (line.clone(), Arc::clone(&log));
-        let syncer = spawn("ledger-sync", move || beside.sync_for_writer(&*log_beside))?;
+        let syncer = spawn("ledger-sync", move || {
+            beside.guarded(|| beside.sync_for_writer(&*log_beside));
+        })?;
         let in_thread = Arc::clone(&shared);
         let writer = spawn("ledger-writer", move || {
             let ledger = Ledger {
@@ -63,10 +65,11 @@ impl Writer {
                 position,
                 next: None,
             };
-            ledger.work(&line, &log, &in_thread, &rest_wanted);
+            line.guarded(|| ledger.work(&line, &log, &in_thread, &rest_wanted));
             line.end();
             if !in_thread.safety.is_lost() {
-                merge_log(&connection, "TRUNCATE");
+                // All of it, so that whoever opens or copies the file next finds everything there.
+                checkpoint::noted(checkpoint::merge_all(&connection), &in_thread);
             }
         })?;
         Ok(Self {
@@ -113,29 +116,27 @@ impl Drop for Writer {
     }
 }
 
-/// At the end all of it, so that whoever opens or copies the file next finds everything there and nothing in the log.
-fn merge_log(connection: &Connection, how: &str) {
-    let merged = connection.execute_batch(&format!("PRAGMA wal_checkpoint({how})"));
-    if let Err(error) = merged {
-        tracing::warn!(%error, "the log was not merged into the file; a later start does it");
-    }
-}
-
 /// SQLite's log, opened once more. SQLite holds its locks on other files, so this one does not disturb them.
 struct Log(File);
 
 impl Log {
-    /// Begins with an empty log that no earlier process can have left half written: what was in it is in the file.
-    fn open(path: &Path, connection: &Connection) -> Result<Self, Error> {
-        merge_log(connection, "TRUNCATE");
+    /// Begins with an empty log: what an earlier process left in it may never have reached the disk, and is in the
+    /// file now, written anew.
+    fn open(connection: &Connection) -> Result<Self, Error> {
+        // Where SQLite itself went, through links.
+        let path = PathBuf::from(format!("{}-wal", connection.path().unwrap_or_default()));
+        let unfit = |reason: String| Error::Open {
+            path: path.clone(),
+            reason,
+        };
+        if !checkpoint::merge_all(connection)? {
+            let reason =
+                "another process reads the database; start again when it is done, such as a backup";
+            return Err(unfit(reason.to_owned()));
+        }
         schema::leave_syncs_to_us(connection)?;
-        let mut name = path.as_os_str().to_owned();
-        name.push("-wal");
-        let file = File::options().read(true).write(true).open(&name);
-        file.map(Self).map_err(|error| Error::Open {
-            path: name.into(),
-            reason: error.to_string(),
-        })
+        let file = File::options().read(true).write(true).open(&path);
+        file.map(Self).map_err(|error| unfit(error.to_string()))
     }
 }
 
@@ -180,7 +181,7 @@ impl Ledger<'_> {
                 line.make_safe(committed, log);
             }
             if rest_wanted.swap(false, Ordering::Relaxed) && !shared.safety.is_lost() {
-                merge_log(self.prepared.connection(), "PASSIVE");
+                checkpoint::noted(checkpoint::merge(self.prepared.connection()), shared);
             }
         }
     }
@@ -194,7 +195,12 @@ impl Transact for Ledger<'_> {
         let mut position = self.position;
         let mut tx = Open::new(&mut self.prepared, &mut self.nonces);
         let mut batch = Batch::new(&mut tx, self.clock.now(), &mut position);
-        group.each(|request| batch.run(request))?;
+        group.each(|request, came| {
+            if came == Came::Later {
+                batch.now_is(self.clock.now());
+            }
+            batch.run(request)
+        })?;
         let wrote = batch.wrote;
         let news = batch.finish()?;
         tx.finish()?;

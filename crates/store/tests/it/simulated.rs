@@ -73,7 +73,11 @@ async fn a_crash_tells_nobody_and_keeps_only_what_was_committed_before_it() {
 
 #[tokio::test]
 async fn what_is_not_safe_yet_is_neither_answered_nor_shown_nor_kept() {
-    for (fault, kept) in [(Fault::None, true), (Fault::CrashBefore, false)] {
+    for (fault, kept) in [
+        (Fault::None, true),
+        (Fault::CrashBefore, false),
+        (Fault::Gone, false),
+    ] {
         let (store, mut machine) = start();
         let request = put(&store);
         settle().await;
@@ -101,4 +105,26 @@ async fn after_a_failed_sync_nothing_is_accepted_until_a_new_start() {
     settle().await;
     assert_eq!(machine.turn(Fault::None), Turn::Committed);
     assert!(again.await.unwrap().is_ok());
+}
+
+/// The second group runs while the first one is not safe, and goes down with it.
+#[tokio::test]
+async fn a_group_that_ran_on_a_lost_one_is_refused() {
+    for fault in [Fault::Lost, Fault::Gone, Fault::CrashBefore] {
+        let (store, mut machine) = start();
+        let first = put(&store);
+        settle().await;
+        assert_eq!(machine.turn(Fault::Slow), Turn::Slow);
+        let second = put(&store);
+        settle().await;
+        assert_eq!(machine.turn(fault), Turn::Crashed);
+        assert!(second.await.unwrap().is_err());
+        let (store, _machine) = machine.restart();
+        assert!(first.await.unwrap().is_err());
+        let kept = store.record(key()).await.unwrap();
+        assert_eq!(
+            kept.map(|record| record.version),
+            (fault == Fault::Lost).then_some(1)
+        );
+    }
 }

@@ -72,6 +72,26 @@ async fn a_commit_that_failed_burns_nothing_and_forgets_nothing() {
     assert!(passes(&world, "new").await);
 }
 
+/// In the middle of a purge memory and file differ, and the rollback must not leave it at that.
+#[tokio::test]
+async fn a_purge_that_failed_half_way_lets_no_replay_through() {
+    let world = World::new();
+    assert!(passes(&world, "old").await);
+    let meddler = world.meddler();
+    meddler
+        .execute_batch(
+            "CREATE TRIGGER no BEFORE DELETE ON nonces BEGIN SELECT RAISE(ABORT, 'no'); END",
+        )
+        .unwrap();
+    let purge = Request {
+        gate: None,
+        steps: vec![Command::Forget(Forget::OnceOfFace { face: Face::Intent })],
+        seed: [1; 32],
+    };
+    assert!(world.store.execute(purge).await.is_err());
+    assert!(!passes(&world, "old").await);
+}
+
 #[tokio::test]
 async fn what_is_over_is_forgotten_in_the_file_as_well() {
     let world = World::new();

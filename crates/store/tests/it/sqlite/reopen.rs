@@ -209,3 +209,36 @@ async fn a_file_whose_first_migration_was_cut_off_is_as_good_as_new() {
     let store = open(path, &clock, QUEUE_REQUESTS_MAX).unwrap();
     assert_eq!(store.check().await.unwrap(), [""; 0]);
 }
+
+/// SQLite keeps its log beside the file itself, not beside a link to it; syncing any other file would be no sync.
+#[tokio::test]
+async fn a_link_leads_to_the_log_of_the_file_it_points_to() {
+    let world = busy().await;
+    world.store.close();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("link.db");
+    std::os::unix::fs::symlink(world.path(), &link).unwrap();
+    let store = open(link, &world.clock, 8).unwrap();
+    assert_eq!(store.dump().await.unwrap().intents.len(), 5);
+    let beside: Vec<_> = std::fs::read_dir(elsewhere.path()).unwrap().collect();
+    assert_eq!(beside.len(), 1, "{beside:?}");
+}
+
+/// What an earlier process left in the log must be written anew before anything is built on it.
+#[tokio::test]
+async fn a_log_that_cannot_be_merged_is_no_ground_to_start_on() {
+    let world = busy().await;
+    let copies = tempfile::tempdir().unwrap();
+    for name in ["ledger.db", "ledger.db-wal"] {
+        std::fs::copy(world.folder.path().join(name), copies.path().join(name)).unwrap();
+    }
+    let path = copies.path().join("ledger.db");
+    let reader = Connection::open(&path).unwrap();
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM intents")
+        .unwrap();
+    let refused = open(path.clone(), &world.clock, 8).unwrap_err();
+    assert!(refused.to_string().contains("another process"), "{refused}");
+    reader.execute_batch("ROLLBACK").unwrap();
+    assert!(open(path, &world.clock, 8).is_ok());
+}

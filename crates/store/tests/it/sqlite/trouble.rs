@@ -270,3 +270,13 @@ async fn a_panic_of_the_rules_fails_its_batch_and_the_writer_goes_on() {
     assert!(world.store.execute(admit_one()).await.is_ok());
     assert_eq!(world.store.dump().await.unwrap().intents.len(), 1);
 }
+
+#[tokio::test]
+async fn a_listener_that_panics_holds_up_nobody() {
+    let world = World::new();
+    world.store.listen(Box::new(|_| panic!("planned")));
+    for _ in 0..2 {
+        assert!(world.store.execute(admit_one()).await.unwrap().is_ok());
+    }
+    assert_eq!(world.store.dump().await.unwrap().intents.len(), 2);
+}

@@ -129,8 +129,9 @@ impl Run {
             0..4 => Fault::Refused,
             4..7 => Fault::CrashBefore,
             7..10 => Fault::CrashAfter,
-            10..11 => Fault::Lost,
-            11..25 => Fault::Slow,
+            10 => Fault::Lost,
+            11 => Fault::Gone,
+            12..27 => Fault::Slow,
             _ => Fault::None,
         }
     }
@@ -156,7 +157,7 @@ impl Run {
             Turn::Crashed => {
                 self.count(match fault {
                     Fault::CrashAfter => "crashes after a commit",
-                    Fault::Lost => "failed syncs",
+                    Fault::Lost | Fault::Gone => "failed syncs",
                     Fault::None | Fault::Refused | Fault::Slow | Fault::CrashBefore => {
                         "crashes before a commit"
                     }
