@@ -26,11 +26,18 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "ledger",
-    sql: include_str!("migrations/0001_ledger.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "ledger",
+        sql: include_str!("migrations/0001_ledger.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "chains",
+        sql: include_str!("migrations/0002_chains.sql"),
+    },
+];
 
 /// What a path holds before we touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,8 +35,6 @@ CREATE TABLE intents (
   last_error TEXT,
   result_kind INTEGER,
   result TEXT,
-  -- Where the history of the row ends.
-  last_fact INTEGER,
   payload TEXT NOT NULL
 ) STRICT;
 
@@ -54,8 +52,6 @@ CREATE INDEX lane_public_goal ON intents (public_goal_lane, priority DESC, run_a
 CREATE TABLE facts (
   seq INTEGER PRIMARY KEY,
   intent INTEGER NOT NULL,
-  -- The history of a row is a chain, so that no index must be kept for it.
-  previous INTEGER,
   face INTEGER NOT NULL,
   owner TEXT NOT NULL,
   at INTEGER NOT NULL,
@@ -68,13 +64,9 @@ CREATE TABLE facts (
   detail TEXT
 ) STRICT;
 
--- In which stretch of facts, those of one commit, an owner has some: who follows its own reads past few of the others'.
-CREATE TABLE news (
-  owner TEXT NOT NULL,
-  last INTEGER NOT NULL,
-  first INTEGER NOT NULL,
-  PRIMARY KEY (owner, last)
-) STRICT, WITHOUT ROWID;
+CREATE INDEX facts_by_intent ON facts (intent);
+-- Whoever follows its own intents reads past nobody else's.
+CREATE INDEX facts_by_owner ON facts (owner);
 
 CREATE TABLE once (
   scope INTEGER NOT NULL,
@@ -88,15 +80,6 @@ CREATE TABLE once (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX once_by_end ON once (scope, until);
-
--- Once-keys of which nothing else is remembered, in the order of their use. The writer has them in memory.
-CREATE TABLE nonces (
-  seq INTEGER PRIMARY KEY,
-  scope INTEGER NOT NULL,
-  owner TEXT NOT NULL,
-  key TEXT NOT NULL,
-  until INTEGER NOT NULL
-) STRICT;
 
 CREATE TABLE records (
   kind INTEGER NOT NULL,

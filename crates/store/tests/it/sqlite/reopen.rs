@@ -136,7 +136,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
             refused,
             Err(Error::TooNew {
                 found: 99,
-                known: 1,
+                known: 2,
                 ..
             })
         ),
@@ -241,4 +241,62 @@ async fn a_log_that_cannot_be_merged_is_no_ground_to_start_on() {
     assert!(refused.to_string().contains("another process"), "{refused}");
     reader.execute_batch("ROLLBACK").unwrap();
     assert!(open(path, &world.clock, 8).is_ok());
+}
+
+/// The first version of the tables, with a row in the middle of its life, a nonce, and no chain anywhere.
+#[tokio::test]
+async fn a_file_of_the_first_version_gets_its_chains() {
+    let world = World::new();
+    let suite = world.shared();
+    suite.admit(vec![item(); 2]).await.unwrap();
+    let held = suite.take("alice").await;
+    suite.fail(&held, "no").await.unwrap();
+    let before = world.store.dump().await.unwrap();
+    world.store.close();
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let old = Connection::open(&path).unwrap();
+    old.pragma_update(None, "application_id", 0x434e_5347)
+        .unwrap();
+    old.execute_batch(include_str!(
+        "../../../src/sqlite/migrations/0001_ledger.sql"
+    ))
+    .unwrap();
+    old.execute("ATTACH ?1 AS new", [world.path().to_str().unwrap()])
+        .unwrap();
+    for table in ["intents", "facts", "counts", "position"] {
+        let columns: Vec<String> = old
+            .prepare(&format!(
+                "SELECT name FROM pragma_table_info('{table}', 'main')"
+            ))
+            .unwrap()
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let columns = columns.join(", ");
+        old.execute_batch(&format!(
+            "DELETE FROM main.{table}; INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}"
+        ))
+        .unwrap();
+    }
+    old.execute_batch(
+        "DETACH new; INSERT INTO once VALUES (2, 'main', 'n', zeroblob(32), NULL, '', 9000000000000000);
+         CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT;
+         INSERT INTO migrations VALUES (1, 'ledger', 0)",
+    )
+    .unwrap();
+    drop(old);
+
+    let store = open(path, &world.clock, 8).unwrap();
+    let after = store.dump().await.unwrap();
+    assert_eq!(
+        (&after.intents, &after.facts),
+        (&before.intents, &before.facts)
+    );
+    assert_eq!(after.once.len(), 1);
+    assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    let history = store.facts(held.seq, 10).await.unwrap();
+    assert_eq!(history.len(), 3);
 }
