@@ -117,7 +117,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "mutations",
-        about: "every planted defect makes its test fail",
+        about: "every planted defect that a test must find makes that test fail",
         group: TESTS,
         log: None,
         run: planted,

@@ -132,7 +132,8 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
 }
 
 impl Machine {
-    /// Commits what waits, as one group. It runs before what was slow is safe, and is committed afterwards.
+    /// Commits what waits, as one group. It runs before what was slow is safe, is committed afterwards, and is slow
+    /// itself then: in one turn at most one commit becomes safe.
     pub fn turn(&mut self, fault: Fault) -> Turn {
         let log = &mut self.log;
         log.disk.fault = fault;
@@ -142,6 +143,7 @@ impl Machine {
             }
             return log.make_slow_safe();
         };
+        let behind_another = log.slow.is_some();
         let committed = group::commit(log, group, &self.shared);
         if log.dead {
             return Turn::Crashed;
@@ -150,16 +152,14 @@ impl Machine {
             return Turn::Failed;
         };
         *log.disk.coming() = Some(log.committed.clone());
-        match fault {
-            Fault::CrashBefore => Turn::Crashed,
-            Fault::Slow => {
-                log.slow = Some(committed);
-                Turn::Slow
-            }
-            Fault::None | Fault::Refused | Fault::Lost | Fault::Gone | Fault::CrashAfter => {
-                log.make_safe(committed)
-            }
+        if fault == Fault::CrashBefore {
+            return Turn::Crashed;
         }
+        if fault == Fault::Slow || behind_another {
+            log.slow = Some(committed);
+            return Turn::Slow;
+        }
+        log.make_safe(committed)
     }
 
     /// A new process over what was durable. Whoever waited for the old one hears nothing any more.
