@@ -71,8 +71,6 @@ impl Histories {
         ledger: &mut Ledger,
     ) -> Result<(), Broken> {
         match act {
-            // Past its life it may have been cleaned up before anybody looked.
-            Act::Publish(publish) if now >= sent.plus(publish.ttl_us) => Ok(()),
             Act::Publish(publish) => published(publish, heard, ledger),
             Act::Claim { .. } => self.claimed(heard, ledger),
             Act::Extend { shown, .. } => self.extended(shown, sent, heard, now, ledger),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use consign_kernel::ids::{DAY_US, SECOND_US, Token};
+use consign_store::Dump;
 use consign_store::memory::simulated::{Fault, Turn};
 use consign_testkit::chance::Chance;
 
@@ -179,8 +180,13 @@ impl Run {
         self.note("rest");
         for _ in 0..REST_TURNS {
             self.world.pass(REST_TICK).await;
-            if self.world.turn(Fault::None) == Turn::Failed {
-                return Err("a commit failed although the disk is fine".to_owned());
+            match self.world.turn(Fault::None) {
+                Turn::Idle => {}
+                Turn::Failed => {
+                    return Err("a commit failed although the disk is fine".to_owned());
+                }
+                // What is there now may be cleaned up by the next commit.
+                Turn::Committed | Turn::Slow | Turn::Crashed => drop(self.look().await?),
             }
         }
         Ok(())
@@ -301,16 +307,22 @@ impl Run {
         })
     }
 
-    /// Holds the ledger against itself, then the answers against the ledger.
-    async fn judge(&mut self) -> Result<(), Broken> {
+    /// Holds the ledger against itself.
+    async fn look(&mut self) -> Result<Dump, Broken> {
         let trouble = |error: consign_store::Error| format!("the store cannot be read: {error}");
         let dump = self.world.store.dump().await.map_err(trouble)?;
         let findings = self.world.store.check().await.map_err(trouble)?;
         if let Some(finding) = findings.first() {
             return Err(finding.clone());
         }
+        self.ledger.look(&dump, self.world.now())?;
+        Ok(dump)
+    }
+
+    /// Holds the ledger against itself, then the answers against the ledger.
+    async fn judge(&mut self) -> Result<(), Broken> {
+        let dump = self.look().await?;
         let now = self.world.now();
-        self.ledger.look(&dump, now)?;
         let (done, waiting) = std::mem::take(&mut self.requests)
             .into_iter()
             .partition(|request| request.task.is_finished());
