@@ -121,9 +121,9 @@ pub(crate) fn commit(
 }
 
 impl Committed {
-    /// Whether only one request is in it.
-    fn was_alone(&self) -> bool {
-        self.answers.len() == 1
+    /// Whether the other thread would be no help: there is nothing to sync, or nobody else waits.
+    fn is_light(&self, waiting: usize) -> bool {
+        !self.wrote || self.answers.len() + waiting == 1
     }
 
     /// Makes it safe, and says whether that worked. A disk that failed to do so may claim the opposite the next time

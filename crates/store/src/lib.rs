@@ -3,6 +3,7 @@
 //! Invariant: state changes only through [`Store::execute`], whose answer arrives after the commit that covers it.
 //! SQL lives in this crate and nowhere else; the rules live in the kernel.
 
+mod check;
 mod error;
 mod group;
 mod ledger;

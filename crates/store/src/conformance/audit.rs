@@ -125,14 +125,16 @@ fn audit_facts(dump: &Dump, findings: &mut Vec<String>) {
     let mut last: HashMap<Seq, &Fact> = HashMap::new();
     for fact in &dump.facts {
         if let Some(before) = last.insert(fact.intent, fact)
-            && fact.from != Some(before.to)
+            && (fact.from != Some(before.to) || fact.previous != Some(before.seq))
         {
             findings.push(format!("{fact:?} does not follow {before:?}"));
         }
     }
     for row in &dump.intents {
         if let Some(fact) = last.get(&row.seq)
-            && (fact.to != row.state || fact.attempt > row.attempts)
+            && (fact.to != row.state
+                || fact.attempt > row.attempts
+                || row.last_fact != Some(fact.seq))
         {
             findings.push(format!("{}: its row does not follow from {fact:?}", row.id));
         }

@@ -246,11 +246,11 @@ impl Line {
         group
     }
 
-    /// Makes a commit safe and answers it: in the other thread while the writer goes on, or here if it was alone and
-    /// nobody waits, which saves the hop.
+    /// Makes a commit safe and answers it: in the other thread while the writer goes on, or here if that would be no
+    /// help, which saves the hop.
     pub(crate) fn make_safe(&self, committed: Committed, disk: &impl Disk) {
         let mut state = self.line.state();
-        if state.jobs.is_empty() && committed.was_alone() {
+        if committed.is_light(state.jobs.len()) {
             drop(state);
             let safe = committed.sync(disk, &self.shared);
             committed.answer(safe, &self.shared);

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use consign_kernel::ids::Seq;
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Lanes;
-use consign_kernel::state::State;
 use rusqlite::Connection;
 
 use super::reads;
 use super::rows::{self, intent_columns};
 use crate::Error;
+use crate::check;
 use crate::ledger::Counter;
 
 /// Findings to report; after that many the picture is clear.
@@ -57,13 +57,14 @@ fn check_rows(
             }
         };
         let stored = [row.get(31)?, row.get(32)?, row.get(33)?, row.get(34)?];
-        check_row(&intent, stored, findings);
-        count(&intent, &mut counted);
+        check_lanes(&intent, stored, findings);
+        check::row(&intent, findings);
+        check::count(&intent, &mut counted);
     }
     Ok(counted)
 }
 
-fn check_row(intent: &Intent, stored: [Option<i64>; 4], findings: &mut Vec<String>) {
+fn check_lanes(intent: &Intent, stored: [Option<i64>; 4], findings: &mut Vec<String>) {
     let expected = if intent.shelf.claimable() {
         let lanes = Lanes::of(intent);
         [
@@ -80,42 +81,6 @@ fn check_row(intent: &Intent, stored: [Option<i64>; 4], findings: &mut Vec<Strin
             "intent {}: lanes do not follow from the row",
             intent.id
         ));
-    }
-    let leased = intent.state == State::Dispatched;
-    if leased != intent.token.is_some() || leased != intent.lease_until.is_some() {
-        findings.push(format!(
-            "intent {}: state {} and lease disagree",
-            intent.id, intent.state
-        ));
-    }
-    if intent
-        .profile
-        .profile()
-        .word(intent.state, intent.cause)
-        .is_none()
-    {
-        findings.push(format!(
-            "intent {}: state {} does not belong to its profile",
-            intent.id, intent.state
-        ));
-    }
-}
-
-fn count(intent: &Intent, counted: &mut BTreeMap<Counter, i64>) {
-    let profile = intent.profile.profile();
-    let counter = Counter::State {
-        face: profile.face,
-        namespace: intent.namespace.clone(),
-        state: intent.state,
-    };
-    *counted.entry(counter).or_default() += 1;
-    if !profile.is_terminal(intent.state) {
-        *counted
-            .entry(Counter::Unsettled {
-                face: profile.face,
-                owner: intent.owner.clone(),
-            })
-            .or_default() += 1;
     }
 }
 
@@ -146,10 +111,6 @@ fn check_facts(connection: &Connection, findings: &mut Vec<String>) -> Result<()
         (
             "rows whose history ends at a fact of another one",
             "SELECT count(*) FROM intents i JOIN facts f ON f.seq = i.last_fact WHERE f.intent != i.seq",
-        ),
-        (
-            "rows without a history",
-            "SELECT count(*) FROM intents WHERE last_fact IS NULL",
         ),
         (
             "facts that follow one of another row, or a later one",

@@ -25,8 +25,9 @@ pub(super) struct Nonces {
     until: HashMap<u64, Micros>,
     /// What the open transaction replaced.
     undo: Vec<(u64, Option<Micros>)>,
-    /// Something was forgotten in the open transaction, or in one that was rolled back.
+    /// The open transaction forgot something, which is not undone one by one.
     forgot: bool,
+    /// A transaction that forgot something was rolled back, so everything is to be read anew.
     stale: bool,
 }
 

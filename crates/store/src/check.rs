@@ -1,0 +1,48 @@
+//! What every backend's check asks of a row, whatever it is stored in.
+
+use std::collections::BTreeMap;
+
+use consign_kernel::intent::Intent;
+use consign_kernel::state::State;
+
+use crate::ledger::Counter;
+
+/// Whether the parts of a row agree with each other.
+pub(crate) fn row(intent: &Intent, findings: &mut Vec<String>) {
+    let id = intent.id;
+    let leased = intent.state == State::Dispatched;
+    if leased != intent.token.is_some() || leased != intent.lease_until.is_some() {
+        findings.push(format!(
+            "intent {id}: state {} and lease disagree",
+            intent.state
+        ));
+    }
+    let profile = intent.profile.profile();
+    if profile.word(intent.state, intent.cause).is_none() {
+        findings.push(format!(
+            "intent {id}: state {} does not belong to its profile",
+            intent.state
+        ));
+    }
+    if intent.last_fact.is_none() {
+        findings.push(format!("intent {id}: has no history"));
+    }
+}
+
+/// Counts a row the way the commits should have counted it.
+pub(crate) fn count(intent: &Intent, counted: &mut BTreeMap<Counter, i64>) {
+    let profile = intent.profile.profile();
+    let state = Counter::State {
+        face: profile.face,
+        namespace: intent.namespace.clone(),
+        state: intent.state,
+    };
+    *counted.entry(state).or_default() += 1;
+    if !profile.is_terminal(intent.state) {
+        let unsettled = Counter::Unsettled {
+            face: profile.face,
+            owner: intent.owner.clone(),
+        };
+        *counted.entry(unsettled).or_default() += 1;
+    }
+}
