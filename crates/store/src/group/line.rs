@@ -13,9 +13,9 @@ use crate::Error;
 
 /// Requests in one commit: more would only delay the first answer.
 const GROUP_REQUESTS_MAX: usize = 1_024;
-/// Up to this many, a group that could be committed takes in who came meanwhile: a commit costs as much as some requests,
-/// and about the same whether there are few or many in it.
-const GROUP_REQUESTS_WORTH: usize = 128;
+/// Bounds of [`State::worth`]: a commit costs as much as some requests, and beyond many the first ones wait too long.
+const GROUP_REQUESTS_WORTH_MIN: usize = 8;
+const GROUP_REQUESTS_WORTH_MAX: usize = 128;
 
 struct Job {
     request: Request,
@@ -29,6 +29,17 @@ struct State {
     /// The writer sleeps, and wants to know when something changes.
     writer_sleeps: bool,
     beside: Beside,
+    /// How many were in the last group and in the one before.
+    recent: [usize; 2],
+}
+
+impl State {
+    /// Up to this many, a group that could be committed takes in who came meanwhile. Half of those who were on their way
+    /// lately: so one half is made safe while the other is carried out, and nobody idles.
+    fn worth(&self) -> usize {
+        let [last, before] = self.recent;
+        usize::midpoint(last, before).clamp(GROUP_REQUESTS_WORTH_MIN, GROUP_REQUESTS_WORTH_MAX)
+    }
 }
 
 /// What the thread beside the writer does.
@@ -221,7 +232,7 @@ impl Line {
             let max = if state.beside.is_busy() {
                 GROUP_REQUESTS_MAX
             } else {
-                GROUP_REQUESTS_WORTH
+                state.worth()
             };
             if group.len() < max && !state.jobs.is_empty() {
                 *group = self.take(&mut state, std::mem::take(group));
@@ -250,6 +261,7 @@ impl Line {
     /// help, which saves the hop.
     pub(crate) fn make_safe(&self, committed: Committed, disk: &impl Disk) {
         let mut state = self.line.state();
+        state.recent = [committed.answers.len(), state.recent[0]];
         if committed.is_light(state.jobs.len()) {
             drop(state);
             let safe = committed.sync(disk, &self.shared);
@@ -316,5 +328,25 @@ impl Line {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_worth_a_commit_with_half_of_those_on_their_way() {
+        let worth = |recent| {
+            let state = State {
+                recent,
+                ..State::default()
+            };
+            state.worth()
+        };
+        assert_eq!(worth([64, 0]), 32, "all in one group: it is split");
+        assert_eq!(worth([32, 32]), 32, "and stays so");
+        assert_eq!(worth([1, 0]), GROUP_REQUESTS_WORTH_MIN);
+        assert_eq!(worth([1_024, 1_024]), GROUP_REQUESTS_WORTH_MAX);
     }
 }
