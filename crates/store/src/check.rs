@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use consign_kernel::intent::Intent;
+use consign_kernel::lane::Lanes;
 use consign_kernel::state::State;
 
 use crate::ledger::Counter;
@@ -45,4 +46,48 @@ pub(crate) fn count(intent: &Intent, counted: &mut BTreeMap<Counter, i64>) {
         };
         *counted.entry(unsettled).or_default() += 1;
     }
+}
+
+/// Whether the stored lanes are those that follow from the row.
+pub(crate) fn lanes(
+    intent: &Intent,
+    lanes: Option<&Lanes>,
+    stored: [Option<i64>; 4],
+    findings: &mut Vec<String>,
+) {
+    let expected = lanes.map_or([None; 4], |lanes| {
+        [
+            Some(lanes.own),
+            Some(lanes.own_goal),
+            lanes.public,
+            lanes.public_goal,
+        ]
+    });
+    if stored != expected {
+        findings.push(format!(
+            "intent {}: lanes do not follow from the row",
+            intent.id
+        ));
+    }
+}
+
+/// Whether what was stored of the counters is what the rows say.
+pub(crate) fn counters(
+    stored: Vec<(Counter, i64)>,
+    mut counted: BTreeMap<Counter, i64>,
+    findings: &mut Vec<String>,
+) {
+    for (counter, stored) in stored {
+        let real = counted.remove(&counter).unwrap_or(0);
+        if real != stored {
+            findings.push(format!(
+                "counter {counter:?}: {stored} stored, {real} found"
+            ));
+        }
+    }
+    findings.extend(
+        counted
+            .into_iter()
+            .map(|(counter, real)| format!("counter {counter:?}: 0 stored, {real} found")),
+    );
 }

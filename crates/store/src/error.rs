@@ -29,6 +29,19 @@ pub enum Error {
     },
     #[error("cannot open {}: {reason}", path.display())]
     Open { path: PathBuf, reason: String },
+    /// Never leaves the store: the transaction is taken anew.
+    #[error("another transaction was first: {0}")]
+    Conflict(String),
+    #[error("the database went away during a commit, which may be there or not: {0}")]
+    Unsure(String),
+    #[error("this address of a database cannot be used: {0}")]
+    Address(String),
+    #[error("database {database} was written by a newer consign (schema {found}, this one knows {known}); upgrade the binary")]
+    TooNewDatabase {
+        database: String,
+        found: i32,
+        known: i32,
+    },
     #[error("the store has been closed")]
     Closed,
 }
@@ -40,6 +53,24 @@ impl From<rusqlite::Error> for Error {
                 Self::Corrupt(error.to_string())
             }
             _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        use tokio_postgres::error::SqlState;
+        let reason = crate::postgres::cause(&error);
+        match error.code() {
+            // Two transactions met: one of them is taken anew.
+            Some(
+                &SqlState::T_R_SERIALIZATION_FAILURE
+                | &SqlState::T_R_DEADLOCK_DETECTED
+                | &SqlState::UNIQUE_VIOLATION
+                | &SqlState::LOCK_NOT_AVAILABLE,
+            ) => Self::Conflict(reason),
+            Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => Self::Corrupt(reason),
+            _ => Self::Unavailable(reason),
         }
     }
 }

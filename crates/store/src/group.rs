@@ -109,12 +109,11 @@ pub(crate) fn commit(
             backend.roll_back();
             shared.meters.failed.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, requests = group.len(), "commit failed, nothing was acknowledged");
-            let reason = if let Error::Unavailable(reason) = error {
-                reason
-            } else {
-                error.to_string()
-            };
-            refuse(group.take_answers(), || Error::Unavailable(reason.clone()));
+            refuse(group.take_answers(), || match &error {
+                Error::Unavailable(reason) => Error::Unavailable(reason.clone()),
+                Error::Unsure(reason) => Error::Unsure(reason.clone()),
+                other => Error::Unavailable(other.to_string()),
+            });
             None
         }
     }

@@ -53,8 +53,26 @@ pub(crate) enum Counter {
     },
 }
 
+impl Counter {
+    /// As it is stored: its kind, face, name and state.
+    pub(crate) fn key(&self) -> (u8, u8, &str, u8) {
+        match self {
+            Self::State {
+                face,
+                namespace,
+                state,
+            } => (0, face.code(), namespace, state.code()),
+            Self::Unsettled { face, owner } => (1, face.code(), owner, 0),
+        }
+    }
+}
+
 /// One open transaction of a backend.
 pub(crate) trait Tx {
+    /// Sees to it that the sequences have numbers left for one more command.
+    fn reserve(&mut self, _position: &mut Position) -> Result<(), Error> {
+        Ok(())
+    }
     fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error>;
     /// The best claimable rows of these lanes, best first, each once.
     fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error>;
@@ -213,6 +231,7 @@ impl<'a, T: Tx> Batch<'a, T> {
         command: &Command,
         entropy: &mut Entropy,
     ) -> Result<Result<Answer, Refusal>, Error> {
+        self.tx.reserve(self.position)?;
         let before = *self.position;
         let mut cx = Cx {
             now: self.now,
@@ -278,6 +297,7 @@ impl<'a, T: Tx> Batch<'a, T> {
                 return Ok(live);
             }
             for row in over {
+                self.tx.reserve(self.position)?;
                 let mut cx = Cx {
                     now: self.now,
                     entropy,
@@ -295,19 +315,26 @@ impl<'a, T: Tx> Batch<'a, T> {
         match needs {
             Needs::Nothing => {}
             Needs::Intent(id) => view.intents.extend(self.tx.intent(id)?),
-            Needs::Admission { once, face, owner } => {
+            Needs::Admission {
+                once,
+                face,
+                owner,
+                capped,
+            } => {
                 for key in once {
                     view.once.push(match key {
                         Some(key) => self.tx.once(key)?,
                         None => None,
                     });
                 }
-                let counter = Counter::Unsettled {
-                    face,
-                    owner: owner.to_owned(),
-                };
-                let pending = self.deltas.get(&counter).copied().unwrap_or(0);
-                view.unsettled = u64::try_from(self.tx.count(&counter)? + pending).unwrap_or(0);
+                if capped {
+                    let counter = Counter::Unsettled {
+                        face,
+                        owner: owner.to_owned(),
+                    };
+                    let pending = self.deltas.get(&counter).copied().unwrap_or(0);
+                    view.unsettled = u64::try_from(self.tx.count(&counter)? + pending).unwrap_or(0);
+                }
             }
             Needs::Due {
                 shelves,

@@ -10,6 +10,7 @@ mod ledger;
 
 pub mod failpoint;
 pub mod memory;
+pub mod postgres;
 pub mod sqlite;
 
 #[cfg(feature = "conformance")]
@@ -112,6 +113,19 @@ pub struct IntentFilter {
     /// Only older than this one.
     pub before: Option<Seq>,
     pub limit: u32,
+}
+
+impl IntentFilter {
+    /// Whether the row is of the kind that is asked for, whoever owns it and wherever it lies.
+    pub(crate) fn wants(&self, intent: &Intent) -> bool {
+        intent.profile.profile().face == self.face
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| intent.namespace == *namespace)
+            && self.goal.as_ref().is_none_or(|goal| intent.goal == *goal)
+            && self.state.is_none_or(|state| intent.state == state)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,5 +6,6 @@ pub mod clock;
 pub mod disk;
 pub mod history;
 pub mod plants;
+pub mod postgres;
 pub mod process;
 pub mod shim;

@@ -24,6 +24,7 @@ pub(super) fn needs(admit: &Admit) -> Needs<'_> {
             .collect(),
         face: first.profile.profile().face,
         owner: &first.owner,
+        capped: admit.cap.is_some(),
     }
 }
 

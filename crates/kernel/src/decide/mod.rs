@@ -73,11 +73,12 @@ pub enum Needs<'a> {
     /// Nothing by name. The rows of a claim are picked from its lanes, see [`crate::lane`].
     Nothing,
     Intent(IntentId),
-    /// Once-rows in the order of the items, and the owner's number of unsettled intents.
+    /// Once-rows in the order of the items, and the owner's number of unsettled intents where that is `capped`.
     Admission {
         once: Vec<Option<&'a once::Key>>,
         face: Face,
         owner: &'a str,
+        capped: bool,
     },
     /// Rows of these shelves whose deadline is at or before the given instant.
     Due {

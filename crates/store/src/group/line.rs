@@ -26,8 +26,8 @@ struct Job {
 struct State {
     jobs: Vec<Job>,
     closed: bool,
-    /// The writer sleeps, and wants to know when something changes.
-    writer_sleeps: bool,
+    /// Writers that sleep, and want to know when something changes.
+    asleep: usize,
     beside: Beside,
     /// How many were in the last group and in the one before.
     recent: [usize; 2],
@@ -73,13 +73,19 @@ impl Inner {
     }
 
     fn wake_writer(&self, state: &mut State) {
-        if std::mem::take(&mut state.writer_sleeps) {
+        if state.asleep > 0 {
+            state.asleep -= 1;
             self.writer.notify_one();
         }
     }
 
+    fn wake_all(&self, state: &mut State) {
+        state.asleep = 0;
+        self.writer.notify_all();
+    }
+
     fn sleep<'s>(&self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        state.writer_sleeps = true;
+        state.asleep += 1;
         self.writer
             .wait(state)
             .unwrap_or_else(PoisonError::into_inner)
@@ -140,7 +146,7 @@ impl Intake {
     pub(crate) fn close(&self) {
         let mut state = self.line.state();
         state.closed = true;
-        self.line.wake_writer(&mut state);
+        self.line.wake_all(&mut state);
     }
 }
 
@@ -181,6 +187,15 @@ impl Group<'_> {
                 return Ok(());
             }
         }
+    }
+
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.jobs.iter().map(|job| &job.request)
+    }
+
+    /// The answers to all requests, in their order.
+    pub(crate) fn answer_with(&mut self, replies: Vec<Reply>) {
+        self.replies = replies;
     }
 
     /// Those who asked, each with its answer if it came to that.
@@ -287,7 +302,7 @@ impl Line {
         if state.beside.is_busy() {
             state.beside = Beside::Idle;
         }
-        self.line.wake_writer(&mut state);
+        self.line.wake_all(&mut state);
         drop(state);
         drop(unanswered);
     }

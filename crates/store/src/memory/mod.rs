@@ -124,18 +124,12 @@ impl Store for Memory {
     fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
         let data = self.data();
         let wanted = |intent: &&Intent| {
-            intent.profile.profile().face == filter.face
+            filter.wants(intent)
                 && filter.before.is_none_or(|before| intent.seq < before)
                 && filter
                     .owner
                     .as_ref()
                     .is_none_or(|owner| intent.owner == *owner)
-                && filter
-                    .namespace
-                    .as_ref()
-                    .is_none_or(|namespace| intent.namespace == *namespace)
-                && filter.goal.as_ref().is_none_or(|goal| intent.goal == *goal)
-                && filter.state.is_none_or(|state| intent.state == state)
         };
         let limit = filter.limit as usize;
         let intents: Vec<Intent> = data

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use consign_kernel::ids::Seq;
-use consign_kernel::intent::Intent;
 use consign_kernel::lane::Lanes;
 use rusqlite::Connection;
 
@@ -27,7 +26,7 @@ pub(super) fn check(connection: &Connection) -> Result<Vec<String>, Error> {
     }
     if findings.is_empty() {
         let counted = check_rows(connection, &mut findings)?;
-        check_counters(connection, counted, &mut findings)?;
+        check::counters(reads::counters(connection)?, counted, &mut findings);
         check_position(connection, &mut findings)?;
         check_facts(connection, &mut findings)?;
     }
@@ -57,52 +56,12 @@ fn check_rows(
             }
         };
         let stored = [row.get(31)?, row.get(32)?, row.get(33)?, row.get(34)?];
-        check_lanes(&intent, stored, findings);
+        let lanes = intent.shelf.claimable().then(|| Lanes::of(&intent));
+        check::lanes(&intent, lanes.as_ref(), stored, findings);
         check::row(&intent, findings);
         check::count(&intent, &mut counted);
     }
     Ok(counted)
-}
-
-fn check_lanes(intent: &Intent, stored: [Option<i64>; 4], findings: &mut Vec<String>) {
-    let expected = if intent.shelf.claimable() {
-        let lanes = Lanes::of(intent);
-        [
-            Some(lanes.own),
-            Some(lanes.own_goal),
-            lanes.public,
-            lanes.public_goal,
-        ]
-    } else {
-        [None; 4]
-    };
-    if stored != expected {
-        findings.push(format!(
-            "intent {}: lanes do not follow from the row",
-            intent.id
-        ));
-    }
-}
-
-fn check_counters(
-    connection: &Connection,
-    mut counted: BTreeMap<Counter, i64>,
-    findings: &mut Vec<String>,
-) -> Result<(), Error> {
-    for (counter, stored) in reads::counters(connection)? {
-        let real = counted.remove(&counter).unwrap_or(0);
-        if real != stored {
-            findings.push(format!(
-                "counter {counter:?}: {stored} stored, {real} found"
-            ));
-        }
-    }
-    findings.extend(
-        counted
-            .into_iter()
-            .map(|(counter, real)| format!("counter {counter:?}: 0 stored, {real} found")),
-    );
-    Ok(())
 }
 
 /// Histories hang together, and whoever follows its own facts finds all of them.

@@ -116,14 +116,7 @@ pub(super) fn intents(connection: &Connection, filter: &IntentFilter) -> Result<
         let intent = rows::intent(row)?;
         looked += 1;
         last = Some(intent.seq);
-        let wanted = intent.profile.profile().face == filter.face
-            && filter
-                .namespace
-                .as_ref()
-                .is_none_or(|namespace| intent.namespace == *namespace)
-            && filter.goal.as_ref().is_none_or(|goal| intent.goal == *goal)
-            && filter.state.is_none_or(|state| intent.state == state);
-        if wanted {
+        if filter.wants(&intent) {
             intents.push(intent);
         }
         if intents.len() == filter.limit as usize {

@@ -185,7 +185,7 @@ impl Tx for Open<'_, '_> {
     }
 
     fn count(&mut self, counter: &Counter) -> Result<i64, Error> {
-        let (kind, face, name, state) = counter_key(counter);
+        let (kind, face, name, state) = counter.key();
         let sql =
             "SELECT count FROM counts WHERE kind = ?1 AND face = ?2 AND name = ?3 AND state = ?4";
         let statement = self.prepared.get(sql)?;
@@ -369,7 +369,7 @@ impl Tx for Open<'_, '_> {
     }
 
     fn add(&mut self, counter: &Counter, delta: i64) -> Result<(), Error> {
-        let (kind, face, name, state) = counter_key(counter);
+        let (kind, face, name, state) = counter.key();
         let sql = "INSERT INTO counts (kind, face, name, state, count) VALUES (?1, ?2, ?3, ?4, ?5) \
                    ON CONFLICT DO UPDATE SET count = count + excluded.count";
         self.prepared
@@ -474,16 +474,5 @@ impl Open<'_, '_> {
             statement.execute(params![owner, over.last()])?;
         }
         Ok(over.len() as u64)
-    }
-}
-
-pub(super) fn counter_key(counter: &Counter) -> (u8, u8, &str, u8) {
-    match counter {
-        Counter::State {
-            face,
-            namespace,
-            state,
-        } => (0, face.code(), namespace, state.code()),
-        Counter::Unsettled { face, owner } => (1, face.code(), owner, 0),
     }
 }

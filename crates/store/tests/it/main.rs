@@ -6,6 +6,7 @@
 )]
 
 mod differential;
+mod postgres;
 mod simulated;
 mod sqlite;
 
@@ -19,6 +20,7 @@ use consign_store::memory::Memory;
 
 conformance!(memory, crate::in_memory());
 conformance!(sqlite_file, crate::sqlite::World::new().shared());
+conformance!(postgres_node, crate::postgres::World::new().await.shared());
 
 fn in_memory() -> World {
     let clock = Arc::new(ManualClock::default());
@@ -37,7 +39,7 @@ fn every_case_of_the_suite_is_stamped_out_for_every_backend() {
             .filter_map(|line| line.strip_prefix("pub async fn "));
         written.extend(cases.filter_map(|line| Some(line.split_once('(')?.0.to_owned())));
     }
-    for cases in [memory::CASES, sqlite_file::CASES] {
+    for cases in [memory::CASES, sqlite_file::CASES, postgres_node::CASES] {
         let stamped: BTreeSet<String> = cases.iter().map(|&case| case.to_owned()).collect();
         assert_eq!(stamped, written);
     }

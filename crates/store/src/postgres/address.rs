@@ -1,0 +1,268 @@
+//! Where the database is and how it is reached.
+//!
+//! Invariant: a password never appears in a message, and over a network it travels only to a server that proved its name.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};
+use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::Error;
+
+/// Everything of ours lives in a schema of this name.
+pub(super) const SCHEMA: &str = "consign";
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// For every connection: our schema, commits that are on disk when they are answered, and an end to everything that hangs.
+const SETTINGS: &str = "-c search_path=consign,pg_catalog -c synchronous_commit=on -c statement_timeout=15s \
+    -c lock_timeout=10s -c idle_in_transaction_session_timeout=10s -c jit=off";
+
+#[derive(Clone)]
+pub struct Address {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Address {
+    /// Reads `postgres://user@host1,host2/database?sslmode=…&sslrootcert=…`. A password given apart wins over one in
+    /// the address.
+    pub fn parse(url: &str, password: Option<&str>) -> Result<Self, Error> {
+        let Query { url, mode, roots } = Query::read(url)?;
+        // The parser's own message may quote the address, which may hold a password.
+        let mut config = Config::from_str(&url)
+            .map_err(|error| unfit(&format!("it cannot be read ({})", cause(&error))))?;
+        if let Some(password) = password {
+            config.password(password);
+        }
+        if config.get_dbname().is_none() {
+            return Err(unfit("it names no database"));
+        }
+        let local = config.get_hosts().iter().all(is_local);
+        let mode = mode.unwrap_or(if local { Mode::Plain } else { Mode::Verified });
+        let settings = match config.get_options() {
+            Some(options) => format!("{SETTINGS} {options}"),
+            None => SETTINGS.to_owned(),
+        };
+        config
+            .options(settings)
+            .application_name("consign")
+            .connect_timeout(CONNECT_TIMEOUT)
+            .keepalives(true)
+            .keepalives_idle(Duration::from_secs(10))
+            .tcp_user_timeout(Duration::from_secs(15))
+            // Of several hosts, the one that takes writes.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .ssl_negotiation(SslNegotiation::Postgres);
+        let tls = match mode {
+            Mode::Plain => {
+                config.ssl_mode(SslMode::Disable);
+                None
+            }
+            Mode::Verified => {
+                config.ssl_mode(SslMode::Require);
+                Some(MakeRustlsConnect::new(tls_config(roots)?))
+            }
+        };
+        Ok(Self { config, tls })
+    }
+
+    pub(super) fn database(&self) -> &str {
+        self.config.get_dbname().unwrap_or_default()
+    }
+
+    /// The same server and user, another database.
+    pub fn with_database(&self, name: &str) -> Self {
+        let mut other = self.clone();
+        other.config.dbname(name);
+        other
+    }
+
+    /// A connection whose traffic the current runtime carries.
+    pub(super) async fn connect(&self) -> Result<Client, Error> {
+        let (client, driven) = self.open().await?;
+        tokio::spawn(async move {
+            if let Err(error) = driven.await {
+                tracing::debug!(%error, "a connection to the database ended");
+            }
+        });
+        Ok(client)
+    }
+
+    /// A connection and what carries its traffic.
+    async fn open(
+        &self,
+    ) -> Result<
+        (
+            Client,
+            std::pin::Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>,
+        ),
+        Error,
+    > {
+        let unreachable = |error: tokio_postgres::Error| {
+            Error::Unavailable(format!("cannot reach the database: {}", cause(&error)))
+        };
+        Ok(match &self.tls {
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await.map_err(unreachable)?;
+                (client, Box::pin(connection))
+            }
+            Some(tls) => {
+                let connected = self.config.connect(tls.clone()).await;
+                let (client, connection) = connected.map_err(unreachable)?;
+                (client, Box::pin(connection))
+            }
+        })
+    }
+}
+
+/// Whom and where, without the password.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("postgres://")?;
+        for (index, host) in self.config.get_hosts().iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            match host {
+                Host::Tcp(name) => write!(f, "{comma}{name}")?,
+                #[cfg(unix)]
+                Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
+            }
+        }
+        write!(f, "/{}", self.database())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({self})")
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Plain,
+    Verified,
+}
+
+/// The parts of an address that are ours to understand.
+struct Query {
+    url: String,
+    mode: Option<Mode>,
+    roots: Option<PathBuf>,
+}
+
+impl Query {
+    fn read(url: &str) -> Result<Self, Error> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut mode, mut roots) = (None, None);
+        let mut others = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", "disable")) => mode = Some(Mode::Plain),
+                Some(("sslmode", "require" | "verify-ca" | "verify-full")) => {
+                    mode = Some(Mode::Verified);
+                }
+                Some(("sslmode", other)) => {
+                    return Err(unfit(&format!(
+                        "sslmode={other} is not offered; use verify-full, or disable on a network you trust"
+                    )));
+                }
+                Some(("sslrootcert", path)) => roots = Some(PathBuf::from(path)),
+                _ => others.push(pair),
+            }
+        }
+        let url = if others.is_empty() {
+            base.to_owned()
+        } else {
+            format!("{base}?{}", others.join("&"))
+        };
+        Ok(Self { url, mode, roots })
+    }
+}
+
+fn tls_config(roots: Option<PathBuf>) -> Result<ClientConfig, Error> {
+    let mut store = RootCertStore::empty();
+    if let Some(path) = roots {
+        let unreadable = |error: &dyn fmt::Display| {
+            unfit(&format!("sslrootcert {} cannot be read: {error}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(&path).map_err(|error| unreadable(&error))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| unreadable(&error))?;
+            store.add(certificate).map_err(|error| unreadable(&error))?;
+        }
+    } else {
+        store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unfit(&error.to_string()))?;
+    Ok(builder.with_root_certificates(store).with_no_client_auth())
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+fn unfit(reason: &str) -> Error {
+    Error::Address(reason.to_owned())
+}
+
+/// What lies behind a driver's error: its own words often say only where it happened.
+pub(crate) fn cause(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.ends_with(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(url: &str) -> String {
+        Address::parse(url, None).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_address_over_a_network_is_verified_and_a_local_one_may_be_plain() {
+        let mode = |url: &str| Address::parse(url, None).unwrap().tls.is_some();
+        assert!(!mode("postgres://u@127.0.0.1/db"));
+        assert!(!mode("postgres://u@localhost/db"));
+        assert!(mode("postgres://u@db.example/db"));
+        assert!(mode("postgres://u@127.0.0.1,db.example/db"));
+        assert!(mode("postgres://u@127.0.0.1/db?sslmode=verify-full"));
+        assert!(!mode("postgres://u@db.example/db?sslmode=disable"));
+        assert!(refused("postgres://u@db.example/db?sslmode=prefer").contains("verify-full"));
+    }
+
+    #[test]
+    fn no_message_holds_the_password() {
+        let address = Address::parse("postgres://u:hidden@127.0.0.1/db", None).unwrap();
+        assert_eq!(address.to_string(), "postgres://127.0.0.1/db");
+        assert!(!format!("{address:?}").contains("hidden"));
+        assert!(!refused("postgres://u:hidden@127.0.0.1:x/db").contains("hidden"));
+        assert!(refused("postgres://u:hidden@127.0.0.1").contains("database"));
+    }
+}

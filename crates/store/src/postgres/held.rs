@@ -1,0 +1,209 @@
+//! What a transaction has loaded and locked, as it stands after the commands so far.
+//!
+//! Invariant: a row in here is the row as this transaction sees it. What is not in here was not looked at, except where
+//! [`Heads::bound`] and [`Held::searched`] say that nothing more is there.
+
+use std::collections::{BTreeSet, HashMap};
+
+use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::lane::{Lanes, Probe};
+
+/// What decides between two claimable rows, smallest first.
+pub(super) type Rank = (i64, i64, i64, u64);
+
+pub(super) fn rank(intent: &Intent) -> Rank {
+    (
+        -i64::from(intent.priority),
+        intent.run_at.0,
+        i64::from(intent.attempts),
+        intent.seq.0,
+    )
+}
+
+/// What has to be written for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pending {
+    Nothing,
+    Insert,
+    Update,
+}
+
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) intent: Intent,
+    pub(super) lanes: Option<Lanes>,
+    pub(super) pending: Pending,
+}
+
+/// The best rows of a lane.
+#[derive(Debug, Default)]
+struct Heads {
+    ranks: BTreeSet<Rank>,
+    /// Beyond this rank the lane was not looked at; `None` when it was seen to its end.
+    bound: Option<Rank>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    rows: HashMap<Seq, Row>,
+    /// `None`: looked for, and not there.
+    ids: HashMap<IntentId, Option<Seq>>,
+    lanes: HashMap<Probe, Heads>,
+    /// Up to which deadline a shelf was seen completely.
+    searched: HashMap<Shelf, Micros>,
+    removed: Vec<Seq>,
+}
+
+impl Held {
+    /// A row as the database has it. One that is held already stays as it is.
+    pub(super) fn load(&mut self, intent: Intent) -> Seq {
+        let seq = intent.seq;
+        if !self.rows.contains_key(&seq) && !self.removed.contains(&seq) {
+            let lanes = intent.shelf.claimable().then(|| Lanes::of(&intent));
+            self.put(intent, lanes, Pending::Nothing);
+        }
+        seq
+    }
+
+    pub(super) fn absent(&mut self, id: IntentId) {
+        self.ids.entry(id).or_insert(None);
+    }
+
+    /// The row of this id: not known, known to be absent, or there.
+    pub(super) fn by_id(&self, id: IntentId) -> Option<Option<&Intent>> {
+        let seq = self.ids.get(&id)?;
+        Some(seq.and_then(|seq| self.get(seq)))
+    }
+
+    pub(super) fn get(&self, seq: Seq) -> Option<&Intent> {
+        self.rows.get(&seq).map(|row| &row.intent)
+    }
+
+    pub(super) fn put(&mut self, intent: Intent, lanes: Option<Lanes>, pending: Pending) {
+        let seq = intent.seq;
+        let before = self.rows.remove(&seq);
+        if let Some(row) = &before {
+            self.leave_lanes(row);
+        }
+        let pending = match before.map(|row| row.pending) {
+            // Not written yet, so it is still new to the database.
+            Some(Pending::Insert) => Pending::Insert,
+            _ => pending,
+        };
+        let rank = rank(&intent);
+        for probe in lanes.iter().flat_map(Lanes::probes) {
+            if let Some(heads) = self.lanes.get_mut(&probe)
+                && heads.bound.is_none_or(|bound| rank <= bound)
+            {
+                heads.ranks.insert(rank);
+            }
+        }
+        self.ids.insert(intent.id, Some(seq));
+        let row = Row {
+            intent,
+            lanes,
+            pending,
+        };
+        self.rows.insert(seq, row);
+    }
+
+    pub(super) fn remove(&mut self, seq: Seq) {
+        let Some(row) = self.rows.remove(&seq) else {
+            return;
+        };
+        self.leave_lanes(&row);
+        self.ids.insert(row.intent.id, None);
+        if row.pending != Pending::Insert {
+            self.removed.push(seq);
+        }
+    }
+
+    fn leave_lanes(&mut self, row: &Row) {
+        let rank = rank(&row.intent);
+        for probe in row.lanes.iter().flat_map(Lanes::probes) {
+            if let Some(heads) = self.lanes.get_mut(&probe) {
+                heads.ranks.remove(&rank);
+            }
+        }
+    }
+
+    /// What a search of a lane found; `whole` when there was nothing more.
+    pub(super) fn load_lane(&mut self, probe: Probe, found: Vec<Intent>, whole: bool) {
+        let last = found.last().map(rank);
+        let mut heads = Heads {
+            ranks: BTreeSet::new(),
+            bound: last.filter(|_| !whole),
+        };
+        for intent in found {
+            let seq = self.load(intent);
+            // It may have been claimed in here meanwhile, and not yet be written.
+            let row = self.rows.get(&seq);
+            let there = row.filter(|row| {
+                let mut lanes = row.lanes.iter().flat_map(Lanes::probes);
+                lanes.any(|lane| lane == probe)
+            });
+            heads.ranks.extend(there.map(|row| rank(&row.intent)));
+        }
+        // Rows of this transaction that the database does not know of yet.
+        for row in self.rows.values() {
+            let rank = rank(&row.intent);
+            if row.lanes.iter().flat_map(Lanes::probes).any(|lane| lane == probe)
+                && heads.bound.is_none_or(|bound| rank <= bound)
+            {
+                heads.ranks.insert(rank);
+            }
+        }
+        self.lanes.insert(probe, heads);
+    }
+
+    /// The best rows of a lane, if enough of it was seen to tell.
+    pub(super) fn heads(&self, probe: Probe, limit: usize) -> Option<impl Iterator<Item = Rank>> {
+        let heads = self.lanes.get(&probe)?;
+        let enough = heads.bound.is_none() || heads.ranks.len() >= limit;
+        enough.then(|| heads.ranks.iter().copied().take(limit))
+    }
+
+    /// Everything on the shelf up to this deadline is held from now on.
+    pub(super) fn searched(&mut self, shelf: Shelf, until: Micros) {
+        self.searched.insert(shelf, until);
+    }
+
+    /// Rows of a shelf by deadline, if all of them are held.
+    pub(super) fn due(&self, shelf: Shelf, until: Micros) -> Option<Vec<&Intent>> {
+        if *self.searched.get(&shelf)? < until {
+            return None;
+        }
+        let rows = self.rows.values().map(|row| &row.intent);
+        let mut due: Vec<&Intent> = rows
+            .filter(|intent| intent.shelf == shelf && intent.wake_at <= until)
+            .collect();
+        due.sort_by_key(|intent| (intent.wake_at, intent.seq));
+        Some(due)
+    }
+
+    /// The rows to be written, which count as written from now on, and those to be deleted.
+    pub(super) fn take_pending(&mut self) -> (Vec<&Row>, Vec<&Row>, Vec<Seq>) {
+        let (mut new, mut changed) = (Vec::new(), Vec::new());
+        for row in self.rows.values() {
+            match row.pending {
+                Pending::Nothing => {}
+                Pending::Insert => new.push(row),
+                Pending::Update => changed.push(row),
+            }
+        }
+        (new, changed, std::mem::take(&mut self.removed))
+    }
+
+    pub(super) fn written(&mut self) {
+        for row in self.rows.values_mut() {
+            row.pending = Pending::Nothing;
+        }
+    }
+
+    /// What was known of lanes and shelves is looked up again when it is needed.
+    pub(super) fn forget_searches(&mut self) {
+        self.lanes.clear();
+        self.searched.clear();
+    }
+}

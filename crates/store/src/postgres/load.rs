@@ -1,0 +1,278 @@
+//! Loading and locking what the requests of a group will ask for, all of it in one go.
+//!
+//! What is not foreseen here is loaded when a command asks for it: foreseeing saves time and decides nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use consign_kernel::command::{Command, Request, Sweep};
+use consign_kernel::decide::{Needs, needs};
+use consign_kernel::ids::{IntentId, Micros};
+use consign_kernel::intent::Shelf;
+use consign_kernel::lane::{Column, Probe};
+use consign_kernel::limits;
+use consign_kernel::once;
+use consign_kernel::record::{self, ApiKey};
+use tokio_postgres::Row;
+
+use super::rows::{intent_columns, stored};
+use super::session::{Asked, Session};
+use crate::Error;
+use crate::ledger::Counter;
+
+/// Numbers of a block: more than a group usually needs, and few enough that they last for ever.
+pub(super) const BLOCK: u64 = 4_096;
+
+/// Whoever reads events must not pass the numbers of a transaction that is still open. So that it can be seen, the
+/// transaction locks the last block that was given out before it asks for its own; see `reads::events`.
+pub(super) const MARK_FACTS: &str =
+    "SELECT pg_advisory_xact_lock_shared((17230::bigint << 48) + last_value) FROM fact_blocks";
+const BEGIN: &str = "BEGIN";
+pub(super) const BLOCKS: &str = "SELECT nextval('intent_blocks'), nextval('fact_blocks')";
+
+/// Rows are locked in the order of their admission, so that no two transactions wait for each other in a circle.
+pub(super) const INTENTS: &str = concat!(
+    "SELECT ",
+    intent_columns!(),
+    " FROM intents i WHERE i.id = ANY($1::bytea[]) ORDER BY i.seq FOR UPDATE"
+);
+
+pub(super) const ONCE: &str = "SELECT o.scope, o.owner, o.key, o.fingerprint, o.intent, o.answer, o.until FROM once o \
+    JOIN unnest($1::smallint[], $2::text[], $3::text[]) AS k (scope, owner, key) \
+    ON o.scope = k.scope AND o.owner = k.owner AND o.key = k.key ORDER BY 1, 2, 3 FOR UPDATE OF o";
+
+pub(super) const RECORDS: &str = "SELECT r.kind, r.owner, r.name, r.version, r.value, r.expires_at FROM records r \
+    JOIN unnest($1::smallint[], $2::text[], $3::text[]) AS k (kind, owner, name) \
+    ON r.kind = k.kind AND r.owner = k.owner AND r.name = k.name ORDER BY 1, 2, 3 FOR UPDATE OF r";
+
+/// An owner with a cap is counted by one transaction at a time.
+pub(super) const LOCK_OWNERS: &str = "SELECT pg_advisory_xact_lock(17230, h) FROM \
+    (SELECT hashtext(k) AS h FROM unnest($1::text[]) AS k ORDER BY 1) AS ordered";
+
+pub(super) const COUNT: &str = "SELECT coalesce(sum(count), 0)::bigint FROM counts \
+    WHERE kind = $1 AND face = $2 AND name = $3 AND state = $4";
+
+macro_rules! lane {
+    ($lane:literal) => {
+        concat!(
+            "SELECT ",
+            intent_columns!(),
+            ", p.lane FROM unnest($1::bigint[], $2::bigint[]) AS p (lane, wanted), LATERAL (SELECT * FROM intents WHERE ",
+            $lane,
+            " = p.lane ORDER BY priority DESC, run_at, attempts, seq LIMIT p.wanted FOR UPDATE SKIP LOCKED) i"
+        )
+    };
+}
+
+const COLUMNS: [Column; 4] = [
+    Column::Own,
+    Column::OwnGoal,
+    Column::Public,
+    Column::PublicGoal,
+];
+
+/// Rows that another transaction holds are passed over: it will hand them out itself, or let them go.
+pub(super) const fn lane(column: Column) -> &'static str {
+    match column {
+        Column::Own => lane!("own_lane"),
+        Column::OwnGoal => lane!("own_goal_lane"),
+        Column::Public => lane!("public_lane"),
+        Column::PublicGoal => lane!("public_goal_lane"),
+    }
+}
+
+pub(super) const DUE: &str = concat!(
+    "SELECT ",
+    intent_columns!(),
+    " FROM unnest($1::smallint[], $2::bigint[]) AS s (shelf, until), LATERAL (SELECT * FROM intents \
+     WHERE shelf = s.shelf AND wake_at <= s.until ORDER BY wake_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED) i"
+);
+
+
+pub(super) const STATEMENTS: &[&str] = &[
+    BEGIN,
+    MARK_FACTS,
+    BLOCKS,
+    INTENTS,
+    ONCE,
+    RECORDS,
+    LOCK_OWNERS,
+    lane(Column::Own),
+    lane(Column::OwnGoal),
+    lane(Column::Public),
+    lane(Column::PublicGoal),
+    DUE,
+];
+
+/// What the requests of a group will ask for.
+#[derive(Debug, Default)]
+pub(super) struct Foreseen<'r> {
+    pub(super) ids: BTreeSet<IntentId>,
+    pub(super) once: BTreeSet<once::Key>,
+    pub(super) records: BTreeSet<record::Key>,
+    pub(super) capped: BTreeSet<&'r str>,
+    /// How many rows of which lane.
+    pub(super) lanes: HashMap<Probe, u32>,
+    pub(super) shelves: Vec<(Shelf, Micros)>,
+}
+
+impl<'r> Foreseen<'r> {
+    pub(super) fn of(requests: impl Iterator<Item = &'r Request>, now: Micros) -> Self {
+        let mut foreseen = Self::default();
+        for request in requests {
+            if let Some(asked) = &request.gate {
+                if asked.metered {
+                    foreseen.records.insert(ApiKey::key(&asked.caller));
+                }
+                foreseen.once.extend(asked.nonce_key());
+            }
+            for command in &request.steps {
+                foreseen.add(command, now);
+            }
+        }
+        foreseen
+    }
+
+    fn add(&mut self, command: &'r Command, now: Micros) {
+        if let Command::Claim(claim) = command {
+            let wanted = claim.max.clamp(1, limits::CLAIM_BATCH_MAX);
+            for probe in claim.probes() {
+                *self.lanes.entry(probe).or_default() += wanted;
+            }
+            let sweep = Command::Sweep(Sweep {
+                limit: limits::SWEEP_ROWS_MAX,
+            });
+            if let Needs::Due { shelves, .. } = needs(&sweep, now) {
+                self.shelves = shelves;
+            }
+            return;
+        }
+        match needs(command, now) {
+            Needs::Intent(id) => {
+                self.ids.insert(id);
+            }
+            Needs::Admission {
+                once,
+                owner,
+                capped,
+                ..
+            } => {
+                self.once.extend(once.into_iter().flatten().cloned());
+                if capped {
+                    self.capped.insert(owner);
+                }
+            }
+            Needs::Record(key) => {
+                self.records.insert(key.clone());
+            }
+            Needs::Nothing | Needs::Due { .. } | Needs::Rows { .. } => {}
+        }
+    }
+
+    /// The lanes of one column, and how many rows of each.
+    fn lanes(&self, column: Column) -> (Vec<i64>, Vec<i64>) {
+        let lanes: BTreeMap<i64, u32> = self
+            .lanes
+            .iter()
+            .filter(|(probe, _)| probe.column == column)
+            .map(|(probe, wanted)| (probe.lane, *wanted))
+            .collect();
+        lanes
+            .into_iter()
+            .map(|(lane, wanted)| (lane, i64::from(wanted)))
+            .unzip()
+    }
+}
+
+/// The rows that were found.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) blocks: Vec<Row>,
+    pub(super) records: Vec<Row>,
+    pub(super) once: Vec<Row>,
+    pub(super) intents: Vec<Row>,
+    pub(super) due: Vec<Row>,
+    pub(super) lanes: Vec<(Column, Vec<Row>)>,
+}
+
+/// Begins a transaction and sends all questions at once. Locks that may have to be waited for come first and in a fixed
+/// order: owners, records, keys, rows by name.
+pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, Error> {
+    let owners: Vec<_> = foreseen.capped.iter().map(|owner| stored(owner)).collect();
+    let records = keys(
+        foreseen
+            .records
+            .iter()
+            .map(|key| (key.kind.code(), &key.owner, &key.name)),
+    );
+    let once = keys(
+        foreseen
+            .once
+            .iter()
+            .map(|key| (key.scope.code(), &key.owner, &key.key)),
+    );
+    let ids: Vec<&[u8]> = foreseen.ids.iter().map(|id| &id.0[..]).collect();
+    let (shelves, untils): (Vec<i16>, Vec<i64>) = foreseen
+        .shelves
+        .iter()
+        .map(|(shelf, until)| (i16::from(shelf.code()), until.0))
+        .unzip();
+    let rows_max = i64::from(limits::SWEEP_ROWS_MAX);
+    let lanes = COLUMNS.map(|column| (column, foreseen.lanes(column)));
+
+    let mut asked = Vec::new();
+    let mut ask = |wanted: bool, text, parameters| {
+        if wanted {
+            asked.push(Asked { text, parameters });
+        }
+    };
+    ask(true, BEGIN, vec![]);
+    ask(!owners.is_empty(), LOCK_OWNERS, vec![&owners]);
+    ask(!records.0.is_empty(), RECORDS, vec![&records.0, &records.1, &records.2]);
+    ask(!once.0.is_empty(), ONCE, vec![&once.0, &once.1, &once.2]);
+    ask(!ids.is_empty(), INTENTS, vec![&ids]);
+    ask(true, MARK_FACTS, vec![]);
+    ask(true, BLOCKS, vec![]);
+    ask(!shelves.is_empty(), DUE, vec![&shelves, &untils, &rows_max]);
+    for (column, (names, wanted)) in &lanes {
+        ask(!names.is_empty(), lane(*column), vec![names, wanted]);
+    }
+    let mut found = Found::default();
+    for (asked, rows) in asked.iter().zip(session.query_all(&asked)?) {
+        match asked.text {
+            RECORDS => found.records = rows,
+            ONCE => found.once = rows,
+            INTENTS => found.intents = rows,
+            BLOCKS => found.blocks = rows,
+            DUE => found.due = rows,
+            other => {
+                let column = COLUMNS.into_iter().find(|column| lane(*column) == other);
+                found.lanes.extend(column.map(|column| (column, rows)));
+            }
+        }
+    }
+    Ok(found)
+}
+
+type Keys<'k> = (
+    Vec<i16>,
+    Vec<std::borrow::Cow<'k, str>>,
+    Vec<std::borrow::Cow<'k, str>>,
+);
+
+pub(super) fn keys<'k>(keys: impl Iterator<Item = (u8, &'k String, &'k String)>) -> Keys<'k> {
+    let mut columns = Keys::default();
+    for (code, owner, name) in keys {
+        columns.0.push(code.into());
+        columns.1.push(stored(owner));
+        columns.2.push(stored(name));
+    }
+    columns
+}
+
+/// What was counted so far, by everybody.
+pub(super) fn count(session: &mut Session, counter: &Counter) -> Result<i64, Error> {
+    let (kind, face, name, state) = counter.key();
+    let (kind, face, state) = (i16::from(kind), i16::from(face), i16::from(state));
+    let found = session.query(COUNT, &[&kind, &face, &stored(name), &state])?;
+    found.first().map_or(Ok(0), |row| super::rows::get(row, 0))
+}

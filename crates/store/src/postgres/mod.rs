@@ -1,0 +1,186 @@
+//! The backend for many nodes: stateless writers on one PostgreSQL database, which keeps and replicates everything.
+//!
+//! Invariant: a row is locked before it is decided upon, and a key that must be used once has a unique index, so any
+//! number of nodes may write at the same time. What one of them lost a race for is decided anew.
+
+mod address;
+mod check;
+mod flush;
+mod held;
+mod load;
+mod reads;
+mod rows;
+mod schema;
+mod session;
+mod tx;
+mod writer;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use consign_kernel::command::{Reply, Request};
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{FactSeq, IntentId, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+
+pub use address::Address;
+pub(crate) use address::cause;
+
+use crate::{
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
+    Listener, Stats, Store,
+};
+use reads::Readers;
+use writer::{Node, Writers};
+
+/// How many requests may wait for the writers before new ones are refused as busy.
+pub const QUEUE_REQUESTS_MAX: usize = 8_192;
+/// While one transaction is made safe, the next is carried out.
+pub const WRITERS_DEFAULT: usize = 2;
+const READERS: usize = 8;
+/// A name for databases that hold nothing but this version's empty schema, for tests to copy.
+pub const TEMPLATE: &str = "consign_template_1";
+
+#[derive(Clone)]
+pub struct Options {
+    pub address: Address,
+    pub clock: Arc<dyn Clock>,
+    pub queue_max: usize,
+    pub writers: usize,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("address", &self.address)
+            .field("queue_max", &self.queue_max)
+            .field("writers", &self.writers)
+            .finish_non_exhaustive()
+    }
+}
+
+pub struct Postgres {
+    address: Address,
+    writers: Writers,
+    readers: Arc<Readers>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Postgres {
+    /// Reaches the database, brings its schema up to date, starts the writers.
+    pub async fn open(options: Options) -> Result<Self, Error> {
+        schema::migrate(&options.address, options.clock.now().0).await?;
+        let readers = Readers::new(options.address.clone(), READERS);
+        let last_fact = reads::last_fact(&readers).await?;
+        let node = Arc::new(Node {
+            id: 1,
+            clock: Arc::clone(&options.clock),
+            last_time: AtomicI64::new(0),
+        });
+        let writers = Writers::start(&options.address, &node, options.writers, options.queue_max)?;
+        let last = &writers.shared.meters.last_fact;
+        last.store(last_fact.0, Ordering::Relaxed);
+        Ok(Self {
+            address: options.address,
+            writers,
+            readers,
+            clock: options.clock,
+        })
+    }
+
+    /// Finishes what waits and ends the writers. Later requests are refused.
+    pub fn close(&self) {
+        self.writers.close();
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for Postgres {
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+        Box::pin(self.writers.execute(request))
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.writers.shared.listeners.add(listener);
+    }
+
+    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+        Box::pin(reads::intent(&self.readers, id))
+    }
+
+    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+        Box::pin(async move { reads::intents(&self.readers, &filter).await })
+    }
+
+    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+        Box::pin(reads::dead(&self.readers, face, limit))
+    }
+
+    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+        Box::pin(reads::facts(&self.readers, intent, limit))
+    }
+
+    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
+        Box::pin(reads::last_fact_to(&self.readers, intent, state))
+    }
+
+    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+        Box::pin(async move { reads::events(&self.readers, &filter).await })
+    }
+
+    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+        let now = self.clock.now();
+        Box::pin(async move { reads::record(&self.readers, &key, now).await })
+    }
+
+    fn records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        after: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        let now = self.clock.now();
+        Box::pin(async move {
+            reads::records(&self.readers, kind, &owner, &after, now, limit).await
+        })
+    }
+
+    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+        Box::pin(reads::counts(&self.readers, face))
+    }
+
+    fn next_due(&self) -> Answered<'_, Option<consign_kernel::ids::Micros>> {
+        Box::pin(reads::next_due(&self.readers))
+    }
+
+    fn check(&self) -> Answered<'_, Vec<String>> {
+        Box::pin(check::check(&self.readers))
+    }
+
+    fn dump(&self) -> Answered<'_, Dump> {
+        Box::pin(reads::dump(&self.readers))
+    }
+
+    fn stats(&self) -> Stats {
+        let meters = &self.writers.shared.meters;
+        Stats {
+            commits: meters.commits.load(Ordering::Relaxed),
+            requests: meters.requests.load(Ordering::Relaxed),
+            failed_commits: meters.failed.load(Ordering::Relaxed),
+            waiting: meters.waiting.load(Ordering::Relaxed),
+            last_fact: FactSeq(meters.last_fact.load(Ordering::Acquire)),
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Reads, on connections of their own. What PostgreSQL shows is committed and safe.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use consign_kernel::fact::{Event, Fact};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::lane::{Column, Probe};
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::{Client, Row, Statement};
+
+use super::address::Address;
+use super::load::BLOCK;
+use super::rows::{self, FACT_COLUMNS, fact_columns, intent_columns, signed, stored};
+use super::session::Parameters;
+use crate::ledger::{Counter, profiles_of};
+use crate::{Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
+
+/// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
+const SCAN_ROWS_MAX: u32 = 5_000;
+/// Facts of one intent that are followed backwards.
+const CHAIN_MAX: i64 = 100_000;
+
+pub(super) struct Readers {
+    address: Address,
+    idle: Mutex<Vec<Reader>>,
+    places: Semaphore,
+}
+
+pub(super) struct Reader {
+    pub(super) client: Client,
+    statements: HashMap<&'static str, Statement>,
+}
+
+/// A reader that goes back to the others when it is not needed any more.
+pub(super) struct Lent<'r> {
+    readers: &'r Readers,
+    reader: Option<Reader>,
+    _place: SemaphorePermit<'r>,
+}
+
+impl Readers {
+    pub(super) fn new(address: Address, count: usize) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            idle: Mutex::default(),
+            places: Semaphore::new(count),
+        })
+    }
+
+    pub(super) async fn lend(&self) -> Result<Lent<'_>, Error> {
+        let place = self.places.acquire().await.map_err(|_| Error::Closed)?;
+        let idle = self.idle().pop();
+        let reader = match idle.filter(|reader| !reader.client.is_closed()) {
+            Some(reader) => reader,
+            None => Reader {
+                client: self.address.connect().await?,
+                statements: HashMap::new(),
+            },
+        };
+        Ok(Lent {
+            readers: self,
+            reader: Some(reader),
+            _place: place,
+        })
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn query(
+        &self,
+        text: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        self.lend().await?.query(text, parameters).await
+    }
+}
+
+impl Lent<'_> {
+    pub(super) fn client(&self) -> Result<&Client, Error> {
+        self.reader
+            .as_ref()
+            .map(|reader| &reader.client)
+            .ok_or(Error::Closed)
+    }
+
+    pub(super) async fn query(
+        &mut self,
+        text: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let reader = self.reader.as_mut().ok_or(Error::Closed)?;
+        let done = reader.query(text, parameters).await;
+        if done.is_err() {
+            // Whatever it is in the middle of.
+            self.reader = None;
+        }
+        done
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.readers.idle().extend(self.reader.take());
+    }
+}
+
+impl Reader {
+    async fn query(
+        &mut self,
+        text: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let statement = match self.statements.get(text) {
+            Some(statement) => statement.clone(),
+            None => {
+                let statement = self.client.prepare(text).await?;
+                self.statements.insert(text, statement.clone());
+                statement
+            }
+        };
+        Ok(self.client.query(&statement, parameters).await?)
+    }
+}
+
+pub(super) async fn intent(readers: &Readers, id: IntentId) -> Result<Option<Intent>, Error> {
+    let sql = concat!("SELECT ", intent_columns!(), " FROM intents i WHERE i.id = $1");
+    let found = readers.query(sql, &[&&id.0[..]]).await?;
+    found.first().map(rows::intent).transpose()
+}
+
+pub(super) async fn intents(
+    readers: &Readers,
+    filter: &IntentFilter,
+) -> Result<IntentPage, Error> {
+    let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
+    let scan = i64::from(SCAN_ROWS_MAX);
+    // Two statements, so that each has the index it needs: the owner's rows, or all.
+    let found = if let Some(owner) = &filter.owner {
+        let sql = concat!(
+            "SELECT ",
+            intent_columns!(),
+            " FROM intents i WHERE i.owner = $2 AND i.seq < $1 ORDER BY i.seq DESC LIMIT $3"
+        );
+        readers.query(sql, &[&before, &stored(owner), &scan]).await?
+    } else {
+        let sql = concat!(
+            "SELECT ",
+            intent_columns!(),
+            " FROM intents i WHERE i.seq < $1 ORDER BY i.seq DESC LIMIT $2"
+        );
+        readers.query(sql, &[&before, &scan]).await?
+    };
+    let (mut intents, mut looked, mut last) = (Vec::new(), 0, None);
+    for row in &found {
+        let intent = rows::intent(row)?;
+        looked += 1;
+        last = Some(intent.seq);
+        if filter.wants(&intent) {
+            intents.push(intent);
+        }
+        if intents.len() == filter.limit as usize {
+            break;
+        }
+    }
+    let more = intents.len() == filter.limit as usize || looked == SCAN_ROWS_MAX;
+    Ok(IntentPage {
+        intents,
+        next: last.filter(|_| more),
+    })
+}
+
+pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents i WHERE i.state = 7 AND i.profile = ANY($1) ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
+    );
+    let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();
+    let found = readers.query(sql, &[&profiles, &i64::from(limit)]).await?;
+    found.iter().map(rows::intent).collect()
+}
+
+/// The facts of an intent, newest first. Always an earlier one, so that even a damaged chain has an end.
+macro_rules! chain {
+    ($rest:literal) => {
+        concat!(
+            "WITH RECURSIVE chain AS (SELECT f.*, 1::bigint AS depth FROM intents i JOIN facts f ON f.seq = i.last_fact \
+             WHERE i.seq = $1 UNION ALL SELECT f.*, c.depth + 1 FROM chain c JOIN facts f ON f.seq = c.previous \
+             AND f.seq < c.seq WHERE c.depth < $2) SELECT ",
+            fact_columns!(),
+            " FROM chain f ",
+            $rest
+        )
+    };
+}
+
+pub(super) async fn facts(readers: &Readers, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
+    let sql = chain!("ORDER BY f.depth DESC");
+    let found = readers
+        .query(sql, &[&signed(intent.0), &i64::from(limit)])
+        .await?;
+    found.iter().map(rows::fact).collect()
+}
+
+pub(super) async fn last_fact_to(
+    readers: &Readers,
+    intent: Seq,
+    state: State,
+) -> Result<Option<Fact>, Error> {
+    let sql = chain!("WHERE f.to_state = $3 ORDER BY f.depth LIMIT 1");
+    let code = i16::from(state.code());
+    let found = readers
+        .query(sql, &[&signed(intent.0), &CHAIN_MAX, &code])
+        .await?;
+    found.first().map(rows::fact).transpose()
+}
+
+/// The last block of numbers that was given out. To be asked before [`OPEN_BLOCKS`].
+const LAST_BLOCK: &str = "SELECT last_value FROM fact_blocks";
+
+/// The last block that was given out before the oldest open transaction asked for its own.
+const OPEN_BLOCKS: &str = "SELECT min(((classid::bigint & 65535) << 32) + objid::bigint) FROM pg_locks \
+    WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = 17230 \
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+const EVENTS: &str = concat!(
+    "SELECT ",
+    fact_columns!(),
+    ", i.id, i.namespace, i.goal FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
+     WHERE f.owner = $1 AND f.seq > $2 AND f.seq < $3 ORDER BY f.seq LIMIT $4"
+);
+
+/// Numbers become visible out of order, so the stream ends before those of the oldest open transaction.
+///
+/// Whoever was given a block up to the last one either still holds its lock when the locks are looked at, or has ended
+/// before, and then its facts are visible to the statement after that.
+pub(super) async fn events(readers: &Readers, filter: &EventFilter) -> Result<EventPage, Error> {
+    let mut reader = readers.lend().await?;
+    let last = reader.query(LAST_BLOCK, &[]).await?;
+    let last: i64 = last.first().map_or(Ok(0), |row| rows::get(row, 0))?;
+    let open = reader.query(OPEN_BLOCKS, &[]).await?;
+    let open: Option<i64> = open.first().map_or(Ok(None), |row| rows::get(row, 0))?;
+    let block = i64::try_from(BLOCK).unwrap_or(i64::MAX);
+    let end = (open.unwrap_or(last).min(last) + 1).saturating_mul(block);
+    let (after, limit) = (signed(filter.after.0), i64::from(filter.limit));
+    let found = reader
+        .query(EVENTS, &[&stored(&filter.owner), &after, &end, &limit])
+        .await?;
+    let mut page = EventPage {
+        events: Vec::new(),
+        seen: filter.after,
+        more: found.len() == filter.limit as usize,
+    };
+    for row in &found {
+        let fact = rows::fact(row)?;
+        page.seen = fact.seq;
+        // The intent may be gone; its facts are kept longer.
+        let id: Option<&[u8]> = rows::get(row, FACT_COLUMNS)?;
+        let id = id.and_then(|id| id.try_into().ok()).map(IntentId);
+        if let Some(id) = id.filter(|_| fact.face == filter.face) {
+            page.events.push(Event {
+                fact,
+                id,
+                namespace: rows::text(row, FACT_COLUMNS + 1)?,
+                goal: rows::text(row, FACT_COLUMNS + 2)?,
+            });
+        }
+    }
+    Ok(page)
+}
+
+pub(super) async fn record(
+    readers: &Readers,
+    key: &record::Key,
+    now: Micros,
+) -> Result<Option<Record>, Error> {
+    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
+               WHERE kind = $1 AND owner = $2 AND name = $3 AND (expires_at IS NULL OR expires_at > $4)";
+    let kind = i16::from(key.kind.code());
+    let (owner, name) = (stored(&key.owner), stored(&key.name));
+    let found = readers.query(sql, &[&kind, &owner, &name, &now.0]).await?;
+    found.first().map(rows::record).transpose()
+}
+
+pub(super) async fn records(
+    readers: &Readers,
+    kind: record::Kind,
+    owner: &str,
+    after: &str,
+    now: Micros,
+    limit: u32,
+) -> Result<Vec<Record>, Error> {
+    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = $1 AND owner = $2 \
+               AND name > $3 AND (expires_at IS NULL OR expires_at > $4) ORDER BY name LIMIT $5";
+    let (kind, limit) = (i16::from(kind.code()), i64::from(limit));
+    let (owner, after) = (stored(owner), stored(after));
+    let found = readers
+        .query(sql, &[&kind, &owner, &after, &now.0, &limit])
+        .await?;
+    found.iter().map(rows::record).collect()
+}
+
+pub(super) async fn counts(readers: &Readers, face: Face) -> Result<Vec<Count>, Error> {
+    let sql = "SELECT name, state, sum(count)::bigint FROM counts WHERE kind = 0 AND face = $1 GROUP BY name, state \
+               HAVING sum(count) > 0 ORDER BY name, state";
+    let found = readers.query(sql, &[&i16::from(face.code())]).await?;
+    let count = |row: &Row| {
+        Ok(Count {
+            namespace: rows::text(row, 0)?,
+            state: rows::coded(row, 1, State::from_code)?,
+            count: rows::unsigned(row, 2)?,
+        })
+    };
+    found.iter().map(count).collect()
+}
+
+pub(super) async fn next_due(readers: &Readers) -> Result<Option<Micros>, Error> {
+    let sql = "SELECT min(due) FROM (SELECT (SELECT min(wake_at) FROM intents WHERE shelf = s) AS due \
+               FROM unnest($1::smallint[]) AS s) AS each";
+    let shelves = [Shelf::Delayed, Shelf::Leased].map(|shelf| i16::from(shelf.code()));
+    let found = readers.query(sql, &[&&shelves[..]]).await?;
+    let due: Option<i64> = found.first().map_or(Ok(None), |row| rows::get(row, 0))?;
+    Ok(due.map(Micros))
+}
+
+pub(super) async fn last_fact(readers: &Readers) -> Result<FactSeq, Error> {
+    let found = readers.query(LAST_BLOCK, &[]).await?;
+    let last = found.first().map_or(Ok(0), |row| rows::unsigned(row, 0))?;
+    // Everything that was given out so far.
+    Ok(FactSeq((last + 1).saturating_mul(BLOCK) - 1))
+}
+
+/// Everything, as one transaction sees it.
+pub(super) async fn dump(readers: &Readers) -> Result<Dump, Error> {
+    let mut reader = readers.lend().await?;
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    reader.client()?.batch_execute(begin).await?;
+    let dump = dump_in(&mut reader).await;
+    reader.client()?.batch_execute("COMMIT").await?;
+    dump
+}
+
+async fn dump_in(reader: &mut Lent<'_>) -> Result<Dump, Error> {
+    let mut dump = Dump::default();
+    let sql = concat!("SELECT ", intent_columns!(), " FROM intents i ORDER BY i.seq");
+    for row in &reader.query(sql, &[]).await? {
+        dump.intents.push(rows::intent(row)?);
+    }
+    let sql = "SELECT seq, own_lane, own_goal_lane, public_lane, public_goal_lane FROM intents \
+               WHERE own_lane IS NOT NULL ORDER BY seq";
+    for row in &reader.query(sql, &[]).await? {
+        let columns = [
+            Column::Own,
+            Column::OwnGoal,
+            Column::Public,
+            Column::PublicGoal,
+        ];
+        let mut probes = Vec::new();
+        for (index, column) in columns.into_iter().enumerate() {
+            let lane: Option<i64> = rows::get(row, index + 1)?;
+            probes.extend(lane.map(|lane| Probe { column, lane }));
+        }
+        dump.lanes.push((Seq(rows::unsigned(row, 0)?), probes));
+    }
+    let sql = concat!("SELECT ", fact_columns!(), " FROM facts f ORDER BY f.seq");
+    for row in &reader.query(sql, &[]).await? {
+        dump.facts.push(rows::fact(row)?);
+    }
+    let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once ORDER BY scope, owner, key";
+    for row in &reader.query(sql, &[]).await? {
+        dump.once.push(rows::once(row)?);
+    }
+    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records ORDER BY kind, owner, name";
+    for row in &reader.query(sql, &[]).await? {
+        dump.records.push(rows::record(row)?);
+    }
+    for (counter, count) in counters(reader).await? {
+        dump.counts.push((format!("{counter:?}"), count));
+    }
+    Ok(dump)
+}
+
+pub(super) async fn counters(reader: &mut Lent<'_>) -> Result<Vec<(Counter, i64)>, Error> {
+    let sql = "SELECT kind, face, name, state, sum(count)::bigint FROM counts GROUP BY kind, face, name, state \
+               HAVING sum(count) != 0 ORDER BY kind, face, name, state";
+    let counter = |row: &Row| {
+        let face = rows::coded(row, 1, Face::from_code)?;
+        let counter = match rows::get::<i16>(row, 0)? {
+            0 => Counter::State {
+                face,
+                namespace: rows::text(row, 2)?,
+                state: rows::coded(row, 3, State::from_code)?,
+            },
+            _ => Counter::Unsettled {
+                face,
+                owner: rows::text(row, 2)?,
+            },
+        };
+        Ok((counter, rows::get(row, 4)?))
+    };
+    reader.query(sql, &[]).await?.iter().map(counter).collect()
+}

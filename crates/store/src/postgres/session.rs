@@ -1,0 +1,180 @@
+//! One connection of a writer, driven by the thread that uses it: no hop between threads for a statement.
+//!
+//! Invariant: after an error the connection is either usable or given up; a new one is made when it is needed next.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+use super::address::Address;
+use crate::Error;
+
+/// How long a statement may take before the connection counts as lost, beyond what the server itself allows.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct Session {
+    address: Address,
+    runtime: Runtime,
+    client: Option<Client>,
+    statements: HashMap<&'static str, Statement>,
+}
+
+/// What a statement is given.
+pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
+
+impl Session {
+    pub(super) fn new(address: Address) -> Result<Self, Error> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Error::Unavailable(error.to_string()))?;
+        Ok(Self {
+            address,
+            runtime,
+            client: None,
+            statements: HashMap::new(),
+        })
+    }
+
+    /// Makes a connection if there is none, and all statements that `texts` name.
+    pub(super) fn ready(&mut self, texts: &[&'static str]) -> Result<(), Error> {
+        if self.client.as_ref().is_none_or(Client::is_closed) {
+            self.give_up();
+            self.client = Some(self.runtime.block_on(self.address.connect())?);
+        }
+        for text in texts {
+            self.prepare(text)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the connection; the server rolls back what was open on it.
+    pub(super) fn give_up(&mut self) {
+        self.client = None;
+        self.statements.clear();
+    }
+
+    fn prepare(&mut self, text: &'static str) -> Result<(), Error> {
+        if !self.statements.contains_key(text) {
+            let statement = self.wait(|link| link.client.prepare(text))?;
+            self.statements.insert(text, statement);
+        }
+        Ok(())
+    }
+
+    /// Waits for statements, which may be several at once: they are sent together.
+    pub(super) fn wait<'s, F, T>(&'s self, work: impl FnOnce(Link<'s>) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, tokio_postgres::Error>>,
+    {
+        let client = self.client.as_ref().ok_or(Error::Closed)?;
+        let link = Link {
+            client,
+            statements: &self.statements,
+        };
+        let done = self
+            .runtime
+            .block_on(async { timeout(PATIENCE, work(link)).await });
+        match done {
+            Ok(done) => Ok(done?),
+            Err(_elapsed) => Err(Error::Unavailable(
+                "the database did not answer in time".to_owned(),
+            )),
+        }
+    }
+
+    pub(super) fn query(
+        &mut self,
+        text: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        self.prepare(text)?;
+        self.wait(|link| link.client.query(link.statement(text), parameters))
+    }
+
+    pub(super) fn execute(
+        &mut self,
+        text: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<u64, Error> {
+        self.prepare(text)?;
+        self.wait(|link| link.client.execute(link.statement(text), parameters))
+    }
+
+    /// Asks all questions at once. Of several errors the first is told: the others follow from it.
+    pub(super) fn query_all(&self, asked: &[Asked<'_>]) -> Result<Vec<Vec<Row>>, Error> {
+        self.wait(|link| {
+            in_order(asked.iter().map(move |asked| {
+                link.client.query(link.statement(asked.text), &asked.parameters)
+            }))
+        })
+    }
+
+    /// Carries out all statements at once, and says of each how many rows it wrote.
+    pub(super) fn execute_all(&self, asked: &[Asked<'_>]) -> Result<Vec<u64>, Error> {
+        self.wait(|link| {
+            in_order(asked.iter().map(move |asked| {
+                link.client.execute(link.statement(asked.text), &asked.parameters)
+            }))
+        })
+    }
+
+    /// A statement without parameters.
+    pub(super) fn run(&self, text: &str) -> Result<(), Error> {
+        self.wait(|link| link.client.batch_execute(text))
+    }
+}
+
+/// A statement that was made ready, with what it is given.
+pub(super) struct Asked<'a> {
+    pub(super) text: &'static str,
+    pub(super) parameters: Vec<&'a (dyn ToSql + Sync)>,
+}
+
+/// The connection, for statements that were made ready.
+#[derive(Clone, Copy)]
+pub(super) struct Link<'s> {
+    client: &'s Client,
+    statements: &'s HashMap<&'static str, Statement>,
+}
+
+impl<'s> Link<'s> {
+    fn statement(self, text: &'static str) -> &'s Statement {
+        self.statements
+            .get(text)
+            .expect("a statement is made ready before it is used")
+    }
+}
+
+/// Waits for all of them. Each is sent when it is first polled, so they leave one behind the other without a wait in
+/// between.
+async fn in_order<T, E, F>(futures: impl Iterator<Item = F>) -> Result<Vec<T>, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|cx| {
+        let mut waiting = false;
+        for (future, done) in &mut futures {
+            if done.is_none() {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(result) => *done = Some(result),
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, done)| done).collect()
+}

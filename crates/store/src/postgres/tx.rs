@@ -1,0 +1,430 @@
+//! The writer's side of a transaction: everything happens on what is held, and is written when it is done.
+//!
+//! Invariant: a search that what is held cannot answer first writes what is pending, so that the database sees the
+//! same as the commands before it did.
+
+use std::collections::HashMap;
+
+use consign_kernel::command::Forget;
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::lane::{Lanes, Probe};
+use consign_kernel::limits;
+use consign_kernel::once;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+
+use super::flush::{Writes, flush};
+use super::held::{Held, Pending, Rank};
+use super::load::{self, BLOCK, Foreseen};
+use super::rows::{self, INTENT_COLUMNS, intent_columns, signed, stored};
+use super::session::Session;
+use crate::Error;
+use crate::ledger::{Counter, Position, Tx, profiles_of};
+
+/// A value under a key, as this transaction sees it.
+#[derive(Debug)]
+struct Entry<T> {
+    now: Option<T>,
+    /// Whether the database has a row, which is locked then.
+    stored: bool,
+    changed: bool,
+}
+
+pub(super) struct Open<'a> {
+    session: &'a mut Session,
+    node: i64,
+    shard: i16,
+    held: Held,
+    once: HashMap<once::Key, Entry<once::Row>>,
+    records: HashMap<record::Key, Entry<Record>>,
+    facts: Vec<Fact>,
+    counts: Vec<(Counter, i64)>,
+}
+
+impl<'a> Open<'a> {
+    /// Begins a transaction and loads what was foreseen. Its numbers come from blocks of its own.
+    pub(super) fn begin(
+        session: &'a mut Session,
+        node: i64,
+        shard: i16,
+        foreseen: &Foreseen<'_>,
+        position: &mut Position,
+    ) -> Result<Self, Error> {
+        let found = load::load(session, foreseen)?;
+        let mut open = Self {
+            session,
+            node,
+            shard,
+            held: Held::default(),
+            once: HashMap::new(),
+            records: HashMap::new(),
+            facts: Vec::new(),
+            counts: Vec::new(),
+        };
+        let blocks = found.blocks.first().ok_or(Error::Closed)?;
+        position.seq = rows::unsigned(blocks, 0)? * BLOCK;
+        position.fact = rows::unsigned(blocks, 1)? * BLOCK;
+        open.take_records(&found.records)?;
+        open.take_once(&found.once)?;
+        for row in &found.intents {
+            open.held.load(rows::intent(row)?);
+        }
+        for id in &foreseen.ids {
+            open.held.absent(*id);
+        }
+        for key in &foreseen.records {
+            open.records.entry(key.clone()).or_insert_with(Entry::none);
+        }
+        for key in &foreseen.once {
+            open.once.entry(key.clone()).or_insert_with(Entry::none);
+        }
+        let whole = found.due.len() < limits::SWEEP_ROWS_MAX as usize;
+        for row in &found.due {
+            open.held.load(rows::intent(row)?);
+        }
+        for (shelf, until) in foreseen.shelves.iter().filter(|_| whole) {
+            open.held.searched(*shelf, *until);
+        }
+        for (column, lanes) in found.lanes {
+            let mut by_lane: HashMap<i64, Vec<Intent>> = HashMap::new();
+            for row in &lanes {
+                let lane = rows::get(row, INTENT_COLUMNS)?;
+                by_lane.entry(lane).or_default().push(rows::intent(row)?);
+            }
+            for (probe, wanted) in &foreseen.lanes {
+                if probe.column == column {
+                    let intents = by_lane.remove(&probe.lane).unwrap_or_default();
+                    let whole = intents.len() < *wanted as usize;
+                    open.held.load_lane(*probe, intents, whole);
+                }
+            }
+        }
+        Ok(open)
+    }
+
+    fn take_records(&mut self, found: &[tokio_postgres::Row]) -> Result<(), Error> {
+        for row in found {
+            let record = rows::record(row)?;
+            let key = record.key.clone();
+            self.records.insert(key, Entry::found(record));
+        }
+        Ok(())
+    }
+
+    fn take_once(&mut self, found: &[tokio_postgres::Row]) -> Result<(), Error> {
+        for row in found {
+            let row = rows::once(row)?;
+            self.once.insert(row.key.clone(), Entry::found(row));
+        }
+        Ok(())
+    }
+
+    /// Writes everything that was decided so far.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        let (new, changed, removed) = self.held.take_pending();
+        let mut writes = Writes {
+            new,
+            changed,
+            removed,
+            facts: &self.facts,
+            counts: &self.counts,
+            ..Writes::default()
+        };
+        for entry in self.once.values().filter(|entry| entry.changed) {
+            let list = if entry.stored {
+                &mut writes.once_again
+            } else {
+                &mut writes.once
+            };
+            list.extend(&entry.now);
+        }
+        for (key, entry) in self.records.iter().filter(|(_, entry)| entry.changed) {
+            match (&entry.now, entry.stored) {
+                (Some(record), true) => writes.records_again.push(record),
+                (Some(record), false) => writes.records.push(record),
+                (None, true) => writes.records_gone.push(key),
+                (None, false) => {}
+            }
+        }
+        flush(self.session, &writes, self.node, self.shard)?;
+        self.held.written();
+        self.facts.clear();
+        self.counts.clear();
+        self.once.values_mut().for_each(Entry::written);
+        self.records.values_mut().for_each(Entry::written);
+        Ok(())
+    }
+
+    fn search_lane(&mut self, probe: Probe, limit: u32) -> Result<(), Error> {
+        self.flush()?;
+        let parameters = (vec![probe.lane], vec![i64::from(limit)]);
+        let found = self
+            .session
+            .query(load::lane(probe.column), &[&parameters.0, &parameters.1])?;
+        let intents = found.iter().map(rows::intent).collect::<Result<Vec<_>, _>>()?;
+        let whole = intents.len() < limit as usize;
+        self.held.load_lane(probe, intents, whole);
+        Ok(())
+    }
+}
+
+impl<T> Entry<T> {
+    fn none() -> Self {
+        Self {
+            now: None,
+            stored: false,
+            changed: false,
+        }
+    }
+
+    fn found(value: T) -> Self {
+        Self {
+            now: Some(value),
+            stored: true,
+            changed: false,
+        }
+    }
+
+    fn set(&mut self, value: Option<T>) {
+        self.now = value;
+        self.changed = true;
+    }
+
+    fn written(&mut self) {
+        if self.changed {
+            self.stored = self.now.is_some();
+            self.changed = false;
+        }
+    }
+}
+
+impl Tx for Open<'_> {
+    fn reserve(&mut self, position: &mut Position) -> Result<(), Error> {
+        let left = |last: u64| BLOCK - last % BLOCK;
+        // More than any one command can use up.
+        let few = BLOCK / 4;
+        if left(position.seq) > few && left(position.fact) > few {
+            return Ok(());
+        }
+        let found = self.session.query(load::BLOCKS, &[])?;
+        let blocks = found.first().ok_or(Error::Closed)?;
+        position.seq = rows::unsigned(blocks, 0)? * BLOCK;
+        position.fact = rows::unsigned(blocks, 1)? * BLOCK;
+        Ok(())
+    }
+
+    fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error> {
+        if self.held.by_id(id).is_none() {
+            let ids = vec![&id.0[..]];
+            for row in &self.session.query(load::INTENTS, &[&ids])? {
+                self.held.load(rows::intent(row)?);
+            }
+            self.held.absent(id);
+        }
+        Ok(self.held.by_id(id).flatten().cloned())
+    }
+
+    fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error> {
+        let mut heads: Vec<Rank> = Vec::with_capacity(probes.len());
+        for probe in probes {
+            if self.held.heads(*probe, limit as usize).is_none() {
+                self.search_lane(*probe, limit)?;
+            }
+            heads.extend(self.held.heads(*probe, limit as usize).into_iter().flatten());
+        }
+        heads.sort_unstable();
+        // A public row of the caller's own lies in two of its lanes.
+        heads.dedup();
+        heads.truncate(limit as usize);
+        let rows = heads.into_iter().map(|(_, _, _, seq)| self.held.get(Seq(seq)));
+        Ok(rows.flatten().cloned().collect())
+    }
+
+    fn due(
+        &mut self,
+        shelf: Shelf,
+        face: Option<Face>,
+        until: Micros,
+        limit: u32,
+    ) -> Result<Vec<Intent>, Error> {
+        let of_face = |intent: &&Intent| {
+            face.is_none_or(|face| intent.profile.profile().face == face)
+        };
+        if let Some(due) = self.held.due(shelf, until) {
+            let wanted = due.into_iter().filter(of_face).take(limit as usize);
+            return Ok(wanted.cloned().collect());
+        }
+        self.flush()?;
+        let profiles: Option<Vec<i16>> =
+            face.map(|face| profiles_of(face).map(|id| id.code().into()).collect());
+        let sql = concat!(
+            "SELECT ",
+            intent_columns!(),
+            " FROM intents i WHERE i.shelf = $1 AND i.wake_at <= $2 AND ($3::smallint[] IS NULL OR i.profile = ANY($3)) \
+             ORDER BY i.wake_at, i.seq LIMIT $4 FOR UPDATE SKIP LOCKED"
+        );
+        let (code, limit) = (i16::from(shelf.code()), i64::from(limit));
+        let found = self
+            .session
+            .query(sql, &[&code, &until.0, &profiles, &limit])?;
+        self.hold(&found)
+    }
+
+    fn rows(
+        &mut self,
+        face: Face,
+        namespace: Option<&str>,
+        after: Seq,
+        limit: u32,
+    ) -> Result<Vec<Intent>, Error> {
+        self.flush()?;
+        let sql = concat!(
+            "SELECT ",
+            intent_columns!(),
+            " FROM intents i WHERE i.seq > $1 AND i.profile = ANY($2::smallint[]) AND ($3::text IS NULL OR i.namespace = $3) \
+             ORDER BY i.seq LIMIT $4 FOR UPDATE"
+        );
+        let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();
+        let (after, limit) = (signed(after.0), i64::from(limit));
+        let namespace = namespace.map(stored);
+        let found = self
+            .session
+            .query(sql, &[&after, &profiles, &namespace, &limit])?;
+        self.hold(&found)
+    }
+
+    fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
+        if !self.once.contains_key(key) {
+            let keys = load::keys([(key.scope.code(), &key.owner, &key.key)].into_iter());
+            let found = self.session.query(load::ONCE, &[&keys.0, &keys.1, &keys.2])?;
+            self.take_once(&found)?;
+        }
+        let entry = self.once.entry(key.clone()).or_insert_with(Entry::none);
+        Ok(entry.now.clone())
+    }
+
+    fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error> {
+        if !self.records.contains_key(key) {
+            let keys = load::keys([(key.kind.code(), &key.owner, &key.name)].into_iter());
+            let found = self
+                .session
+                .query(load::RECORDS, &[&keys.0, &keys.1, &keys.2])?;
+            self.take_records(&found)?;
+        }
+        let entry = self.records.entry(key.clone()).or_insert_with(Entry::none);
+        Ok(entry.now.clone())
+    }
+
+    fn count(&mut self, counter: &Counter) -> Result<i64, Error> {
+        load::count(self.session, counter)
+    }
+
+    fn insert(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
+        self.held.put(intent.clone(), lanes.copied(), Pending::Insert);
+        Ok(())
+    }
+
+    fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
+        self.held.put(intent.clone(), lanes.copied(), Pending::Update);
+        Ok(())
+    }
+
+    fn remove(&mut self, seq: Seq) -> Result<(), Error> {
+        self.held.remove(seq);
+        Ok(())
+    }
+
+    fn append(&mut self, fact: Fact) -> Result<(), Error> {
+        self.facts.push(fact);
+        Ok(())
+    }
+
+    fn put_once(&mut self, row: once::Row) -> Result<(), Error> {
+        let entry = self.once.entry(row.key.clone()).or_insert_with(Entry::none);
+        entry.set(Some(row));
+        Ok(())
+    }
+
+    fn put_record(&mut self, record: Record) -> Result<(), Error> {
+        let entry = self.records.entry(record.key.clone());
+        entry.or_insert_with(Entry::none).set(Some(record));
+        Ok(())
+    }
+
+    fn delete_record(&mut self, key: &record::Key) -> Result<(), Error> {
+        let entry = self.records.entry(key.clone());
+        entry.or_insert_with(Entry::none).set(None);
+        Ok(())
+    }
+
+    fn add(&mut self, counter: &Counter, delta: i64) -> Result<(), Error> {
+        self.counts.push((counter.clone(), delta));
+        Ok(())
+    }
+
+    fn forget(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error> {
+        self.flush()?;
+        let forgotten = self.forget_stored(forget, now)?;
+        self.once.clear();
+        self.records.clear();
+        Ok(forgotten)
+    }
+}
+
+impl Open<'_> {
+    fn hold(&mut self, found: &[tokio_postgres::Row]) -> Result<Vec<Intent>, Error> {
+        let mut intents = Vec::with_capacity(found.len());
+        for row in found {
+            let intent = rows::intent(row)?;
+            self.held.load(intent.clone());
+            intents.push(intent);
+        }
+        Ok(intents)
+    }
+
+    /// What another transaction holds is left to the next time.
+    fn forget_stored(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error> {
+        match forget {
+            Forget::Once { scope, limit } => {
+                let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
+                           WHERE scope = $1 AND until <= $2 ORDER BY until, owner, key LIMIT $3 FOR UPDATE SKIP LOCKED)";
+                let (scope, limit) = (i16::from(scope.code()), i64::from(*limit));
+                self.session.execute(sql, &[&scope, &now.0, &limit])
+            }
+            Forget::OnceOf { owner } => self
+                .session
+                .execute("DELETE FROM once WHERE owner = $1", &[&stored(owner)]),
+            Forget::OnceOfFace { face } => {
+                let scopes = once::Scope::ALL.iter().filter(|scope| scope.face() == *face);
+                let scopes: Vec<i16> = scopes.map(|scope| scope.code().into()).collect();
+                let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[])";
+                self.session.execute(sql, &[&scopes])
+            }
+            Forget::Records { kind, limit } => {
+                let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
+                           WHERE kind = $1 AND expires_at <= $2 ORDER BY expires_at, owner, name LIMIT $3 \
+                           FOR UPDATE SKIP LOCKED)";
+                let (kind, limit) = (i16::from(kind.code()), i64::from(*limit));
+                self.session.execute(sql, &[&kind, &now.0, &limit])
+            }
+            Forget::AllRecords { kind } => {
+                let kind = i16::from(kind.code());
+                self.session
+                    .execute("DELETE FROM records WHERE kind = $1", &[&kind])
+            }
+            // Facts grow older towards the front, so looking at the first few is enough.
+            Forget::Facts {
+                face,
+                before,
+                limit,
+            } => {
+                let sql = "DELETE FROM facts WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM facts WHERE face = $3 \
+                           ORDER BY seq LIMIT $2) AS oldest WHERE at < $1)";
+                let (limit, face) = (i64::from(*limit), i16::from(face.code()));
+                self.session.execute(sql, &[&before.0, &limit, &face])
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The threads that write: each takes what waits, carries it out in one transaction, and answers after its commit.
+//!
+//! Invariant: PostgreSQL says yes to a commit when it is on disk (and on a synchronous standby), so an answer may leave
+//! then. A transaction that met another node's is taken anew from the start.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use consign_kernel::command::{Reply, Request};
+use consign_kernel::ids::Micros;
+
+use super::address::Address;
+use super::flush;
+use super::load::{self, Foreseen};
+use super::session::Session;
+use super::tx::Open;
+use crate::group::{self, Disk, Group, Intake, Line, Ran, Shared, Transact};
+use crate::ledger::{Batch, Position};
+use crate::{Clock, Error};
+
+/// How often a transaction is taken anew before its requests are refused.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// Counters are split into this many parts.
+const SHARDS: i64 = 64;
+
+pub(super) struct Writers {
+    intake: Intake,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What the writers of a node have in common.
+pub(super) struct Node {
+    pub(super) id: i64,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Time never goes back, whatever the clock says and whichever writer looks.
+    pub(super) last_time: AtomicI64,
+}
+
+impl Node {
+    fn now(&self) -> Micros {
+        let now = self.clock.now().0;
+        let last = self.last_time.fetch_max(now, Ordering::Relaxed);
+        Micros(now.max(last))
+    }
+}
+
+impl Writers {
+    pub(super) fn start(
+        address: &Address,
+        node: &Arc<Node>,
+        count: usize,
+        queue_max: usize,
+    ) -> Result<Self, Error> {
+        let shared = Arc::new(Shared::default());
+        let (intake, line) = group::line(queue_max, &shared);
+        let mut threads = Vec::with_capacity(count);
+        for index in 0..count {
+            let ledger = Ledger {
+                session: Session::new(address.clone())?,
+                shard: shard(node.id, index),
+                node: Arc::clone(node),
+            };
+            let (line, shared) = (line.clone(), Arc::clone(&shared));
+            let work = move || line.guarded(|| ledger.work(&line, &shared));
+            let thread = std::thread::Builder::new()
+                .name(format!("ledger-writer-{index}"))
+                .spawn(work)
+                .map_err(|error| Error::Unavailable(error.to_string()))?;
+            threads.push(thread);
+        }
+        Ok(Self {
+            intake,
+            threads: Mutex::new(threads),
+            shared,
+        })
+    }
+
+    pub(super) async fn execute(&self, request: Request) -> Result<Reply, Error> {
+        self.intake.execute(request).await
+    }
+
+    /// Lets the threads finish what waits, then ends them.
+    pub(super) fn close(&self) {
+        self.intake.close();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the ledger ended by a panic");
+            }
+        }
+    }
+}
+
+impl Drop for Writers {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn shard(node: i64, writer: usize) -> i16 {
+    let writer = i64::try_from(writer).unwrap_or(0);
+    i16::try_from((node.wrapping_mul(7) + writer).rem_euclid(SHARDS)).unwrap_or(0)
+}
+
+/// Nothing is left to do when PostgreSQL has said yes.
+struct Committed;
+
+impl Disk for Committed {
+    fn sync(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+struct Ledger {
+    session: Session,
+    shard: i16,
+    node: Arc<Node>,
+}
+
+impl Ledger {
+    fn work(mut self, line: &Line, shared: &Arc<Shared>) {
+        while let Some(group) = line.gather() {
+            if let Some(committed) = group::commit(&mut self, group, shared) {
+                let safe = committed.sync(&Committed, shared);
+                committed.answer(safe, shared);
+            }
+        }
+    }
+
+    fn run_once(&mut self, group: &Group<'_>) -> Result<(Vec<Reply>, Ran), Error> {
+        self.session.ready(load::STATEMENTS)?;
+        self.session.ready(flush::STATEMENTS)?;
+        let now = self.node.now();
+        let foreseen = Foreseen::of(group.requests(), now);
+        let mut position = Position {
+            time: now,
+            ..Position::default()
+        };
+        let mut tx = Open::begin(
+            &mut self.session,
+            self.node.id,
+            self.shard,
+            &foreseen,
+            &mut position,
+        )?;
+        let mut batch = Batch::new(&mut tx, now, &mut position);
+        let replies = group
+            .requests()
+            .map(|request| batch.run(request))
+            .collect::<Result<_, _>>()?;
+        let wrote = batch.wrote;
+        let news = batch.finish()?;
+        tx.flush()?;
+        let ran = Ran {
+            news,
+            wrote,
+            last_fact: position.fact,
+        };
+        Ok((replies, ran))
+    }
+}
+
+impl Transact for Ledger {
+    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+        let mut attempt = 1;
+        loop {
+            match self.run_once(group) {
+                Ok((replies, ran)) => {
+                    group.answer_with(replies);
+                    return Ok(ran);
+                }
+                Err(Error::Conflict(reason)) if attempt < ATTEMPTS_MAX => {
+                    tracing::debug!(%reason, attempt, "another node was first; taking the transaction anew");
+                    self.roll_back();
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.session.run("COMMIT").map_err(|error| {
+            // The answer is missing, not necessarily the commit.
+            self.session.give_up();
+            Error::Unsure(error.to_string())
+        })
+    }
+
+    fn roll_back(&mut self) {
+        // Where even that fails, the server does it when the connection is gone.
+        if self.session.run("ROLLBACK").is_err() {
+            self.session.give_up();
+        }
+    }
+}

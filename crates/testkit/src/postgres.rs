@@ -1,0 +1,295 @@
+//! A PostgreSQL of our own for tests: made by `initdb` as an unprivileged user, reachable from this machine only.
+//!
+//! Tests run in many processes. The first that needs it starts the shared cluster, the others find it; each test has a
+//! database to itself, copied from a template. `cargo xtask test` stops the cluster at its end, and so does
+//! [`stop_shared`]. Its commits are not synced: what is tested there is behaviour, and campaigns that cut the power start
+//! clusters of their own.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Debian keeps the programs of each version here and not on the path.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// A running server and the folder it lives in.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    folder: PathBuf,
+    programs: PathBuf,
+    user: User,
+    pub port: u16,
+}
+
+/// What a cluster is started with, beside its place.
+pub const FAST: &[&str] = &[
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "max_connections=400",
+];
+
+impl Cluster {
+    /// Makes a cluster in an empty folder and starts it.
+    pub fn make(folder: &Path, settings: &[&str]) -> io::Result<Self> {
+        let programs = newest(Path::new(VERSIONS))?;
+        let user = User::find()?;
+        fs::create_dir_all(folder)?;
+        user.owns(folder)?;
+        let mut cluster = Self {
+            folder: folder.to_owned(),
+            programs,
+            user,
+            port: 0,
+        };
+        let mut init = cluster.command("initdb");
+        init.args([
+            "--username=postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+            "--pgdata",
+        ]);
+        output(init.arg(cluster.data()))?;
+        cluster.port = free_port()?;
+        cluster.start(settings)?;
+        Ok(cluster)
+    }
+
+    pub fn start(&self, settings: &[&str]) -> io::Result<()> {
+        let mut options = format!(
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories={}",
+            self.port,
+            self.folder.display()
+        );
+        for setting in settings {
+            options.push_str(" -c ");
+            options.push_str(setting);
+        }
+        let mut start = self.command("pg_ctl");
+        start.args(["start", "--wait", "--silent", "--pgdata"]);
+        start.arg(self.data());
+        start.arg("--log").arg(self.folder.join("log"));
+        output(start.arg("--options").arg(options))?;
+        Ok(())
+    }
+
+    /// `fast` lets it write everything down; `immediate` is a crash.
+    pub fn stop(&self, mode: &str) -> io::Result<()> {
+        let mut stop = self.command("pg_ctl");
+        stop.args(["stop", "--wait", "--silent", "--mode", mode, "--pgdata"]);
+        output(stop.arg(self.data()))?;
+        Ok(())
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Gives back what the last statement selected, without ornaments.
+    pub fn sql(&self, database: &str, text: &str) -> io::Result<String> {
+        let mut psql = self.command("psql");
+        psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
+        psql.args(["--set", "ON_ERROR_STOP=1", "--command", text]);
+        output(psql.arg(self.url(database)))
+    }
+
+    /// A database of its own, copied from `template`, which `fill` fills if it is not there yet. Its name says what it
+    /// was made from, so that a changed schema makes a new one.
+    pub fn database(
+        &self,
+        template: &str,
+        fill: impl FnOnce(&str),
+    ) -> io::Result<Database> {
+        {
+            let lock = File::create(self.folder.join("template.lock"))?;
+            lock.lock()?;
+            let known = format!("SELECT 1 FROM pg_database WHERE datname = '{template}'");
+            if self.sql("postgres", &known)?.trim().is_empty() {
+                let making = format!("{template}_new");
+                self.sql("postgres", &format!("DROP DATABASE IF EXISTS {making}"))?;
+                self.sql("postgres", &format!("CREATE DATABASE {making}"))?;
+                fill(&self.url(&making));
+                let rename = format!("ALTER DATABASE {making} RENAME TO {template}");
+                // The last connection of `fill` may still be on its way out.
+                for _ in 0..50 {
+                    if self.sql("postgres", &rename).is_ok() {
+                        break;
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+            }
+        }
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test_{}_{number}", std::process::id());
+        let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+        self.sql("postgres", &drop)?;
+        let create = format!("CREATE DATABASE {name} TEMPLATE {template}");
+        self.sql("postgres", &create)?;
+        Ok(Database {
+            cluster: self.clone(),
+            name,
+        })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        if let Some((user, group)) = self.user.ids {
+            command.uid(user).gid(group);
+        }
+        command.current_dir(&self.folder);
+        command
+    }
+}
+
+/// A database that is dropped with its handle.
+#[derive(Debug)]
+pub struct Database {
+    pub cluster: Cluster,
+    pub name: String,
+}
+
+impl Database {
+    pub fn url(&self) -> String {
+        self.cluster.url(&self.name)
+    }
+
+    pub fn sql(&self, text: &str) -> io::Result<String> {
+        self.cluster.sql(&self.name, text)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        // What is left is wiped with the cluster.
+        let _ = self.cluster.sql("postgres", &drop);
+    }
+}
+
+/// The cluster all tests of this workspace share, started if it does not run.
+pub fn shared() -> io::Result<Cluster> {
+    let folder = shared_folder();
+    fs::create_dir_all(&folder)?;
+    let lock = File::create(folder.join("lock"))?;
+    lock.lock()?;
+    let place = folder.join("cluster");
+    if let Some(port) = running(&folder) {
+        return Ok(Cluster {
+            folder: place,
+            programs: newest(Path::new(VERSIONS))?,
+            user: User::find()?,
+            port,
+        });
+    }
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    let cluster = Cluster::make(&place, FAST)?;
+    fs::write(folder.join("port"), cluster.port.to_string())?;
+    Ok(cluster)
+}
+
+/// Stops the shared cluster, if it runs, and removes it.
+pub fn stop_shared() -> io::Result<()> {
+    let folder = shared_folder();
+    if running(&folder).is_some() {
+        shared()?.stop("immediate")?;
+    }
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(())
+}
+
+/// One for each checkout, where any user can reach it.
+fn shared_folder() -> PathBuf {
+    let checkout = env!("CARGO_MANIFEST_DIR");
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in checkout.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    std::env::temp_dir().join(format!("consign-test-postgres-{hash:016x}"))
+}
+
+fn running(folder: &Path) -> Option<u16> {
+    let port = fs::read_to_string(folder.join("port")).ok()?.parse().ok()?;
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    Some(port)
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port())
+}
+
+fn output(command: &mut Command) -> io::Result<String> {
+    let done = command.output()?;
+    if done.status.success() {
+        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    let program = command.get_program().to_string_lossy();
+    Err(io::Error::other(format!("{program}: {}", said.trim())))
+}
+
+fn newest(versions: &Path) -> io::Result<PathBuf> {
+    let missing = || {
+        let told = "PostgreSQL's initdb is missing; `cargo xtask test` installs it";
+        io::Error::new(io::ErrorKind::NotFound, told)
+    };
+    let entries = fs::read_dir(versions).map_err(|_| missing())?;
+    let numbered = entries.flatten().filter_map(|entry| {
+        let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let programs = entry.path().join("bin");
+        let complete = programs.join("initdb").is_file();
+        complete.then_some((version, programs))
+    });
+    let newest = numbered.max_by_key(|(version, _)| *version);
+    newest.map(|(_, programs)| programs).ok_or_else(missing)
+}
+
+/// Whom PostgreSQL runs as: it refuses to be root.
+#[derive(Clone, Copy, Debug)]
+struct User {
+    ids: Option<(u32, u32)>,
+}
+
+impl User {
+    /// The user `nobody` when we are root; otherwise we are unprivileged ourselves.
+    fn find() -> io::Result<Self> {
+        if fs::metadata("/proc/self")?.uid() != 0 {
+            return Ok(Self { ids: None });
+        }
+        let users = fs::read_to_string("/etc/passwd")?;
+        let nobody = users.lines().find(|line| line.starts_with("nobody:"));
+        let mut numbers = nobody
+            .into_iter()
+            .flat_map(|line| line.split(':').skip(2))
+            .map_while(|field| field.parse().ok());
+        let ids = numbers.next().zip(numbers.next());
+        let missing = || io::Error::other("there is no user `nobody` to run PostgreSQL as");
+        Ok(Self {
+            ids: Some(ids.ok_or_else(missing)?),
+        })
+    }
+
+    fn owns(self, path: &Path) -> io::Result<()> {
+        match self.ids {
+            Some((user, group)) => chown(path, Some(user), Some(group)),
+            None => Ok(()),
+        }
+    }
+}
