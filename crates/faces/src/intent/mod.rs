@@ -14,7 +14,7 @@ mod lease;
 mod metrics;
 pub mod openapi;
 mod publish;
-mod query;
+pub mod query;
 mod read;
 mod reject;
 mod routes;
