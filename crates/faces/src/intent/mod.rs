@@ -19,6 +19,7 @@ mod read;
 mod reject;
 mod routes;
 mod segment;
+pub mod settings;
 pub mod signature;
 mod visit;
 mod wire;
