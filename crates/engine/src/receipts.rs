@@ -17,15 +17,17 @@ use crate::{Engine, Error};
 impl Engine {
     /// The signed receipt of a settled intent, as one JSON document.
     pub async fn receipt(&self, intent: &Intent) -> Result<String, Error> {
-        if !intent.profile.profile().is_terminal(intent.state) {
-            return Err(Error::NotSettled);
-        }
-        let settling = self
-            .inner
-            .store
-            .last_fact_to(intent.seq, intent.state)
-            .await?;
-        let settling = settling.ok_or(Error::NotSettled)?;
+        let mut intent = intent.clone();
+        let settling = loop {
+            let settling = self.settling(&intent).await?;
+            if intent.last_fact.is_none_or(|last| last == settling.seq) {
+                break settling;
+            }
+            // An operator settled it anew since the row was read; together they would tell of neither settlement.
+            let now = self.inner.store.intent(intent.id).await?;
+            intent = now.ok_or(Error::NotSettled)?;
+        };
+        let intent = &intent;
         let key = record::Key {
             kind: Kind::Receipt,
             owner: String::new(),
@@ -55,6 +57,15 @@ impl Engine {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn settling(&self, intent: &Intent) -> Result<Fact, Error> {
+        if !intent.profile.profile().is_terminal(intent.state) {
+            return Err(Error::NotSettled);
+        }
+        let store = &self.inner.store;
+        let settling = store.last_fact_to(intent.seq, intent.state).await?;
+        settling.ok_or(Error::NotSettled)
     }
 }
 
