@@ -33,6 +33,9 @@ pub(crate) const PLANTS: &[&str] = &[
     "skip-token-check",
     "lost-wake",
     "sweep-live-lease",
+    "wall-clock-time",
+    "torn-batch",
+    "stale-receipt",
 ];
 
 /// What the simulation answers when a promise was broken.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use consign_kernel::ids::Micros;
+use consign_kernel::plant::{self, Plant};
 use consign_store::Clock;
 
 /// How much of a difference to the wall clock is made up for per second: one percent.
@@ -104,6 +105,9 @@ impl<S: TimeSource> EngineClock<S> {
 
 impl<S: TimeSource> Clock for EngineClock<S> {
     fn now(&self) -> Micros {
+        if plant::on(Plant::WallClockTime) {
+            return self.source.wall();
+        }
         let now = self.at(self.elapsed()).0;
         Micros(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
     }

@@ -14,6 +14,7 @@ mod places;
 mod receipts;
 mod seeds;
 mod timekeeper;
+mod torn;
 mod wakes;
 
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};

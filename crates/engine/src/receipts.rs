@@ -8,6 +8,7 @@ use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::receipt::{Statement, sha256_hex};
 use consign_kernel::record::{self, Kind};
 use consign_kernel::state::Cause;
@@ -31,7 +32,11 @@ impl Engine {
         let key = record::Key {
             kind: Kind::Receipt,
             owner: String::new(),
-            name: format!("{}.{}", intent.id, settling.seq.0),
+            name: if plant::on(Plant::StaleReceipt) {
+                intent.id.to_string()
+            } else {
+                format!("{}.{}", intent.id, settling.seq.0)
+            },
         };
         if let Some(kept) = self.record(key.clone()).await? {
             return Ok(kept.value);

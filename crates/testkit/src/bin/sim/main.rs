@@ -10,10 +10,13 @@
 )]
 
 mod acts;
+mod batches;
 mod campaign;
+mod clocks;
 mod histories;
 mod ledger;
 mod log;
+mod receipts;
 mod run;
 mod wakes;
 mod words;
