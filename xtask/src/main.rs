@@ -23,6 +23,7 @@ mod peers;
 mod process;
 mod product;
 mod report;
+mod revision;
 mod rust;
 mod schemas;
 mod sim;
