@@ -115,3 +115,26 @@ fn a_refused_request_is_an_error_and_never_a_success() {
         text(&table.stdout)
     );
 }
+
+#[test]
+fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
+    let place = Place::new();
+    let cases: [(&[&str], &str); 4] = [
+        (&["--batch=10"], "it is for --work batch"),
+        (
+            &["--work=next", "--batch=10"],
+            "--work next does nothing with --batch",
+        ),
+        (
+            &["--work=cycle", "--wait=1"],
+            "it is for --work pairs, handoff",
+        ),
+        (&["--key-file=key"], "--url"),
+    ];
+    for (flags, said) in cases {
+        let refused = bench(&place, flags);
+        assert_eq!(code(&refused), 2, "{flags:?}");
+        let stderr = text(&refused.stderr);
+        assert!(stderr.contains(said), "{flags:?}: {stderr}");
+    }
+}

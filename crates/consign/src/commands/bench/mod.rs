@@ -1,6 +1,7 @@
 //! `consign bench`: which load, on which server, and where the findings go.
 
 mod empty;
+mod fits;
 mod private;
 
 use std::path::PathBuf;
@@ -96,9 +97,9 @@ pub(crate) struct Args {
     #[arg(long)]
     signed: bool,
 
-    /// Intents per request of `--work batch`
-    #[arg(long, value_name = "N", default_value_t = BATCH_MAX)]
-    batch: usize,
+    /// Intents per request of `--work batch`, 1 to 100 [default: 100]
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
 
     /// How long claims of `pairs` and `handoff` wait for work, 0 to 30 [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -136,7 +137,7 @@ struct ServerArgs {
     key: Option<Key>,
 
     /// File that holds the API key; wins over --key
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "url")]
     key_file: Option<PathBuf>,
 
     /// Admin token, to read commits from /metrics; prefer --admin-token-file
@@ -149,7 +150,7 @@ struct ServerArgs {
     admin_token: Option<Key>,
 
     /// File that holds the admin token; wins over --admin-token
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "url")]
     admin_token_file: Option<PathBuf>,
 
     /// Process id of the server behind --url, if it runs here, to read its processor time
@@ -199,6 +200,7 @@ impl From<WorkArg> for Work {
 
 impl Args {
     pub(crate) async fn run(self: Box<Self>) -> anyhow::Result<Exit> {
+        self.refuse_unused()?;
         // Checked before a server is started for nothing.
         self.check_against(Target {
             server: Address::parse("http://127.0.0.1:1")?,
@@ -295,7 +297,7 @@ impl Args {
             backlog_mix: self.backlog_mix,
             finished: self.finished,
             signed: self.signed,
-            batch: self.batch,
+            batch: self.batch.unwrap_or(BATCH_MAX),
             wait: Duration::from_secs_f64(self.wait.unwrap_or(WAIT_SECONDS)),
         };
         plan.check().map_err(Failure::usage)?;
