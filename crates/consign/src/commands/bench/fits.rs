@@ -13,6 +13,37 @@ struct Rule {
     takers: &'static [WorkArg],
 }
 
+/// Work that somebody starts, so that it can be started at a rate.
+const PACED: &[WorkArg] = &[
+    WorkArg::Cycle,
+    WorkArg::Pairs,
+    WorkArg::Publish,
+    WorkArg::Next,
+    WorkArg::Batch,
+    WorkArg::Empty,
+    WorkArg::Handoff,
+];
+
+/// Work of many clients over some time.
+const WITH_CLIENTS: &[WorkArg] = &[
+    WorkArg::Cycle,
+    WorkArg::Pairs,
+    WorkArg::Publish,
+    WorkArg::Drain,
+    WorkArg::Next,
+    WorkArg::Batch,
+    WorkArg::Empty,
+    WorkArg::Handoff,
+];
+
+const fn with_clients(flag: &'static str, is_given: bool) -> Rule {
+    Rule {
+        flag,
+        is_given,
+        takers: WITH_CLIENTS,
+    }
+}
+
 impl Args {
     pub(super) fn refuse_unused(&self) -> Result<(), Failure> {
         let rules = [
@@ -26,6 +57,16 @@ impl Args {
                 is_given: self.wait.is_some(),
                 takers: &[WorkArg::Pairs, WorkArg::Handoff],
             },
+            Rule {
+                flag: "--rate",
+                is_given: self.rate.is_some(),
+                takers: PACED,
+            },
+            with_clients("--clients", self.clients.is_some()),
+            with_clients("--seconds", self.seconds.is_some()),
+            with_clients("--warmup", self.warmup.is_some()),
+            with_clients("--threads", self.threads.is_some()),
+            with_clients("--svg", self.svg.is_some()),
         ];
         let unused = rules
             .iter()
