@@ -31,7 +31,8 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::subject::{ENTRIES, Entry, Tools, Yard};
 
-fn main() -> ExitCode {
+/// The program `consign-peers`.
+pub fn peers() -> ExitCode {
     match run(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
