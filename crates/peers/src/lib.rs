@@ -1,7 +1,8 @@
 //! Runs the same work on other queues and on ours, in alternating short rounds, and prints the ratios with their spread.
 //!
 //! It expects the peers to be installed; `cargo xtask peers` does that. It depends on none of our crates, because ours is
-//! measured as others would measure it: as a program.
+//! measured as others would measure it: as a program. What is compared with ourselves, the disk and SQLite alone is
+//! `cargo xtask goals`, a second program over the same parts.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -11,6 +12,7 @@
 mod error;
 mod figures;
 mod generate;
+mod goals;
 mod interrupt;
 mod load;
 mod machine;
@@ -33,7 +35,16 @@ use crate::subject::{ENTRIES, Entry, Tools, Yard};
 
 /// The program `consign-peers`.
 pub fn peers() -> ExitCode {
-    match run(&Options::parse()) {
+    end(run(&Options::parse()))
+}
+
+/// The program `consign-goals`.
+pub fn goals() -> ExitCode {
+    end(goals::run(&goals::Options::parse()))
+}
+
+fn end(done: Result<bool, Error>) -> ExitCode {
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -178,7 +178,7 @@ fn sample(subject: &mut dyn Subject, load: &Load) -> Result<Sample, Error> {
 }
 
 /// Freed when the file is dropped.
-fn hold(path: &Path) -> Result<File, Error> {
+pub(crate) fn hold(path: &Path) -> Result<File, Error> {
     let shown = path.display().to_string();
     let file = File::options()
         .create(true)

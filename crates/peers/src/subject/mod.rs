@@ -137,9 +137,13 @@ const fn baseline(name: &'static str, about: &'static str, start: Start) -> Entr
 impl Entry {
     /// By its name, or by the first word of it: `rabbitmq` stands for both kinds of queue.
     pub(crate) fn is_called(&self, word: &str) -> bool {
-        let rest = self.name.strip_prefix(word);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        is_called(self.name, word)
     }
+}
+
+pub(crate) fn is_called(name: &str, word: &str) -> bool {
+    let rest = name.strip_prefix(word);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// Programs that are not on the path.
