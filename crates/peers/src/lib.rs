@@ -9,6 +9,7 @@
     reason = "a command line tool speaks through its streams"
 )]
 
+mod connections;
 mod error;
 mod figures;
 mod generate;
