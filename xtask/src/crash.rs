@@ -8,9 +8,10 @@ use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::process::{self, Ended, Output};
 use crate::product;
+use crate::revision::revision;
 
 pub(crate) const HELP: &str = "
-Usage: cargo xtask crash [--rounds N] [--minutes M] [--seed S] [--fault NAME]... [--resume]
+Usage: cargo xtask crash [--rounds N] [--minutes M] [--seed S] [--fault NAME]... [--resume | --resume-dirty]
        cargo xtask crash --plants
 
 Builds the server and the crash campaign, then lets the server fail N times (30 by default) and looks for lost,
@@ -21,7 +22,10 @@ docs/reliability.md says what each of them proves. Results are appended to targe
   --minutes M   stop after this time, 30 at most; --resume goes on
   --seed S      repeat the plan of a campaign
   --fault NAME  only this fault; may be repeated
-  --resume      go on with the campaign of --seed, or with the last one
+  --resume      go on with the campaign of --seed, or with the last one, of this revision; refused if files differ
+                from it
+  --resume-dirty
+                the same, although files differ
   --plants      wake each planted defect that a campaign must find, and demand that it does
 ";
 
@@ -64,6 +68,10 @@ const FLAGS: &[Flag] = &[
         takes_value: false,
     },
     Flag {
+        name: "--resume-dirty",
+        takes_value: false,
+    },
+    Flag {
         name: "--plants",
         takes_value: false,
     },
@@ -79,6 +87,8 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     let mut args = vec![
         "--results".to_owned(),
         results.to_string_lossy().into_owned(),
+        "--revision".to_owned(),
+        revision(context),
     ];
     for name in ["--rounds", "--minutes", "--seed"] {
         if let Some(number) = flags.number(name)? {
@@ -91,8 +101,10 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     for fault in flags.values("--fault") {
         args.extend(["--fault".to_owned(), fault.to_owned()]);
     }
-    if flags.has("--resume") {
-        args.push("--resume".to_owned());
+    for name in ["--resume", "--resume-dirty"] {
+        if flags.has(name) {
+            args.push(name.to_owned());
+        }
     }
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     campaign(context, &args, Output::Copied(&context.log("crash")))?

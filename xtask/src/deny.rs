@@ -1,11 +1,12 @@
 //! `cargo xtask deny`: licences, banned crates and sources of everything we depend on, as `deny.toml` has them.
 //!
 //! cargo-deny does it where it is installed. It takes minutes to build, so where it is missing this module reads the
-//! lists itself: licences from `cargo tree`, names and sources from `Cargo.lock`. The output says which of the two
-//! it was, and whether known vulnerabilities were looked up, which needs their database and so the network.
+//! lists itself: licences from `cargo tree`, names and sources from `Cargo.lock`, wildcards from our manifests. The
+//! output says which of the two it was, and what was not looked up, since that needs a database and so the network.
 
 mod policy;
 mod spdx;
+mod wildcards;
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,16 @@ use crate::Done;
 use crate::context::Context;
 use crate::flags::Flags;
 use crate::process::{self, Ended, Output};
+use crate::tree::Tree;
 use policy::Policy;
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask deny
 
 Checks the licence and the source of every crate we depend on, and that no banned one is among them, by the lists
-in deny.toml. Uses cargo-deny if it is installed (cargo install cargo-deny --locked), which also looks up known
-vulnerabilities if their database can be fetched.
+in deny.toml, and that no manifest of ours takes any version (*). Uses cargo-deny if it is installed
+(cargo install cargo-deny --locked), which also looks up known vulnerabilities and yanked versions if their
+database can be fetched.
 ";
 
 /// The registry that goes without saying, as Cargo.lock names it.
@@ -66,8 +69,9 @@ fn with_cargo_deny(context: &Context) -> Done {
 
 fn by_ourselves(context: &Context) -> Done {
     println!(
-        "deny: cargo-deny is not installed, so xtask reads deny.toml itself: licences, bans and sources.\n\
-         deny: known vulnerabilities were NOT looked up; for that: cargo install cargo-deny --locked"
+        "deny: cargo-deny is not installed, so xtask reads deny.toml itself: licences, bans, wildcards and sources.\n\
+         deny: NOT checked: advisories (known vulnerabilities, unmaintained crates), yanked versions, several \
+         versions of one crate; for that: cargo install cargo-deny --locked"
     );
     let policy = Policy::read(&context.read("deny.toml")?)?;
     let tree = context.cargo(&[
@@ -85,6 +89,9 @@ fn by_ourselves(context: &Context) -> Done {
     let mut findings = licences(&policy, &tree);
     findings.extend(bans(&policy, &lock));
     findings.extend(sources(&lock));
+    if policy.refuses_wildcards {
+        findings.extend(wildcards(&Tree::load(context)?));
+    }
     for finding in &findings {
         println!("deny: {finding}");
     }
@@ -95,7 +102,7 @@ fn by_ourselves(context: &Context) -> Done {
     );
     match findings.len() {
         0 => Ok(()),
-        count => Err(format!("deny found {count} crates that are not allowed")),
+        count => Err(format!("deny found {count} things that are not allowed")),
     }
 }
 
@@ -140,6 +147,17 @@ fn sources(lock: &str) -> Vec<String> {
         ))
     });
     foreign.collect()
+}
+
+/// A version that is left to chance makes every new lock file another program.
+fn wildcards(tree: &Tree) -> Vec<String> {
+    let ours = |path: &str| path == "Cargo.toml" || path.ends_with("/Cargo.toml");
+    let manifests = tree.files.iter().filter(|file| ours(&file.path));
+    let found = manifests.flat_map(|file| {
+        let lines = wildcards::lines(&file.text).into_iter();
+        lines.map(|line| format!("{}:{line}: any version is taken", file.path))
+    });
+    found.collect()
 }
 
 struct Package {
@@ -196,5 +214,15 @@ mod tests {
         let foreign = sources(&lock);
         assert_eq!(foreign.len(), 1);
         assert!(foreign[0].starts_with("far: comes from git+"));
+    }
+
+    #[test]
+    fn a_wildcard_is_found_in_our_manifests_alone() {
+        let wild = "[dependencies]\na = \"*\"\n";
+        let tree = Tree::of(&[("crates/x/Cargo.toml", wild), ("docs/example.toml", wild)]);
+        assert_eq!(
+            wildcards(&tree),
+            ["crates/x/Cargo.toml:2: any version is taken"]
+        );
     }
 }

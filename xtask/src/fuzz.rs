@@ -240,11 +240,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_targets_are_read_from_their_table() {
+    fn the_targets_are_read_from_their_table_and_documented() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let names = targets(&context::read(&root.join(TABLE)).unwrap());
         assert!(names.iter().any(|name| name == "router"), "{names:?}");
+        let told = context::read(&root.join("docs/reliability.md")).unwrap();
         for name in names {
+            assert!(told.contains(&format!("\n| `{name}` | ")), "{name}");
             assert!(
                 root.join("crates/fuzz/seeds").join(&name).is_dir(),
                 "{name}"

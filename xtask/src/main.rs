@@ -15,6 +15,7 @@ mod deny;
 mod errors;
 mod flags;
 mod fuzz;
+mod goals;
 mod manifest;
 mod markdown;
 mod mutations;
@@ -23,6 +24,7 @@ mod peers;
 mod process;
 mod product;
 mod report;
+mod revision;
 mod rust;
 mod schemas;
 mod sim;
@@ -101,6 +103,12 @@ const COMMANDS: &[Command] = &[
         about: "run the same work on other queues and on ours, and print the ratios",
         help: peers::HELP,
         run: peers::command,
+    },
+    Command {
+        name: "goals",
+        about: "measure our goals that need no other queue, and say which are reached",
+        help: goals::HELP,
+        run: goals::command,
     },
     Command {
         name: "sim",

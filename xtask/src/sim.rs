@@ -7,16 +7,19 @@ use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::process::{self, Ended, Output};
 use crate::product;
+use crate::revision::revision;
 
 pub(crate) const HELP: &str = "
-Usage: cargo xtask sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume] [--plants]
+Usage: cargo xtask sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume | --resume-dirty] [--plants]
 
 Builds the simulation and runs K seeds (200 by default, 1 with --seed) of M steps each (200 by default), after the
 seeds in crates/testkit/sim-seeds.txt. Results are appended to target/sim/results.jsonl.
 
   --seed N     begin with this seed; a failure prints the one to repeat
   --minutes M  stop after that many minutes (30 at most)
-  --resume     go on after the last seed that the results know
+  --resume     go on after the last seed that the results of this revision know; refused if files differ from it
+  --resume-dirty
+               the same, although files differ
   --plants     wake each planted defect instead and demand that it is found
 ";
 
@@ -30,6 +33,9 @@ pub(crate) const PLANTS: &[&str] = &[
     "skip-token-check",
     "lost-wake",
     "sweep-live-lease",
+    "wall-clock-time",
+    "torn-batch",
+    "stale-receipt",
 ];
 
 /// What the simulation answers when a promise was broken.
@@ -59,6 +65,10 @@ const FLAGS: &[Flag] = &[
         takes_value: false,
     },
     Flag {
+        name: "--resume-dirty",
+        takes_value: false,
+    },
+    Flag {
         name: "--plants",
         takes_value: false,
     },
@@ -70,7 +80,13 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     if flags.has("--plants") {
         return plants(context);
     }
-    let mut args = Vec::new();
+    let results = context.target.join("sim/results.jsonl");
+    let mut args = vec![
+        "--results".to_owned(),
+        results.to_string_lossy().into_owned(),
+        "--revision".to_owned(),
+        revision(context),
+    ];
     for name in VALUES {
         if let Some(number) = flags.number(name)? {
             args.extend([(*name).to_owned(), number.to_string()]);
@@ -79,13 +95,15 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     if !flags.has("--seed") && !flags.has("--seeds") {
         args.extend(["--seeds".to_owned(), SEEDS.to_owned()]);
     }
-    if flags.has("--resume") {
-        args.push("--resume".to_owned());
+    for name in ["--resume", "--resume-dirty"] {
+        if flags.has(name) {
+            args.push(name.to_owned());
+        }
     }
     simulate(context, &args)
 }
 
-/// The stage of `cargo xtask test`: known and fixed seeds, then each plant.
+/// The stage of `cargo xtask test`: known and fixed seeds, then each plant. It leaves the results of campaigns alone.
 pub(crate) fn stage(context: &Context) -> Done {
     prepare(context)?;
     simulate(context, &["--seeds".to_owned(), SEEDS.to_owned()])?;
@@ -98,10 +116,7 @@ fn prepare(context: &Context) -> Done {
 }
 
 fn simulate(context: &Context, args: &[String]) -> Done {
-    let results = context.target.join("sim/results.jsonl");
-    let results = results.to_string_lossy();
-    let fixed = ["--known", KNOWN, "--results", &results];
-    let mut command = context.program(context.binary("sim"), &fixed);
+    let mut command = context.program(context.binary("sim"), &["--known", KNOWN]);
     command.args(args);
     let output = Output::Copied(&context.log("sim"));
     process::run(command, output, context.deadline)?.demand_success("the simulation")

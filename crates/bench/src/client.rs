@@ -46,6 +46,8 @@ pub(crate) fn roles(plan: &Plan) -> Vec<Role> {
         Work::Next => all(Role::Next),
         Work::Batch => all(Role::Batch),
         Work::Empty => all(Role::Empty),
+        // The server goes away between its requests, so nobody stays connected to it.
+        Work::Restart => Vec::new(),
         Work::Pairs => {
             let role = |index| {
                 if index % 2 == 0 {

@@ -9,6 +9,8 @@ pub enum Error {
     Connect { server: String, source: io::Error },
     #[error("cannot load {what}: {why}")]
     Load { what: &'static str, why: String },
+    #[error("nothing could be claimed after a restart: {0}")]
+    Restart(String),
     #[error("a load thread could not be started")]
     Thread(#[source] io::Error),
     #[error("a load thread ended by a panic")]

@@ -1,6 +1,7 @@
-//! What lies in the server before the measurement: finished intents, and a backlog that waits.
+//! What lies in the server before the measurement: finished intents, a backlog that waits, used nonces.
 //!
-//! Invariant: exactly as many intents are loaded as were asked for, or the run ends with an error.
+//! Invariant: exactly as many intents are loaded as were asked for, or the run ends with an error; of
+//! nonces there are a few more, those of the requests that loaded the rest.
 //! Loading goes through the protocol in batches, over a few connections, so that commits are shared.
 
 use std::net::SocketAddr;
@@ -17,6 +18,8 @@ use crate::request::{Claiming, Writer, hold, item, payload};
 use crate::response::{leases, refused_items};
 
 const CONNECTIONS: usize = 4;
+/// A nonce takes a request of its own, so only more connections can share a commit.
+const NONCE_CONNECTIONS: usize = 64;
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// A mixed backlog repeats after this many intents.
@@ -37,6 +40,8 @@ enum Kind {
     Mixed,
     /// Published, claimed and fulfilled.
     Finished,
+    /// Signed claims that find nothing, each with a nonce that the server keeps.
+    Nonces,
 }
 
 impl Kind {
@@ -44,6 +49,14 @@ impl Kind {
         match self {
             Self::Own | Self::Mixed => "the backlog",
             Self::Finished => "finished intents",
+            Self::Nonces => "nonces",
+        }
+    }
+
+    const fn connections(self) -> usize {
+        match self {
+            Self::Own | Self::Mixed | Self::Finished => CONNECTIONS,
+            Self::Nonces => NONCE_CONNECTIONS,
         }
     }
 }
@@ -60,7 +73,12 @@ pub(crate) async fn load(
     } else {
         Kind::Own
     };
-    for (kind, count) in [(Kind::Finished, plan.finished), (backlog, plan.backlog)] {
+    // Nonces come last, because the server forgets them after some minutes.
+    for (kind, count) in [
+        (Kind::Finished, plan.finished),
+        (backlog, plan.backlog),
+        (Kind::Nonces, plan.nonces),
+    ] {
         if count > 0 {
             load_kind(plan, server, goal, kind, count, tell).await?;
         }
@@ -99,7 +117,7 @@ async fn load_kind(
         done: AtomicU64::new(0),
     });
     let mut loaders = JoinSet::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..kind.connections() {
         let (plan, goal, rest) = (Arc::clone(plan), Arc::clone(goal), Arc::clone(&rest));
         loaders.spawn(async move {
             let mut connection =
@@ -146,6 +164,7 @@ async fn load_batch(
     let goal = match kind {
         Kind::Own | Kind::Mixed => goal.to_owned(),
         Kind::Finished => format!("{goal}-finished"),
+        Kind::Nonces => format!("{goal}-nonces"),
     };
     let claiming = Claiming {
         max: usize::try_from(length).ok(),
@@ -153,14 +172,21 @@ async fn load_batch(
     };
     let client = format!("load-{}-{first}", kind.name().len());
     let mut writer = Writer::new(plan, &goal, claiming, &client)?;
+    let mut request = Vec::new();
+    if kind == Kind::Nonces {
+        for _ in 0..length {
+            writer.claim(&mut request);
+            expect(connection, &request).await.map_err(failed)?;
+        }
+        return Ok(());
+    }
     let payload = payload(plan.payload_bytes, None);
     let items: Vec<String> = (first..first + length)
         .map(|index| match kind {
-            Kind::Own | Kind::Finished => item(NAMESPACE, &goal, "", &payload),
             Kind::Mixed => mixed(index, &goal, &payload),
+            Kind::Own | Kind::Finished | Kind::Nonces => item(NAMESPACE, &goal, "", &payload),
         })
         .collect();
-    let mut request = Vec::new();
     writer.publish_items(&mut request, &items);
     expect(connection, &request).await.map_err(failed)?;
     if kind != Kind::Finished {
@@ -188,7 +214,7 @@ async fn load_batch(
 async fn expect(connection: &mut Connection, request: &[u8]) -> Result<(), String> {
     let status = connection.exchange(request).await;
     match status.map_err(|error| error.to_string())? {
-        200 | 201 => Ok(()),
+        200 | 201 | 204 => Ok(()),
         status => {
             let body = String::from_utf8_lossy(connection.body());
             Err(format!("status {status}: {body}"))

@@ -41,6 +41,8 @@ pub enum Work {
     Empty,
     /// One publisher at a fixed rate, workers that wait.
     Handoff,
+    /// Kill the loaded server, start it, and claim; see [`crate::restarts`].
+    Restart,
 }
 
 impl Work {
@@ -54,6 +56,7 @@ impl Work {
             Self::Batch => "batch",
             Self::Empty => "empty",
             Self::Handoff => "handoff",
+            Self::Restart => "restart",
         }
     }
 }
@@ -89,6 +92,8 @@ pub struct Plan {
     pub backlog_mix: bool,
     pub finished: u64,
     pub signed: bool,
+    /// Nonces that are used up before anything is measured.
+    pub nonces: u64,
     pub batch: usize,
     /// How long a claim waits for work.
     pub wait: Duration,
@@ -121,6 +126,10 @@ impl Plan {
         if self.wait > WAIT_MAX {
             return Err(format!("a claim waits at most {WAIT_MAX:?}"));
         }
+        if self.nonces > 0 && !self.signed {
+            return refuse("only signed requests have nonces");
+        }
+        let rounds = u64::try_from(self.rounds).unwrap_or(u64::MAX);
         match self.work {
             Work::Pairs if self.clients < 2 => refuse("pairs needs at least two clients"),
             Work::Handoff if self.rate.is_none() => refuse("handoff needs a rate"),
@@ -135,6 +144,12 @@ impl Plan {
                 refuse("the empty server keeps no intents")
             }
             Work::Empty if self.signed => refuse("the empty server checks no signatures"),
+            Work::Restart if self.backlog < rounds => {
+                refuse("restart needs a backlog of at least one intent for each round")
+            }
+            Work::Restart if self.backlog_mix => {
+                refuse("nothing of a mixed backlog can be claimed, it is all for others")
+            }
             Work::Cycle
             | Work::Pairs
             | Work::Publish
@@ -142,7 +157,8 @@ impl Plan {
             | Work::Next
             | Work::Batch
             | Work::Empty
-            | Work::Handoff => Ok(()),
+            | Work::Handoff
+            | Work::Restart => Ok(()),
         }
     }
 }

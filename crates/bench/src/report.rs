@@ -6,7 +6,7 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::plan::{Plan, Work};
+use crate::plan::{Plan, Target, Work};
 use crate::run::Sample;
 use crate::tally::{Op, Phases, RoundTally, Tally};
 use crate::usage;
@@ -47,6 +47,7 @@ pub struct Settings {
     pub backlog_mix: bool,
     pub finished: u64,
     pub signed: bool,
+    pub nonces: u64,
     pub batch: usize,
     pub wait_seconds: f64,
 }
@@ -57,6 +58,8 @@ pub struct Server {
     pub dir: Option<String>,
     pub filesystem: Option<String>,
     pub cores: usize,
+    /// Before anything was loaded: idle memory, if the server was just started.
+    pub rss_start_bytes: Option<u64>,
     pub rss_bytes: Option<u64>,
     pub rss_max_bytes: Option<u64>,
     pub disk_bytes: Option<u64>,
@@ -81,6 +84,9 @@ pub struct Operation {
     pub p99_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
+    /// Of each round that had any.
+    pub p99_rounds_us: Vec<f64>,
+    pub p99_median_us: f64,
     /// Percentile and microseconds.
     pub distribution: Vec<(f64, f64)>,
 }
@@ -115,6 +121,8 @@ pub struct Usage {
     pub commits_per_s: Option<f64>,
     /// Requests to the ledger, as the server counts them.
     pub requests_per_commit: Option<f64>,
+    /// What a hypervisor gave to other machines; figures of a round with much of it are worth little.
+    pub stolen_share: Option<f64>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -145,13 +153,14 @@ pub(crate) struct Measured<'a> {
     pub(crate) tally: &'a Tally,
     /// One at the beginning of each round, and one at the end of the last.
     pub(crate) samples: &'a [Sample],
+    pub(crate) rss_start_bytes: Option<u64>,
     pub(crate) not_started: u64,
 }
 
 impl Report {
     pub(crate) fn of(measured: &Measured<'_>) -> Self {
         let Measured { plan, tally, .. } = measured;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = cores();
         let rounds: Vec<Round> = (0..plan.rounds)
             .filter_map(|index| round(measured, index, cores))
             .collect();
@@ -165,11 +174,11 @@ impl Report {
             consign_version: env!("CARGO_PKG_VERSION"),
             work: plan.work,
             settings: settings(plan),
-            server: server(plan, cores),
+            server: server(&plan.target, measured.rss_start_bytes),
             clean: all.requests > 0 && all.faults.is_empty(),
             requests_per_s: spread(|round| round.requests_per_s),
             cycles_per_s: spread(|round| round.cycles_per_s),
-            operations: operations(&all, seconds),
+            operations: operations(&all, &tally.rounds, seconds),
             empty_claims: all.empty_claims,
             unfinished: Unfinished {
                 requests: tally.unfinished.requests,
@@ -193,7 +202,7 @@ impl Report {
 }
 
 impl Spread {
-    fn of(mut numbers: Vec<f64>) -> Self {
+    pub(crate) fn of(mut numbers: Vec<f64>) -> Self {
         numbers.sort_by(f64::total_cmp);
         let middle = numbers.len() / 2;
         let median = match numbers.len() {
@@ -263,18 +272,25 @@ fn usage_between(first: &Sample, last: &Sample, cores: usize) -> Usage {
         requests_per_commit: counted
             .filter(|(commits, _)| *commits > 0)
             .map(|(commits, requests)| whole(requests) / whole(commits)),
+        stolen_share: first
+            .machine
+            .zip(last.machine)
+            .and_then(|(first, last)| first.stolen_until(last)),
     }
 }
 
-fn operations(all: &RoundTally, seconds: f64) -> Vec<Operation> {
+fn operations(all: &RoundTally, rounds: &[RoundTally], seconds: f64) -> Vec<Operation> {
     let measured = Op::ALL.into_iter();
     measured
-        .filter_map(|op| Some(operation(op, all.latency(op)?, seconds)))
+        .filter_map(|op| {
+            let of_rounds = rounds.iter().filter_map(|round| round.latency(op));
+            let p99 = of_rounds.map(|latency| micros(latency.value_at_quantile(0.99)));
+            Some(operation(op, all.latency(op)?, p99.collect(), seconds))
+        })
         .collect()
 }
 
-fn operation(op: Op, latency: &Histogram<u64>, seconds: f64) -> Operation {
-    let micros = |nanos: u64| whole(nanos) / 1000.0;
+fn operation(op: Op, latency: &Histogram<u64>, p99_rounds_us: Vec<f64>, seconds: f64) -> Operation {
     let at = |quantile| micros(latency.value_at_quantile(quantile));
     let count = latency.len();
     let steps = latency.iter_quantiles(DISTRIBUTION_TICKS);
@@ -298,6 +314,8 @@ fn operation(op: Op, latency: &Histogram<u64>, seconds: f64) -> Operation {
         p99_us: at(0.99),
         p999_us: at(0.999),
         max_us: micros(latency.max()),
+        p99_median_us: Spread::of(p99_rounds_us.clone()).median,
+        p99_rounds_us,
         distribution: distribution.collect(),
     }
 }
@@ -344,24 +362,33 @@ fn settings(plan: &Plan) -> Settings {
         backlog_mix: plan.backlog_mix,
         finished: plan.finished,
         signed: plan.signed,
+        nonces: plan.nonces,
         batch: plan.batch,
         wait_seconds: plan.wait.as_secs_f64(),
     }
 }
 
-fn server(plan: &Plan, cores: usize) -> Server {
-    let target = &plan.target;
+pub(crate) fn server(target: &Target, rss_start_bytes: Option<u64>) -> Server {
     let dir = target.dir.as_deref();
     let memory = target.pid.and_then(usage::memory);
     Server {
         url: target.server.to_string(),
         dir: dir.map(|dir| dir.display().to_string()),
         filesystem: dir.and_then(usage::filesystem),
-        cores,
+        cores: cores(),
+        rss_start_bytes,
         rss_bytes: memory.map(|(now, _)| now),
         rss_max_bytes: memory.map(|(_, most)| most),
         disk_bytes: dir.and_then(usage::disk_bytes),
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn micros(nanos: u64) -> f64 {
+    whole(nanos) / 1000.0
 }
 
 #[expect(

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use consign_client::Address;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::{sleep_until, timeout_at};
@@ -20,11 +21,11 @@ use crate::connection::Connection;
 use crate::load;
 use crate::metrics::{self, Counters};
 use crate::pace::{Pace, Schedule};
-use crate::plan::Plan;
+use crate::plan::{Plan, Target};
 use crate::report::{Measured, Report};
 use crate::request::{random_word, scrape};
 use crate::tally::{Phases, Tally};
-use crate::usage::cpu_seconds;
+use crate::usage::{Ticks, cpu_seconds, memory};
 
 /// For opening the connections before the clock starts.
 const RUN_UP: Duration = Duration::from_millis(200);
@@ -32,11 +33,14 @@ const RUN_UP_PER_CLIENT: Duration = Duration::from_millis(1);
 /// Shorter stretches show single commits and no trend.
 const BUCKET_MIN: Duration = Duration::from_millis(100);
 const BUCKETS_MAX: u32 = 100;
+/// A server that listens may not have started all of its threads yet.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// Carries the plan out; `tell` hears about progress.
 pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let plan = Arc::new(plan);
-    let server = resolve(&plan).await?;
+    let server = resolve(&plan.target.server).await?;
+    let rss_start_bytes = rss_start(&plan.target).await;
     let goal: Arc<str> = format!("run-{}", random_word()?).into();
     load::load(&plan, server, &goal, tell).await?;
     let mut observer = Observer::connect(&plan, server).await?;
@@ -93,12 +97,19 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
         phases,
         tally: &tally,
         samples: &samples,
+        rss_start_bytes,
         not_started: pace.not_started(phases.end()),
     }))
 }
 
-async fn resolve(plan: &Plan) -> Result<SocketAddr, Error> {
-    let server = &plan.target.server;
+/// Resident bytes before anything was loaded.
+pub(crate) async fn rss_start(target: &Target) -> Option<u64> {
+    let pid = target.pid?;
+    tokio::time::sleep(SETTLE).await;
+    memory(pid).map(|(now, _)| now)
+}
+
+pub(crate) async fn resolve(server: &Address) -> Result<SocketAddr, Error> {
     let failed = |source| Error::Connect {
         server: server.to_string(),
         source,
@@ -126,7 +137,7 @@ fn start(
     working: &mpsc::Sender<()>,
 ) -> Result<Vec<LoadThread>, Error> {
     let roles: Vec<(usize, Role)> = roles(&around.plan).into_iter().enumerate().collect();
-    let per_thread = roles.len().div_ceil(around.plan.threads);
+    let per_thread = roles.len().div_ceil(around.plan.threads).max(1);
     roles
         .chunks(per_thread)
         .map(|share| {
@@ -193,6 +204,7 @@ pub(crate) struct Sample {
     pub(crate) generator_cpu_s: Option<f64>,
     pub(crate) server_cpu_s: Option<f64>,
     pub(crate) counters: Option<Counters>,
+    pub(crate) machine: Option<Ticks>,
 }
 
 /// Reads clocks and counters beside the load, over a connection of its own.
@@ -231,6 +243,7 @@ impl Observer {
                 Some((connection, request)) => metrics::read(connection, request).await,
                 None => None,
             },
+            machine: Ticks::read(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::report::{Operation, Report, Spread};
+use crate::restart::Restarts;
 
 /// The report as lines; errors come last, where they cannot be overlooked.
 pub fn table(report: &Report) -> String {
@@ -23,7 +24,11 @@ pub fn table(report: &Report) -> String {
             settings.clients,
             settings.threads,
             settings.payload_bytes,
-            if settings.signed { ", signed" } else { "" },
+            match (settings.signed, settings.nonces) {
+                (false, _) => String::new(),
+                (true, 0) => ", signed".to_owned(),
+                (true, nonces) => format!(", signed, {nonces} nonces stored"),
+            },
         ),
     );
     line(
@@ -58,6 +63,9 @@ pub fn table(report: &Report) -> String {
     line("unfinished", unfinished(report));
     text.push('\n');
     text.push_str(&operations(&report.operations));
+    if settings.rounds > 1 {
+        text.push_str(&rounds(&report.operations));
+    }
     text.push_str(&errors(report));
     text
 }
@@ -111,11 +119,15 @@ fn usage(report: &Report) -> Vec<(&'static str, String)> {
             format!("{commits} ({per_s:.0}/s, {each:.1} requests each)"),
         ));
     }
+    if let Some(share) = usage.stolen_share.filter(|share| *share > 0.0) {
+        lines.push(("cpu stolen", format!("{:.1} %", share * 100.0)));
+    }
     if let (Some(now), Some(most)) = (server.rss_bytes, server.rss_max_bytes) {
-        lines.push((
-            "memory",
-            format!("{} (at most {})", mebibytes(now), mebibytes(most)),
-        ));
+        let mut memory = format!("{} (at most {})", mebibytes(now), mebibytes(most));
+        if let Some(start) = server.rss_start_bytes {
+            let _ = write!(memory, ", {} before", mebibytes(start));
+        }
+        lines.push(("memory", memory));
     }
     if let Some(bytes) = server.disk_bytes {
         lines.push(("disk", mebibytes(bytes)));
@@ -166,6 +178,24 @@ fn operations(operations: &[Operation]) -> String {
     text
 }
 
+/// One slow round lifts the percentile of the whole run; seen beside the others it is told apart.
+fn rounds(operations: &[Operation]) -> String {
+    let mut text = format!("\n{:<10}{:>10}  of each round\n", "p99 ms", "median");
+    for operation in operations {
+        let _ = write!(
+            text,
+            "{:<10}{:>10.3} ",
+            operation.name,
+            operation.p99_median_us / 1000.0
+        );
+        for micros in &operation.p99_rounds_us {
+            let _ = write!(text, " {:.3}", micros / 1000.0);
+        }
+        text.push('\n');
+    }
+    text
+}
+
 fn errors(report: &Report) -> String {
     let mut text = String::new();
     if report.errors.is_empty() {
@@ -186,6 +216,41 @@ fn errors(report: &Report) -> String {
             // A body is text that others chose; it must not steer the terminal.
             error.example.escape_debug()
         );
+    }
+    text
+}
+
+/// Restarts as lines.
+pub fn restart_table(report: &Restarts) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<15}{value}");
+    };
+    let server = &report.server;
+    line(
+        "work",
+        format!(
+            "restart after a kill, {} waiting, {} finished, {} nonces, {} byte payloads",
+            report.backlog, report.finished, report.nonces, report.payload_bytes
+        ),
+    );
+    line("first claim", {
+        let (p50, max) = (report.p50_ms, report.max_ms);
+        let rounds = report.first_claim_ms.len();
+        format!("{p50:.1} ms after the start, at most {max:.1}, {rounds} round(s)")
+    });
+    let memory = [
+        ("memory", server.rss_bytes, "loaded"),
+        ("", server.rss_start_bytes, "before"),
+        ("", report.rss_restarted_bytes, "started again"),
+    ];
+    for (name, bytes, when) in memory {
+        if let Some(bytes) = bytes {
+            line(name, format!("{} {when}", mebibytes(bytes)));
+        }
+    }
+    if let Some(bytes) = server.disk_bytes {
+        line("disk", mebibytes(bytes));
     }
     text
 }

@@ -26,6 +26,42 @@ fn parse_stat(stat: &str) -> Option<f64> {
     Some((user + system) as f64 / TICKS_PER_SECOND)
 }
 
+/// Processor time of the whole machine since it started, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticks {
+    all: u64,
+    /// What the hypervisor gave to others while somebody here wanted to run.
+    stolen: u64,
+}
+
+impl Ticks {
+    pub(crate) fn read() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// The first line sums all cores. Stolen is the eighth number; guests, behind it, are part of the first.
+    fn parse(stat: &str) -> Option<Self> {
+        let numbers = stat.lines().next()?.strip_prefix("cpu ")?;
+        let numbers = numbers.split_whitespace().take(8).map(str::parse);
+        let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
+        Some(Self {
+            all: numbers.iter().sum(),
+            stolen: *numbers.get(7)?,
+        })
+    }
+
+    /// The share of the machine that was stolen between two moments.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "ticks of a machine are far below 2^52"
+    )]
+    pub(crate) fn stolen_until(self, later: Self) -> Option<f64> {
+        let all = later.all.checked_sub(self.all).filter(|all| *all > 0)?;
+        let stolen = later.stolen.checked_sub(self.stolen)?;
+        Some(stolen as f64 / all as f64)
+    }
+}
+
 /// Resident bytes of a process, now and at most.
 pub(crate) fn memory(pid: u32) -> Option<(u64, u64)> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -82,6 +118,16 @@ mod tests {
         assert_eq!(parse_stat(stat), Some(2.0));
         assert_eq!(parse_stat("12 (x) S 1"), None);
         assert!(cpu_seconds("self").is_some());
+    }
+
+    #[test]
+    fn stolen_time_is_a_share_of_all_time() {
+        let first = Ticks::parse("cpu  10 1 5 100 50 2 3 4 7 7\ncpu0 9 9\n").unwrap();
+        let later = Ticks::parse("cpu  20 1 5 180 50 2 3 14 9 9\ncpu0 9 9\n").unwrap();
+        let share = first.stolen_until(later).unwrap();
+        assert!((share - 0.1).abs() < 1e-9, "{share}");
+        assert_eq!(first.stolen_until(first), None, "no time went by");
+        assert_eq!(Ticks::parse("cpu  10 1 5 100\n"), None);
     }
 
     #[test]

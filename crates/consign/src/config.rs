@@ -1,104 +1,19 @@
-//! The variables that the Intent Protocol names, read the way its RFC says.
+//! What the environment and the flags say, brought together.
 //!
-//! Invariant: a pure function of the variables it is given; nothing here touches the environment,
-//! so every rule can be tested with plain values. Our own settings are flags of `serve`.
+//! The variables of the Intent Protocol are read by its face, from values alone; this is where the values come from.
+//! Our own settings are flags of `serve`.
 
 use std::path::{Path, PathBuf};
 
+use consign_faces::intent::settings::Settings;
+
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
-use crate::secrets::Secret;
 
-/// The key that a development setup of other servers uses; anybody knows it.
-const WELL_KNOWN_SECRET: &str = "dev_secret";
-
-const CLEANUP_INTERVAL_S_DEFAULT: u64 = 21_600;
-const CLEANUP_INTERVAL_S_MIN: u64 = 300;
-const CLEANUP_INTERVAL_S_MAX: u64 = 86_400;
-
-/// What the RFC's variables ask for.
-#[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the RFC names four independent switches"
-)]
-pub(crate) struct RfcSettings {
-    pub(crate) bus_secret: Option<Secret>,
-    pub(crate) admin_secret: Option<Secret>,
-    pub(crate) dashboard_password: Option<Secret>,
-    pub(crate) metrics_token: Option<Secret>,
-    pub(crate) db_path: Option<PathBuf>,
-    pub(crate) trust_proxy: bool,
-    pub(crate) enforce_https: bool,
-    pub(crate) require_signatures: bool,
-    pub(crate) maintenance_mode: bool,
-    pub(crate) cleanup_interval_s: u64,
-}
-
-impl RfcSettings {
-    pub(crate) fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Failure> {
-        // An empty variable is how container files spell "not set".
-        let filled = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-        let secret = |name: &str| filled(name).map(|value| sendable(name, value)).transpose();
-        let switch = |name: &str| {
-            lookup(name).is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
-        };
-        Ok(Self {
-            bus_secret: bus_secret(lookup("BUS_SECRET"))?,
-            admin_secret: secret("BUS_ADMIN_SECRET")?,
-            dashboard_password: secret("DASHBOARD_PASSWORD")?,
-            metrics_token: secret("BUS_METRICS_TOKEN")?,
-            db_path: filled("BUS_DB_PATH").map(PathBuf::from),
-            trust_proxy: switch("BUS_TRUST_PROXY"),
-            enforce_https: switch("BUS_ENFORCE_HTTPS"),
-            require_signatures: switch("BUS_REQUIRE_SIGNATURES"),
-            maintenance_mode: switch("BUS_MAINTENANCE_MODE"),
-            cleanup_interval_s: cleanup_interval_s(filled("BUS_CLEANUP_INTERVAL_SECONDS")),
-        })
-    }
-}
-
-/// The main key. Unset is fine, because the first start makes one; a bad one never is.
-fn bus_secret(given: Option<String>) -> Result<Option<Secret>, Failure> {
-    let Some(given) = given else { return Ok(None) };
-    let why = match given.trim() {
-        "" => "is set but empty",
-        WELL_KNOWN_SECRET => "is the well-known dev_secret",
-        _ => return sendable("BUS_SECRET", given).map(Some),
-    };
-    Err(Failure::usage(format!("BUS_SECRET {why}"))
-        .hint("set BUS_SECRET to a long random text, or unset it to have one made"))
-}
-
-/// A secret that a client can present. Others would lock everybody out without a word.
-fn sendable(name: &str, given: String) -> Result<Secret, Failure> {
-    let why = if given.trim() != given {
-        "begins or ends with white space"
-    } else if !given.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        "has a character that no HTTP header can carry"
-    } else {
-        return Ok(Secret::new(given));
-    };
-    Err(Failure::usage(format!("{name} {why}")).hint(format!(
-        "set {name} to printable ASCII characters; a line break at its end may come from the file it was read from"
-    )))
-}
-
-fn cleanup_interval_s(given: Option<String>) -> u64 {
-    let Some(given) = given else {
-        return CLEANUP_INTERVAL_S_DEFAULT;
-    };
-    let given = given.trim();
-    let digits = given.strip_prefix(['+', '-']).unwrap_or(given);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return CLEANUP_INTERVAL_S_DEFAULT;
-    }
-    if given.starts_with('-') {
-        return CLEANUP_INTERVAL_S_MIN;
-    }
-    // Digits that do not fit are a number beyond the upper bound.
-    let asked = digits.parse().unwrap_or(u64::MAX);
-    asked.clamp(CLEANUP_INTERVAL_S_MIN, CLEANUP_INTERVAL_S_MAX)
+/// What the variables of the Intent Protocol ask for.
+pub(crate) fn protocol_settings() -> Result<Settings, Failure> {
+    Settings::read(|name| std::env::var(name).ok())
+        .map_err(|unusable| Failure::usage(unusable.to_string()).hint(unusable.advice))
 }
 
 /// The database file: the flag, else the RFC's variable, else inside the data directory.
@@ -121,31 +36,10 @@ pub(crate) fn database_path(
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<RfcSettings, Failure> {
-        RfcSettings::read(|name| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    #[test]
-    fn nothing_set_gives_the_defaults() {
-        let settings = read(&[]).unwrap();
-        assert!(settings.bus_secret.is_none() && settings.db_path.is_none());
-        assert!(!settings.trust_proxy && !settings.enforce_https);
-        assert!(!settings.require_signatures && !settings.maintenance_mode);
-        assert_eq!(settings.cleanup_interval_s, 21_600);
-    }
-
-    #[test]
-    fn ip_168_bus_secret_is_the_main_key() {
-        let settings = read(&[("BUS_SECRET", "long and random")]).unwrap();
-        assert_eq!(settings.bus_secret.unwrap().reveal(), "long and random");
-    }
-
     #[test]
     fn ip_169_bus_db_path_names_the_database_and_the_flag_beats_it() {
-        let settings = read(&[("BUS_DB_PATH", "/tmp/bus.db")]).unwrap();
+        let variable = |name: &str| (name == "BUS_DB_PATH").then(|| "/tmp/bus.db".to_owned());
+        let settings = Settings::read(variable).unwrap();
         let data = DataDir::new(Path::new("data"));
         let path = |store| database_path(store, settings.db_path.as_deref(), &data).unwrap();
         assert_eq!(path(None), Path::new("/tmp/bus.db"));
@@ -154,105 +48,5 @@ mod tests {
         assert_eq!(unset, Path::new("data/consign.db"));
         let refused = database_path(Some("mysql://x"), None, &data).unwrap_err();
         assert_eq!(refused.to_string(), "store mysql://x is not known");
-    }
-
-    #[test]
-    fn ip_170_to_172_switches_are_on_for_the_word_true_alone() {
-        for (value, expected) in [
-            ("true", true),
-            ("TRUE", true),
-            ("True", true),
-            ("1", false),
-            ("yes", false),
-            ("on", false),
-            ("", false),
-            ("truethy", false),
-        ] {
-            let settings = read(&[
-                ("BUS_TRUST_PROXY", value),
-                ("BUS_ENFORCE_HTTPS", value),
-                ("BUS_MAINTENANCE_MODE", value),
-                ("BUS_REQUIRE_SIGNATURES", value),
-            ])
-            .unwrap();
-            assert_eq!(settings.trust_proxy, expected, "{value}");
-            assert_eq!(settings.enforce_https, expected, "{value}");
-            assert_eq!(settings.maintenance_mode, expected, "{value}");
-            assert_eq!(settings.require_signatures, expected, "{value}");
-        }
-    }
-
-    #[test]
-    fn ip_173_cleanup_interval_is_clamped_and_nonsense_is_the_default() {
-        for (value, expected) in [
-            ("600", 600),
-            (" 600 ", 600),
-            ("+600", 600),
-            ("300", 300),
-            ("299", 300),
-            ("0", 300),
-            ("-5", 300),
-            ("86400", 86_400),
-            ("86401", 86_400),
-            ("99999999999999999999999", 86_400),
-            ("ten", 21_600),
-            ("1e3", 21_600),
-            ("60.5", 21_600),
-            ("-", 21_600),
-            ("", 21_600),
-        ] {
-            let settings = read(&[("BUS_CLEANUP_INTERVAL_SECONDS", value)]).unwrap();
-            assert_eq!(settings.cleanup_interval_s, expected, "{value}");
-        }
-    }
-
-    #[test]
-    fn ip_174_an_empty_or_well_known_main_key_is_refused_by_name() {
-        for value in ["", "  ", "dev_secret", " dev_secret\n"] {
-            let error = read(&[("BUS_SECRET", value)]).unwrap_err().to_string();
-            assert!(error.starts_with("BUS_SECRET is "), "{error}");
-        }
-    }
-
-    #[test]
-    fn ip_073_empty_admin_credentials_count_as_unset() {
-        let settings = read(&[("BUS_ADMIN_SECRET", ""), ("DASHBOARD_PASSWORD", "  ")]).unwrap();
-        assert!(settings.admin_secret.is_none() && settings.dashboard_password.is_none());
-    }
-
-    #[test]
-    fn a_secret_that_no_header_can_carry_is_refused_by_name() {
-        for name in [
-            "BUS_SECRET",
-            "BUS_ADMIN_SECRET",
-            "DASHBOARD_PASSWORD",
-            "BUS_METRICS_TOKEN",
-        ] {
-            for (value, why) in [
-                ("hidden\n", "begins or ends with white space"),
-                (" hidden", "begins or ends with white space"),
-                ("hid\nden", "has a character that no HTTP header can carry"),
-                ("hid\tden", "has a character that no HTTP header can carry"),
-                (
-                    "hid\u{7f}den",
-                    "has a character that no HTTP header can carry",
-                ),
-                ("hiddén", "has a character that no HTTP header can carry"),
-            ] {
-                let refused = read(&[(name, value)]).unwrap_err();
-                assert_eq!(refused.to_string(), format!("{name} {why}"));
-                assert!(!format!("{refused:?}").contains("hid"), "{refused:?}");
-            }
-            assert!(read(&[(name, "all ~printable! ASCII")]).is_ok());
-        }
-    }
-
-    #[test]
-    fn debug_shows_no_secret() {
-        let settings = read(&[
-            ("BUS_SECRET", "hidden-1"),
-            ("BUS_METRICS_TOKEN", "hidden-2"),
-        ]);
-        assert!(!format!("{settings:?}").contains("hidden-"));
     }
 }

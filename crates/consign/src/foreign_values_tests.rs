@@ -1,10 +1,11 @@
 //! Variables and arguments as anybody may write them: each is understood or refused, and none is shown that is secret.
 
 use clap::Parser as _;
+use consign_faces::intent::settings::Settings;
 use proptest::prelude::*;
 
 use crate::cli::Cli;
-use crate::config::{RfcSettings, database_path};
+use crate::config::database_path;
 use crate::data_dir::DataDir;
 use crate::input;
 
@@ -65,7 +66,7 @@ proptest! {
         let lookup = |name: &str| (name == SECRETS[which]).then(|| format!("{value}#hidden#{value}"));
         let sendable = lookup(SECRETS[which]).unwrap();
         let sendable = sendable.trim() == sendable && sendable.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        let read = RfcSettings::read(lookup);
+        let read = Settings::read(lookup);
         prop_assert_eq!(read.is_ok(), sendable);
         let shown = format!("{read:?}");
         prop_assert!(!shown.contains("#hidden#"));
@@ -76,7 +77,7 @@ proptest! {
     fn the_interval_of_cleanup_is_within_its_bounds_whatever_is_set(
         value in prop_oneof![any::<String>(), "[ +-]{0,2}[0-9]{0,30} ?"],
     ) {
-        let settings = RfcSettings::read(|name| (name == "BUS_CLEANUP_INTERVAL_SECONDS").then(|| value.clone()));
+        let settings = Settings::read(|name| (name == "BUS_CLEANUP_INTERVAL_SECONDS").then(|| value.clone()));
         prop_assert!((300..=86_400).contains(&settings.unwrap().cleanup_interval_s));
     }
 

@@ -14,7 +14,7 @@ pub(crate) fn wake_defect() {
     }
 }
 
-/// Ends the process later at the point that `CONSIGN_FAILPOINT` names, such as `after-commit:12`.
+/// Ends the process later at the point that `CONSIGN_FAILPOINT` names, such as `before-sync:12`.
 #[cfg(feature = "planted")]
 pub(crate) fn arm_failpoint() {
     if let Ok(text) = std::env::var("CONSIGN_FAILPOINT") {

@@ -12,35 +12,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
+use consign_faces::intent::settings::Settings;
 use consign_store::sqlite::{Holds, identify};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::config::RfcSettings;
+pub(crate) use consign_faces::web::secret_text::SecretText as Secret;
+
 use crate::data_dir::{DataDir, write_private};
 use crate::failure::Failure;
 
 const SECRET_FILE_BYTES_MAX: u64 = 4096;
-
-/// Text that is wiped from memory when dropped and never printed by `Debug`.
-#[derive(Clone)]
-pub(crate) struct Secret(Zeroizing<String>);
-
-impl Secret {
-    pub(crate) fn new(text: String) -> Self {
-        Self(Zeroizing::new(text))
-    }
-
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Secret(hidden)")
-    }
-}
 
 /// 32 secret bytes.
 #[derive(Clone)]
@@ -113,7 +95,7 @@ pub(crate) struct Overrides {
 }
 
 impl Overrides {
-    pub(crate) fn new(settings: &RfcSettings, seal_key: Option<Secret>) -> Self {
+    pub(crate) fn new(settings: &Settings, seal_key: Option<Secret>) -> Self {
         Self {
             bus_secret: settings.bus_secret.clone(),
             admin_secret: settings.admin_secret.clone(),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use consign_kernel::ids::Micros;
+use consign_kernel::plant::{self, Plant};
 use consign_store::Clock;
 
 /// How much of a difference to the wall clock is made up for per second: one percent.
@@ -17,9 +18,35 @@ pub trait WallClock: Send + Sync + 'static {
     fn wall(&self) -> Micros;
 }
 
+/// Where time comes from: the system, or a simulation.
+pub trait TimeSource: WallClock {
+    /// Never goes back, whatever becomes of the wall clock.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The clocks of the operating system.
 #[derive(Debug)]
-pub struct EngineClock {
+pub struct SystemTimes {
     started: Instant,
+}
+
+impl TimeSource for SystemTimes {
+    fn monotonic(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+impl WallClock for SystemTimes {
+    fn wall(&self) -> Micros {
+        system_time()
+    }
+}
+
+#[derive(Debug)]
+pub struct EngineClock<S = SystemTimes> {
+    source: S,
+    /// What the monotonic clock said then.
+    started: Duration,
     start: Micros,
     /// Made up for so far.
     slewed_us: AtomicI64,
@@ -31,9 +58,18 @@ pub struct EngineClock {
 impl EngineClock {
     /// Begins at the larger of the wall clock and the last stored time.
     pub fn start(last_stored: Option<Micros>) -> Self {
-        let start = system_time().max(last_stored.unwrap_or_default());
+        let started = Instant::now();
+        Self::over(SystemTimes { started }, last_stored)
+    }
+}
+
+impl<S: TimeSource> EngineClock<S> {
+    /// The same over clocks that somebody else made.
+    pub fn over(source: S, last_stored: Option<Micros>) -> Self {
+        let start = source.wall().max(last_stored.unwrap_or_default());
         Self {
-            started: Instant::now(),
+            started: source.monotonic(),
+            source,
             start,
             slewed_us: AtomicI64::new(0),
             stepped_s: AtomicI64::new(0),
@@ -43,7 +79,11 @@ impl EngineClock {
 
     /// Moves engine time a little towards the wall clock, at most once a second.
     pub fn follow(&self) {
-        self.follow_to(system_time(), self.started.elapsed());
+        self.follow_to(self.source.wall(), self.elapsed());
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.source.monotonic().saturating_sub(self.started)
     }
 
     fn follow_to(&self, wall: Micros, elapsed: Duration) {
@@ -63,16 +103,19 @@ impl EngineClock {
     }
 }
 
-impl Clock for EngineClock {
+impl<S: TimeSource> Clock for EngineClock<S> {
     fn now(&self) -> Micros {
-        let now = self.at(self.started.elapsed()).0;
+        if plant::on(Plant::WallClockTime) {
+            return self.source.wall();
+        }
+        let now = self.at(self.elapsed()).0;
         Micros(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
     }
 }
 
-impl WallClock for EngineClock {
+impl<S: TimeSource> WallClock for EngineClock<S> {
     fn wall(&self) -> Micros {
-        system_time()
+        self.source.wall()
     }
 }
 

@@ -9,6 +9,7 @@ use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::receipt::{PublicKey, Signer};
 use consign_kernel::record::{self, ApiKey, Record};
@@ -186,6 +187,11 @@ impl Engine {
         gate: Option<Gate>,
         steps: Vec<Command>,
     ) -> Result<Vec<Result<Answer, Refusal>>, Error> {
+        if plant::on(Plant::TornBatch)
+            && let [Command::Admit(admit)] = steps.as_slice()
+        {
+            return self.admit_one_by_one(gate, admit).await;
+        }
         let request = Request {
             gate,
             steps,

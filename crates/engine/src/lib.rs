@@ -14,9 +14,10 @@ mod places;
 mod receipts;
 mod seeds;
 mod timekeeper;
+mod torn;
 mod wakes;
 
-pub use clock::{EngineClock, WallClock};
+pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::{
     Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, SharedStore, Stats,

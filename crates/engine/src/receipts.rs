@@ -8,6 +8,7 @@ use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::receipt::{Statement, sha256_hex};
 use consign_kernel::record::{self, Kind};
 use consign_kernel::state::Cause;
@@ -17,19 +18,25 @@ use crate::{Engine, Error};
 impl Engine {
     /// The signed receipt of a settled intent, as one JSON document.
     pub async fn receipt(&self, intent: &Intent) -> Result<String, Error> {
-        if !intent.profile.profile().is_terminal(intent.state) {
-            return Err(Error::NotSettled);
-        }
-        let settling = self
-            .inner
-            .store
-            .last_fact_to(intent.seq, intent.state)
-            .await?;
-        let settling = settling.ok_or(Error::NotSettled)?;
+        let mut intent = intent.clone();
+        let settling = loop {
+            let settling = self.settling(&intent).await?;
+            if intent.last_fact.is_none_or(|last| last == settling.seq) {
+                break settling;
+            }
+            // An operator settled it anew since the row was read; together they would tell of neither settlement.
+            let now = self.inner.store.intent(intent.id).await?;
+            intent = now.ok_or(Error::NotSettled)?;
+        };
+        let intent = &intent;
         let key = record::Key {
             kind: Kind::Receipt,
             owner: String::new(),
-            name: format!("{}.{}", intent.id, settling.seq.0),
+            name: if plant::on(Plant::StaleReceipt) {
+                intent.id.to_string()
+            } else {
+                format!("{}.{}", intent.id, settling.seq.0)
+            },
         };
         if let Some(kept) = self.record(key.clone()).await? {
             return Ok(kept.value);
@@ -55,6 +62,15 @@ impl Engine {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn settling(&self, intent: &Intent) -> Result<Fact, Error> {
+        if !intent.profile.profile().is_terminal(intent.state) {
+            return Err(Error::NotSettled);
+        }
+        let store = &self.inner.store;
+        let settling = store.last_fact_to(intent.seq, intent.state).await?;
+        settling.ok_or(Error::NotSettled)
     }
 }
 

@@ -8,9 +8,11 @@ mod address;
 mod answers;
 mod headers;
 mod json;
+mod query;
 mod receipt;
 mod requests;
 mod router;
+mod settings;
 mod signature;
 mod world;
 
@@ -45,6 +47,11 @@ pub const TARGETS: &[Target] = &[
         run: headers::run,
     },
     Target {
+        name: "query",
+        about: "query strings: filters, cursors, what a claim asks for",
+        run: query::run,
+    },
+    Target {
         name: "router",
         about: "whole requests, one after the other, through the router of the Intent Protocol",
         run: router::run,
@@ -58,6 +65,11 @@ pub const TARGETS: &[Target] = &[
         name: "answers",
         about: "what a server sends back to our client, event streams too",
         run: answers::run,
+    },
+    Target {
+        name: "settings",
+        about: "the variables a server is set up with",
+        run: settings::run,
     },
 ];
 

@@ -25,6 +25,9 @@ pub enum Plant {
     OnceApart,
     SweepLiveLease,
     DedupeByLook,
+    WallClockTime,
+    TornBatch,
+    StaleReceipt,
 }
 
 impl Plant {
@@ -48,6 +51,9 @@ impl Plant {
         Self::OnceApart,
         Self::SweepLiveLease,
         Self::DedupeByLook,
+        Self::WallClockTime,
+        Self::TornBatch,
+        Self::StaleReceipt,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -71,6 +77,9 @@ impl Plant {
             Self::OnceApart => "once-apart",
             Self::SweepLiveLease => "sweep-live-lease",
             Self::DedupeByLook => "dedupe-by-look",
+            Self::WallClockTime => "wall-clock-time",
+            Self::TornBatch => "torn-batch",
+            Self::StaleReceipt => "stale-receipt",
         }
     }
 }

@@ -149,6 +149,35 @@ fn busy_ticks(stat: &str) -> f64 {
     busy.map(|(_, ticks)| ticks).sum()
 }
 
+/// Processor time of the machine that the hypervisor gave to others, and all of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Steal {
+    stolen: f64,
+    all: f64,
+}
+
+impl Steal {
+    pub(crate) fn read() -> Result<Self, Error> {
+        let text = fs::read_to_string("/proc/stat").map_err(Error::io("/proc/stat"))?;
+        Ok(Self::of(&text))
+    }
+
+    fn of(stat: &str) -> Self {
+        let line = stat.lines().next().unwrap_or_default();
+        let ticks = line.split_whitespace().skip(1).take(8);
+        let ticks: Vec<f64> = ticks.filter_map(|field| field.parse().ok()).collect();
+        Self {
+            stolen: ticks.get(7).copied().unwrap_or(0.0),
+            all: ticks.iter().sum(),
+        }
+    }
+
+    /// As a share of all time since then.
+    pub(crate) fn until(&self, later: &Self) -> f64 {
+        (later.stolen - self.stolen) / (later.all - self.all).max(1.0)
+    }
+}
+
 fn processors() -> f64 {
     let count = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u32::try_from(count).map_or(1.0, f64::from)
@@ -169,6 +198,13 @@ mod tests {
     fn idle_time_is_not_busy() {
         let text = "cpu  10 1 5 1000 500 2 3 4 7 7\ncpu0 9 9 9 9 9\n";
         assert!((busy_ticks(text) - 25.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn stolen_time_is_a_share_of_all_time() {
+        let first = Steal::of("cpu  10 1 5 100 50 2 3 4 7 7\n");
+        let later = Steal::of("cpu  20 1 5 180 50 2 3 14 9 9\n");
+        assert!((first.until(&later) - 0.1).abs() < 1e-9);
     }
 
     #[test]

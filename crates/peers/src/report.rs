@@ -3,13 +3,22 @@
 use std::fmt::Write;
 
 use crate::figures::Spread;
-use crate::rounds::{Findings, Sample, Series};
+use crate::rounds::{Description, Findings, Sample, Series};
 use crate::subject::OURS;
 
 pub(crate) fn text(findings: &Findings) -> String {
-    let mut text = String::from("Settings\n");
-    for (name, settings) in &findings.settings {
-        line(&mut text, &format!("  {name}: {settings}"));
+    let mut text = String::from("Subjects\n");
+    for subject in &findings.subjects {
+        let Description {
+            subject,
+            version,
+            settings,
+            caveat,
+        } = subject;
+        line(&mut text, &format!("  {subject}: {version}; {settings}"));
+        if let Some(caveat) = caveat {
+            line(&mut text, &format!("    but {caveat}"));
+        }
     }
     let Findings {
         seconds, rounds, ..
@@ -18,7 +27,7 @@ pub(crate) fn text(findings: &Findings) -> String {
         &mut text,
         &format!(
             "\nMedian (least - most) of {rounds} rounds of {seconds} s, in turn. Processor time is in processors; \
-             `other` is the share of the machine that neither side used, at its most."
+             connections are the most that were open at once; `other` is the share of the machine that neither side used, at its most."
         ),
     );
     let mut clients: Vec<usize> = findings
@@ -49,7 +58,7 @@ pub(crate) fn text(findings: &Findings) -> String {
     text
 }
 
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 10] = [
     "subject",
     "jobs/s",
     "published/s",
@@ -57,6 +66,7 @@ const COLUMNS: [&str; 9] = [
     "publish ms p50/p99",
     "claim ms",
     "ack ms",
+    "connections",
     "cpu client/server",
     "other",
 ];
@@ -84,7 +94,7 @@ fn table(group: &[&Series]) -> String {
     text
 }
 
-fn row(series: &Series, ours: Option<&[Option<f64>]>) -> [String; 9] {
+fn row(series: &Series, ours: Option<&[Option<f64>]>) -> [String; 10] {
     let theirs = rates(series);
     let ratio = ours
         .filter(|_| series.subject != OURS)
@@ -107,6 +117,7 @@ fn row(series: &Series, ours: Option<&[Option<f64>]>) -> [String; 9] {
         latency(series, &["publish", "cycle", "sync"]),
         latency(series, &["claim"]),
         latency(series, &["ack"]),
+        connections(series),
         processors,
         other.map_or_else(dash, |other| format!("{:.0}%", other.max * 100.0)),
     ]
@@ -140,6 +151,12 @@ fn latency(series: &Series, names: &[&str]) -> String {
         (Some(half), None) => format!("{:.2} mean", half.median),
         (None, _) => dash(),
     }
+}
+
+fn connections(series: &Series) -> String {
+    let samples = series.samples.iter().flatten();
+    let most = samples.filter_map(|sample| sample.connections).max();
+    most.map_or_else(dash, |most| most.to_string())
 }
 
 fn shown(spread: Option<Spread>, digits: usize) -> String {
@@ -186,6 +203,7 @@ mod tests {
                 other_of_all: 0.04,
             },
             busy_before: 0.0,
+            connections: Some(65),
         };
         Series {
             subject,
@@ -201,7 +219,12 @@ mod tests {
         let findings = Findings {
             seconds: 2,
             rounds: 2,
-            settings: vec![("redis", "always".to_owned())],
+            subjects: vec![Description {
+                subject: "redis",
+                version: "Redis 7.0.15".to_owned(),
+                settings: "always".to_owned(),
+                caveat: Some("not all is written"),
+            }],
             series: vec![
                 series(OURS, &[Some(400), Some(200)]),
                 series("redis", &[Some(200), Some(50)]),
@@ -228,6 +251,7 @@ mod tests {
         );
         assert!(row("nats").contains("50 (50 - 50) 100 4.00 (4.00 - 4.00)"));
         assert!(text.contains("nats with 64 clients, round 2: gone"));
-        assert!(text.contains("0.50 / 1.00") && text.contains("4%"));
+        assert!(text.contains("65           0.50 / 1.00") && text.contains("4%"));
+        assert!(text.contains("redis: Redis 7.0.15; always\n    but not all is written\n"));
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::connections::{Connections, Watch};
 use crate::error::Error;
 use crate::load::{Done, Load, Work};
 use crate::machine::{self, Clocks, Shares};
@@ -24,6 +25,17 @@ pub(crate) struct Sample {
     pub(crate) shares: Shares,
     /// How busy the machine still was when the round began.
     pub(crate) busy_before: f64,
+    /// The most that were open at once; `None` for what runs in this process.
+    pub(crate) connections: Option<usize>,
+}
+
+/// What a subject is, for the reader of its figures.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Description {
+    pub(crate) subject: &'static str,
+    pub(crate) version: String,
+    pub(crate) settings: String,
+    pub(crate) caveat: Option<&'static str>,
 }
 
 /// All rounds of one subject with one number of clients.
@@ -49,7 +61,7 @@ pub(crate) struct Failure {
 pub(crate) struct Findings {
     pub(crate) seconds: u64,
     pub(crate) rounds: u64,
-    pub(crate) settings: Vec<(&'static str, String)>,
+    pub(crate) subjects: Vec<Description>,
     pub(crate) series: Vec<Series>,
     pub(crate) failures: Vec<Failure>,
 }
@@ -68,7 +80,7 @@ pub(crate) fn run(
     let mut findings = Findings {
         seconds: options.seconds,
         rounds: options.rounds,
-        settings: Vec::new(),
+        subjects: Vec::new(),
         series: Vec::new(),
         failures: Vec::new(),
     };
@@ -145,7 +157,17 @@ fn start(
         tell(&format!("starting {}", entry.name));
         match (entry.start)(yard) {
             Ok(subject) => {
-                findings.settings.push((entry.name, subject.settings()));
+                // Figures of an unknown version are no figures of anything.
+                let version = subject.version().unwrap_or_else(|error| {
+                    findings.fail(entry.name, &format!("its version is unknown: {error}"));
+                    "of unknown version".to_owned()
+                });
+                findings.subjects.push(Description {
+                    subject: entry.name,
+                    version,
+                    settings: subject.settings(),
+                    caveat: subject.caveat(),
+                });
                 started.push(Started { entry, subject });
             }
             Err(error) => findings.fail(entry.name, &error.to_string()),
@@ -165,8 +187,15 @@ fn seconds(options: &Options, entry: &Entry) -> u64 {
 fn sample(subject: &mut dyn Subject, load: &Load) -> Result<Sample, Error> {
     subject.renew()?;
     let busy_before = machine::wait_until_quiet()?;
+    let connections = subject.connections();
+    let watch = match connections {
+        Connections::To(port) => Some(Watch::start(port)),
+        Connections::ClientsAnd(_) | Connections::None => None,
+    };
     let before = Clocks::read(subject.server())?;
-    let done = subject.round(load)?;
+    let done = subject.round(load);
+    let counted = watch.and_then(Watch::most);
+    let done = done?;
     let after = Clocks::read(subject.server())?;
     let mut shares = before.until(&after);
     shares.busy = done.busy.unwrap_or(shares.busy);
@@ -174,11 +203,16 @@ fn sample(subject: &mut dyn Subject, load: &Load) -> Result<Sample, Error> {
         done,
         shares,
         busy_before,
+        connections: match connections {
+            Connections::To(_) => counted,
+            Connections::ClientsAnd(more) => Some(load.clients + more),
+            Connections::None => None,
+        },
     })
 }
 
 /// Freed when the file is dropped.
-fn hold(path: &Path) -> Result<File, Error> {
+pub(crate) fn hold(path: &Path) -> Result<File, Error> {
     let shown = path.display().to_string();
     let file = File::options()
         .create(true)

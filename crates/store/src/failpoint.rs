@@ -8,7 +8,10 @@
 pub enum Failpoint {
     BeforeWrite,
     AfterWrite,
-    AfterCommit,
+    /// Committed, so that readers see it, and not yet safe.
+    BeforeSync,
+    /// Safe, and nobody knows yet.
+    AfterSync,
     DuringMigration,
     DuringBackup,
 }
@@ -36,7 +39,8 @@ mod armed {
         let point = match name {
             "before-write" => Failpoint::BeforeWrite,
             "after-write" => Failpoint::AfterWrite,
-            "after-commit" => Failpoint::AfterCommit,
+            "before-sync" => Failpoint::BeforeSync,
+            "after-sync" => Failpoint::AfterSync,
             "during-migration" => Failpoint::DuringMigration,
             "during-backup" => Failpoint::DuringBackup,
             _ => return false,

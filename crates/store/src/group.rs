@@ -132,6 +132,7 @@ impl Committed {
         if !self.wrote {
             return true;
         }
+        failpoint::hit(Failpoint::BeforeSync);
         let synced = disk.sync();
         match &synced {
             Ok(()) => {
@@ -152,7 +153,7 @@ impl Committed {
         if !safe {
             return refuse(self.answers, || Error::Lost);
         }
-        failpoint::hit(Failpoint::AfterCommit);
+        failpoint::hit(Failpoint::AfterSync);
         let last_fact = &shared.meters.last_fact;
         last_fact.fetch_max(self.last_fact, Ordering::Release);
         deliver(self.answers);

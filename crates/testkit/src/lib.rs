@@ -1,5 +1,5 @@
 //! What tests share: simulated time, a server process to talk to, histories of its clients, a disk that
-//! fails on request or loses its power, choices that a seed repeats, planted defects.
+//! fails on request or loses its power, choices that a seed repeats, planted defects, results of campaigns.
 
 pub mod chance;
 pub mod clock;
@@ -8,4 +8,5 @@ pub mod history;
 pub mod plants;
 pub mod postgres;
 pub mod process;
+pub mod results;
 pub mod shim;

@@ -1,6 +1,8 @@
-//! What of `deny.toml` is enforced without cargo-deny: allowed licences, their exceptions, banned crates.
+//! What of `deny.toml` is enforced without cargo-deny: allowed licences, their exceptions, banned crates,
+//! and whether wildcards are refused.
 //!
-//! This is no TOML reader: it knows `[table]`, and `key = [ ... ]` over several lines, as the file is written.
+//! This is no TOML reader: it knows `[table]`, `key = "word"`, and `key = [ ... ]` over several lines, as the file is
+//! written.
 //! A list that cannot be found is an error and never an empty list.
 
 #[derive(Debug)]
@@ -9,6 +11,7 @@ pub(super) struct Policy {
     /// Crate and licence.
     exceptions: Vec<(String, String)>,
     pub(super) banned: Vec<String>,
+    pub(super) refuses_wildcards: bool,
 }
 
 impl Policy {
@@ -22,6 +25,7 @@ impl Policy {
                     licences,
                     exceptions: exceptions.lines().flat_map(exception).collect(),
                     banned,
+                    refuses_wildcards: word(text, "bans", "wildcards") == Some("deny"),
                 })
             }
             _ => Err("deny.toml must list licenses.allow and bans.deny".to_owned()),
@@ -33,6 +37,19 @@ impl Policy {
         self.licences.iter().any(|allowed| allowed == licence)
             || self.exceptions.iter().any(excepted)
     }
+}
+
+/// The value of `key = "word"` in a table.
+fn word<'a>(text: &'a str, table: &str, key: &str) -> Option<&'a str> {
+    let mut here = "";
+    text.lines().map(str::trim).find_map(|line| {
+        if line.starts_with('[') {
+            here = line.trim_matches(['[', ']']);
+        }
+        let value = line.strip_prefix(key)?.trim_start().strip_prefix('=')?;
+        let value = (here == table).then_some(value)?.trim_start();
+        value.strip_prefix('"')?.split('"').next()
+    })
 }
 
 /// What stands between the brackets of `key = [ ... ]` in a table, comments left out.
@@ -100,6 +117,9 @@ mod tests {
         assert_eq!(policy.licences, ["MIT", "ISC"]);
         assert_eq!(policy.banned, ["chrono"]);
         assert!(policy.allows("NCSA", "x") && !policy.allows("NCSA", "y"));
+        assert!(!policy.refuses_wildcards);
+        let strict = text.replace("[bans]", "[bans]\nwildcards = \"deny\"");
+        assert!(Policy::read(&strict).unwrap().refuses_wildcards);
     }
 
     #[test]
@@ -115,5 +135,6 @@ mod tests {
         let policy = Policy::read(&text).unwrap();
         assert!(policy.allows("MIT", "any") && !policy.allows("GPL-3.0-only", "any"));
         assert!(policy.banned.len() > 3, "{policy:?}");
+        assert!(policy.refuses_wildcards);
     }
 }

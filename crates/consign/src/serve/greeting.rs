@@ -1,6 +1,7 @@
 //! The five lines a new user needs, and the secrets of a first start, shown once.
 
-use crate::config::RfcSettings;
+use consign_faces::intent::settings::Settings;
+
 use crate::data_dir::DataDir;
 use crate::out;
 use crate::secrets::{Name, Secrets};
@@ -10,7 +11,7 @@ pub(super) struct Greeting<'a> {
     pub(super) base_url: &'a str,
     pub(super) data: &'a DataDir,
     pub(super) secrets: &'a Secrets,
-    pub(super) settings: &'a RfcSettings,
+    pub(super) settings: &'a Settings,
 }
 
 pub(super) fn print(greeting: &Greeting<'_>) -> anyhow::Result<()> {

@@ -11,6 +11,7 @@ use consign_engine::{
     Engine, EngineClock, Options as EngineOptions, SealKey, StoreError, Timekeeper,
 };
 use consign_faces::intent;
+use consign_faces::intent::settings::Settings;
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::server::{Error as ServerError, Options as ServerOptions, Server};
 use consign_faces::web::{layers, tls};
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 
 use super::greeting::{self, Greeting};
 use super::{ServeArgs, logs};
-use crate::config::{RfcSettings, database_path};
+use crate::config::{database_path, protocol_settings};
 use crate::failure::Failure;
 use crate::lock::DataLock;
 use crate::planted;
@@ -30,7 +31,7 @@ use crate::secrets::{Ledger, Overrides, Secret, Secrets};
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
     planted::wake_defect();
-    let settings = RfcSettings::read(|name| std::env::var(name).ok())?;
+    let settings = protocol_settings()?;
     refuse_open_plain(&args, &settings)?;
     let data = args.data.directory();
     data.create()?;
@@ -144,7 +145,7 @@ fn until_told(
 }
 
 /// Keys would cross the network in the clear.
-fn refuse_open_plain(args: &ServeArgs, settings: &RfcSettings) -> Result<(), Failure> {
+fn refuse_open_plain(args: &ServeArgs, settings: &Settings) -> Result<(), Failure> {
     let safe = args.listen.ip().is_loopback()
         || args.tls_cert.is_some()
         || settings.trust_proxy
@@ -157,7 +158,7 @@ fn refuse_open_plain(args: &ServeArgs, settings: &RfcSettings) -> Result<(), Fai
 }
 
 fn face_options(
-    settings: &RfcSettings,
+    settings: &Settings,
     secrets: &Secrets,
     draining: watch::Receiver<bool>,
 ) -> intent::Options {

@@ -15,6 +15,14 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
 
+fn numbers(list: &Value) -> Vec<f64> {
+    list.as_array()
+        .expect("a list")
+        .iter()
+        .map(number)
+        .collect()
+}
+
 fn operation<'a>(report: &'a Value, name: &str) -> &'a Value {
     let operations = report["operations"].as_array().expect("a list");
     let found = operations.iter().find(|found| found["name"] == name);
@@ -36,6 +44,7 @@ fn a_run_against_a_server_of_its_own_measures_whole_cycles_and_leaves_nothing() 
             "--backlog=120",
             "--backlog-mix",
             "--signed",
+            "--nonces=130",
             &format!("--dir={}", dir.display()),
             &format!("--out={}", out.display()),
             &format!("--svg={}", svg.display()),
@@ -54,6 +63,20 @@ fn a_run_against_a_server_of_its_own_measures_whole_cycles_and_leaves_nothing() 
         );
     }
     assert_eq!(report["rounds"].as_array().map(Vec::len), Some(2));
+    for name in ["publish", "claim", "fulfil"] {
+        let operation = operation(&report, name);
+        let of_rounds: Vec<f64> = numbers(&operation["p99_rounds_us"]);
+        assert_eq!(of_rounds.len(), 2, "{operation}");
+        let median = f64::midpoint(of_rounds[0], of_rounds[1]);
+        let told = number(&operation["p99_median_us"]);
+        assert!((told - median).abs() < 1e-6, "{operation}");
+    }
+    let server = &report["server"];
+    let (start, most) = (&server["rss_start_bytes"], &server["rss_max_bytes"]);
+    assert!(
+        number(start) > 0.0 && number(start) <= number(most),
+        "{server}"
+    );
     let (requests, cycles) = (&report["requests_per_s"], &report["cycles_per_s"]);
     assert!(
         number(&requests["median"]) > 2.0 * number(&cycles["median"]),
@@ -114,4 +137,70 @@ fn a_refused_request_is_an_error_and_never_a_success() {
         "{}",
         text(&table.stdout)
     );
+}
+
+#[test]
+fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
+    let place = Place::new();
+    let cases: [(&[&str], &str); 6] = [
+        (&["--batch=10"], "it is for --work batch"),
+        (
+            &["--work=next", "--batch=10"],
+            "--work next does nothing with --batch",
+        ),
+        (
+            &["--work=cycle", "--wait=1"],
+            "it is for --work pairs, handoff",
+        ),
+        (
+            &["--work=restart", "--backlog=10"],
+            "--work restart does nothing with --clients",
+        ),
+        (&["--key-file=key"], "--url"),
+        (&["--nonces=10"], "--signed"),
+    ];
+    for (flags, said) in cases {
+        let refused = bench(&place, flags);
+        assert_eq!(code(&refused), 2, "{flags:?}");
+        let stderr = text(&refused.stderr);
+        assert!(stderr.contains(said), "{flags:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_killed_server_is_timed_until_it_hands_out_what_was_published_before() {
+    let place = Place::new();
+    let restart = ["bench", "--work=restart", "--backlog=300", "--rounds=3"];
+    let report = printed(&place.consign(&[&restart[..], &["--json"]].concat()));
+    let times = numbers(&report["first_claim_ms"]);
+    assert_eq!(times.len(), 3, "{report}");
+    assert!(times.iter().all(|time| *time > 0.0), "{report}");
+    let most = times.iter().copied().fold(0.0, f64::max);
+    assert!((number(&report["max_ms"]) - most).abs() < 1e-9, "{report}");
+    assert!(number(&report["p50_ms"]) <= most, "{report}");
+    for bytes in ["rss_start_bytes", "rss_bytes", "disk_bytes"] {
+        assert!(number(&report["server"][bytes]) > 0.0, "{report}");
+    }
+    let table = place.consign(&restart);
+    assert!(
+        text(&table.stdout).contains("first claim"),
+        "{}",
+        text(&table.stdout)
+    );
+}
+
+#[test]
+fn nonces_are_stored_before_anything_is_measured() {
+    let place = Place::new();
+    let server = start(&place.options());
+    let url = format!("--url={}", server.base_url());
+    let key = format!("--key={}", server.secret("bus_secret").unwrap());
+    let quiet = ["--work=handoff", "--rate=20", "--wait=1"];
+    let few = ["--signed", "--nonces=500", "--json", &url, &key];
+    let report = printed(&bench(&place, &[&quiet[..], &few].concat()));
+    assert_eq!(report["settings"]["nonces"], 500, "{report}");
+    let database = rusqlite::Connection::open(place.data().join("consign.db")).unwrap();
+    let count = "SELECT count(*) FROM nonces";
+    let stored: i64 = database.query_row(count, [], |row| row.get(0)).unwrap();
+    assert!((500..600).contains(&stored), "{stored}");
 }

@@ -73,3 +73,36 @@ async fn a_settlement_reached_again_after_an_operator_s_retry_has_a_receipt_of_i
     assert_eq!(verify(&first, &keys).unwrap().statement.state, "dead");
     assert_eq!(verify(&second, &keys).unwrap().statement.state, "fulfilled");
 }
+
+#[tokio::test]
+async fn a_receipt_for_a_row_read_before_an_operator_settled_it_anew_tells_of_one_settlement_only()
+{
+    let world = World::new();
+    let id = world.publish(intent()).await;
+    let held = claimed(&world).await;
+    let error = "no luck".to_owned();
+    world.settle(&held, Settlement::Fail { error }).await;
+    let cancel = || async {
+        world.clock.advance_s(1);
+        world
+            .engine
+            .cancel(Operator::vouched(), Face::Intent, id, "no")
+            .await
+            .unwrap();
+        world.engine.observe(id).await.unwrap().unwrap()
+    };
+    let first = cancel().await;
+    let requeued = world
+        .engine
+        .requeue(Operator::vouched(), Face::Intent, id, "yes");
+    requeued.await.unwrap();
+    let second = cancel().await;
+    assert_ne!(first.attempts, second.attempts);
+    let receipt = world.engine.receipt(&first).await.unwrap();
+    let statement = verify(&receipt, &world.engine.public_keys())
+        .unwrap()
+        .statement;
+    assert_eq!(statement.attempts, second.attempts);
+    assert_eq!(Some(statement.settled_at), second.settled_at.map(|at| at.0));
+    assert_eq!(receipt, world.engine.receipt(&second).await.unwrap());
+}

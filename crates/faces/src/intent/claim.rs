@@ -16,6 +16,7 @@ use http::{HeaderValue, StatusCode, header};
 use super::events::drained;
 use super::json_out::{Json, array};
 use super::query::Params;
+use super::query::claiming::{Claiming, capabilities, worker_id};
 use super::reject::Reject;
 use super::visit::Visit;
 use super::{Face, wire};
@@ -112,31 +113,21 @@ fn claim_out(intent: &Intent) -> Json {
 }
 
 fn parse(visit: &Visit) -> Result<Wanted, Reject> {
-    let params = Params::of(&visit.parts.uri)?;
-    let namespace = wire::namespace(Some(params.get("namespace").unwrap_or("default")))?;
-    let max = params.get("max").map(whole).transpose()?;
-    let wait = params.get("wait").map_or(Ok(Duration::ZERO), wait)?;
-    let goal = params
-        .get("goal")
-        .map(|goal| goal.trim().to_owned())
-        .filter(|goal| !goal.is_empty());
-    let mut claim = claim_for(visit, namespace, goal, max.unwrap_or(1))?;
-    if let Some(publisher) = params.get("publisher") {
-        claim.audience = audience(visit, publisher)?;
+    let asked = Claiming::of(&Params::of(&visit.parts.uri)?)?;
+    let max = asked.max.unwrap_or(1);
+    let mut claim = claim_for(visit, asked.namespace, asked.goal, max)?;
+    if let Some(publisher) = asked.publisher {
+        claim.audience = audience(visit, &publisher)?;
     }
-    if claim.worker_id.is_none() {
-        claim.worker_id = params.get("worker_id").and_then(worker_id);
-    }
-    if claim.capabilities.is_empty() {
-        let listed = params
-            .get("capabilities")
-            .or_else(|| params.get("capability"));
-        claim.capabilities = listed.map_or(Ok(Vec::new()), capabilities)?;
+    // What the headers say of the worker comes first.
+    claim.worker_id = claim.worker_id.or(asked.worker_id);
+    if let (true, Some(listed)) = (claim.capabilities.is_empty(), asked.capabilities) {
+        claim.capabilities = capabilities(&listed)?;
     }
     Ok(Wanted {
         claim,
-        wait,
-        many: max.is_some(),
+        wait: asked.wait,
+        many: asked.max.is_some(),
     })
 }
 
@@ -178,53 +169,4 @@ fn audience(visit: &Visit, publisher: &str) -> Result<Audience, Reject> {
         Code::Forbidden,
         "Only the main key may claim by another publisher.",
     ))
-}
-
-fn worker_id(text: &str) -> Option<String> {
-    let id: String = text
-        .trim()
-        .chars()
-        .take(limits::WORKER_ID_CHARS_MAX)
-        .collect();
-    (!id.is_empty()).then_some(id)
-}
-
-/// Each one is another lane to look at, so there is a limit to them.
-fn capabilities(text: &str) -> Result<Vec<String>, Reject> {
-    let text: String = text.chars().take(limits::CAPABILITIES_CHARS_MAX).collect();
-    let mut tokens: Vec<String> = text
-        .split(',')
-        .map(str::trim)
-        .filter(|token| !token.is_empty())
-        .map(str::to_owned)
-        .collect();
-    tokens.sort_unstable();
-    tokens.dedup();
-    if tokens.len() > limits::CAPABILITIES_MAX {
-        return Err(Reject::new(
-            Code::InvalidRequest,
-            "A worker may advertise at most 32 capabilities.",
-        ));
-    }
-    Ok(tokens)
-}
-
-fn whole(text: &str) -> Result<u32, Reject> {
-    text.parse()
-        .ok()
-        .filter(|max| (1..=limits::CLAIM_BATCH_MAX).contains(max))
-        .ok_or_else(|| Reject::new(Code::InvalidMax, "max must be an integer from 1 to 100."))
-}
-
-fn wait(text: &str) -> Result<Duration, Reject> {
-    text.parse::<f64>()
-        .ok()
-        .filter(|seconds| (0.0..=limits::CLAIM_WAIT_MAX_S).contains(seconds))
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| {
-            Reject::new(
-                Code::InvalidWait,
-                "wait must be a number of seconds from 0 to 30.",
-            )
-        })
 }

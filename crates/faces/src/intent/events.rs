@@ -13,7 +13,6 @@ use axum::response::Response;
 use consign_engine::{Caller, Engine, EventFilter, Place};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Event;
-use consign_kernel::ids::FactSeq;
 use consign_kernel::limits;
 use consign_kernel::profile::Face as KernelFace;
 use http::{HeaderValue, header};
@@ -21,7 +20,7 @@ use hyper::body::Frame;
 use tokio::sync::{mpsc, watch};
 
 use super::Face;
-use super::query::Params;
+use super::query::{Params, cursor};
 use super::read::fact_out;
 use super::reject::Reject;
 
@@ -38,12 +37,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         .header("last-event-id")
         .or_else(|| params.get("after"))
     {
-        Some(text) => text.parse().map(FactSeq).map_err(|_| {
-            Reject::new(
-                Code::InvalidCursor,
-                "Last-Event-ID must be the id of an event seen before.",
-            )
-        })?,
+        Some(text) => cursor::event(text)?,
         None => face.engine.stats().last_fact,
     };
     let place = face.engine.stream_place(&visit.caller).ok_or_else(|| {
@@ -145,7 +139,7 @@ fn event_text(event: &Event) -> String {
         .text("goal", &event.goal);
     format!(
         "id: {}\nevent: {}\ndata: {}\n\n",
-        event.fact.seq.0,
+        cursor::event_text(event.fact.seq),
         event.fact.verb.fact(),
         data.finish()
     )

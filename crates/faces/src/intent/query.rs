@@ -1,4 +1,11 @@
-//! Query parameters, decoded once; the first of a repeated name counts.
+//! Query strings: parameters decoded once, and what list, claim and event stream make of them.
+//!
+//! Invariant: the same query gives the same values, and its canonical form, which is what a signature covers, gives
+//! them too. Who asks is not known here.
+
+pub mod claiming;
+pub mod cursor;
+pub mod listing;
 
 use axum::extract::Query;
 use consign_kernel::error::Code;
@@ -6,18 +13,19 @@ use http::Uri;
 
 use super::reject::Reject;
 
+/// Names and values in the order they were sent; the first of a repeated name counts.
 #[derive(Debug)]
-pub(super) struct Params(Vec<(String, String)>);
+pub struct Params(Vec<(String, String)>);
 
 impl Params {
-    pub(super) fn of(uri: &Uri) -> Result<Self, Reject> {
+    pub fn of(uri: &Uri) -> Result<Self, Reject> {
         Query::try_from_uri(uri)
             .map(|Query(pairs)| Self(pairs))
             .map_err(|_| Reject::new(Code::InvalidRequest, "The query string cannot be decoded."))
     }
 
     /// An empty value counts as absent.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
             .find(|(key, _)| key == name)

@@ -5,19 +5,20 @@ use axum::response::{IntoResponse, Response};
 use consign_engine::IntentFilter;
 use consign_kernel::error::Code;
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::{Intent, ResultKind};
 use consign_kernel::limits;
 use consign_kernel::profile::{Face as KernelFace, ProfileId};
 use consign_kernel::receipt;
 use consign_kernel::state::{Cause, State as IntentState};
 
+use super::Face;
 use super::json_out::{Json, array, json_response, string};
-use super::query::Params;
+use super::query::listing::Listing;
+use super::query::{Params, cursor};
 use super::reject::Reject;
 use super::segment::Id;
 use super::visit::Visit;
-use super::{Face, wire};
 
 pub(super) async fn result(
     State(face): State<Face>,
@@ -48,20 +49,15 @@ pub(super) async fn status(
 pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
     let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
     visit.pass().await?;
-    let params = Params::of(&visit.parts.uri)?;
+    let asked = Listing::of(&Params::of(&visit.parts.uri)?)?;
     let filter = IntentFilter {
         face: KernelFace::Intent,
         owner: Some(visit.caller.id().to_owned()),
-        namespace: params
-            .get("namespace")
-            .map(|name| wire::namespace(Some(name)))
-            .transpose()?,
-        goal: params.get("goal").map(|goal| goal.trim().to_owned()),
-        state: params.get("status").map(state_named).transpose()?,
-        before: params.get("cursor").map(cursor).transpose()?,
-        limit: params
-            .get("limit")
-            .map_or(Ok(limits::PAGE_ITEMS_MAX), page_limit)?,
+        namespace: asked.namespace,
+        goal: asked.goal,
+        state: asked.state,
+        before: asked.before,
+        limit: asked.limit,
     };
     let page = face.engine.intents(filter).await?;
     let mut body = Json::object();
@@ -73,7 +69,7 @@ pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<R
                 .map(|intent| status_out(intent).finish()),
         ),
     );
-    body.maybe_text("cursor", page.next.map(|seq| seq.0.to_string()).as_deref());
+    body.maybe_text("cursor", page.next.map(cursor::page_text).as_deref());
     Ok(body.into_response())
 }
 
@@ -200,42 +196,4 @@ pub(super) fn completed_at(intent: &Intent) -> Option<Micros> {
     intent
         .settled_at
         .filter(|_| intent.state == IntentState::Acked)
-}
-
-fn state_named(text: &str) -> Result<IntentState, Reject> {
-    let named = [
-        IntentState::Queued,
-        IntentState::Dispatched,
-        IntentState::Acked,
-        IntentState::DeadLetter,
-    ]
-    .into_iter()
-    .find(|state| word(*state, Cause::None) == text);
-    named.ok_or_else(|| {
-        Reject::new(
-            Code::InvalidStatus,
-            "status must be open, claimed, fulfilled or dead.",
-        )
-    })
-}
-
-fn cursor(text: &str) -> Result<Seq, Reject> {
-    text.parse().map(Seq).map_err(|_| {
-        Reject::new(
-            Code::InvalidCursor,
-            "cursor must be one that an earlier page gave; leave it out to begin.",
-        )
-    })
-}
-
-fn page_limit(text: &str) -> Result<u32, Reject> {
-    text.parse()
-        .ok()
-        .filter(|limit| (1..=limits::PAGE_ITEMS_MAX).contains(limit))
-        .ok_or_else(|| {
-            Reject::new(
-                Code::InvalidLimit,
-                "limit must be an integer from 1 to 100.",
-            )
-        })
 }

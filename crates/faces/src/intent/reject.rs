@@ -14,8 +14,8 @@ use crate::web::body::BodyError;
 pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
 
 #[derive(Debug)]
-pub(super) struct Reject {
-    pub(super) code: Code,
+pub struct Reject {
+    pub code: Code,
     pub(super) message: Cow<'static, str>,
     /// Which item of a batch was at fault.
     pub(super) index: Option<usize>,

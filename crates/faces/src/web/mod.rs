@@ -16,6 +16,7 @@ pub mod panic;
 pub mod presence;
 pub mod proxy;
 pub mod request_id;
+pub mod secret_text;
 pub mod server;
 pub mod tls;
 

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Subject, Yard};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
 use crate::load::{Done, Load};
-use crate::server::{Server, free_port};
+use crate::server::{Server, free_port, output};
 use crate::wire::{Parsed, Wire, line, number};
 
 #[derive(Debug)]
@@ -30,6 +31,22 @@ pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
 }
 
 impl Subject for Beanstalkd {
+    fn version(&self) -> Result<String, Error> {
+        let said = output(Command::new("beanstalkd").arg("-v"))?;
+        Ok(said.trim().to_owned())
+    }
+
+    fn caveat(&self) -> Option<&'static str> {
+        Some(
+            "a reservation is not written to its log, only put and delete are, so ours does one durable step more in each cycle",
+        )
+    }
+
+    fn connections(&self) -> Connections {
+        let server = self.server.as_ref();
+        server.map_or(Connections::None, |server| Connections::To(server.port))
+    }
+
     fn settings(&self) -> String {
         "beanstalkd -b DIR -f0; put, reserve, delete".to_owned()
     }

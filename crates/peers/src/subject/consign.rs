@@ -6,6 +6,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::{Subject, Yard};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::load::{BODY_BYTES, Busy, Done, Load, Step, WARMUP_SECONDS};
 use crate::server::output;
@@ -25,6 +26,16 @@ struct Consign {
 }
 
 impl Subject for Consign {
+    fn version(&self) -> Result<String, Error> {
+        let said = output(Command::new(&self.program).arg("--version"))?;
+        Ok(said.trim().to_owned())
+    }
+
+    /// One reads the server's counters, before and after the round.
+    fn connections(&self) -> Connections {
+        Connections::ClientsAnd(1)
+    }
+
     fn settings(&self) -> String {
         "consign serve with its defaults, every commit synced; POST /intent, /claim, /fulfill over HTTP/1.1, by consign bench"
             .to_owned()

@@ -17,14 +17,26 @@ mod sync;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::load::{Done, Load};
 use crate::server::Server;
 
 /// A started subject.
 pub(crate) trait Subject {
+    /// Of everything that is measured with it, such as library, server and runtime.
+    fn version(&self) -> Result<String, Error>;
+
     /// One line: program, durability, requests.
     fn settings(&self) -> String;
+
+    /// Where its work is not quite the same as ours.
+    fn caveat(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// To be asked after [`Subject::renew`].
+    fn connections(&self) -> Connections;
 
     /// Called before each round, outside of what is measured.
     fn renew(&mut self) -> Result<(), Error> {
@@ -137,9 +149,13 @@ const fn baseline(name: &'static str, about: &'static str, start: Start) -> Entr
 impl Entry {
     /// By its name, or by the first word of it: `rabbitmq` stands for both kinds of queue.
     pub(crate) fn is_called(&self, word: &str) -> bool {
-        let rest = self.name.strip_prefix(word);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        is_called(self.name, word)
     }
+}
+
+pub(crate) fn is_called(name: &str, word: &str) -> bool {
+    let rest = name.strip_prefix(word);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// Programs that are not on the path.

@@ -1,18 +1,21 @@
 //! NATS `JetStream`: a work-queue stream in files, pulled one message at a time, each acknowledgement confirmed.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Subject, Yard};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
 use crate::load::{Done, Load};
-use crate::server::{Server, free_port};
+use crate::server::{Server, free_port, output};
 use crate::wire::{Parsed, Wire, line};
 
 #[derive(Debug)]
 struct Nats {
+    program: PathBuf,
     server: Server,
 }
 
@@ -28,10 +31,20 @@ pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
     let mut command = Command::new(&yard.tools.nats);
     command.arg("-c").arg(&settings);
     let server = Server::start(command, port, &folder.join("server.log"))?;
-    Ok(Box::new(Nats { server }))
+    let program = yard.tools.nats.clone();
+    Ok(Box::new(Nats { program, server }))
 }
 
 impl Subject for Nats {
+    fn version(&self) -> Result<String, Error> {
+        let said = output(Command::new(&self.program).arg("--version"))?;
+        Ok(said.trim().to_owned())
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::To(self.server.port)
+    }
+
     fn settings(&self) -> String {
         "nats-server, JetStream file store, work-queue stream, sync_interval: always; publish with reply, pull 1, AckSync"
             .to_owned()

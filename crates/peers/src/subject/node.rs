@@ -2,11 +2,16 @@
 //!
 //! The scripts do the work of [`crate::generate`] in the same shapes and print a [`Done`] as JSON.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 
+use serde::Deserialize;
+
 use super::postgres::{self, Cluster};
 use super::{Subject, Yard, redis};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::load::{self, Done, Load};
 use crate::server::{Server, output};
@@ -15,6 +20,8 @@ use crate::server::{Server, output};
 struct Scripted {
     script: std::path::PathBuf,
     settings: String,
+    /// What its script imports.
+    libraries: &'static [&'static str],
     store: Store,
 }
 
@@ -31,7 +38,7 @@ pub(super) fn start_bullmq(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
         "BullMQ and ioredis on {}; removeOnComplete, concurrency = half of the clients",
         redis::SETTINGS
     );
-    start(yard, "bullmq", settings, store)
+    start(yard, "bullmq", settings, &["bullmq", "ioredis"], store)
 }
 
 pub(super) fn start_graphile_worker(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
@@ -40,7 +47,13 @@ pub(super) fn start_graphile_worker(yard: &mut Yard) -> Result<Box<dyn Subject>,
         "graphile-worker on {}; defaults, concurrency = half of the clients (completions are written but not waited for)",
         postgres::SETTINGS
     );
-    start(yard, "graphile-worker", settings, store)
+    start(
+        yard,
+        "graphile-worker",
+        settings,
+        &["graphile-worker", "pg"],
+        store,
+    )
 }
 
 pub(super) fn start_pg_boss(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
@@ -49,13 +62,14 @@ pub(super) fn start_pg_boss(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> 
         "pg-boss on {}; fetch of 1 and complete in loops, supervision off",
         postgres::SETTINGS
     );
-    start(yard, "pg-boss", settings, store)
+    start(yard, "pg-boss", settings, &["pg-boss", "pg"], store)
 }
 
 fn start(
     yard: &Yard,
     name: &str,
     settings: String,
+    libraries: &'static [&'static str],
     store: Store,
 ) -> Result<Box<dyn Subject>, Error> {
     let script = yard.tools.node.join(format!("{name}.mjs"));
@@ -66,11 +80,47 @@ fn start(
     Ok(Box::new(Scripted {
         script,
         settings,
+        libraries,
         store,
     }))
 }
 
+/// As installed beside the script, which need not be what was asked for.
+fn library_version(script: &Path, library: &str) -> Result<String, Error> {
+    let list = script.with_file_name("node_modules");
+    let list = list.join(library).join("package.json");
+    let text = fs::read_to_string(&list).map_err(Error::io(list.display().to_string()))?;
+    let package: Package = serde_json::from_str(&text)?;
+    Ok(format!("{library} {}", package.version))
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    version: String,
+}
+
 impl Subject for Scripted {
+    fn version(&self) -> Result<String, Error> {
+        let mut parts = Vec::new();
+        for library in self.libraries {
+            parts.push(library_version(&self.script, library)?);
+        }
+        parts.push(match &self.store {
+            Store::Redis(_) => redis::version()?,
+            Store::Postgres(cluster) => cluster.version()?,
+        });
+        let node = output(Command::new("node").arg("--version"))?;
+        parts.push(format!("node {}", node.trim()));
+        Ok(parts.join(", "))
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::To(match &self.store {
+            Store::Redis(server) => server.port,
+            Store::Postgres(cluster) => cluster.port(),
+        })
+    }
+
     fn settings(&self) -> String {
         self.settings.clone()
     }
@@ -100,5 +150,22 @@ impl Subject for Scripted {
         // Libraries may talk; the last line is the script's.
         let last = said.lines().last().unwrap_or_default();
         Ok(serde_json::from_str(last)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_installed_library() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("node_modules/queue");
+        fs::create_dir_all(&library).unwrap();
+        let list = r#"{"name":"queue","version":"6.7.0"}"#;
+        fs::write(library.join("package.json"), list).unwrap();
+        let script = folder.path().join("queue.mjs");
+        assert_eq!(library_version(&script, "queue").unwrap(), "queue 6.7.0");
+        assert!(library_version(&script, "other").is_err());
     }
 }

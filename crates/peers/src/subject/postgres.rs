@@ -8,6 +8,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use super::{Subject, Yard};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::load::{self, Done, Load, Step};
 use crate::server::{Server, Unprivileged, free_port, output};
@@ -28,6 +29,15 @@ pub(super) struct Cluster {
 impl Cluster {
     pub(super) fn id(&self) -> u32 {
         self.server.id()
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.server.port
+    }
+
+    pub(super) fn version(&self) -> Result<String, Error> {
+        let number = self.sql("SHOW server_version")?;
+        Ok(format!("PostgreSQL {}", number.trim()))
     }
 
     pub(super) fn url(&self) -> String {
@@ -117,6 +127,14 @@ struct Pgbench {
 }
 
 impl Subject for Pgbench {
+    fn version(&self) -> Result<String, Error> {
+        self.cluster.version()
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::To(self.cluster.port())
+    }
+
     fn settings(&self) -> String {
         format!(
             "pgbench -M prepared on {SETTINGS}; each client inserts, claims with SKIP LOCKED, deletes"

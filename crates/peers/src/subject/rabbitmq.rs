@@ -2,24 +2,31 @@
 //!
 //! An acknowledgement has no answer in this protocol, so the broker's own sync of it is not waited for.
 
+use std::path::PathBuf;
+use std::process::Command;
 use std::rc::Rc;
 
 use super::amqp::{self, Arguments, Fields, Frame, Method};
 use super::{Subject, Yard};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
 use crate::load::{Done, Load};
-use crate::server::{Server, Unprivileged, free_port};
+use crate::server::{Server, Unprivileged, free_port, output};
 use crate::wire::Wire;
 
 /// Not the program on the path: that one insists on the packaged service's own user and folders.
 const PROGRAM: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+
+/// Nor this one, for the same reason.
+const CONTROL: &str = "/usr/lib/rabbitmq/bin/rabbitmqctl";
 
 /// The broker, and the name service that the Erlang runtime would otherwise start and leave behind.
 #[derive(Debug)]
 pub(super) struct Broker {
     server: Server,
     _names: Server,
+    folder: PathBuf,
 }
 
 pub(super) fn serve(yard: &Yard) -> Result<Broker, Error> {
@@ -50,6 +57,7 @@ pub(super) fn serve(yard: &Yard) -> Result<Broker, Error> {
     Ok(Broker {
         server,
         _names: names,
+        folder,
     })
 }
 
@@ -73,6 +81,17 @@ struct Rabbitmq {
 }
 
 impl Subject for Rabbitmq {
+    fn version(&self) -> Result<String, Error> {
+        let mut control = Command::new(CONTROL);
+        // It writes a secret into its home, and asks nobody with it.
+        let said = output(control.arg("version").env("HOME", &self.broker.folder))?;
+        Ok(format!("RabbitMQ {}", said.trim()))
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::To(self.broker.server.port)
+    }
+
     fn settings(&self) -> String {
         format!(
             "rabbitmq-server, durable {} queue, persistent messages, publisher confirms, prefetch 1 (acks are not confirmed)",

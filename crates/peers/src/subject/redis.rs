@@ -6,10 +6,11 @@ use std::process::Command;
 use std::rc::Rc;
 
 use super::{Subject, Yard};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
 use crate::load::{Done, Load};
-use crate::server::{Server, free_port};
+use crate::server::{Server, free_port, output};
 use crate::wire::{Parsed, Wire, line};
 
 pub(super) const SETTINGS: &str = "redis-server --appendonly yes --appendfsync always --save \"\"";
@@ -24,6 +25,19 @@ pub(super) fn serve(yard: &Yard) -> Result<Server, Error> {
     Server::start(command, port, &folder.join("server.log"))
 }
 
+pub(super) fn version() -> Result<String, Error> {
+    let said = output(Command::new("redis-server").arg("--version"))?;
+    number_of(&said)
+        .map(|number| format!("Redis {number}"))
+        .ok_or_else(|| Error::unexpected("a version", said.as_bytes()))
+}
+
+/// Of a line such as `Redis server v=7.0.15 sha=00000000:0 ...`.
+fn number_of(said: &str) -> Option<&str> {
+    said.split_whitespace()
+        .find_map(|word| word.strip_prefix("v="))
+}
+
 pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
     let server = yard.redis()?;
     Ok(Box::new(Streams { server }))
@@ -35,6 +49,14 @@ struct Streams {
 }
 
 impl Subject for Streams {
+    fn version(&self) -> Result<String, Error> {
+        version()
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::To(self.server.port)
+    }
+
     fn settings(&self) -> String {
         format!("{SETTINGS}; XADD, XREADGROUP COUNT 1, XACK+XDEL")
     }
@@ -277,5 +299,14 @@ mod tests {
         let mut request = Vec::new();
         command(&mut request, &[b"XDEL", b"s"]);
         assert_eq!(request, b"*2\r\n$4\r\nXDEL\r\n$1\r\ns\r\n");
+    }
+
+    #[test]
+    fn the_version_is_found_in_what_the_server_says() {
+        assert_eq!(
+            number_of("Redis server v=7.0.15 sha=0:0 bits=64"),
+            Some("7.0.15")
+        );
+        assert_eq!(number_of("redis"), None);
     }
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use rusqlite::{Connection, params};
 
 use super::{Subject, Yard};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{histogram, micros, step};
 use crate::load::{self, Done, Load};
@@ -47,12 +48,17 @@ const CLAIM: &str = "UPDATE jobs SET state = 1 WHERE id = (SELECT id FROM jobs W
 const DELETE: &str = "DELETE FROM jobs WHERE id = ?1 AND state = 1";
 
 impl Subject for Sqlite {
+    fn version(&self) -> Result<String, Error> {
+        Ok(format!("SQLite {}", rusqlite::version()))
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::None
+    }
+
     fn settings(&self) -> String {
         let group = self.group;
-        format!(
-            "SQLite {}, WAL, synchronous=FULL, in process, commits of {group}",
-            rusqlite::version()
-        )
+        format!("WAL, synchronous=FULL, in process, commits of {group}")
     }
 
     fn server(&self) -> Option<u32> {

@@ -1,11 +1,12 @@
 //! The disk alone: append a few bytes to a growing file and wait for fdatasync, one after the other.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use super::{Subject, Yard};
+use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{histogram, micros, step};
 use crate::load::{Done, Load};
@@ -30,6 +31,16 @@ struct Sync {
 }
 
 impl Subject for Sync {
+    fn version(&self) -> Result<String, Error> {
+        let path = "/proc/sys/kernel/osrelease";
+        let release = fs::read_to_string(path).map_err(Error::io(path))?;
+        Ok(format!("Linux {}", release.trim()))
+    }
+
+    fn connections(&self) -> Connections {
+        Connections::None
+    }
+
     fn settings(&self) -> String {
         format!("append {} bytes, fdatasync; figures are syncs", self.bytes)
     }

@@ -68,7 +68,6 @@ pub struct Machine {
     line: Line,
     shared: Arc<Shared>,
     log: Log,
-    clock: Arc<dyn Clock>,
     requests_max: usize,
 }
 
@@ -111,7 +110,7 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
     let log = Log {
         committed: data,
         next: None,
-        clock: Arc::clone(&clock),
+        clock,
         disk: Disk {
             durable,
             coming: Mutex::new(None),
@@ -125,7 +124,6 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
         line,
         shared,
         log,
-        clock,
         requests_max,
     };
     (Arc::new(store), machine)
@@ -162,11 +160,17 @@ impl Machine {
         log.make_safe(committed)
     }
 
-    /// A new process over what was durable. Whoever waited for the old one hears nothing any more.
+    /// The time of the last commit that is durable, from which a new process goes on.
+    pub fn last_time(&self) -> Micros {
+        self.log.disk.durable.data().position.time
+    }
+
+    /// A new process, with a clock of its own, over what was durable. Whoever waited for the old one hears nothing any
+    /// more.
     #[must_use]
-    pub fn restart(self) -> (Arc<Simulated>, Self) {
+    pub fn restart(self, clock: Arc<dyn Clock>) -> (Arc<Simulated>, Self) {
         let data = self.log.disk.durable.data().clone();
-        boot(data, self.clock, self.requests_max)
+        boot(data, clock, self.requests_max)
     }
 }
 

@@ -34,7 +34,11 @@ fn key() -> record::Key {
 }
 
 fn start() -> (Arc<Simulated>, Machine) {
-    simulated::start(Arc::new(ManualClock::default()), 16)
+    simulated::start(clock(), 16)
+}
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::default())
 }
 
 async fn settle() {
@@ -62,7 +66,7 @@ async fn a_crash_tells_nobody_and_keeps_only_what_was_committed_before_it() {
         assert_eq!(machine.turn(fault), Turn::Crashed);
         let lost = request.await.unwrap().unwrap_err();
         assert!(matches!(lost, Error::Closed), "{lost}");
-        let (store, mut machine) = machine.restart();
+        let (store, mut machine) = machine.restart(clock());
         assert_eq!(store.record(key()).await.unwrap().is_some(), kept);
         let again = put(&store);
         settle().await;
@@ -100,7 +104,7 @@ async fn after_a_failed_sync_nothing_is_accepted_until_a_new_start() {
     assert_eq!(machine.turn(Fault::Lost), Turn::Crashed);
     assert!(matches!(request.await.unwrap(), Err(Error::Lost)));
     assert!(matches!(put(&store).await.unwrap(), Err(Error::Lost)));
-    let (store, mut machine) = machine.restart();
+    let (store, mut machine) = machine.restart(clock());
     let again = put(&store);
     settle().await;
     assert_eq!(machine.turn(Fault::None), Turn::Committed);
@@ -119,7 +123,7 @@ async fn a_group_that_ran_on_a_lost_one_is_refused() {
         settle().await;
         assert_eq!(machine.turn(fault), Turn::Crashed);
         assert!(second.await.unwrap().is_err());
-        let (store, _machine) = machine.restart();
+        let (store, _machine) = machine.restart(clock());
         assert!(first.await.unwrap().is_err());
         let kept = store.record(key()).await.unwrap();
         assert_eq!(

@@ -1,6 +1,7 @@
 //! `consign bench`: which load, on which server, and where the findings go.
 
 mod empty;
+mod fits;
 mod private;
 
 use std::path::PathBuf;
@@ -8,8 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ValueEnum, value_parser};
-use consign_bench::{BATCH_MAX, Error, NAMESPACE, Plan, Report, Target, Work};
+use consign_bench::{BATCH_MAX, Error, NAMESPACE, Plan, Report, Started, Target, Work};
 use consign_client::{Address, Key};
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::commands::OutputArgs;
@@ -39,12 +41,16 @@ Examples:
   consign bench --work handoff --clients 8          from publish to a waiting worker
   consign bench --work drain --backlog 200000
   consign bench --work empty                        what HTTP alone could do here
+  consign bench --work restart --backlog 1000000    from a kill to the first claim
   consign bench --rounds 5 --json --svg bench.svg
 
 A run with any error says so and exits with 1.";
 
 /// The rate of `handoff` when none is given: low, so that nothing queues.
 const HANDOFF_RATE: f64 = 50.0;
+const CLIENTS: usize = 64;
+const SECONDS: f64 = 10.0;
+const WARMUP_SECONDS: f64 = 2.0;
 /// How long waiting workers wait when nothing is said.
 const WAIT_SECONDS: f64 = 5.0;
 
@@ -55,17 +61,17 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "cycle")]
     work: WorkArg,
 
-    /// Connections that work at the same time
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    clients: usize,
+    /// Connections that work at the same time [default: 64]
+    #[arg(long, value_name = "N")]
+    clients: Option<usize>,
 
-    /// Length of one measured round
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
-    seconds: f64,
+    /// Length of one measured round [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<f64>,
 
-    /// Time to run before anything is measured
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
-    warmup: f64,
+    /// Time to run before anything is measured [default: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    warmup: Option<f64>,
 
     /// Measured rounds, one after the other; the median and the spread are told
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -96,17 +102,21 @@ pub(crate) struct Args {
     #[arg(long)]
     signed: bool,
 
-    /// Intents per request of `--work batch`
-    #[arg(long, value_name = "N", default_value_t = BATCH_MAX)]
-    batch: usize,
+    /// Nonces that are used up before the measurement begins; the server forgets each after 11 minutes
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "signed")]
+    nonces: u64,
+
+    /// Intents per request of `--work batch`, 1 to 100 [default: 100]
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
 
     /// How long claims of `pairs` and `handoff` wait for work, 0 to 30 [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     wait: Option<f64>,
 
-    /// Threads that generate load; one saturates more than one server
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: usize,
+    /// Threads that generate load; one saturates more than one server [default: 1]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
 
     /// Write the findings to a file as JSON
     #[arg(long, value_name = "FILE")]
@@ -136,7 +146,7 @@ struct ServerArgs {
     key: Option<Key>,
 
     /// File that holds the API key; wins over --key
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "url")]
     key_file: Option<PathBuf>,
 
     /// Admin token, to read commits from /metrics; prefer --admin-token-file
@@ -149,7 +159,7 @@ struct ServerArgs {
     admin_token: Option<Key>,
 
     /// File that holds the admin token; wins over --admin-token
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "url")]
     admin_token_file: Option<PathBuf>,
 
     /// Process id of the server behind --url, if it runs here, to read its processor time
@@ -180,6 +190,8 @@ enum WorkArg {
     Empty,
     /// One publisher at a low rate, workers that wait; time from publish to claim
     Handoff,
+    /// Kill the loaded server, start it, claim; time from its start to the answer, in each round
+    Restart,
 }
 
 impl From<WorkArg> for Work {
@@ -193,12 +205,14 @@ impl From<WorkArg> for Work {
             WorkArg::Batch => Self::Batch,
             WorkArg::Empty => Self::Empty,
             WorkArg::Handoff => Self::Handoff,
+            WorkArg::Restart => Self::Restart,
         }
     }
 }
 
 impl Args {
     pub(crate) async fn run(self: Box<Self>) -> anyhow::Result<Exit> {
+        self.refuse_unused()?;
         // Checked before a server is started for nothing.
         self.check_against(Target {
             server: Address::parse("http://127.0.0.1:1")?,
@@ -209,18 +223,17 @@ impl Args {
         })?;
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-        let report = tokio::select! {
-            report = Box::pin(self.measure()) => report?,
+        tokio::select! {
+            exit = Box::pin(self.measure()) => exit,
             // Leaving drops the server of our own, which ends it and removes its data.
-            _ = interrupt.recv() => return Err(Failure::failed("interrupted").into()),
-            _ = terminate.recv() => return Err(Failure::failed("terminated").into()),
-        };
-        self.show(&report)?;
-        verdict(&report)
+            _ = interrupt.recv() => Err(Failure::failed("interrupted").into()),
+            _ = terminate.recv() => Err(Failure::failed("terminated").into()),
+        }
     }
 
-    async fn measure(&self) -> anyhow::Result<Report> {
-        let (target, _running) = self.target().await?;
+    async fn measure(&self) -> anyhow::Result<Exit> {
+        // Dropped at the end, which ends the server.
+        let (target, mut running) = self.target().await?;
         let plan = self.check_against(target)?;
         if let Some(dir) = &plan.target.dir {
             let kind = consign_bench::filesystem(dir).unwrap_or_else(|| "unknown".to_owned());
@@ -230,16 +243,34 @@ impl Args {
                 dir.display()
             ));
         }
-        let report = consign_bench::run(plan, &mut |line| out::note(line)).await;
-        report.map_err(|error| match error {
+        let mut tell = |line: &str| out::note(line);
+        if let (Work::Restart, Some(server)) = (plan.work, &mut running) {
+            let restart = async || -> anyhow::Result<Started> {
+                let began = server.restart().await?;
+                let target = server.target()?;
+                Ok(Started { target, began })
+            };
+            let report = consign_bench::restarts(plan, restart, &mut tell).await?;
+            self.show(&report, consign_bench::restart_table)?;
+            return Ok(Exit::Done);
+        }
+        let report = consign_bench::run(plan, &mut tell).await;
+        let report = report.map_err(|error| match error {
             Error::Connect { .. } => {
                 let message = format!("{:#}", anyhow::Error::new(error));
                 Failure::new(Exit::Unreachable, message).into()
             }
-            Error::Load { .. } | Error::Thread(_) | Error::Panicked | Error::Entropy(_) => {
-                error.into()
-            }
-        })
+            Error::Load { .. }
+            | Error::Restart(_)
+            | Error::Thread(_)
+            | Error::Panicked
+            | Error::Entropy(_) => anyhow::Error::new(error),
+        })?;
+        if let Some(path) = &self.svg {
+            write(path, &consign_bench::svg(&report))?;
+        }
+        self.show(&report, consign_bench::table)?;
+        verdict(&report)
     }
 
     /// The server named, or one of our own that lives as long as the second value.
@@ -254,9 +285,19 @@ impl Args {
             let started = PrivateServer::start(mode, server.dir.as_deref()).await?;
             return Ok((started.target()?, Some(started)));
         };
-        if self.work == WorkArg::Empty {
-            let message = "--work empty has a server of its own and cannot be used with --url";
-            return Err(Failure::usage(message).into());
+        let own = match self.work {
+            WorkArg::Empty => Some("--work empty has a server of its own"),
+            WorkArg::Restart => Some("--work restart kills its server, so it has one of its own"),
+            WorkArg::Cycle
+            | WorkArg::Pairs
+            | WorkArg::Publish
+            | WorkArg::Drain
+            | WorkArg::Next
+            | WorkArg::Batch
+            | WorkArg::Handoff => None,
+        };
+        if let Some(why) = own {
+            return Err(Failure::usage(format!("{why}; it cannot be used with --url")).into());
         }
         let key = given(server.key.as_ref(), server.key_file.as_deref())?;
         let key = key.ok_or_else(|| {
@@ -284,35 +325,33 @@ impl Args {
         let plan = Plan {
             target,
             work: self.work.into(),
-            clients: self.clients,
-            threads: self.threads,
-            round: Duration::from_secs_f64(self.seconds),
+            clients: self.clients.unwrap_or(CLIENTS),
+            threads: self.threads.unwrap_or(1),
+            round: Duration::from_secs_f64(self.seconds.unwrap_or(SECONDS)),
             rounds: self.rounds,
-            warmup: Duration::from_secs_f64(self.warmup),
+            warmup: Duration::from_secs_f64(self.warmup.unwrap_or(WARMUP_SECONDS)),
             rate: self.rate.or_else(|| handoff.then_some(HANDOFF_RATE)),
             payload_bytes: self.payload_bytes,
             backlog: self.backlog,
             backlog_mix: self.backlog_mix,
             finished: self.finished,
             signed: self.signed,
-            batch: self.batch,
+            nonces: self.nonces,
+            batch: self.batch.unwrap_or(BATCH_MAX),
             wait: Duration::from_secs_f64(self.wait.unwrap_or(WAIT_SECONDS)),
         };
         plan.check().map_err(Failure::usage)?;
         Ok(plan)
     }
 
-    fn show(&self, report: &Report) -> anyhow::Result<()> {
+    fn show<R: Serialize>(&self, report: &R, table: fn(&R) -> String) -> anyhow::Result<()> {
         if let Some(path) = &self.out {
             write(path, &serde_json::to_string_pretty(report)?)?;
-        }
-        if let Some(path) = &self.svg {
-            write(path, &consign_bench::svg(report))?;
         }
         if self.output.json {
             out::json(report)
         } else {
-            out::data(&consign_bench::table(report))
+            out::data(&table(report))
         }
     }
 }

@@ -20,7 +20,8 @@ use crate::secrets::{self, Name};
 
 /// Longer than any healthy start takes on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(10);
+/// Fine, because a restart is timed by it.
+const POLL: Duration = Duration::from_millis(1);
 
 /// What the server does with requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,30 +42,27 @@ impl PrivateServer {
     /// Starts it in a new directory under `parent` and waits until it listens.
     pub(super) async fn start(mode: Mode, parent: Option<&Path>) -> anyhow::Result<Self> {
         let place = Place::make(parent)?;
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let log = place.log();
-        let stderr =
-            File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        let mut command = unconfigured(&program);
-        command
-            .arg(match mode {
-                Mode::Serve => "serve",
-                Mode::Empty => "bench-empty",
-            })
-            .args(["--listen", "127.0.0.1:0", "--data"])
-            .arg(place.data().root())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(stderr);
-        let child = command.spawn().context("cannot start a server")?;
         let mut server = Self {
             mode,
-            child,
+            child: spawn(mode, &place)?,
             url: String::new(),
             place,
         };
         server.url = server.listening().await?;
         Ok(server)
+    }
+
+    /// Kills it without a warning and starts it on the same data; tells when the new one was executed.
+    pub(super) async fn restart(&mut self) -> anyhow::Result<Instant> {
+        self.child.kill().context("cannot kill the server")?;
+        self.child.wait().context("cannot wait for the server")?;
+        // Else the address of the one that was killed would be taken for that of the new one.
+        let address = self.place.data().address_file();
+        fs::remove_file(&address).context("the killed server left no address")?;
+        let began = Instant::now();
+        self.child = spawn(self.mode, &self.place)?;
+        self.url = self.listening().await?;
+        Ok(began)
     }
 
     /// The address is written once the socket is bound, so whoever reads it can connect.
@@ -116,6 +114,24 @@ impl Drop for PrivateServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn spawn(mode: Mode, place: &Place) -> anyhow::Result<Child> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let log = place.log();
+    let stderr = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut command = unconfigured(&program);
+    command
+        .arg(match mode {
+            Mode::Serve => "serve",
+            Mode::Empty => "bench-empty",
+        })
+        .args(["--listen", "127.0.0.1:0", "--data"])
+        .arg(place.data().root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr);
+    command.spawn().context("cannot start a server")
 }
 
 /// A directory of our own; dropping it removes it.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::ledger::Ledger;
 use crate::commands::OutputArgs;
 use crate::commands::store::StoreArgs;
-use crate::config::RfcSettings;
+use crate::config::protocol_settings;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure};
 use crate::secrets::Name;
@@ -62,7 +62,7 @@ impl Args {
             let message = format!("there is no file {}", self.file.display());
             return Err(Failure::new(Exit::Nothing, message).into());
         }
-        let settings = RfcSettings::read(|name| std::env::var(name).ok())?;
+        let settings = protocol_settings()?;
         let (data, path) = (self.store.data_dir(), self.store.path()?);
         let ledger = if self.dry_run {
             Ledger::rehearse(&data, &path, &settings)?

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore};
+use consign_faces::intent::settings::Settings;
 use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
 use consign_store::sqlite::{self, Holds, QUEUE_REQUESTS_MAX, Sqlite, identify};
 
-use crate::config::RfcSettings;
 use crate::data_dir::DataDir;
 use crate::lock::DataLock;
 use crate::secrets::{self, Name, Overrides, Secret, Secrets};
@@ -30,11 +30,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// The real one; made if missing.
-    pub(super) fn open(
-        data: &DataDir,
-        path: &Path,
-        settings: &RfcSettings,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn open(data: &DataDir, path: &Path, settings: &Settings) -> anyhow::Result<Self> {
         data.create()?;
         let locks = vec![DataLock::acquire(data)?, DataLock::database(path)?];
         let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
@@ -52,7 +48,7 @@ impl Ledger {
     pub(super) fn rehearse(
         data: &DataDir,
         path: &Path,
-        settings: &RfcSettings,
+        settings: &Settings,
     ) -> anyhow::Result<Self> {
         let main_key = match &settings.bus_secret {
             Some(secret) => Some(secret.clone()),
@@ -81,7 +77,7 @@ impl Ledger {
     fn on_file(
         path: &Path,
         keys: Keys,
-        settings: &RfcSettings,
+        settings: &Settings,
         locks: Vec<DataLock>,
         made: Vec<Name>,
     ) -> anyhow::Result<Self> {
@@ -117,7 +113,7 @@ fn engine(
     store: SharedStore,
     clock: Arc<EngineClock>,
     keys: Keys,
-    settings: &RfcSettings,
+    settings: &Settings,
 ) -> anyhow::Result<Engine> {
     Ok(Engine::new(Options {
         store,

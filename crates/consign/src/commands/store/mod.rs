@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use consign_store::sqlite::{Holds, identify};
 
-use crate::config::{RfcSettings, database_path};
+use crate::config::{database_path, protocol_settings};
 use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};
 
@@ -52,7 +52,7 @@ impl StoreArgs {
 
     /// The same file that `serve` would use under the same flags and variables.
     pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
-        let settings = RfcSettings::read(|name| std::env::var(name).ok())?;
+        let settings = protocol_settings()?;
         let store = self.store.as_deref();
         Ok(database_path(
             store,

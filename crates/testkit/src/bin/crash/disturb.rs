@@ -43,7 +43,9 @@ impl Stretch<'_> {
 
     fn fail_at_point(&mut self, round: u64, server: &mut Server) -> io::Result<()> {
         match Point::of_round(round) {
-            Point::BeforeWrite | Point::AfterWrite | Point::AfterCommit => ended_by_itself(server),
+            Point::BeforeWrite | Point::AfterWrite | Point::BeforeSync | Point::AfterSync => {
+                ended_by_itself(server)
+            }
             Point::Checkpoint => {
                 let at_write = 1 + self.chance.below(CHECKPOINT_WRITES);
                 self.ground.shim.die_in_checkpoint(at_write)?;

@@ -62,7 +62,8 @@ impl Fault {
 pub(crate) enum Point {
     BeforeWrite,
     AfterWrite,
-    AfterCommit,
+    BeforeSync,
+    AfterSync,
     /// Inside SQLite, so the shim does it.
     Checkpoint,
     Migration,
@@ -70,12 +71,14 @@ pub(crate) enum Point {
 }
 
 impl Point {
-    const ALL: [Self; 6] = [
+    /// What tells more comes first, because a short campaign does not get to the end.
+    const ALL: [Self; 7] = [
         Self::Backup,
         Self::AfterWrite,
-        Self::AfterCommit,
+        Self::BeforeSync,
         Self::Checkpoint,
         Self::Migration,
+        Self::AfterSync,
         Self::BeforeWrite,
     ];
 
@@ -90,7 +93,8 @@ impl Point {
         match self {
             Self::BeforeWrite => Some("before-write"),
             Self::AfterWrite => Some("after-write"),
-            Self::AfterCommit => Some("after-commit"),
+            Self::BeforeSync => Some("before-sync"),
+            Self::AfterSync => Some("after-sync"),
             Self::Checkpoint | Self::Migration | Self::Backup => None,
         }
     }

@@ -28,12 +28,13 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use campaign::{Campaign, Plan};
+use consign_testkit::results::Revision;
 use fault::Fault;
 use findings::Findings;
 use results::Results;
 
 const USAGE: &str = "usage: crash --consign BIN [--rounds N] [--minutes M] [--seed S] [--fault NAME]... \
-                     [--plant NAME] [--results FILE] [--resume]";
+                     [--plant NAME] [--results FILE] [--revision R] [--resume | --resume-dirty]";
 /// A slice of a campaign; more is done by resuming it.
 const MINUTES_MAX: u64 = 30;
 
@@ -53,6 +54,9 @@ fn main() -> ExitCode {
         }
     };
     println!("seed {}", plan.seed);
+    if let Some(told) = &plan.before.left_aside {
+        println!("{told}");
+    }
     let mut campaign = match Campaign::prepare(plan) {
         Ok(prepared) => prepared,
         Err(error) => return not_carried_out(&error),
@@ -128,11 +132,13 @@ fn report(findings: &Findings) -> bool {
 
 fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
     let (mut consign, mut rounds, mut seed, mut plant) = (None, None, None, None);
-    let (mut minutes, mut results, mut resume) = (None, None, false);
+    let (mut minutes, mut results, mut revision) = (None, None, Revision::default());
+    let (mut resume, mut dirty) = (false, false);
     let mut faults = Vec::new();
     while let Some(word) = words.next() {
-        if word == "--resume" {
+        if word == "--resume" || word == "--resume-dirty" {
             resume = true;
+            dirty |= word == "--resume-dirty";
             continue;
         }
         let value = words.next().ok_or(format!("{word} needs a value"))?;
@@ -148,6 +154,7 @@ fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
             "--fault" => faults.push(Fault::named(&value)?),
             "--plant" => plant = Some(value),
             "--results" => results = Some(PathBuf::from(value)),
+            "--revision" => revision = Revision::from(value),
             _ => return Err(format!("{word} is not known")),
         }
     }
@@ -156,9 +163,14 @@ fn plan(mut words: impl Iterator<Item = String>) -> Result<Plan, String> {
     }
     let (before, seed) = if resume {
         let path = results.ok_or("--resume needs --results")?;
-        Results::resume(&path, seed).map_err(|error| format!("{}: {error}", path.display()))?
+        revision.demand_resumable(dirty)?;
+        Results::resume(&path, revision, seed)
+            .map_err(|error| format!("{}: {error}", path.display()))?
     } else {
-        (Results::fresh(results), seed.unwrap_or_else(fresh_seed))
+        (
+            Results::fresh(results, revision),
+            seed.unwrap_or_else(fresh_seed),
+        )
     };
     Ok(Plan {
         consign: consign.ok_or("--consign is missing")?,

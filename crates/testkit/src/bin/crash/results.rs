@@ -1,10 +1,10 @@
-//! The results file: one line of JSON for each stretch, appended and synced, so that a campaign can go on later.
+//! What a campaign did so far, and its lines in the results file: one for each stretch, so that it can go on later.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use consign_testkit::results::{self, Revision};
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
@@ -30,6 +30,9 @@ pub(crate) struct Result {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Results {
     path: Option<PathBuf>,
+    revision: Revision,
+    /// What the report should say of results that do not count here.
+    pub(crate) left_aside: Option<String>,
     pub(crate) stretches: u64,
     pub(crate) rounds: u64,
     pub(crate) kills: u64,
@@ -39,23 +42,33 @@ pub(crate) struct Results {
 
 impl Results {
     /// Begins anew; the file keeps what other campaigns wrote.
-    pub(crate) fn fresh(path: Option<PathBuf>) -> Self {
+    pub(crate) fn fresh(path: Option<PathBuf>, revision: Revision) -> Self {
         Self {
             path,
+            revision,
             ..Self::default()
         }
     }
 
-    /// Goes on with the campaign of this seed, or with the last one in the file.
-    pub(crate) fn resume(path: &Path, seed: Option<u64>) -> io::Result<(Self, u64)> {
-        let text = std::fs::read_to_string(path)?;
-        let lines: Vec<Value> = text.lines().flat_map(serde_json::from_str).collect();
-        let last = lines.last().and_then(|line| line["seed"].as_u64());
-        let seed = seed
-            .or(last)
-            .ok_or_else(|| io::Error::other("there is no campaign to resume"))?;
-        let mut results = Self::fresh(Some(path.to_owned()));
-        for line in lines.iter().filter(|line| line["seed"] == seed) {
+    /// Goes on with the campaign of this seed, or with the last one in the file, of this revision.
+    pub(crate) fn resume(
+        path: &Path,
+        revision: Revision,
+        seed: Option<u64>,
+    ) -> io::Result<(Self, u64)> {
+        let lines = results::read(path, &revision)?;
+        let last = lines.own.last().and_then(|line| line["seed"].as_u64());
+        let seed = seed.or(last).ok_or_else(|| {
+            let aside = lines.aside;
+            io::Error::other(format!(
+                "there is no campaign of {revision} to resume ({aside} results of other revisions)"
+            ))
+        })?;
+        let mut results = Self {
+            left_aside: lines.left_aside(),
+            ..Self::fresh(Some(path.to_owned()), revision)
+        };
+        for line in lines.own.iter().filter(|line| line["seed"] == seed) {
             let number = |name: &str| line[name].as_u64().unwrap_or(0);
             results.stretches = results.stretches.max(number("stretch") + 1);
             results.rounds += number("rounds");
@@ -72,15 +85,10 @@ impl Results {
         self.kills += result.kills;
         self.operations += result.operations;
         self.seconds += result.seconds;
-        let Some(path) = &self.path else {
-            return Ok(());
-        };
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+        match &self.path {
+            Some(path) => results::append(path, &self.revision, line(result)),
+            None => Ok(()),
         }
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        file.write_all(format!("{}\n", line(result)).as_bytes())?;
-        file.sync_data()
     }
 }
 
@@ -112,7 +120,8 @@ mod tests {
     fn a_campaign_goes_on_where_its_last_whole_line_ended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.jsonl");
-        let mut results = Results::fresh(Some(path.clone()));
+        let revision = || Revision::from("a".to_owned());
+        let mut results = Results::fresh(Some(path.clone()), revision());
         let mut result = Result {
             seed: 7,
             stretch: 0,
@@ -135,11 +144,17 @@ mod tests {
             std::fs::read_to_string(&path).unwrap() + "{\"seed\":7,\"ro",
         )
         .unwrap();
-        let (resumed, seed) = Results::resume(&path, None).unwrap();
+        let (resumed, seed) = Results::resume(&path, revision(), None).unwrap();
+        assert!(resumed.left_aside.is_none());
         assert_eq!(seed, 7);
         assert_eq!((resumed.stretches, resumed.rounds), (2, 40));
         assert_eq!((resumed.kills, resumed.operations), (40, 2_000));
-        let (other, _) = Results::resume(&path, Some(8)).unwrap();
+        let (other, _) = Results::resume(&path, revision(), Some(8)).unwrap();
         assert_eq!(other.stretches, 0);
+        let newer = || Revision::from("b".to_owned());
+        assert!(Results::resume(&path, newer(), None).is_err());
+        let (newer, _) = Results::resume(&path, newer(), Some(7)).unwrap();
+        assert_eq!(newer.stretches, 0);
+        assert!(newer.left_aside.unwrap().starts_with("2 results"));
     }
 }

@@ -7,7 +7,7 @@ use consign_engine::{Engine, Error, Operator, StoreError};
 use consign_kernel::command::{
     Admit, Answer, Audience, Claim, Command, Extend, NewIntent, OnceGuard, Settle, Settlement,
 };
-use consign_kernel::ids::{DAY_US, IntentId, Micros, SECOND_US, Token};
+use consign_kernel::ids::{DAY_US, FactSeq, IntentId, Micros, SECOND_US, Token};
 use consign_kernel::lane::Probe;
 use consign_kernel::once;
 use consign_kernel::profile::{Face, ProfileId};
@@ -22,14 +22,34 @@ pub(crate) const LEASE_MIN_US: i64 = 2 * SECOND_US;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    Publish(Publish),
-    Claim { claim: Claim, wait: Duration },
-    Extend { shown: Shown, lease_us: i64 },
+    Publish(Batch),
+    Claim {
+        claim: Claim,
+        wait: Duration,
+    },
+    Extend {
+        shown: Shown,
+        lease_us: i64,
+    },
     Complete(Shown),
     Fail(Shown),
     Cancel(IntentId),
     Requeue(IntentId),
+    Receipt {
+        id: IntentId,
+        /// Known when it was sent: the fact that settled it.
+        settled: Option<FactSeq>,
+        /// Reads take no time here, but elsewhere there is room for commits between two of them.
+        between_reads: Duration,
+    },
     Clean,
+}
+
+/// What one request publishes, all or nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    pub(crate) number: usize,
+    pub(crate) items: Vec<Publish>,
 }
 
 /// A new intent; its key is also its payload, so that it is known again in the ledger.
@@ -60,6 +80,8 @@ pub(crate) struct Shown {
 #[derive(Debug)]
 pub(crate) enum Heard {
     Yes(Answer),
+    /// The receipt, if the intent is there.
+    Receipt(Option<String>),
     /// Nothing was done, for certain.
     No(Error),
     /// Nobody knows whether it was done.
@@ -72,7 +94,14 @@ pub(crate) struct Request {
     pub(crate) act: Act,
     pub(crate) sent: Micros,
     pub(crate) since: Instant,
-    pub(crate) task: JoinHandle<Result<Answer, Error>>,
+    pub(crate) task: JoinHandle<Result<Said, Error>>,
+}
+
+/// What the engine answers.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Answer(Answer),
+    Receipt(Option<String>),
 }
 
 impl Request {
@@ -96,35 +125,48 @@ impl Request {
         None
     }
 
-    pub(crate) async fn heard(task: JoinHandle<Result<Answer, Error>>) -> Heard {
+    /// Whose receipt it asks for, if it does.
+    pub(crate) fn receipt_of(&self) -> Option<IntentId> {
+        if let Act::Receipt { id, .. } = &self.act {
+            return Some(*id);
+        }
+        None
+    }
+
+    pub(crate) async fn heard(task: JoinHandle<Result<Said, Error>>) -> Heard {
         match task.await {
-            Ok(Ok(answer)) => Heard::Yes(answer),
+            Ok(Ok(Said::Answer(answer))) => Heard::Yes(answer),
+            Ok(Ok(Said::Receipt(document))) => Heard::Receipt(document),
             Ok(Err(Error::Store(StoreError::Closed | StoreError::Lost))) | Err(_) => Heard::Lost,
             Ok(Err(error)) => Heard::No(error),
         }
     }
 }
 
-async fn carry_out(engine: Engine, act: Act) -> Result<Answer, Error> {
+async fn carry_out(engine: Engine, act: Act) -> Result<Said, Error> {
     let operator = Operator::vouched();
     let command = match act {
         Act::Claim { claim, wait } => {
-            return engine.claim(None, claim, wait).await.map(Answer::Claimed);
+            let claimed = engine.claim(None, claim, wait).await?;
+            return Ok(Said::Answer(Answer::Claimed(claimed)));
         }
         Act::Cancel(id) => {
             engine.cancel(operator, Face::Intent, id, "stop").await?;
-            return Ok(Answer::Operated);
+            return Ok(Said::Answer(Answer::Operated));
         }
         Act::Requeue(id) => {
             engine.requeue(operator, Face::Intent, id, "again").await?;
-            return Ok(Answer::Operated);
+            return Ok(Said::Answer(Answer::Operated));
         }
         Act::Clean => {
             engine.cleanup(operator, Face::Intent).await?;
-            return Ok(Answer::Operated);
+            return Ok(Said::Answer(Answer::Operated));
         }
-        Act::Publish(publish) => Command::Admit(Admit {
-            items: vec![publish.intent()],
+        Act::Receipt {
+            id, between_reads, ..
+        } => return receipt(&engine, id, between_reads).await.map(Said::Receipt),
+        Act::Publish(batch) => Command::Admit(Admit {
+            items: batch.items.iter().map(Publish::intent).collect(),
             cap: None,
         }),
         Act::Extend { shown, lease_us } => Command::Extend(Extend {
@@ -139,7 +181,16 @@ async fn carry_out(engine: Engine, act: Act) -> Result<Answer, Error> {
             settle(&shown, Settlement::Fail { error })
         }
     };
-    engine.apply(None, command).await
+    engine.apply(None, command).await.map(Said::Answer)
+}
+
+/// As the face does it.
+async fn receipt(engine: &Engine, id: IntentId, pause: Duration) -> Result<Option<String>, Error> {
+    let Some(intent) = engine.observe(id).await? else {
+        return Ok(None);
+    };
+    tokio::time::sleep(pause).await;
+    engine.receipt(&intent).await.map(Some)
 }
 
 fn settle(shown: &Shown, how: Settlement) -> Command {

@@ -1,18 +1,19 @@
 //! Many seeds: known bad ones first, then a range, in slices that can be resumed. Results are appended to a file.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use consign_testkit::results::{self, Revision};
+use serde_json::json;
 
 use crate::ledger::Broken;
 use crate::run::{Failure, Tally, run};
 
-pub(crate) const USAGE: &str = "usage: sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume] \
-                                [--results FILE] [--known FILE]";
+pub(crate) const USAGE: &str = "usage: sim [--seed N] [--seeds K] [--steps M] [--minutes M] \
+                                [--resume | --resume-dirty] [--results FILE] [--revision R] [--known FILE]";
 
 const STEPS: u64 = 200;
 /// A slice ends then at the latest, so that a campaign never holds a machine for long.
@@ -29,6 +30,7 @@ pub(crate) struct Plan {
     minutes: u64,
     resume: bool,
     results: Option<PathBuf>,
+    revision: Revision,
     known: Option<PathBuf>,
 }
 
@@ -41,11 +43,14 @@ impl Plan {
             minutes: MINUTES_MAX,
             resume: false,
             results: None,
+            revision: Revision::default(),
             known: None,
         };
+        let mut dirty = false;
         while let Some(word) = words.next() {
-            if word == "--resume" {
+            if word == "--resume" || word == "--resume-dirty" {
                 plan.resume = true;
+                dirty |= word == "--resume-dirty";
                 continue;
             }
             let value = words.next().ok_or(format!("{word} needs a value"))?;
@@ -60,12 +65,16 @@ impl Plan {
                 "--steps" => plan.steps = number()?,
                 "--minutes" => plan.minutes = number()?.clamp(1, MINUTES_MAX),
                 "--results" => plan.results = Some(PathBuf::from(value)),
+                "--revision" => plan.revision = Revision::from(value),
                 "--known" => plan.known = Some(PathBuf::from(value)),
                 _ => return Err(format!("{word} is not known")),
             }
         }
         if plan.resume && plan.results.is_none() {
             return Err("--resume needs --results, where it reads what is done".to_owned());
+        }
+        if plan.resume {
+            plan.revision.demand_resumable(dirty)?;
         }
         Ok(plan)
     }
@@ -142,7 +151,9 @@ impl Campaign {
             "seconds": began.elapsed().as_secs_f64(),
             "verdict": failed.as_ref().map_or("kept", |(_, broken)| broken),
         });
-        self.append(&line)?;
+        if let Some(path) = &self.plan.results {
+            results::append(path, &self.plan.revision, line)?;
+        }
         Ok(failed.is_none())
     }
 
@@ -163,29 +174,18 @@ impl Campaign {
         }
     }
 
-    fn append(&self, line: &Value) -> io::Result<()> {
-        let Some(path) = &self.plan.results else {
-            return Ok(());
-        };
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        writeln!(file, "{line}")
-    }
-
-    /// The seeds to run: all that were asked for, or those after the last one that the results know.
+    /// The seeds to run: all that were asked for, or those after the last one that the results of this revision know.
     fn range(&self) -> io::Result<Range<u64>> {
         let asked = self.plan.seed..self.plan.seed + self.plan.seeds;
         let Some(path) = self.plan.results.as_ref().filter(|_| self.plan.resume) else {
             return Ok(asked);
         };
-        if !path.exists() {
-            return Ok(asked);
+        let lines = results::read(path, &self.plan.revision)?;
+        if let Some(told) = lines.left_aside() {
+            println!("{told}");
         }
         let mut next = asked.start;
-        for line in fs::read_to_string(path)?.lines() {
-            let line: Value = serde_json::from_str(line)?;
+        for line in lines.own {
             let same = line["steps"] == self.plan.steps && line["verdict"] == "kept";
             if let (true, Some(first), Some(last)) =
                 (same, line["first"].as_u64(), line["last"].as_u64())
@@ -228,5 +228,43 @@ impl Campaign {
             "{:.1} s; put `{seed} {steps}` into crates/testkit/sim-seeds.txt when it is understood",
             self.started.elapsed().as_secs_f64()
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(words: &[&str]) -> Result<Plan, String> {
+        Plan::read(words.iter().map(|word| (*word).to_owned()))
+    }
+
+    #[test]
+    fn a_campaign_goes_on_after_the_seeds_that_its_own_revision_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.jsonl");
+        let file = path.to_str().unwrap();
+        let asked = |revision| {
+            let words = ["--seeds", "9", "--resume", "--results", file, "--revision"];
+            Campaign::new(plan(&[&words[..], &[revision]].concat()).unwrap())
+        };
+        let done = |revision: &str, first: u64, last: u64| {
+            let line = json!({"first": first, "last": last, "steps": STEPS, "verdict": "kept"});
+            results::append(&path, &Revision::from(revision.to_owned()), line).unwrap();
+        };
+        done("a", 1, 4);
+        done("b", 1, 2);
+        done("b+dirty", 3, 9);
+        assert_eq!(asked("a").range().unwrap(), 5..10);
+        assert_eq!(asked("b").range().unwrap(), 3..10);
+        assert_eq!(asked("c").range().unwrap(), 1..10);
+    }
+
+    #[test]
+    fn changed_code_is_resumed_only_if_it_is_asked_for() {
+        let words = ["--results", "r", "--revision", "a+dirty"];
+        assert!(plan(&[&words[..], &["--resume"]].concat()).is_err());
+        let plan = plan(&[&words[..], &["--resume-dirty"]].concat()).unwrap();
+        assert!(plan.resume);
     }
 }

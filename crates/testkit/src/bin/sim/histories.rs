@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 
 use consign_engine::Error;
-use consign_kernel::command::{Admitted, Answer};
+use consign_kernel::command::{Answer, Claim};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, Token};
 use consign_kernel::intent::Intent;
 use consign_kernel::state::Verb;
 
-use crate::acts::{Act, Heard, Publish, Shown};
+use crate::acts::{Act, Heard, Shown};
+use crate::batches::Batches;
 use crate::ledger::{Broken, Ledger};
+use crate::receipts::Receipts;
 
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
@@ -21,6 +23,8 @@ pub(crate) struct Histories {
     /// Until when an operator's hand may have been on an intent.
     touched: BTreeMap<IntentId, Micros>,
     acknowledged: BTreeMap<(IntentId, Verb), u64>,
+    pub(crate) batches: Batches,
+    receipts: Receipts,
 }
 
 /// A lease as its holder knows it.
@@ -58,8 +62,18 @@ impl Histories {
             Act::Cancel(id) | Act::Requeue(id) => {
                 self.touched.insert(*id, Micros::MAX);
             }
-            Act::Publish(_) | Act::Claim { .. } | Act::Clean => {}
+            Act::Publish(batch) => self.batches.sent(batch),
+            Act::Claim { .. } | Act::Receipt { .. } | Act::Clean => {}
         }
+    }
+
+    /// Intents whose settlement was answered.
+    pub(crate) fn told_settled(&self) -> impl Iterator<Item = IntentId> {
+        let settled = self
+            .leases
+            .iter()
+            .filter(|lease| lease.settled_at.is_some());
+        settled.map(|lease| lease.id)
     }
 
     pub(crate) fn concluded(
@@ -71,24 +85,40 @@ impl Histories {
         ledger: &mut Ledger,
     ) -> Result<(), Broken> {
         match act {
-            Act::Publish(publish) => published(publish, heard, ledger),
-            Act::Claim { .. } => self.claimed(heard, ledger),
-            Act::Extend { shown, .. } => self.extended(shown, sent, heard, now, ledger),
+            Act::Publish(batch) => self.batches.concluded(batch, heard, ledger),
+            Act::Claim { claim, .. } => self.claimed(claim, (sent, now), heard, ledger),
+            Act::Extend { shown, lease_us } => {
+                self.extended(shown, *lease_us, sent, heard, now, ledger)
+            }
             Act::Complete(shown) => self.settled(shown, Verb::Complete, sent, heard, now, ledger),
             Act::Fail(shown) => self.settled(shown, Verb::Fail, sent, heard, now, ledger),
             Act::Cancel(id) | Act::Requeue(id) => {
                 self.touched.insert(*id, now);
                 Ok(())
             }
+            Act::Receipt { id, settled, .. } => {
+                let touched = self.touched.get(id);
+                let settled = settled.filter(|_| touched.is_none_or(|touched| *touched < sent));
+                self.receipts.concluded(*id, settled, heard, ledger)
+            }
             Act::Clean => Ok(()),
         }
     }
 
-    fn claimed(&mut self, heard: &Heard, ledger: &mut Ledger) -> Result<(), Broken> {
+    fn claimed(
+        &mut self,
+        claim: &Claim,
+        asked: (Micros, Micros),
+        heard: &Heard,
+        ledger: &mut Ledger,
+    ) -> Result<(), Broken> {
         let Heard::Yes(Answer::Claimed(intents)) = heard else {
             return Ok(());
         };
         for intent in intents {
+            if let Some(until) = intent.lease_until {
+                as_long_as_asked(intent.id, until, claim.lease_us, asked)?;
+            }
             self.begin(intent, ledger)?;
         }
         Ok(())
@@ -143,6 +173,7 @@ impl Histories {
     fn extended(
         &mut self,
         shown: &Shown,
+        lease_us: i64,
         sent: Micros,
         heard: &Heard,
         now: Micros,
@@ -153,13 +184,14 @@ impl Histories {
         match heard {
             Heard::Yes(Answer::Extended { until }) => {
                 lease.until = (*until, *until);
+                as_long_as_asked(shown.id, *until, lease_us, (sent, now))?;
                 self.accepted(shown, Verb::Extend, before.1, sent, ledger)
             }
             Heard::No(error) => {
                 lease.until = before;
                 self.refused(shown, error, now)
             }
-            Heard::Yes(_) | Heard::Lost => Ok(()),
+            Heard::Yes(_) | Heard::Receipt(_) | Heard::Lost => Ok(()),
         }
     }
 
@@ -183,7 +215,7 @@ impl Histories {
                 self.leases[shown.lease].unsure -= 1;
                 self.refused(shown, error, now)
             }
-            Heard::Lost => Ok(()),
+            Heard::Receipt(_) | Heard::Lost => Ok(()),
         }
     }
 
@@ -237,18 +269,18 @@ impl Histories {
     }
 }
 
-fn published(publish: &Publish, heard: &Heard, ledger: &Ledger) -> Result<(), Broken> {
-    let Heard::Yes(Answer::Admitted(admitted)) = heard else {
-        return Ok(());
-    };
-    for Admitted { id, .. } in admitted {
-        if !ledger.knows(*id) {
-            return Err(format!("{id} was acknowledged and is lost"));
-        }
-        let payload = publish.payload();
-        if publish.guarded && ledger.admitted_under(&payload) != Some(*id) {
-            return Err(format!("{payload} was answered with {id}, not its own"));
-        }
+/// A lease begins between asking and hearing, and lasts as long as was asked for.
+fn as_long_as_asked(
+    id: IntentId,
+    until: Micros,
+    lease_us: i64,
+    (sent, heard): (Micros, Micros),
+) -> Result<(), Broken> {
+    if until < sent.plus(lease_us) || until > heard.plus(lease_us) {
+        return Err(format!(
+            "the lease of {id} runs until {}, asked for {lease_us} µs between {} and {}",
+            until.0, sent.0, heard.0
+        ));
     }
     Ok(())
 }

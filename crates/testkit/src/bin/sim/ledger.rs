@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{IntentId, Micros, Seq, Token};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq, Token};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::limits;
 use consign_kernel::profile::ProfileId;
@@ -25,7 +25,10 @@ pub(crate) struct Ledger {
     last_at: Micros,
     /// Who was given an intent, in order.
     given: BTreeMap<IntentId, Vec<(Token, Micros)>>,
-    admitted_once: BTreeMap<String, IntentId>,
+    /// Every intent that was ever there, by its payload.
+    admitted: BTreeMap<String, Vec<IntentId>>,
+    identities: BTreeMap<IntentId, (Seq, String)>,
+    settlements: BTreeMap<FactSeq, Fact>,
 }
 
 /// One intent as its facts tell it.
@@ -42,7 +45,7 @@ impl Ledger {
         let heard = self.last_fact;
         let news = dump.facts.iter().skip_while(|fact| fact.seq.0 <= heard);
         for fact in news {
-            self.hear(fact)?;
+            self.hear(fact, now)?;
         }
         let present: BTreeSet<IntentId> = dump.intents.iter().map(|row| row.id).collect();
         self.say_goodbye(&present, now)?;
@@ -52,7 +55,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn hear(&mut self, fact: &Fact) -> Result<(), Broken> {
+    fn hear(&mut self, fact: &Fact, now: Micros) -> Result<(), Broken> {
         if fact.seq.0 != self.last_fact + 1 {
             return Err(format!(
                 "fact {} follows fact {}",
@@ -61,6 +64,9 @@ impl Ledger {
         }
         if fact.at < self.last_at {
             return Err(format!("fact {} is older than the one before", fact.seq.0));
+        }
+        if fact.at > now {
+            return Err(format!("fact {} is from the future", fact.seq.0));
         }
         self.last_fact = fact.seq.0;
         self.last_at = fact.at;
@@ -92,6 +98,9 @@ impl Ledger {
         }
         if matches!(fact.verb, Verb::Claim | Verb::Extend) {
             life.held_until = fact.at.plus(LEASE_MIN_US);
+        }
+        if profile.is_terminal(fact.to) {
+            self.settlements.insert(fact.seq, fact.clone());
         }
         *life.told.entry(fact.verb).or_default() += 1;
         life.state = Some(fact.to);
@@ -143,11 +152,13 @@ impl Ledger {
         if let (Some(token), Some(at)) = (row.token, row.claimed_at) {
             self.give(id, token, at);
         }
-        if row.payload.contains("once") {
-            let first = *self.admitted_once.entry(row.payload.clone()).or_insert(id);
-            if first != id {
-                return Err(format!("{} was admitted as {first} and {id}", row.payload));
+        if !self.rows.contains_key(&id) {
+            let admitted = self.admitted.entry(row.payload.clone()).or_default();
+            admitted.push(id);
+            if row.payload.contains("once") && admitted.len() > 1 {
+                return Err(format!("{} was admitted as {admitted:?}", row.payload));
             }
+            self.identities.insert(id, (row.seq, row.payload.clone()));
         }
         self.rows.insert(id, row.clone());
         Ok(())
@@ -181,8 +192,31 @@ impl Ledger {
             .unwrap_or(0)
     }
 
-    pub(crate) fn admitted_under(&self, payload: &str) -> Option<IntentId> {
-        self.admitted_once.get(payload).copied()
+    /// Every intent that was ever there with this payload.
+    pub(crate) fn admitted(&self, payload: &str) -> &[IntentId] {
+        self.admitted.get(payload).map_or(&[], Vec::as_slice)
+    }
+
+    /// Number and payload of an intent that is or was there.
+    pub(crate) fn identity(&self, id: IntentId) -> Option<(Seq, &str)> {
+        let (seq, payload) = self.identities.get(&id)?;
+        Some((*seq, payload))
+    }
+
+    pub(crate) fn is_gone(&self, id: IntentId) -> bool {
+        self.gone.contains(&id)
+    }
+
+    /// The fact of this number, if it settled an intent.
+    pub(crate) fn settlement(&self, seq: FactSeq) -> Option<&Fact> {
+        self.settlements.get(&seq)
+    }
+
+    /// The fact that settled the intent, if it is settled now.
+    pub(crate) fn settled_by(&self, id: IntentId) -> Option<FactSeq> {
+        let row = self.rows.get(&id)?;
+        let settled = row.profile.profile().is_terminal(row.state);
+        row.last_fact.filter(|_| settled)
     }
 
     /// The intents an operator could touch.

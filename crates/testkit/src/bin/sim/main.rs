@@ -1,8 +1,8 @@
 //! The simulation: the real kernel, engine and group commit in one thread, over a disk, a clock and connections that
 //! fail by the choice of a seed. A seed that fails once fails again.
 //!
-//! `sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume] [--results FILE] [--known FILE]`. Ends with 0 when
-//! every promise was kept, 1 when one was broken, 2 when it could not be carried out.
+//! `sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume | --resume-dirty] [--results FILE] [--revision R]
+//! [--known FILE]`. Ends with 0 when every promise was kept, 1 when one was broken, 2 when it could not be carried out.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -10,10 +10,13 @@
 )]
 
 mod acts;
+mod batches;
 mod campaign;
+mod clocks;
 mod histories;
 mod ledger;
 mod log;
+mod receipts;
 mod run;
 mod wakes;
 mod words;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use consign_kernel::ids::{DAY_US, SECOND_US, Token};
+use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Token};
 use consign_store::Dump;
 use consign_store::memory::simulated::{Fault, Turn};
 use consign_testkit::chance::Chance;
 
-use crate::acts::{Act, LEASE_MIN_US, Publish, Request, Shown, claim};
+use crate::acts::{Act, Batch, LEASE_MIN_US, Publish, Request, Shown, claim};
+use crate::clocks::Pace;
 use crate::histories::Histories;
 use crate::ledger::{Broken, Ledger};
 use crate::log::Log;
@@ -71,7 +72,10 @@ struct Run {
     sent: u64,
     /// Somebody was cut off, and now everything is quiet: a wake that got lost would show.
     quiet: bool,
-    published: Vec<Publish>,
+    published: Vec<Batch>,
+    /// How many intents were thought of.
+    keys: usize,
+    pace: Pace,
     histories: Histories,
     ledger: Ledger,
     wakes: Wakes,
@@ -93,6 +97,8 @@ impl Run {
             sent: 0,
             quiet: false,
             published: Vec::new(),
+            keys: 0,
+            pace: Pace::default(),
             histories: Histories::default(),
             ledger: Ledger::default(),
             wakes: Wakes::default(),
@@ -105,7 +111,8 @@ impl Run {
         match self.chance.below(100) {
             _ if std::mem::take(&mut self.quiet) => self.rest().await?,
             0..8 => self.rest().await?,
-            8..12 => self.jump(),
+            8..12 => self.sleep(),
+            12..16 => self.set_wall(),
             _ => {
                 for _ in 0..=self.chance.below(3) {
                     self.ask();
@@ -192,13 +199,27 @@ impl Run {
         Ok(())
     }
 
-    fn jump(&mut self) {
+    /// Leases run out meanwhile.
+    fn sleep(&mut self) {
         let us = match self.chance.below(20) {
             0 => 8 * DAY_US,
             _ => self.chance.one_of(&[1, 3, 11, 61]) * SECOND_US,
         };
-        self.note(&format!("the clock jumps by {} s", us / SECOND_US));
-        self.world.jump(us);
+        self.note(&format!("the machine sleeps for {} s", us / SECOND_US));
+        self.world.sleep(us);
+    }
+
+    /// Leases must not notice.
+    fn set_wall(&mut self) {
+        let by_s = self.chance.one_of(&[1, 5, 61, 3_600]);
+        let (count, by_s) = if self.chance.percent(60) {
+            ("wall clock set back", -by_s)
+        } else {
+            ("wall clock set ahead", by_s)
+        };
+        self.count(count);
+        self.note(&format!("the wall clock is set by {by_s} s"));
+        self.world.set_wall(by_s * SECOND_US);
     }
 
     /// Cuts the connection of somebody who waits for an answer.
@@ -227,8 +248,8 @@ impl Run {
     }
 
     fn choose(&mut self) -> Option<Act> {
-        match self.chance.below(100) {
-            0..28 => Some(Act::Publish(self.publish())),
+        match self.chance.below(106) {
+            0..28 => Some(Act::Publish(self.batch())),
             28..40 => Some(self.claim(Duration::ZERO)),
             40..58 => {
                 let wait_s = self.chance.one_of(&[4, 30]);
@@ -244,8 +265,7 @@ impl Run {
                 alone.then_some(Act::Extend { shown, lease_us })
             }
             92..98 => {
-                let ids = self.ledger.ids();
-                let id = *ids.get(self.chance.index(ids.len()))?;
+                let id = self.in_an_operator_s_way()?;
                 let cancels = self.chance.percent(40);
                 Some(if cancels {
                     Act::Cancel(id)
@@ -253,26 +273,64 @@ impl Run {
                     Act::Requeue(id)
                 })
             }
-            _ => Some(Act::Clean),
+            98..100 => Some(Act::Clean),
+            _ => {
+                let id = self.worth_a_receipt()?;
+                let settled = self.ledger.settled_by(id);
+                let between_ms = self.chance.one_of(&[1, 30]);
+                Some(Act::Receipt {
+                    id,
+                    settled,
+                    between_reads: Duration::from_millis(between_ms),
+                })
+            }
         }
     }
 
-    fn publish(&mut self) -> Publish {
+    /// Any, but often one whose receipt is being made.
+    fn in_an_operator_s_way(&mut self) -> Option<IntentId> {
+        let receipts = self.requests.iter().filter_map(Request::receipt_of);
+        let mut ids: Vec<IntentId> = receipts.collect();
+        if ids.is_empty() || self.chance.percent(50) {
+            ids = self.ledger.ids();
+        }
+        ids.get(self.chance.index(ids.len())).copied()
+    }
+
+    /// Mostly one that somebody was told is settled.
+    fn worth_a_receipt(&mut self) -> Option<IntentId> {
+        let mut ids: Vec<IntentId> = self.histories.told_settled().collect();
+        if ids.is_empty() || self.chance.percent(20) {
+            ids = self.ledger.ids();
+        }
+        ids.get(self.chance.index(ids.len())).copied()
+    }
+
+    fn batch(&mut self) -> Batch {
         let again = self.chance.percent(30);
         if again && !self.published.is_empty() {
             return self.published[self.chance.index(self.published.len())].clone();
         }
-        let publish = Publish {
-            key: self.published.len(),
+        let size = self.chance.one_of(&[1, 1, 1, 1, 2, 4]);
+        let batch = Batch {
+            number: self.published.len(),
+            items: (0..size).map(|_| self.publish()).collect(),
+        };
+        self.published.push(batch.clone());
+        batch
+    }
+
+    fn publish(&mut self) -> Publish {
+        self.keys += 1;
+        Publish {
+            key: self.keys,
             guarded: self.chance.percent(70),
             goal: self.chance.one_of(&GOALS),
             public: self.chance.percent(30),
             delay_us: self.chance.one_of(&[0, 0, 0, 2, 20]) * SECOND_US,
             ttl_us: self.chance.one_of(&[DAY_US, DAY_US, 30 * SECOND_US]),
             attempts_max: self.chance.one_of(&[1, 3, 20]),
-        };
-        self.published.push(publish.clone());
-        publish
+        }
     }
 
     fn claim(&mut self, wait: Duration) -> Act {
@@ -315,7 +373,10 @@ impl Run {
         if let Some(finding) = findings.first() {
             return Err(finding.clone());
         }
-        self.ledger.look(&dump, self.world.now())?;
+        let now = self.world.now();
+        self.pace.look(self.world.boots, now, &self.world.clocks)?;
+        self.ledger.look(&dump, now)?;
+        self.histories.batches.look(&self.ledger)?;
         Ok(dump)
     }
 
@@ -371,6 +432,6 @@ mod tests {
                 *tally.entry(what).or_default() += count;
             }
         }
-        assert_eq!(tally.len(), 18, "{tally:?}");
+        assert_eq!(tally.len(), 22, "{tally:?}");
     }
 }

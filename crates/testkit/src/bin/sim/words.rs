@@ -13,7 +13,9 @@ pub(crate) fn kind(act: &Act, heard: &Heard) -> &'static str {
         (_, Heard::No(Error::Refused(_))) => "refusals",
         (_, Heard::No(_)) => "failures",
         (_, Heard::Yes(Answer::Claimed(none))) if none.is_empty() => "empty claims",
-        (Act::Publish(_), Heard::Yes(_)) => "publishes",
+        (_, Heard::Receipt(_)) => "receipts",
+        (Act::Publish(batch), Heard::Yes(_)) if batch.items.len() > 1 => "batches",
+        (Act::Publish(_) | Act::Receipt { .. }, Heard::Yes(_)) => "publishes",
         (Act::Claim { wait, .. }, Heard::Yes(_)) if wait.is_zero() => "claims",
         (Act::Claim { .. }, Heard::Yes(_)) => "long polls",
         (Act::Extend { .. }, Heard::Yes(_)) => "extensions",
@@ -31,12 +33,17 @@ pub(crate) fn told(act: &Act) -> String {
         format!("{verb} {} with lease {}{stale}", shown.id, shown.lease)
     };
     match act {
-        Act::Publish(publish) => format!(
-            "publish {} goal {} delay {} s",
-            publish.payload(),
-            publish.goal,
-            publish.delay_us / SECOND_US
-        ),
+        Act::Publish(batch) => {
+            let items = batch.items.iter().map(|item| {
+                let delay_s = item.delay_us / SECOND_US;
+                format!(" {} goal {} delay {delay_s} s", item.payload(), item.goal)
+            });
+            format!(
+                "publish batch {}:{}",
+                batch.number,
+                items.collect::<String>()
+            )
+        }
         Act::Claim { claim, wait } => format!(
             "claim goal {:?} max {} lease {} s wait {} s",
             claim.goal,
@@ -49,6 +56,7 @@ pub(crate) fn told(act: &Act) -> String {
         Act::Fail(token) => shown("fail", token),
         Act::Cancel(id) => format!("cancel {id}"),
         Act::Requeue(id) => format!("requeue {id}"),
+        Act::Receipt { id, .. } => format!("receipt of {id}"),
         Act::Clean => "clean".to_owned(),
     }
 }
@@ -64,6 +72,7 @@ pub(crate) fn answer(heard: &Heard) -> String {
             format!("admitted {ids:?}")
         }
         Heard::Yes(answer) => format!("{answer:?}"),
+        Heard::Receipt(document) => format!("receipt {document:?}"),
         Heard::No(error) => format!("no: {error}"),
         Heard::Lost => "nothing".to_owned(),
     }

@@ -4,70 +4,44 @@
 //! has run before time moves on, because the runtime's clock is paused.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use consign_engine::{Clock, Engine, Options, SealKey, Timekeeper, WallClock};
-use consign_kernel::ids::{Micros, SECOND_US};
-use consign_kernel::receipt::Signer;
+use consign_engine::{Clock, Engine, EngineClock, Options, SealKey, Timekeeper};
+use consign_kernel::ids::Micros;
+use consign_kernel::receipt::{PublicKey, Signer};
 use consign_store::SharedStore;
 use consign_store::memory::simulated::{self, Fault, Machine, Turn};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-const START: Micros = Micros(1_800_000_000 * SECOND_US);
+use crate::clocks::Clocks;
 
-/// The runtime's paused clock, plus jumps.
-#[derive(Debug)]
-pub(crate) struct SimTime {
-    started: Instant,
-    jumped_us: AtomicI64,
-}
-
-impl SimTime {
-    fn jump(&self, us: i64) {
-        self.jumped_us.fetch_add(us, Ordering::Relaxed);
-    }
-}
-
-impl Clock for SimTime {
-    fn now(&self) -> Micros {
-        let elapsed_us = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
-        START
-            .plus(elapsed_us)
-            .plus(self.jumped_us.load(Ordering::Relaxed))
-    }
-}
-
-impl WallClock for SimTime {
-    fn wall(&self) -> Micros {
-        self.now()
-    }
-}
+type SimClock = EngineClock<Clocks>;
 
 pub(crate) struct World {
-    clock: Arc<SimTime>,
+    pub(crate) clocks: Clocks,
+    /// Engine time of the running process.
+    clock: Arc<SimClock>,
     pub(crate) store: SharedStore,
     /// Taken only while it restarts.
     machine: Option<Machine>,
     pub(crate) engine: Engine,
     timekeeper: JoinHandle<()>,
     seed: u64,
-    boots: u64,
-    /// Since when nothing went wrong with the disk or the clock.
+    pub(crate) boots: u64,
+    /// Since when nothing went wrong with the disk or the clocks.
     pub(crate) calm_since: Instant,
 }
 
 impl World {
     pub(crate) fn boot(seed: u64, requests_max: usize) -> Self {
-        let clock = Arc::new(SimTime {
-            started: Instant::now(),
-            jumped_us: AtomicI64::new(0),
-        });
+        let clocks = Clocks::start();
+        let clock = Arc::new(EngineClock::over(clocks.clone(), None));
         let (store, machine) = simulated::start(clock.clone(), requests_max);
         let store: SharedStore = store;
         let (engine, timekeeper) = start(&store, &clock, seed, 0);
         Self {
+            clocks,
             clock,
             store,
             machine: Some(machine),
@@ -88,8 +62,15 @@ impl World {
         tokio::time::sleep(time).await;
     }
 
-    pub(crate) fn jump(&mut self, us: i64) {
-        self.clock.jump(us);
+    /// The machine sleeps, and wakes that much later.
+    pub(crate) fn sleep(&mut self, us: i64) {
+        self.clocks.sleep(us);
+        self.calm_since = Instant::now();
+    }
+
+    /// The wall clock is set, ahead or back.
+    pub(crate) fn set_wall(&mut self, us: i64) {
+        self.clocks.set(us);
         self.calm_since = Instant::now();
     }
 
@@ -109,7 +90,9 @@ impl World {
         self.timekeeper.abort();
         self.boots += 1;
         let machine = self.machine.take().expect("only one restart at a time");
-        let (store, machine) = machine.restart();
+        let last_time = Some(machine.last_time());
+        self.clock = Arc::new(EngineClock::over(self.clocks.clone(), last_time));
+        let (store, machine) = machine.restart(self.clock.clone());
         self.store = store;
         self.machine = Some(machine);
         (self.engine, self.timekeeper) = start(&self.store, &self.clock, self.seed, self.boots);
@@ -119,7 +102,7 @@ impl World {
 
 fn start(
     store: &SharedStore,
-    clock: &Arc<SimTime>,
+    clock: &Arc<SimClock>,
     seed: u64,
     boots: u64,
 ) -> (Engine, JoinHandle<()>) {
@@ -133,10 +116,22 @@ fn start(
         wall: clock.clone(),
         entropy,
         seal: SealKey::new([7; 32]),
-        signer: Signer::from_seed(&[9; 32]),
+        signer: signer(),
         main_key: "ck_main".to_owned(),
         cleanup_interval: Duration::from_mins(5),
     });
-    let timekeeper = Timekeeper::new(engine.clone()).run(std::future::pending(), || {});
+    let clock = Arc::clone(clock);
+    let timekeeper =
+        Timekeeper::new(engine.clone()).run(std::future::pending(), move || clock.follow());
     (engine, tokio::spawn(timekeeper))
+}
+
+/// The same for every process, as a file in the data directory would make it.
+fn signer() -> Signer {
+    Signer::from_seed(&[9; 32])
+}
+
+/// What whoever checks a receipt was told before.
+pub(crate) fn trusted_keys() -> Vec<PublicKey> {
+    vec![signer().public().clone()]
 }

@@ -1,16 +1,19 @@
 //! Runs the same work on other queues and on ours, in alternating short rounds, and prints the ratios with their spread.
 //!
 //! It expects the peers to be installed; `cargo xtask peers` does that. It depends on none of our crates, because ours is
-//! measured as others would measure it: as a program.
+//! measured as others would measure it: as a program. What is compared with ourselves, the disk and SQLite alone is
+//! `cargo xtask goals`, a second program over the same parts.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a command line tool speaks through its streams"
 )]
 
+mod connections;
 mod error;
 mod figures;
 mod generate;
+mod goals;
 mod interrupt;
 mod load;
 mod machine;
@@ -31,8 +34,18 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::subject::{ENTRIES, Entry, Tools, Yard};
 
-fn main() -> ExitCode {
-    match run(&Options::parse()) {
+/// The program `consign-peers`.
+pub fn peers() -> ExitCode {
+    end(run(&Options::parse()))
+}
+
+/// The program `consign-goals`.
+pub fn goals() -> ExitCode {
+    end(goals::run(&goals::Options::parse()))
+}
+
+fn end(done: Result<bool, Error>) -> ExitCode {
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -1,0 +1,95 @@
+//! Which flags belong to which work.
+//!
+//! Invariant: a flag that the chosen work would not look at is refused. Ignored, it would let a
+//! figure pass for one that was measured otherwise than it was.
+
+use super::{Args, WorkArg};
+use crate::failure::Failure;
+
+/// A flag that not every work takes.
+struct Rule {
+    flag: &'static str,
+    is_given: bool,
+    takers: &'static [WorkArg],
+}
+
+/// Work that somebody starts, so that it can be started at a rate.
+const PACED: &[WorkArg] = &[
+    WorkArg::Cycle,
+    WorkArg::Pairs,
+    WorkArg::Publish,
+    WorkArg::Next,
+    WorkArg::Batch,
+    WorkArg::Empty,
+    WorkArg::Handoff,
+];
+
+/// Work of many clients over some time.
+const WITH_CLIENTS: &[WorkArg] = &[
+    WorkArg::Cycle,
+    WorkArg::Pairs,
+    WorkArg::Publish,
+    WorkArg::Drain,
+    WorkArg::Next,
+    WorkArg::Batch,
+    WorkArg::Empty,
+    WorkArg::Handoff,
+];
+
+const fn with_clients(flag: &'static str, is_given: bool) -> Rule {
+    Rule {
+        flag,
+        is_given,
+        takers: WITH_CLIENTS,
+    }
+}
+
+impl Args {
+    pub(super) fn refuse_unused(&self) -> Result<(), Failure> {
+        let rules = [
+            Rule {
+                flag: "--batch",
+                is_given: self.batch.is_some(),
+                takers: &[WorkArg::Batch],
+            },
+            Rule {
+                flag: "--wait",
+                is_given: self.wait.is_some(),
+                takers: &[WorkArg::Pairs, WorkArg::Handoff],
+            },
+            Rule {
+                flag: "--rate",
+                is_given: self.rate.is_some(),
+                takers: PACED,
+            },
+            with_clients("--clients", self.clients.is_some()),
+            with_clients("--seconds", self.seconds.is_some()),
+            with_clients("--warmup", self.warmup.is_some()),
+            with_clients("--threads", self.threads.is_some()),
+            with_clients("--svg", self.svg.is_some()),
+        ];
+        let unused = rules
+            .iter()
+            .find(|rule| rule.is_given && !rule.takers.contains(&self.work));
+        match unused {
+            None => Ok(()),
+            Some(rule) => Err(Failure::usage(refusal(rule, self.work))),
+        }
+    }
+}
+
+fn refusal(rule: &Rule, work: WorkArg) -> String {
+    let takers: Vec<String> = rule.takers.iter().map(|taker| name(*taker)).collect();
+    format!(
+        "--work {} does nothing with {}; it is for --work {}",
+        name(work),
+        rule.flag,
+        takers.join(", ")
+    )
+}
+
+/// As it is given on the command line.
+fn name(work: WorkArg) -> String {
+    let value = clap::ValueEnum::to_possible_value(&work);
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
+}

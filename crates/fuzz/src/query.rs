@@ -1,0 +1,135 @@
+//! Query strings of list, claim and event stream: what is taken is within its limits, and what was signed is what is
+//! read.
+//!
+//! Input: what stands behind the question mark.
+
+use std::time::Duration;
+
+use consign_faces::intent::query::claiming::{Claiming, capabilities, worker_id};
+use consign_faces::intent::query::listing::Listing;
+use consign_faces::intent::query::{Params, cursor};
+use consign_faces::intent::signature::canonical_query;
+use consign_kernel::error::Class;
+use consign_kernel::ids::{FactSeq, Seq};
+use consign_kernel::limits;
+use http::Uri;
+
+pub(crate) fn run(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else {
+        return;
+    };
+    cursors(text);
+    let Ok(uri) = format!("/intents?{text}").parse::<Uri>() else {
+        return;
+    };
+    let query = uri.query().expect("there is a question mark");
+    let asked = Asked::of(&uri);
+    asked.check();
+    // A signature covers the canonical form alone: if the query meant anything else, that would be unsigned.
+    let signed: Uri = format!("/intents?{}", canonical_query(query))
+        .parse()
+        .expect("the canonical form is a query");
+    assert_eq!(asked, Asked::of(&signed), "{query}");
+}
+
+/// Whatever place there is, it comes back as the same one; whatever text is taken for one, it is one.
+fn cursors(text: &str) {
+    let number = text
+        .bytes()
+        .fold(0_u64, |hash, byte| hash.rotate_left(9) ^ u64::from(byte));
+    let (page, event) = (Seq(number), FactSeq(number));
+    assert_eq!(cursor::page(&cursor::page_text(page)).ok(), Some(page));
+    assert_eq!(cursor::event(&cursor::event_text(event)).ok(), Some(event));
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let read = cursor::page(text).ok();
+    assert!(is_number || read.is_none(), "{text}");
+    assert_eq!(read.map(|seq| seq.0), cursor::event(text).ok().map(|e| e.0));
+}
+
+/// All that the readers make of one query; a refusal counts by its code.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    listing: Result<Listing, &'static str>,
+    claiming: Result<Claiming, &'static str>,
+    after: Option<Result<FactSeq, &'static str>>,
+}
+
+impl Asked {
+    fn of(uri: &Uri) -> Self {
+        let params = Params::of(uri).expect("any query can be decoded");
+        Self {
+            listing: Listing::of(&params).map_err(|reject| reject.code.name()),
+            claiming: Claiming::of(&params).map_err(|reject| {
+                assert_eq!(reject.code.class(), Class::Invalid);
+                reject.code.name()
+            }),
+            after: params
+                .get("after")
+                .map(|text| cursor::event(text).map_err(|reject| reject.code.name())),
+        }
+    }
+
+    fn check(&self) {
+        match &self.listing {
+            Ok(listing) => {
+                assert!((1..=limits::PAGE_ITEMS_MAX).contains(&listing.limit));
+                assert!(listing.namespace.as_deref().is_none_or(is_namespace));
+                assert!(listing.goal.as_deref().is_none_or(is_trimmed));
+            }
+            Err(code) => assert!(
+                [
+                    "invalid_namespace",
+                    "invalid_status",
+                    "invalid_cursor",
+                    "invalid_limit"
+                ]
+                .contains(code),
+                "{code}"
+            ),
+        }
+        match &self.claiming {
+            Ok(claiming) => check_claiming(claiming),
+            Err(code) => assert!(
+                ["invalid_namespace", "invalid_max", "invalid_wait"].contains(code),
+                "{code}"
+            ),
+        }
+    }
+}
+
+fn check_claiming(claiming: &Claiming) {
+    let longest = Duration::from_secs_f64(limits::CLAIM_WAIT_MAX_S);
+    assert!(claiming.wait <= longest);
+    assert!(
+        claiming
+            .max
+            .is_none_or(|max| (1..=limits::CLAIM_BATCH_MAX).contains(&max))
+    );
+    assert!(is_namespace(&claiming.namespace));
+    let goal = claiming.goal.as_deref();
+    assert!(goal.is_none_or(|goal| is_trimmed(goal) && !goal.is_empty()));
+    if let Some(id) = &claiming.worker_id {
+        let shown = id.chars().count();
+        assert!((1..=limits::WORKER_ID_CHARS_MAX).contains(&shown));
+        assert!(worker_id(id).is_some(), "an id that is none: {id:?}");
+    }
+    let Some(Ok(listed)) = claiming.capabilities.as_deref().map(capabilities) else {
+        return;
+    };
+    assert!(listed.len() <= limits::CAPABILITIES_MAX);
+    // Claims are compared by them, so the same ones in another order must be the same list.
+    assert!(listed.is_sorted_by(|one, next| one < next), "{listed:?}");
+    let is_token = |token: &String| !token.is_empty() && is_trimmed(token) && !token.contains(',');
+    assert!(listed.iter().all(is_token), "{listed:?}");
+    assert_eq!(capabilities(&listed.join(",")).ok(), Some(listed));
+}
+
+fn is_namespace(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=limits::NAMESPACE_CHARS_MAX).contains(&text.len()) && text.bytes().all(allowed)
+}
+
+fn is_trimmed(text: &str) -> bool {
+    text.trim() == text
+}

@@ -1,0 +1,7 @@
+//! What `cargo xtask goals` starts.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    consign_peers::goals()
+}

@@ -1,0 +1,112 @@
+//! The clocks of the simulated machine, and whether engine time goes as the stopwatch of a holder does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use consign_engine::{TimeSource, WallClock};
+use consign_kernel::ids::{Micros, SECOND_US};
+use tokio::time::Instant;
+
+use crate::ledger::Broken;
+
+const START: Micros = Micros(1_800_000_000 * SECOND_US);
+
+/// The runtime's paused clock, plus what the machine slept; the wall clock is set by hand as well.
+#[derive(Clone, Debug)]
+pub(crate) struct Clocks {
+    started: Instant,
+    moved: Arc<Moved>,
+}
+
+#[derive(Debug, Default)]
+struct Moved {
+    slept_us: AtomicI64,
+    set_us: AtomicI64,
+}
+
+impl Clocks {
+    pub(crate) fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            moved: Arc::default(),
+        }
+    }
+
+    /// The machine sleeps: both clocks are ahead afterwards, and no timer of the process noticed.
+    pub(crate) fn sleep(&self, us: i64) {
+        self.moved.slept_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// Somebody sets the wall clock, ahead or back.
+    pub(crate) fn set(&self, us: i64) {
+        self.moved.set_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    fn monotonic_us(&self) -> i64 {
+        let elapsed_us = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
+        elapsed_us + self.moved.slept_us.load(Ordering::Relaxed)
+    }
+}
+
+impl TimeSource for Clocks {
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(u64::try_from(self.monotonic_us()).unwrap_or(0))
+    }
+}
+
+impl WallClock for Clocks {
+    fn wall(&self) -> Micros {
+        START
+            .plus(self.monotonic_us())
+            .plus(self.moved.set_us.load(Ordering::Relaxed))
+    }
+}
+
+/// Engine time may gain or lose one percent, and what it makes up for at once after a long sleep.
+const SLACK_US: i64 = SECOND_US / 4;
+
+/// Where engine time and the stopwatch stood at the last look of the same process.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    last: Option<(u64, Micros, i64)>,
+}
+
+impl Pace {
+    pub(crate) fn look(&mut self, boots: u64, now: Micros, clocks: &Clocks) -> Result<(), Broken> {
+        let stopwatch_us = clocks.monotonic_us();
+        let last = self.last.replace((boots, now, stopwatch_us));
+        let Some((_, then, then_us)) = last.filter(|(of, ..)| *of == boots) else {
+            return Ok(());
+        };
+        let (gained_us, passed_us) = (now.0 - then.0, stopwatch_us - then_us);
+        if gained_us < 0 {
+            return Err(format!("engine time went back by {} µs", -gained_us));
+        }
+        if (gained_us - passed_us).abs() > passed_us / 100 + SLACK_US {
+            return Err(format!(
+                "engine time went on by {gained_us} µs while {passed_us} µs passed"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_was_set_shows_as_a_wrong_pace_and_sleep_does_not() {
+        let (clocks, mut pace) = (Clocks::start(), Pace::default());
+        pace.look(0, clocks.wall(), &clocks).unwrap();
+        clocks.sleep(61 * SECOND_US);
+        pace.look(0, clocks.wall(), &clocks).unwrap();
+        clocks.set(SECOND_US);
+        pace.look(0, clocks.wall(), &clocks).unwrap_err();
+        clocks.set(-SECOND_US);
+        pace.look(0, clocks.wall(), &clocks).unwrap_err();
+        clocks.set(-SECOND_US);
+        pace.look(1, clocks.wall(), &clocks).unwrap();
+    }
+}

@@ -1,0 +1,132 @@
+//! The results file of a campaign: one line of JSON for each piece of it, appended and synced.
+//!
+//! Invariant: every line carries the revision of the code that made it, and a campaign goes on only from lines of its
+//! own revision: what was proven about other code says nothing about this one.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// What `cargo xtask` appends to a commit when files differ from it.
+const DIRTY: &str = "+dirty";
+/// There is no git, or nobody said.
+const UNKNOWN: &str = "unknown";
+
+/// The code a campaign runs: a commit, a commit with `+dirty`, or `unknown`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision(String);
+
+impl Default for Revision {
+    fn default() -> Self {
+        Self(UNKNOWN.to_owned())
+    }
+}
+
+impl From<String> for Revision {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Revision {
+    /// Whether its name stands for one code alone.
+    fn is_exact(&self) -> bool {
+        self.0 != UNKNOWN && !self.0.ends_with(DIRTY)
+    }
+
+    /// Refuses to go on from code that may have changed since; `anyway` is for whoever knows that it did not.
+    pub fn demand_resumable(&self, anyway: bool) -> Result<(), String> {
+        if anyway || self.is_exact() {
+            return Ok(());
+        }
+        Err(format!(
+            "the revision is {self}, so earlier results may be of other code; commit first, or say --resume-dirty"
+        ))
+    }
+}
+
+/// The lines of one revision.
+#[derive(Debug, Default)]
+pub struct Lines {
+    pub own: Vec<Value>,
+    /// How many lines are of other revisions, or do not say of which.
+    pub aside: usize,
+}
+
+impl Lines {
+    /// A sentence for the report, if there is something to say.
+    pub fn left_aside(&self) -> Option<String> {
+        (self.aside > 0).then(|| format!("{} results of other revisions left aside", self.aside))
+    }
+}
+
+/// Reads a results file; one that is not there is empty. A line that was cut off while it was written does not count.
+pub fn read(path: &Path, revision: &Revision) -> io::Result<Lines> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    let lines = text.lines().flat_map(serde_json::from_str::<Value>);
+    let (own, others): (Vec<Value>, Vec<Value>) =
+        lines.partition(|line| line["revision"] == revision.0.as_str());
+    Ok(Lines {
+        own,
+        aside: others.len(),
+    })
+}
+
+/// Appends one line with the revision in it, and syncs it.
+pub fn append(path: &Path, revision: &Revision, mut line: Value) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    line["revision"] = json!(revision.0);
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    file.write_all(format!("{line}\n").as_bytes())?;
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(text: &str) -> Revision {
+        Revision::from(text.to_owned())
+    }
+
+    #[test]
+    fn only_lines_of_the_own_revision_count_and_the_others_are_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/results.jsonl");
+        let (mine, other) = (revision("aaaa"), revision("bbbb"));
+        assert!(read(&path, &mine).unwrap().left_aside().is_none());
+        append(&path, &other, json!({"seed": 1})).unwrap();
+        append(&path, &mine, json!({"seed": 2})).unwrap();
+        append(&path, &revision("aaaa+dirty"), json!({"seed": 3})).unwrap();
+        let old = fs::read_to_string(&path).unwrap() + "{\"seed\":4}\n{\"seed\":5,\"rev";
+        fs::write(&path, old).unwrap();
+        let lines = read(&path, &mine).unwrap();
+        assert_eq!(lines.own, [json!({"seed": 2, "revision": "aaaa"})]);
+        let told = lines.left_aside().unwrap();
+        assert!(told.starts_with("3 results"), "{told}");
+    }
+
+    #[test]
+    fn only_an_exact_revision_is_resumed_unless_it_is_asked_for() {
+        assert!(revision("aaaa").demand_resumable(false).is_ok());
+        for unsure in [revision("aaaa+dirty"), Revision::default()] {
+            assert!(unsure.demand_resumable(false).is_err(), "{unsure}");
+            assert!(unsure.demand_resumable(true).is_ok(), "{unsure}");
+        }
+    }
+}

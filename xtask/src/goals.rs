@@ -1,0 +1,73 @@
+//! `cargo xtask goals`: builds ours for release, then lets `consign-goals` measure it against our own goals.
+
+use crate::Done;
+use crate::context::Context;
+use crate::flags::{Flag, Flags};
+use crate::process::{self, Output};
+
+pub(crate) const HELP: &str = "
+Usage: cargo xtask goals [--only A,B] [--rounds N] [--seconds S] [--quick] [--json] [FLAGS]
+
+Measures what docs/performance.md lists under `Against the goals`, as far as it needs no other queue, by `consign bench`
+on servers of its own and by SQLite and the disk alone, in rounds in turn. Prints each goal with the median, the least
+and the most of its rounds, and whether it is reached. Rounds in which the hypervisor took more than 1.5 % of the
+machine are left out and counted. A whole run takes about half an hour, on a machine that does nothing else meanwhile.
+Fails if something could not be measured, not if a goal is not reached.
+
+  --only A,B    only these, by name or first word, such as empty or p99; all by default
+  --rounds N    rounds of each, by default 5
+  --seconds S   length of what runs at full speed, by default 3; latencies are measured over 20 in any case
+  --quick       one round of small numbers in a few seconds, to see that it works; its figures mean nothing
+  --json        print the findings as JSON
+  --dir DIR     where the servers keep their files, on a disk; by default /var/tmp
+  --lock FILE   lock this file while goals that belong together are measured once, for others that lock it
+  --list        name the goals
+";
+
+/// Flags for the program, which checks their values.
+const FLAGS: &[Flag] = &[
+    valued("--only"),
+    valued("--rounds"),
+    valued("--seconds"),
+    valued("--dir"),
+    valued("--lock"),
+    plain("--quick"),
+    plain("--json"),
+    plain("--list"),
+];
+
+const fn valued(name: &'static str) -> Flag {
+    Flag {
+        name,
+        takes_value: true,
+    }
+}
+
+const fn plain(name: &'static str) -> Flag {
+    Flag {
+        name,
+        takes_value: false,
+    }
+}
+
+/// What is measured is what is shipped, so it is built for release even to see whether it works.
+const BUILD: &[&str] = &[
+    "build",
+    "--release",
+    "--locked",
+    "-p",
+    "consign",
+    "-p",
+    "consign-peers",
+];
+
+pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+    Flags::parse(words, FLAGS)?;
+    process::run(context.cargo(BUILD), Output::Terminal, context.deadline)?
+        .demand_success("building ours and the program that measures")?;
+    let release = context.target.join("release");
+    let mut measure = context.program(release.join("consign-goals"), &[]);
+    measure.args(words);
+    measure.arg("--consign").arg(release.join("consign"));
+    process::run(measure, Output::Terminal, context.deadline)?.demand_success("measuring the goals")
+}
