@@ -10,6 +10,7 @@ use std::process::Command;
 use crate::Done;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
+use crate::packages::{self, POSTGRESQL, Package};
 use crate::process::{self, Output};
 
 pub(crate) const HELP: &str = "
@@ -59,12 +60,6 @@ const fn valued(name: &'static str) -> Flag {
     }
 }
 
-/// A Debian package and what tells that it is there: a path, or the name of a program on the search path.
-struct Package {
-    name: &'static str,
-    brings: &'static str,
-}
-
 const BEANSTALKD: Package = Package {
     name: "beanstalkd",
     brings: "beanstalkd",
@@ -76,10 +71,6 @@ const REDIS: Package = Package {
 const RABBITMQ: Package = Package {
     name: "rabbitmq-server",
     brings: "/usr/lib/rabbitmq/bin/rabbitmq-server",
-};
-const POSTGRESQL: Package = Package {
-    name: "postgresql",
-    brings: "/usr/lib/postgresql",
 };
 const NODE: Package = Package {
     name: "nodejs",
@@ -193,17 +184,17 @@ impl Shelf {
 fn install(context: &Context, shelf: &Shelf, only: &[&str]) -> Vec<(&'static str, String)> {
     let mut missing = Vec::new();
     // Each is tried once, whoever asks first.
-    let mut packages: Vec<(&str, Done)> = Vec::new();
+    let mut tried: Vec<(&str, Done)> = Vec::new();
     let mut libraries: Option<Done> = None;
     for needs in NEEDS.iter().filter(|needs| is_wanted(needs.subject, only)) {
         let mut outcome = Ok(());
         for package in needs.packages {
-            let tried = packages.iter().position(|(name, _)| *name == package.name);
-            let index = tried.unwrap_or_else(|| {
-                packages.push((package.name, install_package(context, package)));
-                packages.len() - 1
+            let known = tried.iter().position(|(name, _)| *name == package.name);
+            let index = known.unwrap_or_else(|| {
+                tried.push((package.name, packages::install(context, package)));
+                tried.len() - 1
             });
-            outcome = outcome.and(packages[index].1.clone());
+            outcome = outcome.and(tried[index].1.clone());
         }
         if needs.libraries && outcome.is_ok() {
             let tried = libraries.get_or_insert_with(|| install_libraries(context, &shelf.node));
@@ -231,45 +222,6 @@ fn is_wanted(subject: &str, only: &[&str]) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
     only.is_empty() || only.iter().any(means)
-}
-
-fn install_package(context: &Context, package: &Package) -> Done {
-    let Package { name, brings } = package;
-    if is_there(brings) {
-        return Ok(());
-    }
-    let by_hand = format!("apt-get update && apt-get install -y --no-install-recommends {name}");
-    let user = process::ask(context.program("id", &["-u"])).unwrap_or_default();
-    if user.trim() != "0" {
-        return Err(format!(
-            "{brings} is missing; install it as root with: {by_hand}"
-        ));
-    }
-    for args in [
-        &["update", "--quiet"][..],
-        &[
-            "install",
-            "--yes",
-            "--quiet",
-            "--no-install-recommends",
-            name,
-        ],
-    ] {
-        let mut command = context.program("apt-get", args);
-        command.env("DEBIAN_FRONTEND", "noninteractive");
-        run(context, command, &format!("installing {name}"))?;
-    }
-    if is_there(brings) {
-        Ok(())
-    } else {
-        Err(format!("the package {name} did not bring {brings}"))
-    }
-}
-
-fn is_there(what: &str) -> bool {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    // Joining an absolute path gives that path, whatever the folder.
-    std::env::split_paths(&folders).any(|folder| folder.join(what).exists())
 }
 
 /// Puts the scripts beside their libraries, which is where the runtime looks for them.

@@ -8,6 +8,8 @@ use std::process::Command;
 use crate::Done;
 use crate::context::Context;
 use crate::mutations;
+use crate::packages::{self, POSTGRESQL};
+use crate::postgres;
 use crate::process::{self, Output};
 use crate::product;
 use crate::schemas;
@@ -37,6 +39,13 @@ pub(crate) const STAGES: &[Stage] = &[
         group: BUILD,
         log: None,
         run: build,
+    },
+    Stage {
+        name: "tools",
+        about: "PostgreSQL, the real client, schemathesis and the browser are installed",
+        group: BUILD,
+        log: None,
+        run: install,
     },
     Stage {
         name: "tests",
@@ -72,13 +81,6 @@ pub(crate) const STAGES: &[Stage] = &[
         group: TESTS,
         log: None,
         run: fuzz::stage,
-    },
-    Stage {
-        name: "tools",
-        about: "the real client, schemathesis and the browser are installed",
-        group: BUILD,
-        log: None,
-        run: install,
     },
     Stage {
         name: "real-clients",
@@ -164,13 +166,12 @@ fn tests(context: &Context) -> Done {
             "cargo-nextest is not installed, so `cargo test` runs; install it with: cargo install cargo-nextest"
         );
     }
+    packages::install(context, &POSTGRESQL)?;
     let command = runner.command(context, None);
-    process::run(
-        command,
-        Output::Copied(&context.log("tests")),
-        context.deadline,
-    )?
-    .demand_success("the tests")
+    let log = context.log("tests");
+    let ran = process::run(command, Output::Copied(&log), context.deadline);
+    postgres::stop(context);
+    ran?.demand_success("the tests")
 }
 
 fn doc(context: &Context) -> Done {
@@ -180,6 +181,7 @@ fn doc(context: &Context) -> Done {
 }
 
 fn install(context: &Context) -> Done {
+    packages::install(context, &POSTGRESQL)?;
     tools::python(context)?;
     tools::chromium(context)
 }
@@ -217,7 +219,10 @@ fn browser(context: &Context) -> Done {
 }
 
 fn planted(context: &Context) -> Done {
-    mutations::run(context, None)
+    packages::install(context, &POSTGRESQL)?;
+    let ran = mutations::run(context, None);
+    postgres::stop(context);
+    ran
 }
 
 fn demand(context: &Context, command: Command, what: &str) -> Done {

@@ -8,6 +8,8 @@ use std::process::Command;
 
 use crate::Done;
 use crate::context::Context;
+use crate::packages::{self, Package};
+use crate::postgres;
 use crate::process::{self, Output};
 
 /// What the Python environment has, pinned: the client whose behaviour the intent face must satisfy, and the program
@@ -57,6 +59,7 @@ impl Runner {
         };
         // Results are read from this output, so a personal setting must not hide the tests that pass.
         command.env("NEXTEST_STATUS_LEVEL", "pass");
+        postgres::lend(&mut command);
         match (self, only) {
             (_, None) => {}
             (Self::Nextest, Some(name)) => {
@@ -121,31 +124,11 @@ fn installed(context: &Context, python: &Path, package: &str) -> Option<String> 
 
 /// Makes sure that Chromium is there; installing it takes root.
 pub(crate) fn chromium(context: &Context) -> Done {
-    if Path::new(CHROMIUM).exists() {
-        return Ok(());
-    }
-    let by_hand = "apt-get update && apt-get install -y chromium";
-    let user = process::ask(context.program("id", &["-u"])).unwrap_or_default();
-    if user.trim() != "0" {
-        return Err(format!(
-            "{CHROMIUM} is missing; install it as root with: {by_hand}"
-        ));
-    }
-    for args in [
-        &["update", "--quiet"][..],
-        &["install", "--yes", "--quiet", "chromium"],
-    ] {
-        let mut command = context.program("apt-get", args);
-        command.env("DEBIAN_FRONTEND", "noninteractive");
-        process::run(command, Output::Terminal, context.deadline)
-            .and_then(|ended| ended.demand_success("installing Chromium"))
-            .map_err(|error| format!("{error}; install it with: {by_hand}"))?;
-    }
-    if Path::new(CHROMIUM).exists() {
-        Ok(())
-    } else {
-        Err(format!("the package chromium did not bring {CHROMIUM}"))
-    }
+    let package = Package {
+        name: "chromium",
+        brings: CHROMIUM,
+    };
+    packages::install(context, &package)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(crate) fn database_path(
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
         _ => Err(Failure::usage(format!("store {url} is not known"))
-            .hint("write it like sqlite:/var/lib/consign/consign.db")),
+            .hint("write it like sqlite:/var/lib/consign/consign.db, or for a server like postgres://USER@HOST/DATABASE")),
     }
 }
 

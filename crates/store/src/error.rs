@@ -36,7 +36,9 @@ pub enum Error {
     Unsure(String),
     #[error("this address of a database cannot be used: {0}")]
     Address(String),
-    #[error("database {database} was written by a newer consign (schema {found}, this one knows {known}); upgrade the binary")]
+    #[error(
+        "database {database} was written by a newer consign (schema {found}, this one knows {known}); upgrade the binary"
+    )]
     TooNewDatabase {
         database: String,
         found: i32,

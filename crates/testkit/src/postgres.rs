@@ -102,11 +102,7 @@ impl Cluster {
 
     /// A database of its own, copied from `template`, which `fill` fills if it is not there yet. Its name says what it
     /// was made from, so that a changed schema makes a new one.
-    pub fn database(
-        &self,
-        template: &str,
-        fill: impl FnOnce(&str),
-    ) -> io::Result<Database> {
+    pub fn database(&self, template: &str, fill: impl FnOnce(&str)) -> io::Result<Database> {
         {
             let lock = File::create(self.folder.join("template.lock"))?;
             lock.lock()?;
@@ -213,8 +209,11 @@ pub fn stop_shared() -> io::Result<()> {
     Ok(())
 }
 
-/// One for each checkout, where any user can reach it.
+/// Where whoever runs the tests wants it, else one for each checkout where any user can reach it.
 fn shared_folder() -> PathBuf {
+    if let Some(folder) = std::env::var_os("CONSIGN_TEST_POSTGRES") {
+        return PathBuf::from(folder);
+    }
     let checkout = env!("CARGO_MANIFEST_DIR");
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in checkout.bytes() {

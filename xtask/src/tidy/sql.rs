@@ -18,7 +18,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("PRAGMA ", ""),
 ];
 
-const DRIVER: &str = "rusqlite";
+const DRIVERS: &[&str] = &["rusqlite", "tokio_postgres", "tokio-postgres"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let bound = tree.files.iter().filter(|file| is_bound(file));
@@ -49,8 +49,8 @@ fn check_source(file: &File) -> Vec<Finding> {
         }
     }
     for (line, code) in source.shipped() {
-        if has_token(code, DRIVER) {
-            let message = format!("`{DRIVER}` outside of the store");
+        for driver in DRIVERS.iter().filter(|driver| has_token(code, driver)) {
+            let message = format!("`{driver}` outside of the store");
             findings.push(Finding::violation(&file.path, line, message));
         }
     }
@@ -60,10 +60,12 @@ fn check_source(file: &File) -> Vec<Finding> {
 fn check_manifest(file: &File) -> Vec<Finding> {
     let shipped = manifest::dependencies(&file.text)
         .into_iter()
-        .filter(|dependency| dependency.kind != Kind::Dev && dependency.name == DRIVER);
+        .filter(|dependency| {
+            dependency.kind != Kind::Dev && DRIVERS.contains(&dependency.name.as_str())
+        });
     shipped
         .map(|dependency| {
-            let message = format!("`{DRIVER}` outside of the store");
+            let message = format!("`{}` outside of the store", dependency.name);
             Finding::violation(&file.path, dependency.line, message)
         })
         .collect()

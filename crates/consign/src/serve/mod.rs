@@ -3,6 +3,7 @@
 //! Invariant: the data directory is locked before anything in it is made or read.
 
 mod greeting;
+mod ledger;
 mod logs;
 mod start;
 
@@ -38,7 +39,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
 
-    /// Where intents are kept, as sqlite:PATH; default is consign.db in the data directory
+    /// Where intents are kept: sqlite:PATH, or postgres://USER@HOST/DATABASE for a database that many nodes share;
+    /// default is consign.db in the data directory
     #[arg(
         long,
         value_name = "URL",
@@ -46,6 +48,15 @@ pub(crate) struct ServeArgs {
         hide_env_values = true
     )]
     pub(crate) store: Option<String>,
+
+    /// File with the password of the database; default is the variable CONSIGN_STORE_PASSWORD
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "CONSIGN_STORE_PASSWORD_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) store_password_file: Option<PathBuf>,
 
     /// Certificate chain (PEM) for HTTPS
     #[arg(

@@ -3,30 +3,27 @@
 //! Order matters: lock, secrets, store, engine, listener. Whatever fails, fails before the listener is open.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_engine::{
-    Engine, EngineClock, Options as EngineOptions, SealKey, StoreError, Timekeeper,
-};
+use consign_engine::{Engine, Options as EngineOptions, SealKey, StoreError, Timekeeper};
 use consign_faces::intent;
 use consign_faces::intent::settings::Settings;
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::server::{Error as ServerError, Options as ServerOptions, Server};
 use consign_faces::web::{layers, tls};
 use consign_kernel::receipt::Signer;
-use consign_store::sqlite::{Options as StoreOptions, QUEUE_REQUESTS_MAX, Sqlite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::greeting::{self, Greeting};
+use super::ledger::{Ledger, Place};
 use super::{ServeArgs, logs};
-use crate::config::{database_path, protocol_settings};
+use crate::config::protocol_settings;
 use crate::failure::Failure;
 use crate::lock::DataLock;
 use crate::planted;
-use crate::secrets::{Ledger, Overrides, Secret, Secrets};
+use crate::secrets::{Overrides, Secret, Secrets};
 
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
@@ -35,21 +32,18 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     refuse_open_plain(&args, &settings)?;
     let data = args.data.directory();
     data.create()?;
-    let path = database_path(args.store.as_deref(), settings.db_path.as_deref(), &data)?;
+    let place = Place::of(&args, settings.db_path.as_deref(), &data)?;
     let _lock = DataLock::acquire(&data)?;
-    let _database_lock = DataLock::database(&path)?;
+    let _database_lock = place.lock()?;
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
     let overrides = Overrides::new(&settings, seal_key);
-    let secrets = Secrets::open(&data, &overrides, Ledger::at(&path)?)?;
+    let secrets = Secrets::open(&data, &overrides, place.holds().await?)?;
 
-    let clock = Arc::new(EngineClock::start(Sqlite::last_time(&path)?));
-    let store = Arc::new(Sqlite::open(StoreOptions {
-        path,
-        clock: clock.clone(),
-        queue_max: QUEUE_REQUESTS_MAX,
-    })?);
+    let clock = place.clock()?;
+    let node = i64::from(u32::from_le_bytes(random_bytes()?));
+    let ledger = place.open(clock.clone(), node).await?;
     let engine = Engine::new(EngineOptions {
-        store: store.clone(),
+        store: ledger.shared(),
         clock: clock.clone(),
         wall: clock.clone(),
         entropy: random_bytes()?,
@@ -92,7 +86,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let served = server
         .run(
             layers::around(router, layers),
-            until_told(drain, reload, Arc::clone(&store))?,
+            until_told(drain, reload, ledger.clone())?,
         )
         .await;
     match served {
@@ -107,8 +101,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     timekeeping
         .await
         .context("the timekeeper ended by a panic")?;
-    store.close();
-    if store.is_lost() {
+    ledger.close();
+    if ledger.is_lost() {
         let lost = Failure::failed(StoreError::Lost.to_string());
         let hint = "look at the disk; what was answered before is safe, and a new start reads what is really there";
         return Err(lost.hint(hint).into());
@@ -121,7 +115,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
 fn until_told(
     drain: watch::Sender<bool>,
     reload: Option<tls::Reload>,
-    store: Arc<Sqlite>,
+    ledger: Ledger,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -131,7 +125,7 @@ fn until_told(
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
-                () = store.until_lost() => break,
+                () = ledger.until_lost() => break,
                 _ = hangup.recv() => match reload.as_ref().map(tls::Reload::reload) {
                     Some(Ok(())) => tracing::info!("the certificate was reloaded"),
                     Some(Err(error)) => tracing::error!(%error, "the certificate was not reloaded; the old one stays"),

@@ -18,6 +18,12 @@ async fn read(world: &World, owner: &str, after: FactSeq, limit: u32) -> EventPa
     world.store.events(filter).await.expect("storage works")
 }
 
+/// The numbers of all facts. They grow, and nothing else is said about them.
+async fn numbers(world: &World) -> Vec<FactSeq> {
+    let dump = world.store.dump().await.expect("storage works");
+    dump.facts.iter().map(|fact| fact.seq).collect()
+}
+
 fn bobs() -> NewIntent {
     NewIntent {
         owner: "bob".to_owned(),
@@ -34,14 +40,15 @@ pub async fn events_come_in_order_with_what_a_reader_needs(world: World) {
         .iter()
         .map(|event| (event.fact.seq, event.fact.verb, event.id))
         .collect();
+    let numbers = numbers(&world).await;
     assert_eq!(
         told,
-        [(FactSeq(1), Verb::Admit, id), (FactSeq(2), Verb::Claim, id)]
+        [(numbers[0], Verb::Admit, id), (numbers[1], Verb::Claim, id)]
     );
     assert_eq!(page.events[0].namespace, "default");
     assert_eq!(page.events[0].goal, "greet");
-    assert_eq!((page.seen, page.more), (FactSeq(2), false));
-    assert_eq!(world.store.stats().last_fact, FactSeq(2));
+    assert_eq!((page.seen, page.more), (numbers[1], false));
+    assert_eq!(world.store.stats().last_fact, numbers[1]);
 }
 
 pub async fn a_reader_sees_its_own_events_and_passes_the_others(world: World) {
@@ -49,20 +56,21 @@ pub async fn a_reader_sees_its_own_events_and_passes_the_others(world: World) {
     let own = world.publish(item()).await;
     world.publish(in_face(ProfileId::Automation)).await;
     world.publish(bobs()).await;
+    let numbers = numbers(&world).await;
     let first = read(&world, "alice", FactSeq(0), 1).await;
     assert_eq!(first.events.len(), 1, "it steps over what is not its own");
     assert_eq!(first.events[0].id, own);
-    assert_eq!((first.seen, first.more), (FactSeq(2), true));
+    assert_eq!((first.seen, first.more), (numbers[1], true));
     // Its own row of another face is looked at, not shown.
     let second = read(&world, "alice", first.seen, 2).await;
     assert_eq!(
         (second.events.len(), second.seen, second.more),
-        (0, FactSeq(3), false)
+        (0, numbers[2], false)
     );
     let end = read(&world, "alice", second.seen, 2).await;
     assert_eq!(
         (end.events.len(), end.seen, end.more),
-        (0, FactSeq(3), false)
+        (0, numbers[2], false)
     );
 }
 
@@ -84,7 +92,10 @@ pub async fn facts_of_a_removed_intent_stay_but_are_not_streamed(world: World) {
     };
     assert!(world.step(Command::Purge(purge)).await.is_ok());
     let page = read(&world, "alice", FactSeq(0), 10).await;
-    assert_eq!((page.events.len(), page.seen), (0, FactSeq(1)));
+    assert_eq!(
+        (page.events.len(), page.seen),
+        (0, numbers(&world).await[0])
+    );
     let dump = world.store.dump().await.expect("storage works");
     assert_eq!(dump.facts.len(), 1);
     assert_eq!(world.verbs(&row).await, [], "histories are those of rows");
@@ -93,6 +104,7 @@ pub async fn facts_of_a_removed_intent_stay_but_are_not_streamed(world: World) {
 pub async fn old_facts_are_forgotten_and_their_numbers_never_used_again(world: World) {
     world.publish(item()).await;
     world.publish(item()).await;
+    let before = numbers(&world).await;
     world.clock.advance(DAY_US);
     let forget = async |limit| {
         let forget = Forget::Facts {
@@ -112,12 +124,9 @@ pub async fn old_facts_are_forgotten_and_their_numbers_never_used_again(world: W
         "not old enough"
     );
     let page = read(&world, "alice", FactSeq(0), 10).await;
-    let told: Vec<_> = page
-        .events
-        .iter()
-        .map(|event| (event.fact.seq, event.id))
-        .collect();
-    assert_eq!(told, [(FactSeq(3), fresh)]);
+    let told: Vec<_> = page.events.iter().map(|event| event.id).collect();
+    assert_eq!(told, [fresh]);
+    assert!(page.events[0].fact.seq > before[1]);
 }
 
 pub async fn a_face_forgets_its_own_facts_and_keeps_the_others(world: World) {
@@ -139,7 +148,7 @@ pub async fn a_step_that_changes_nothing_tells_nothing(world: World) {
     world.publish(item()).await;
     assert_eq!(world.claim(claim_by("bob")).await, []);
     assert!(world.complete(&fake(&world).await).await.is_err());
-    assert_eq!(world.store.stats().last_fact, FactSeq(1));
+    assert_eq!(world.store.stats().last_fact, numbers(&world).await[0]);
 }
 
 /// A row that pretends to be held.

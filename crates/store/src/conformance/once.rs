@@ -8,7 +8,7 @@ use consign_kernel::profile::Face;
 
 use super::{World, item};
 
-fn guarded(owner: &str, key: &str, fingerprint: u8) -> NewIntent {
+pub fn guarded(owner: &str, key: &str, fingerprint: u8) -> NewIntent {
     NewIntent {
         owner: owner.to_owned(),
         once: Some(OnceGuard {

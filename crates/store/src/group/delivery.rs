@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::Reply;
 use tokio::sync::oneshot;
@@ -15,24 +15,44 @@ pub(super) type Asker = oneshot::Sender<Delivery>;
 
 /// Those who want to hear what commits did.
 #[derive(Default)]
-pub(crate) struct Listeners(Mutex<Vec<Listener>>);
+pub(crate) struct Listeners {
+    all: Mutex<Vec<Listener>>,
+    /// Those who pass on what this node did, and nothing that others told.
+    own: Mutex<Vec<Listener>>,
+}
 
 impl Listeners {
     pub(crate) fn add(&self, listener: Listener) {
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.push(listener);
+        lock(&self.all).push(listener);
     }
 
+    pub(crate) fn add_own(&self, listener: Listener) {
+        lock(&self.own).push(listener);
+    }
+
+    /// What a commit of this node did.
     pub(crate) fn tell(&self, news: &News) {
-        if news.is_empty() {
-            return;
+        if !news.is_empty() {
+            tell_each(&lock(&self.all), news);
+            tell_each(&lock(&self.own), news);
         }
-        let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for listener in listeners.iter() {
-            // Its mistake must not end the thread that writes, and a hint may be lost.
-            if catch_unwind(AssertUnwindSafe(|| listener(news))).is_err() {
-                tracing::error!("a listener failed at the news of a commit");
-            }
+    }
+
+    /// What another node told.
+    pub(crate) fn tell_heard(&self, news: &News) {
+        tell_each(&lock(&self.all), news);
+    }
+}
+
+fn lock(listeners: &Mutex<Vec<Listener>>) -> MutexGuard<'_, Vec<Listener>> {
+    listeners.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell_each(listeners: &[Listener], news: &News) {
+    for listener in listeners {
+        // Its mistake must not end the thread that writes, and a hint may be lost.
+        if catch_unwind(AssertUnwindSafe(|| listener(news))).is_err() {
+            tracing::error!("a listener failed at the news of a commit");
         }
     }
 }

@@ -11,8 +11,10 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::Error;
@@ -20,6 +22,7 @@ use crate::Error;
 /// Everything of ours lives in a schema of this name.
 pub(super) const SCHEMA: &str = "consign";
 
+const MESSAGES_MAX: usize = 256;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// For every connection: our schema, commits that are on disk when they are answered, and an end to everything that hangs.
@@ -88,39 +91,50 @@ impl Address {
 
     /// A connection whose traffic the current runtime carries.
     pub(super) async fn connect(&self) -> Result<Client, Error> {
-        let (client, driven) = self.open().await?;
-        tokio::spawn(async move {
-            if let Err(error) = driven.await {
-                tracing::debug!(%error, "a connection to the database ended");
-            }
-        });
+        let (client, _) = self.connect_hearing().await?;
         Ok(client)
     }
 
-    /// A connection and what carries its traffic.
-    async fn open(
-        &self,
-    ) -> Result<
-        (
-            Client,
-            std::pin::Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>,
-        ),
-        Error,
-    > {
+    /// A connection, and what the server says on it unasked. Nothing is kept for somebody who does not listen.
+    pub(super) async fn connect_hearing(&self) -> Result<(Client, Receiver<AsyncMessage>), Error> {
         let unreachable = |error: tokio_postgres::Error| {
             Error::Unavailable(format!("cannot reach the database: {}", cause(&error)))
         };
-        Ok(match &self.tls {
+        let (said, heard) = channel(MESSAGES_MAX);
+        let client = match &self.tls {
             None => {
-                let (client, connection) = self.config.connect(NoTls).await.map_err(unreachable)?;
-                (client, Box::pin(connection))
+                let connected = self.config.connect(NoTls).await;
+                let (client, connection) = connected.map_err(unreachable)?;
+                tokio::spawn(carry(connection, said));
+                client
             }
             Some(tls) => {
                 let connected = self.config.connect(tls.clone()).await;
                 let (client, connection) = connected.map_err(unreachable)?;
-                (client, Box::pin(connection))
+                tokio::spawn(carry(connection, said));
+                client
             }
-        })
+        };
+        Ok((client, heard))
+    }
+}
+
+/// Carries the traffic of a connection until it ends.
+async fn carry<S, T>(mut connection: Connection<S, T>, said: Sender<AsyncMessage>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+            // Full or unheard: news are hints.
+            Some(Ok(message)) => drop(said.try_send(message)),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a connection to the database ended");
+                return;
+            }
+            None => return,
+        }
     }
 }
 
@@ -192,9 +206,13 @@ fn tls_config(roots: Option<PathBuf>) -> Result<ClientConfig, Error> {
     let mut store = RootCertStore::empty();
     if let Some(path) = roots {
         let unreadable = |error: &dyn fmt::Display| {
-            unfit(&format!("sslrootcert {} cannot be read: {error}", path.display()))
+            unfit(&format!(
+                "sslrootcert {} cannot be read: {error}",
+                path.display()
+            ))
         };
-        let certificates = CertificateDer::pem_file_iter(&path).map_err(|error| unreadable(&error))?;
+        let certificates =
+            CertificateDer::pem_file_iter(&path).map_err(|error| unreadable(&error))?;
         for certificate in certificates {
             let certificate = certificate.map_err(|error| unreadable(&error))?;
             store.add(certificate).map_err(|error| unreadable(&error))?;
@@ -212,7 +230,10 @@ fn tls_config(roots: Option<PathBuf>) -> Result<ClientConfig, Error> {
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => {
-            name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+            name == "localhost"
+                || name
+                    .parse()
+                    .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
         }
         #[cfg(unix)]
         Host::Unix(_) => true,

@@ -189,7 +189,16 @@ pub(super) const COUNT: &str = "INSERT INTO counts (kind, face, name, state, sha
     ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count";
 
 pub(super) const STATEMENTS: &[&str] = &[
-    INSERT, UPDATE, DELETE, APPEND, ONCE, ONCE_AGAIN, RECORD, RECORD_AGAIN, RECORD_GONE, COUNT,
+    INSERT,
+    UPDATE,
+    DELETE,
+    APPEND,
+    ONCE,
+    ONCE_AGAIN,
+    RECORD,
+    RECORD_AGAIN,
+    RECORD_GONE,
+    COUNT,
 ];
 
 /// What is to be written in one go.
@@ -230,7 +239,11 @@ pub(super) fn flush(
         (ONCE, once.parameters(), once.scope.len()),
         (ONCE_AGAIN, once_again.parameters(), once_again.scope.len()),
         (RECORD, records.parameters(), records.kind.len()),
-        (RECORD_AGAIN, records_again.parameters(), records_again.kind.len()),
+        (
+            RECORD_AGAIN,
+            records_again.parameters(),
+            records_again.kind.len(),
+        ),
         (RECORD_GONE, gone.parameters(), gone.kind.len()),
         (COUNT, count_parameters(&counts, &shard), counts.kind.len()),
     ];
@@ -268,9 +281,15 @@ fn inserts<'r>(rows: &[&'r Row], node: i64) -> Inserts<'r> {
         columns.shelf.push(intent.shelf.code().into());
         columns.wake_at.push(intent.wake_at.0);
         columns.own_lane.push(lanes.map(|lanes| lanes.own));
-        columns.own_goal_lane.push(lanes.map(|lanes| lanes.own_goal));
-        columns.public_lane.push(lanes.and_then(|lanes| lanes.public));
-        columns.public_goal_lane.push(lanes.and_then(|lanes| lanes.public_goal));
+        columns
+            .own_goal_lane
+            .push(lanes.map(|lanes| lanes.own_goal));
+        columns
+            .public_lane
+            .push(lanes.and_then(|lanes| lanes.public));
+        columns
+            .public_goal_lane
+            .push(lanes.and_then(|lanes| lanes.public_goal));
         columns.priority.push(intent.priority);
         columns.run_at.push(intent.run_at.0);
         columns.attempts.push(intent.attempts.into());
@@ -281,21 +300,35 @@ fn inserts<'r>(rows: &[&'r Row], node: i64) -> Inserts<'r> {
         columns.claimed_at.push(intent.claimed_at.map(|at| at.0));
         columns.lease_until.push(intent.lease_until.map(|at| at.0));
         columns.settled_at.push(intent.settled_at.map(|at| at.0));
-        columns.last_fact.push(intent.last_fact.map(|fact| signed(fact.0)));
+        columns
+            .last_fact
+            .push(intent.last_fact.map(|fact| signed(fact.0)));
         columns.node.push(holder_node(row, node));
         columns.namespace.push(stored(&intent.namespace));
         columns.goal.push(stored(&intent.goal));
         columns.owner.push(stored(&intent.owner));
         columns.public.push(intent.public);
         columns.target.push(optional(intent.target.as_ref()));
-        columns.capability.push(optional(intent.capability.as_ref()));
+        columns
+            .capability
+            .push(optional(intent.capability.as_ref()));
         columns.holder.push(optional(intent.holder.as_ref()));
-        columns.token.push(intent.token.as_ref().map(|token| &token.0[..]));
-        columns.traceparent.push(optional(intent.traceparent.as_ref()));
-        columns.last_error.push(optional(intent.last_error.as_ref()));
+        columns
+            .token
+            .push(intent.token.as_ref().map(|token| &token.0[..]));
+        columns
+            .traceparent
+            .push(optional(intent.traceparent.as_ref()));
+        columns
+            .last_error
+            .push(optional(intent.last_error.as_ref()));
         let result = intent.result.as_ref();
-        columns.result_kind.push(result.map(|result| result_code(result.kind)));
-        columns.result.push(result.map(|result| stored(&result.body)));
+        columns
+            .result_kind
+            .push(result.map(|result| result_code(result.kind)));
+        columns
+            .result
+            .push(result.map(|result| stored(&result.body)));
         columns.payload.push(stored(&intent.payload));
     }
     columns
@@ -311,23 +344,39 @@ fn updates<'r>(rows: &[&'r Row], node: i64) -> Updates<'r> {
         columns.shelf.push(intent.shelf.code().into());
         columns.wake_at.push(intent.wake_at.0);
         columns.own_lane.push(lanes.map(|lanes| lanes.own));
-        columns.own_goal_lane.push(lanes.map(|lanes| lanes.own_goal));
-        columns.public_lane.push(lanes.and_then(|lanes| lanes.public));
-        columns.public_goal_lane.push(lanes.and_then(|lanes| lanes.public_goal));
+        columns
+            .own_goal_lane
+            .push(lanes.map(|lanes| lanes.own_goal));
+        columns
+            .public_lane
+            .push(lanes.and_then(|lanes| lanes.public));
+        columns
+            .public_goal_lane
+            .push(lanes.and_then(|lanes| lanes.public_goal));
         columns.run_at.push(intent.run_at.0);
         columns.attempts.push(intent.attempts.into());
         columns.expires_at.push(intent.expires_at.0);
         columns.claimed_at.push(intent.claimed_at.map(|at| at.0));
         columns.lease_until.push(intent.lease_until.map(|at| at.0));
         columns.settled_at.push(intent.settled_at.map(|at| at.0));
-        columns.last_fact.push(intent.last_fact.map(|fact| signed(fact.0)));
+        columns
+            .last_fact
+            .push(intent.last_fact.map(|fact| signed(fact.0)));
         columns.node.push(holder_node(row, node));
         columns.holder.push(optional(intent.holder.as_ref()));
-        columns.token.push(intent.token.as_ref().map(|token| &token.0[..]));
-        columns.last_error.push(optional(intent.last_error.as_ref()));
+        columns
+            .token
+            .push(intent.token.as_ref().map(|token| &token.0[..]));
+        columns
+            .last_error
+            .push(optional(intent.last_error.as_ref()));
         let result = intent.result.as_ref();
-        columns.result_kind.push(result.map(|result| result_code(result.kind)));
-        columns.result.push(result.map(|result| stored(&result.body)));
+        columns
+            .result_kind
+            .push(result.map(|result| result_code(result.kind)));
+        columns
+            .result
+            .push(result.map(|result| stored(&result.body)));
     }
     columns
 }
@@ -337,7 +386,9 @@ fn facts(rows: &[Fact]) -> Facts<'_> {
     for fact in rows {
         columns.seq.push(signed(fact.seq.0));
         columns.intent.push(signed(fact.intent.0));
-        columns.previous.push(fact.previous.map(|seq| signed(seq.0)));
+        columns
+            .previous
+            .push(fact.previous.map(|seq| signed(seq.0)));
         columns.at.push(fact.at.0);
         columns.attempt.push(fact.attempt.into());
         columns.face.push(fact.face.code().into());
@@ -416,10 +467,7 @@ fn count_rows(counts: &[(Counter, i64)]) -> Counts<'_> {
     columns
 }
 
-fn count_parameters<'c>(
-    counts: &'c Counts<'_>,
-    shard: &'c i16,
-) -> Vec<&'c (dyn ToSql + Sync)> {
+fn count_parameters<'c>(counts: &'c Counts<'_>, shard: &'c i16) -> Vec<&'c (dyn ToSql + Sync)> {
     let mut parameters = counts.parameters();
     parameters.push(shard);
     parameters

@@ -148,7 +148,11 @@ impl Held {
         // Rows of this transaction that the database does not know of yet.
         for row in self.rows.values() {
             let rank = rank(&row.intent);
-            if row.lanes.iter().flat_map(Lanes::probes).any(|lane| lane == probe)
+            if row
+                .lanes
+                .iter()
+                .flat_map(Lanes::probes)
+                .any(|lane| lane == probe)
                 && heads.bound.is_none_or(|bound| rank <= bound)
             {
                 heads.ranks.insert(rank);
@@ -199,11 +203,5 @@ impl Held {
         for row in self.rows.values_mut() {
             row.pending = Pending::Nothing;
         }
-    }
-
-    /// What was known of lanes and shelves is looked up again when it is needed.
-    pub(super) fn forget_searches(&mut self) {
-        self.lanes.clear();
-        self.searched.clear();
     }
 }

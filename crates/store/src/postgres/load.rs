@@ -87,7 +87,6 @@ pub(super) const DUE: &str = concat!(
      WHERE shelf = s.shelf AND wake_at <= s.until ORDER BY wake_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED) i"
 );
 
-
 pub(super) const STATEMENTS: &[&str] = &[
     BEGIN,
     MARK_FACTS,
@@ -227,7 +226,11 @@ pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, 
     };
     ask(true, BEGIN, vec![]);
     ask(!owners.is_empty(), LOCK_OWNERS, vec![&owners]);
-    ask(!records.0.is_empty(), RECORDS, vec![&records.0, &records.1, &records.2]);
+    ask(
+        !records.0.is_empty(),
+        RECORDS,
+        vec![&records.0, &records.1, &records.2],
+    );
     ask(!once.0.is_empty(), ONCE, vec![&once.0, &once.1, &once.2]);
     ask(!ids.is_empty(), INTENTS, vec![&ids]);
     ask(true, MARK_FACTS, vec![]);

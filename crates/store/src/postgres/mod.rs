@@ -4,6 +4,7 @@
 //! number of nodes may write at the same time. What one of them lost a race for is decided anew.
 
 mod address;
+mod bells;
 mod check;
 mod flush;
 mod held;
@@ -34,6 +35,7 @@ use crate::{
     Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
     Listener, Stats, Store,
 };
+use bells::Bells;
 use reads::Readers;
 use writer::{Node, Writers};
 
@@ -51,6 +53,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     pub queue_max: usize,
     pub writers: usize,
+    /// Which node this is; no other one that runs has the same number.
+    pub node: i64,
 }
 
 impl fmt::Debug for Options {
@@ -68,6 +72,7 @@ pub struct Postgres {
     writers: Writers,
     readers: Arc<Readers>,
     clock: Arc<dyn Clock>,
+    _bells: Bells,
 }
 
 impl Postgres {
@@ -77,19 +82,35 @@ impl Postgres {
         let readers = Readers::new(options.address.clone(), READERS);
         let last_fact = reads::last_fact(&readers).await?;
         let node = Arc::new(Node {
-            id: 1,
+            id: options.node,
             clock: Arc::clone(&options.clock),
             last_time: AtomicI64::new(0),
         });
         let writers = Writers::start(&options.address, &node, options.writers, options.queue_max)?;
         let last = &writers.shared.meters.last_fact;
         last.store(last_fact.0, Ordering::Relaxed);
+        let bells = Bells::hang(&options.address, node.id, &writers.shared);
         Ok(Self {
             address: options.address,
             writers,
             readers,
             clock: options.clock,
+            _bells: bells,
         })
+    }
+
+    /// Whether the database has a ledger already.
+    pub async fn exists(address: &Address) -> Result<bool, Error> {
+        schema::exists(address).await
+    }
+
+    /// Returns only if a thread of the ledger failed. Then everything is refused, and only a new start helps.
+    pub async fn until_lost(&self) {
+        self.writers.shared.safety.until_lost().await;
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.writers.shared.safety.is_lost()
     }
 
     /// Finishes what waits and ends the writers. Later requests are refused.
@@ -152,9 +173,9 @@ impl Store for Postgres {
         limit: u32,
     ) -> Answered<'_, Vec<Record>> {
         let now = self.clock.now();
-        Box::pin(async move {
-            reads::records(&self.readers, kind, &owner, &after, now, limit).await
-        })
+        Box::pin(
+            async move { reads::records(&self.readers, kind, &owner, &after, now, limit).await },
+        )
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {

@@ -130,15 +130,16 @@ impl Reader {
 }
 
 pub(super) async fn intent(readers: &Readers, id: IntentId) -> Result<Option<Intent>, Error> {
-    let sql = concat!("SELECT ", intent_columns!(), " FROM intents i WHERE i.id = $1");
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents i WHERE i.id = $1"
+    );
     let found = readers.query(sql, &[&&id.0[..]]).await?;
     found.first().map(rows::intent).transpose()
 }
 
-pub(super) async fn intents(
-    readers: &Readers,
-    filter: &IntentFilter,
-) -> Result<IntentPage, Error> {
+pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<IntentPage, Error> {
     let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
     let scan = i64::from(SCAN_ROWS_MAX);
     // Two statements, so that each has the index it needs: the owner's rows, or all.
@@ -148,7 +149,9 @@ pub(super) async fn intents(
             intent_columns!(),
             " FROM intents i WHERE i.owner = $2 AND i.seq < $1 ORDER BY i.seq DESC LIMIT $3"
         );
-        readers.query(sql, &[&before, &stored(owner), &scan]).await?
+        readers
+            .query(sql, &[&before, &stored(owner), &scan])
+            .await?
     } else {
         let sql = concat!(
             "SELECT ",
@@ -349,7 +352,11 @@ pub(super) async fn dump(readers: &Readers) -> Result<Dump, Error> {
 
 async fn dump_in(reader: &mut Lent<'_>) -> Result<Dump, Error> {
     let mut dump = Dump::default();
-    let sql = concat!("SELECT ", intent_columns!(), " FROM intents i ORDER BY i.seq");
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents i ORDER BY i.seq"
+    );
     for row in &reader.query(sql, &[]).await? {
         dump.intents.push(rows::intent(row)?);
     }

@@ -219,7 +219,9 @@ fn read(stored: &str) -> String {
     let mut characters = stored.chars();
     while let Some(character) = characters.next() {
         text.push(match character {
-            ESCAPE => characters.next().map_or(ESCAPE, |next| if next == '0' { '\0' } else { next }),
+            ESCAPE => characters
+                .next()
+                .map_or(ESCAPE, |next| if next == '0' { '\0' } else { next }),
             other => other,
         });
     }

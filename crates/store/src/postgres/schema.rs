@@ -25,6 +25,12 @@ const SERVER_VERSION_MIN: i32 = 120_000;
 /// Locks the migrations of a database against other nodes.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(17231, 1)";
 
+pub(super) async fn exists(address: &Address) -> Result<bool, Error> {
+    let client = address.connect().await?;
+    let sql = "SELECT to_regclass('consign.migrations') IS NOT NULL";
+    Ok(client.query_one(sql, &[]).await?.try_get(0)?)
+}
+
 /// Brings the schema up to date.
 pub(super) async fn migrate(address: &Address, now_us: i64) -> Result<(), Error> {
     let client = address.connect().await?;
@@ -48,7 +54,10 @@ pub(super) async fn migrate(address: &Address, now_us: i64) -> Result<(), Error>
             known,
         });
     }
-    for migration in MIGRATIONS.iter().filter(|migration| migration.version > found) {
+    for migration in MIGRATIONS
+        .iter()
+        .filter(|migration| migration.version > found)
+    {
         client.batch_execute(migration.sql).await?;
         let sql = "INSERT INTO migrations (version, name, applied_at) VALUES ($1, $2, $3)";
         client
@@ -61,7 +70,8 @@ pub(super) async fn migrate(address: &Address, now_us: i64) -> Result<(), Error>
 
 /// The version of the schema, which is made if there is none.
 async fn found(client: &Client) -> Result<i32, Error> {
-    let sql = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.migrations') IS NOT NULL";
+    let sql =
+        "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.migrations') IS NOT NULL";
     let row = client.query_one(sql, &[&SCHEMA]).await?;
     let (schema, ours): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
     if schema && !ours {

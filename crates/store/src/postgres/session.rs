@@ -111,7 +111,8 @@ impl Session {
     pub(super) fn query_all(&self, asked: &[Asked<'_>]) -> Result<Vec<Vec<Row>>, Error> {
         self.wait(|link| {
             in_order(asked.iter().map(move |asked| {
-                link.client.query(link.statement(asked.text), &asked.parameters)
+                link.client
+                    .query(link.statement(asked.text), &asked.parameters)
             }))
         })
     }
@@ -120,7 +121,8 @@ impl Session {
     pub(super) fn execute_all(&self, asked: &[Asked<'_>]) -> Result<Vec<u64>, Error> {
         self.wait(|link| {
             in_order(asked.iter().map(move |asked| {
-                link.client.execute(link.statement(asked.text), &asked.parameters)
+                link.client
+                    .execute(link.statement(asked.text), &asked.parameters)
             }))
         })
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use consign_kernel::command::Forget;
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
 use consign_kernel::limits;
@@ -40,6 +40,7 @@ pub(super) struct Open<'a> {
     once: HashMap<once::Key, Entry<once::Row>>,
     records: HashMap<record::Key, Entry<Record>>,
     facts: Vec<Fact>,
+    last_fact: FactSeq,
     counts: Vec<(Counter, i64)>,
 }
 
@@ -61,6 +62,7 @@ impl<'a> Open<'a> {
             once: HashMap::new(),
             records: HashMap::new(),
             facts: Vec::new(),
+            last_fact: FactSeq(0),
             counts: Vec::new(),
         };
         let blocks = found.blocks.first().ok_or(Error::Closed)?;
@@ -121,6 +123,11 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
+    /// The last fact that was told; zero if there was none.
+    pub(super) fn last_fact(&self) -> FactSeq {
+        self.last_fact
+    }
+
     /// Writes everything that was decided so far.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         let (new, changed, removed) = self.held.take_pending();
@@ -163,7 +170,10 @@ impl<'a> Open<'a> {
         let found = self
             .session
             .query(load::lane(probe.column), &[&parameters.0, &parameters.1])?;
-        let intents = found.iter().map(rows::intent).collect::<Result<Vec<_>, _>>()?;
+        let intents = found
+            .iter()
+            .map(rows::intent)
+            .collect::<Result<Vec<_>, _>>()?;
         let whole = intents.len() < limit as usize;
         self.held.load_lane(probe, intents, whole);
         Ok(())
@@ -232,13 +242,20 @@ impl Tx for Open<'_> {
             if self.held.heads(*probe, limit as usize).is_none() {
                 self.search_lane(*probe, limit)?;
             }
-            heads.extend(self.held.heads(*probe, limit as usize).into_iter().flatten());
+            heads.extend(
+                self.held
+                    .heads(*probe, limit as usize)
+                    .into_iter()
+                    .flatten(),
+            );
         }
         heads.sort_unstable();
         // A public row of the caller's own lies in two of its lanes.
         heads.dedup();
         heads.truncate(limit as usize);
-        let rows = heads.into_iter().map(|(_, _, _, seq)| self.held.get(Seq(seq)));
+        let rows = heads
+            .into_iter()
+            .map(|(_, _, _, seq)| self.held.get(Seq(seq)));
         Ok(rows.flatten().cloned().collect())
     }
 
@@ -249,9 +266,8 @@ impl Tx for Open<'_> {
         until: Micros,
         limit: u32,
     ) -> Result<Vec<Intent>, Error> {
-        let of_face = |intent: &&Intent| {
-            face.is_none_or(|face| intent.profile.profile().face == face)
-        };
+        let of_face =
+            |intent: &&Intent| face.is_none_or(|face| intent.profile.profile().face == face);
         if let Some(due) = self.held.due(shelf, until) {
             let wanted = due.into_iter().filter(of_face).take(limit as usize);
             return Ok(wanted.cloned().collect());
@@ -298,7 +314,9 @@ impl Tx for Open<'_> {
     fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
         if !self.once.contains_key(key) {
             let keys = load::keys([(key.scope.code(), &key.owner, &key.key)].into_iter());
-            let found = self.session.query(load::ONCE, &[&keys.0, &keys.1, &keys.2])?;
+            let found = self
+                .session
+                .query(load::ONCE, &[&keys.0, &keys.1, &keys.2])?;
             self.take_once(&found)?;
         }
         let entry = self.once.entry(key.clone()).or_insert_with(Entry::none);
@@ -322,12 +340,14 @@ impl Tx for Open<'_> {
     }
 
     fn insert(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
-        self.held.put(intent.clone(), lanes.copied(), Pending::Insert);
+        self.held
+            .put(intent.clone(), lanes.copied(), Pending::Insert);
         Ok(())
     }
 
     fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
-        self.held.put(intent.clone(), lanes.copied(), Pending::Update);
+        self.held
+            .put(intent.clone(), lanes.copied(), Pending::Update);
         Ok(())
     }
 
@@ -337,6 +357,7 @@ impl Tx for Open<'_> {
     }
 
     fn append(&mut self, fact: Fact) -> Result<(), Error> {
+        self.last_fact = fact.seq;
         self.facts.push(fact);
         Ok(())
     }
@@ -397,7 +418,9 @@ impl Open<'_> {
                 .session
                 .execute("DELETE FROM once WHERE owner = $1", &[&stored(owner)]),
             Forget::OnceOfFace { face } => {
-                let scopes = once::Scope::ALL.iter().filter(|scope| scope.face() == *face);
+                let scopes = once::Scope::ALL
+                    .iter()
+                    .filter(|scope| scope.face() == *face);
                 let scopes: Vec<i16> = scopes.map(|scope| scope.code().into()).collect();
                 let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[])";
                 self.session.execute(sql, &[&scopes])

@@ -157,7 +157,7 @@ impl Ledger {
         let ran = Ran {
             news,
             wrote,
-            last_fact: position.fact,
+            last_fact: tx.last_fact().0,
         };
         Ok((replies, ran))
     }

@@ -20,7 +20,10 @@ use consign_store::memory::Memory;
 
 conformance!(memory, crate::in_memory());
 conformance!(sqlite_file, crate::sqlite::World::new().shared());
-conformance!(postgres_node, crate::postgres::World::new().await.shared());
+conformance!(
+    postgres_node,
+    crate::postgres::Cluster::new(1).await.world(0)
+);
 
 fn in_memory() -> World {
     let clock = Arc::new(ManualClock::default());

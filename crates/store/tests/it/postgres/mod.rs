@@ -1,35 +1,48 @@
 //! What only the PostgreSQL backend promises: many nodes on one database.
 
+mod nodes;
+
 use std::sync::Arc;
 
 use consign_store::SharedStore;
 use consign_store::conformance::{self, ManualClock};
-use consign_store::postgres::{Address, Options, Postgres, QUEUE_REQUESTS_MAX, TEMPLATE, WRITERS_DEFAULT};
+use consign_store::postgres::{
+    Address, Options, Postgres, QUEUE_REQUESTS_MAX, TEMPLATE, WRITERS_DEFAULT,
+};
 use consign_testkit::postgres::{self, Database};
 
-/// A database of its own, and a node on it.
-pub(crate) struct World {
+/// A database of its own, and nodes on it.
+pub(crate) struct Cluster {
     database: Arc<Database>,
-    clock: Arc<ManualClock>,
-    store: Arc<Postgres>,
+    nodes: Vec<Arc<Postgres>>,
+    first: conformance::World,
 }
 
-impl World {
-    pub(crate) async fn new() -> Self {
+impl Cluster {
+    pub(crate) async fn new(nodes: i64) -> Self {
         let database = tokio::task::spawn_blocking(fresh).await.unwrap();
         let clock = Arc::new(ManualClock::default());
-        let store = open(&database, &clock).await;
+        let mut stores = Vec::new();
+        for node in 1..=nodes {
+            let options = options(&database.url(), &clock, node);
+            stores.push(Arc::new(Postgres::open(options).await.unwrap()));
+        }
+        let database = Arc::new(database);
+        let first: SharedStore = stores[0].clone();
         Self {
-            database: Arc::new(database),
-            clock,
-            store: Arc::new(store),
+            first: conformance::World::new(first, clock, Arc::clone(&database)),
+            database,
+            nodes: stores,
         }
     }
 
-    /// The same store, as the suite likes it.
-    pub(crate) fn shared(&self) -> conformance::World {
-        let store: SharedStore = self.store.clone();
-        conformance::World::new(store, self.clock.clone(), Arc::clone(&self.database))
+    /// A node, as the suite likes it.
+    pub(crate) fn world(&self, node: usize) -> conformance::World {
+        self.first.through(self.nodes[node].clone())
+    }
+
+    fn url(&self) -> String {
+        self.database.url()
     }
 }
 
@@ -39,22 +52,19 @@ fn fresh() -> Database {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let clock = Arc::new(ManualClock::default());
-            let options = options(url, &clock);
+            let options = options(url, &clock, 1);
             Postgres::open(options).await.unwrap();
         });
     };
     cluster.database(TEMPLATE, fill).unwrap()
 }
 
-fn options(url: &str, clock: &Arc<ManualClock>) -> Options {
+fn options(url: &str, clock: &Arc<ManualClock>, node: i64) -> Options {
     Options {
         address: Address::parse(url, None).unwrap(),
         clock: clock.clone(),
         queue_max: QUEUE_REQUESTS_MAX,
         writers: WRITERS_DEFAULT,
+        node,
     }
-}
-
-async fn open(database: &Database, clock: &Arc<ManualClock>) -> Postgres {
-    Postgres::open(options(&database.url(), clock)).await.unwrap()
 }

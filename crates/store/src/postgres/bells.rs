@@ -1,0 +1,268 @@
+//! News between nodes. A node tells the others what its commits did, at most once in a while and never for each publish:
+//! PostgreSQL lets notifying transactions commit one after the other only.
+//!
+//! It makes waiting quick and decides nothing. Whoever waits looks by itself every second, so a bell that was not heard
+//! costs a second.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use consign_kernel::ids::Micros;
+use consign_kernel::lane::{Column, Probe};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tokio_postgres::AsyncMessage;
+
+use super::address::Address;
+use crate::group::Shared;
+use crate::{Error, News};
+
+const CHANNEL: &str = "consign";
+/// So many bells a second and node at most.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
+/// PostgreSQL takes payloads below 8,000 bytes.
+const PAYLOAD_BYTES_MAX: usize = 7_900;
+
+/// What the others have not been told yet.
+#[derive(Default)]
+struct Untold {
+    ripe: HashSet<Probe>,
+    told: BTreeSet<String>,
+    wake_at: Option<Micros>,
+}
+
+#[derive(Default)]
+struct Tower {
+    untold: Mutex<Untold>,
+    something: Notify,
+}
+
+impl Tower {
+    fn note(&self, news: &News) {
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        untold.ripe.extend(&news.ripe);
+        for owner in &news.told {
+            if !untold.told.contains(owner) {
+                untold.told.insert(owner.clone());
+            }
+        }
+        untold.wake_at = untold.wake_at.into_iter().chain(news.wake_at).min();
+        drop(untold);
+        self.something.notify_one();
+    }
+
+    fn take(&self) -> Untold {
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *untold)
+    }
+}
+
+/// The two tasks that ring and hear; they end with this.
+pub(super) struct Bells(Vec<JoinHandle<()>>);
+
+impl Bells {
+    /// `node` is how this one knows its own bells.
+    pub(super) fn hang(address: &Address, node: i64, shared: &Arc<Shared>) -> Self {
+        let tower = Arc::new(Tower::default());
+        let noting = Arc::clone(&tower);
+        shared
+            .listeners
+            .add_own(Box::new(move |news| noting.note(news)));
+        let ringing = tokio::spawn(ring(address.clone(), node, tower));
+        let hearing = tokio::spawn(hear(address.clone(), node, Arc::clone(shared)));
+        Self(vec![ringing, hearing])
+    }
+}
+
+impl Drop for Bells {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
+async fn ring(address: Address, node: i64, tower: Arc<Tower>) {
+    let mut client = None;
+    loop {
+        tower.something.notified().await;
+        sleep(PAUSE).await;
+        let payloads = written(node, &tower.take());
+        if let Err(error) = ring_once(&address, &mut client, &payloads).await {
+            tracing::debug!(%error, "other nodes were not told; they look by themselves");
+            client = None;
+            sleep(PAUSE_AFTER_ERROR).await;
+        }
+    }
+}
+
+async fn ring_once(
+    address: &Address,
+    client: &mut Option<tokio_postgres::Client>,
+    payloads: &[String],
+) -> Result<(), Error> {
+    let connected = match client.take() {
+        Some(connected) => connected,
+        None => address.connect().await?,
+    };
+    for payload in payloads {
+        connected
+            .execute("SELECT pg_notify($1, $2)", &[&CHANNEL, payload])
+            .await?;
+    }
+    *client = Some(connected);
+    Ok(())
+}
+
+async fn hear(address: Address, node: i64, shared: Arc<Shared>) {
+    loop {
+        if let Err(error) = hear_until_lost(&address, node, &shared).await {
+            tracing::debug!(%error, "other nodes are not heard; this one looks by itself");
+        }
+        sleep(PAUSE_AFTER_ERROR).await;
+    }
+}
+
+async fn hear_until_lost(address: &Address, node: i64, shared: &Shared) -> Result<(), Error> {
+    let (client, mut messages) = address.connect_hearing().await?;
+    client.batch_execute("LISTEN consign").await?;
+    while let Some(message) = messages.recv().await {
+        if let AsyncMessage::Notification(bell) = message
+            && let Some(news) = read(node, bell.payload())
+        {
+            shared.listeners.tell_heard(&news);
+        }
+    }
+    Ok(())
+}
+
+/// As many payloads as it takes: who rings, then a word for each lane, owner and deadline.
+fn written(node: i64, untold: &Untold) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(untold.ripe.iter().map(|probe| {
+        let column = match probe.column {
+            Column::Own => 'a',
+            Column::OwnGoal => 'b',
+            Column::Public => 'c',
+            Column::PublicGoal => 'd',
+        };
+        format!(" {column}{:x}", probe.lane)
+    }));
+    words.extend(untold.wake_at.map(|at| format!(" w{:x}", at.0)));
+    words.extend(untold.told.iter().map(|owner| {
+        let hex: String = owner.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!(" o{hex}")
+    }));
+    let mut payloads = Vec::new();
+    let mut payload = String::new();
+    for word in words {
+        if payload.is_empty() || payload.len() + word.len() > PAYLOAD_BYTES_MAX {
+            if !payload.is_empty() {
+                payloads.push(std::mem::take(&mut payload));
+            }
+            payload = format!("{node:x}");
+        }
+        payload.push_str(&word);
+    }
+    if !payload.is_empty() {
+        payloads.push(payload);
+    }
+    payloads
+}
+
+/// What another node told; `None` for one's own bells. A word that cannot be read is passed over.
+fn read(node: i64, payload: &str) -> Option<News> {
+    let mut words = payload.split(' ');
+    let ringer = words.next().and_then(hex)?;
+    if ringer == node {
+        return None;
+    }
+    let mut news = News::default();
+    for word in words {
+        let Some((kind, rest)) = word.split_at_checked(1) else {
+            continue;
+        };
+        let column = match kind {
+            "a" => Column::Own,
+            "b" => Column::OwnGoal,
+            "c" => Column::Public,
+            "d" => Column::PublicGoal,
+            "w" => {
+                news.wake_at = news.wake_at.into_iter().chain(hex(rest).map(Micros)).min();
+                continue;
+            }
+            "o" => {
+                news.told.extend(text(rest));
+                continue;
+            }
+            _ => continue,
+        };
+        news.ripe
+            .extend(hex(rest).map(|lane| Probe { column, lane }));
+    }
+    Some(news)
+}
+
+/// Numbers travel as the bits they are.
+fn hex(word: &str) -> Option<i64> {
+    u64::from_str_radix(word, 16).ok().map(u64::cast_signed)
+}
+
+fn text(hex: &str) -> Option<String> {
+    let digits = hex.as_bytes().chunks(2);
+    let bytes: Option<Vec<u8>> = digits
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect();
+    String::from_utf8(bytes?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_arrive_as_they_were_told_in_as_many_bells_as_it_takes() {
+        let columns = [
+            Column::Own,
+            Column::OwnGoal,
+            Column::Public,
+            Column::PublicGoal,
+        ];
+        let lanes = (0..2_000).map(|number| Probe {
+            column: columns[number % 4],
+            lane: (i64::MIN / 3).wrapping_add(i64::try_from(number).unwrap() * 7_919),
+        });
+        let untold = Untold {
+            ripe: lanes.collect(),
+            told: ["alice".to_owned(), "ö b".to_owned()].into(),
+            wake_at: Some(Micros(1_700_000_000_000_000)),
+        };
+        let payloads = written(-7, &untold);
+        assert!(payloads.len() > 1);
+        assert!(payloads.iter().all(|payload| payload.len() < 8_000));
+        let (mut ripe, mut told, mut wake_at) = (HashSet::new(), BTreeSet::new(), None);
+        for payload in &payloads {
+            assert_eq!(read(-7, payload), None, "its own");
+            let news = read(5, payload).unwrap();
+            ripe.extend(news.ripe);
+            told.extend(news.told);
+            wake_at = wake_at.or(news.wake_at);
+        }
+        assert_eq!(
+            (ripe, told, wake_at),
+            (untold.ripe, untold.told, untold.wake_at)
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_passed_over() {
+        assert_eq!(read(1, ""), None);
+        assert_eq!(read(1, "zz a1"), None);
+        let news = read(1, "2 a1 ax q5 o6g w  ö").unwrap();
+        assert_eq!(news.ripe.len(), 1);
+        assert_eq!((news.told.len(), news.wake_at), (0, None));
+    }
+}

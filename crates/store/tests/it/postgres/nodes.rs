@@ -1,0 +1,140 @@
+//! Several nodes on one database.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use consign_kernel::ids::FactSeq;
+use consign_kernel::profile::Face;
+use consign_store::conformance::{World, claim_by, guarded, item};
+use consign_store::{EventFilter, Store};
+use tokio::task::JoinSet;
+use tokio_postgres::NoTls;
+
+use super::Cluster;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_intent_goes_to_one_claimer_of_two_nodes() {
+    let cluster = Cluster::new(2).await;
+    let mut published = BTreeSet::new();
+    for number in 0..100 {
+        let world = cluster.world(number % 2);
+        published.insert(world.publish(item()).await);
+    }
+    let mut workers = JoinSet::new();
+    for number in 0..8 {
+        let world = cluster.world(number % 2);
+        workers.spawn(async move {
+            let (mut mine, mut empty) = (Vec::new(), 0);
+            // Rows that the other node is about to hand out are passed over, so empty once is not empty for good.
+            while empty < 20 {
+                let taken = world.claim(claim_by("alice")).await;
+                if taken.is_empty() {
+                    empty += 1;
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                for row in taken {
+                    assert!(world.complete(&row).await.is_ok());
+                    mine.push(row.id);
+                }
+            }
+            mine
+        });
+    }
+    let taken: Vec<_> = workers.join_all().await.into_iter().flatten().collect();
+    assert_eq!(taken.len(), 100, "nothing twice");
+    assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), published);
+    cluster.world(0).is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_key_used_on_two_nodes_at_once_admits_once() {
+    let cluster = Cluster::new(2).await;
+    for round in 0..20 {
+        let mut publishers = JoinSet::new();
+        for number in 0..6 {
+            let world = cluster.world(number % 2);
+            let item = guarded("alice", &format!("key {round}"), 1);
+            publishers.spawn(async move { world.publish(item).await });
+        }
+        let ids: BTreeSet<_> = publishers.join_all().await.into_iter().collect();
+        assert_eq!(ids.len(), 1, "round {round}");
+    }
+    let dump = cluster.world(0).store.dump().await.unwrap();
+    assert_eq!((dump.intents.len(), dump.once.len()), (20, 20));
+    cluster.world(1).is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publish_on_one_node_is_heard_on_the_other() {
+    let cluster = Cluster::new(2).await;
+    let heard = Arc::new(Mutex::new(BTreeSet::new()));
+    let (hearing, told) = (Arc::clone(&heard), "alice".to_owned());
+    cluster.nodes[1].listen(Box::new(move |news| {
+        hearing.lock().unwrap().extend(news.told.iter().cloned());
+    }));
+    // Both nodes may still be on their way to the bells.
+    for _ in 0..100 {
+        cluster.world(0).publish(item()).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        if heard.lock().unwrap().contains(&told) {
+            return;
+        }
+    }
+    panic!("nothing was heard");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_of_events_never_passes_an_open_transaction() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    world.publish(item()).await;
+    let first = read(&world, FactSeq(0)).await;
+    assert_eq!(first.len(), 1);
+
+    // Another node, in the middle of a transaction: it has its numbers and has not committed.
+    let (client, connection) = tokio_postgres::connect(&cluster.url(), NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    client
+        .batch_execute("BEGIN; SET search_path = consign")
+        .await
+        .unwrap();
+    let mark =
+        "SELECT pg_advisory_xact_lock_shared((17230::bigint << 48) + last_value) FROM fact_blocks";
+    client.query(mark, &[]).await.unwrap();
+    let slow = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, owner) \
+                SELECT nextval('fact_blocks') * 4096 + 1, intent, NULL, at, attempt, face, verb, from_state, to_state, \
+                cause, owner FROM facts LIMIT 1";
+    client.execute(slow, &[]).await.unwrap();
+
+    world.publish(item()).await;
+    assert_eq!(read(&world, FactSeq(0)).await, first, "later numbers wait");
+    client.batch_execute("COMMIT").await.unwrap();
+    let all = read(&world, first[0]).await;
+    assert_eq!(all.len(), 2, "the slow one and the one after it");
+    assert!(all.is_sorted());
+}
+
+async fn read(world: &World, after: FactSeq) -> Vec<FactSeq> {
+    let filter = EventFilter {
+        face: Face::Intent,
+        owner: "alice".to_owned(),
+        after,
+        limit: 10,
+    };
+    let page = world.store.events(filter).await.unwrap();
+    page.events.iter().map(|event| event.fact.seq).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zero_character_comes_back_as_it_was() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    let mut odd = item();
+    odd.goal = "a\0b\u{10ffff}0".to_owned();
+    let id = world.publish(odd.clone()).await;
+    assert_eq!(world.load(id).await.goal, odd.goal);
+    world.is_sound().await;
+}

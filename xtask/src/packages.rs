@@ -1,0 +1,57 @@
+//! Packages of the system: what is missing is installed by its ordinary client, which takes root.
+
+use crate::Done;
+use crate::context::Context;
+use crate::process::{self, Output};
+
+/// A package, and a program or folder that tells whether it is there.
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    pub(crate) brings: &'static str,
+}
+
+pub(crate) const POSTGRESQL: Package = Package {
+    name: "postgresql",
+    brings: "/usr/lib/postgresql",
+};
+
+pub(crate) fn install(context: &Context, package: &Package) -> Done {
+    let Package { name, brings } = package;
+    if is_there(brings) {
+        return Ok(());
+    }
+    let by_hand = format!("apt-get update && apt-get install -y --no-install-recommends {name}");
+    let user = process::ask(context.program("id", &["-u"])).unwrap_or_default();
+    if user.trim() != "0" {
+        return Err(format!(
+            "{brings} is missing; install it as root with: {by_hand}"
+        ));
+    }
+    for args in [
+        &["update", "--quiet"][..],
+        &[
+            "install",
+            "--yes",
+            "--quiet",
+            "--no-install-recommends",
+            name,
+        ],
+    ] {
+        let mut command = context.program("apt-get", args);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        process::run(command, Output::Terminal, context.deadline)
+            .and_then(|ended| ended.demand_success(&format!("installing {name}")))
+            .map_err(|error| format!("{error}; install it with: {by_hand}"))?;
+    }
+    if is_there(brings) {
+        Ok(())
+    } else {
+        Err(format!("the package {name} did not bring {brings}"))
+    }
+}
+
+fn is_there(what: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    // Joining an absolute path gives that path, whatever the folder.
+    std::env::split_paths(&folders).any(|folder| folder.join(what).exists())
+}
