@@ -109,10 +109,14 @@ pub(crate) fn commit(
             backend.roll_back();
             shared.meters.failed.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%error, requests = group.len(), "commit failed, nothing was acknowledged");
-            refuse(group.take_answers(), || match &error {
-                Error::Unavailable(reason) => Error::Unavailable(reason.clone()),
-                Error::Unsure(reason) => Error::Unsure(reason.clone()),
-                other => Error::Unavailable(other.to_string()),
+            refuse(group.take_answers(), || {
+                if let Error::Unsure(reason) = &error {
+                    return Error::Unsure(reason.clone());
+                }
+                if let Error::Unavailable(reason) = &error {
+                    return Error::Unavailable(reason.clone());
+                }
+                Error::Unavailable(error.to_string())
             });
             None
         }

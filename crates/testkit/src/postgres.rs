@@ -13,6 +13,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Databases that this process has made.
+static DATABASES: AtomicU64 = AtomicU64::new(0);
 
 /// Debian keeps the programs of each version here and not on the path.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -103,36 +107,41 @@ impl Cluster {
     /// A database of its own, copied from `template`, which `fill` fills if it is not there yet. Its name says what it
     /// was made from, so that a changed schema makes a new one.
     pub fn database(&self, template: &str, fill: impl FnOnce(&str)) -> io::Result<Database> {
-        {
-            let lock = File::create(self.folder.join("template.lock"))?;
-            lock.lock()?;
-            let known = format!("SELECT 1 FROM pg_database WHERE datname = '{template}'");
-            if self.sql("postgres", &known)?.trim().is_empty() {
-                let making = format!("{template}_new");
-                self.sql("postgres", &format!("DROP DATABASE IF EXISTS {making}"))?;
-                self.sql("postgres", &format!("CREATE DATABASE {making}"))?;
-                fill(&self.url(&making));
-                let rename = format!("ALTER DATABASE {making} RENAME TO {template}");
-                // The last connection of `fill` may still be on its way out.
-                for _ in 0..50 {
-                    if self.sql("postgres", &rename).is_ok() {
-                        break;
-                    }
-                    std::thread::sleep(std::time::Duration::from_millis(20));
-                }
-            }
-        }
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        self.make_template(template, fill)?;
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{}_{number}", std::process::id());
-        let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
-        self.sql("postgres", &drop)?;
-        let create = format!("CREATE DATABASE {name} TEMPLATE {template}");
-        self.sql("postgres", &create)?;
+        self.admin(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+        self.admin(&format!("CREATE DATABASE {name} TEMPLATE {template}"))?;
         Ok(Database {
             cluster: self.clone(),
             name,
         })
+    }
+
+    fn make_template(&self, template: &str, fill: impl FnOnce(&str)) -> io::Result<()> {
+        let lock = File::create(self.folder.join("template.lock"))?;
+        lock.lock()?;
+        let known = format!("SELECT 1 FROM pg_database WHERE datname = '{template}'");
+        if !self.admin(&known)?.trim().is_empty() {
+            return Ok(());
+        }
+        let making = format!("{template}_new");
+        self.admin(&format!("DROP DATABASE IF EXISTS {making}"))?;
+        self.admin(&format!("CREATE DATABASE {making}"))?;
+        fill(&self.url(&making));
+        let rename = format!("ALTER DATABASE {making} RENAME TO {template}");
+        // The last connection of `fill` may still be on its way out.
+        for _ in 0..50 {
+            if self.admin(&rename).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.admin(&rename).map(|_| ())
+    }
+
+    fn admin(&self, text: &str) -> io::Result<String> {
+        self.sql("postgres", text)
     }
 
     fn data(&self) -> PathBuf {

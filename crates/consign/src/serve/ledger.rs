@@ -19,7 +19,7 @@ use crate::secrets;
 #[derive(Debug)]
 pub(super) enum Place {
     File(PathBuf),
-    Database(Address),
+    Database(Box<Address>),
 }
 
 impl Place {
@@ -36,7 +36,7 @@ impl Place {
         let password = password(args)?;
         let address = Address::parse(url, password.as_deref())
             .map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(Self::Database(address))
+        Ok(Self::Database(Box::new(address)))
     }
 
     /// Keeps other servers from the same file. Databases are there to be shared.
@@ -78,7 +78,7 @@ impl Place {
             })?)),
             Self::Database(address) => {
                 let options = postgres::Options {
-                    address,
+                    address: *address,
                     clock,
                     queue_max: postgres::QUEUE_REQUESTS_MAX,
                     writers: WRITERS_DEFAULT,

@@ -39,8 +39,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
 
-    /// Where intents are kept: sqlite:PATH, or postgres://USER@HOST/DATABASE for a database that many nodes share;
-    /// default is consign.db in the data directory
+    /// Where intents are kept: `sqlite:PATH`, or `postgres://USER@HOST/DATABASE` for a database that many servers
+    /// share; default is consign.db in the data directory
     #[arg(
         long,
         value_name = "URL",
@@ -49,7 +49,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) store: Option<String>,
 
-    /// File with the password of the database; default is the variable CONSIGN_STORE_PASSWORD
+    /// File with the password of the database; default is the variable `CONSIGN_STORE_PASSWORD`
     #[arg(
         long,
         value_name = "FILE",

@@ -172,6 +172,10 @@ impl From<Error> for Reject {
                 Code::DatabaseBusy,
                 "The disk failed; it is not known whether this was done. Ask again when the server is back.",
             ),
+            Error::Store(consign_engine::StoreError::Unsure(_)) => Self::new(
+                Code::DatabaseBusy,
+                "The database went away during a commit; it is not known whether this was done. Ask again.",
+            ),
             Error::Store(error) => {
                 tracing::error!(%error, "storage failed");
                 Self::new(

@@ -84,6 +84,7 @@ impl World {
     }
 
     /// The same world through another node: one clock, and seeds that are never used twice.
+    #[must_use]
     pub fn through(&self, store: SharedStore) -> Self {
         Self {
             store,

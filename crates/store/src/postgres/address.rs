@@ -82,13 +82,6 @@ impl Address {
         self.config.get_dbname().unwrap_or_default()
     }
 
-    /// The same server and user, another database.
-    pub fn with_database(&self, name: &str) -> Self {
-        let mut other = self.clone();
-        other.config.dbname(name);
-        other
-    }
-
     /// A connection whose traffic the current runtime carries.
     pub(super) async fn connect(&self) -> Result<Client, Error> {
         let (client, _) = self.connect_hearing().await?;

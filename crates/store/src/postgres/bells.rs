@@ -139,6 +139,8 @@ async fn hear_until_lost(address: &Address, node: i64, shared: &Shared) -> Resul
     Ok(())
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// As many payloads as it takes: who rings, then a word for each lane, owner and deadline.
 fn written(node: i64, untold: &Untold) -> Vec<String> {
     let mut words = Vec::new();
@@ -153,8 +155,11 @@ fn written(node: i64, untold: &Untold) -> Vec<String> {
     }));
     words.extend(untold.wake_at.map(|at| format!(" w{:x}", at.0)));
     words.extend(untold.told.iter().map(|owner| {
-        let hex: String = owner.bytes().map(|byte| format!("{byte:02x}")).collect();
-        format!(" o{hex}")
+        let mut word = " o".to_owned();
+        for byte in owner.bytes() {
+            word.extend([byte >> 4, byte & 15].map(|digit| char::from(HEX[usize::from(digit)])));
+        }
+        word
     }));
     let mut payloads = Vec::new();
     let mut payload = String::new();

@@ -260,7 +260,7 @@ pub(super) fn flush(
     ))
 }
 
-fn optional<'r>(text: Option<&'r String>) -> Option<Text<'r>> {
+fn optional(text: Option<&String>) -> Option<Text<'_>> {
     text.map(|text| stored(text))
 }
 

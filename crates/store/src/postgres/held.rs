@@ -70,10 +70,14 @@ impl Held {
         self.ids.entry(id).or_insert(None);
     }
 
-    /// The row of this id: not known, known to be absent, or there.
-    pub(super) fn by_id(&self, id: IntentId) -> Option<Option<&Intent>> {
-        let seq = self.ids.get(&id)?;
-        Some(seq.and_then(|seq| self.get(seq)))
+    /// Whether it is known if there is such a row.
+    pub(super) fn knows(&self, id: IntentId) -> bool {
+        self.ids.contains_key(&id)
+    }
+
+    pub(super) fn by_id(&self, id: IntentId) -> Option<&Intent> {
+        let seq = (*self.ids.get(&id)?)?;
+        self.get(seq)
     }
 
     pub(super) fn get(&self, seq: Seq) -> Option<&Intent> {

@@ -117,13 +117,12 @@ impl Reader {
         text: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let statement = match self.statements.get(text) {
-            Some(statement) => statement.clone(),
-            None => {
-                let statement = self.client.prepare(text).await?;
-                self.statements.insert(text, statement.clone());
-                statement
-            }
+        let statement = if let Some(statement) = self.statements.get(text) {
+            statement.clone()
+        } else {
+            let statement = self.client.prepare(text).await?;
+            self.statements.insert(text, statement.clone());
+            statement
         };
         Ok(self.client.query(&statement, parameters).await?)
     }

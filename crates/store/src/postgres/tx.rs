@@ -226,14 +226,14 @@ impl Tx for Open<'_> {
     }
 
     fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error> {
-        if self.held.by_id(id).is_none() {
+        if !self.held.knows(id) {
             let ids = vec![&id.0[..]];
             for row in &self.session.query(load::INTENTS, &[&ids])? {
                 self.held.load(rows::intent(row)?);
             }
             self.held.absent(id);
         }
-        Ok(self.held.by_id(id).flatten().cloned())
+        Ok(self.held.by_id(id).cloned())
     }
 
     fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error> {
