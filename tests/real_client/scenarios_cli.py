@@ -107,6 +107,8 @@ def real_client_ip_013_cli_listen_works_until_interrupted(bus):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
+        # A run that was started in the background ignores interrupts, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         ids = [bus.main.publish("mail", {"n": number}).id for number in range(3)]

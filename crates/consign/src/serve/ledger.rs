@@ -63,7 +63,7 @@ impl Place {
     pub(super) fn clock(&self) -> anyhow::Result<Arc<EngineClock>> {
         let last = match self {
             Self::File(path) => Sqlite::last_time(path)?,
-            // Its nodes are held to the clock of the database.
+            // No node knows when the last commit of all of them was; their clocks are kept together from outside.
             Self::Database(_) => None,
         };
         Ok(Arc::new(EngineClock::start(last)))

@@ -1,8 +1,8 @@
 //! News between nodes. A node tells the others what its commits did, at most once in a while and never for each publish:
 //! PostgreSQL lets notifying transactions commit one after the other only.
 //!
-//! It makes waiting quick and decides nothing. Whoever waits looks by itself every second, so a bell that was not heard
-//! costs a second.
+//! It makes waiting quick and decides nothing. Whoever waits looks by itself every few seconds, so a bell that was not
+//! heard costs no more than that.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
