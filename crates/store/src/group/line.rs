@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use consign_kernel::command::{Command, Reply, Request};
 use tokio::sync::oneshot;
@@ -18,6 +19,9 @@ const GROUP_WEIGHT_MAX: usize = 8_192;
 /// Bounds of [`State::worth`]: a commit costs as much as some requests, and beyond many the first ones wait too long.
 const GROUP_REQUESTS_WORTH_MIN: usize = 8;
 const GROUP_REQUESTS_WORTH_MAX: usize = 128;
+
+/// How long the next group waits for one that is carried out: it may be held up by a lock.
+const TURN_MAX: Duration = Duration::from_millis(20);
 
 struct Job {
     request: Request,
@@ -42,8 +46,9 @@ fn weight(request: &Request) -> usize {
 struct State {
     jobs: Vec<Job>,
     closed: bool,
-    /// Writers that carry out a group and have not begun to commit it.
-    running: usize,
+    /// The last of several writers to take a group, while it has not begun to commit it.
+    turn: Option<Turn>,
+    turns: u64,
     /// Writers that sleep, and want to know when something changes.
     asleep: usize,
     beside: Beside,
@@ -52,10 +57,16 @@ struct State {
 }
 
 impl State {
-    /// One group at a time is carried out, and meanwhile the next one grows, unless so many wait that they are worth a
-    /// second one beside it.
+    /// One group at a time is carried out, and meanwhile the next one grows; unless so many wait that they are worth a
+    /// second one beside it, or the first one is held up.
     fn is_time(&self) -> bool {
-        self.running == 0 || self.jobs.len() >= GROUP_REQUESTS_WORTH_MAX
+        self.jobs.len() >= GROUP_REQUESTS_WORTH_MAX || self.held_up().is_none()
+    }
+
+    /// How long to wait for whose turn it is.
+    fn held_up(&self) -> Option<Duration> {
+        let turn = self.turn.as_ref()?;
+        TURN_MAX.checked_sub(turn.began.elapsed())
     }
 
     /// Up to this many, a group that could be committed takes in who came meanwhile. Half of those who were on their way
@@ -64,6 +75,11 @@ impl State {
         let [last, before] = self.recent;
         usize::midpoint(last, before).clamp(GROUP_REQUESTS_WORTH_MIN, GROUP_REQUESTS_WORTH_MAX)
     }
+}
+
+struct Turn {
+    number: u64,
+    began: Instant,
 }
 
 /// What the thread beside the writer does.
@@ -113,6 +129,18 @@ impl Inner {
         self.writer
             .wait(state)
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, but not for longer than `pause`.
+    fn nap<'s>(&self, mut state: MutexGuard<'s, State>, pause: Duration) -> MutexGuard<'s, State> {
+        state.asleep += 1;
+        let woken = self.writer.wait_timeout(state, pause);
+        let (mut state, over) = woken.unwrap_or_else(PoisonError::into_inner);
+        if over.timed_out() {
+            // Nobody counted it out.
+            state.asleep = state.asleep.saturating_sub(1);
+        }
+        state
     }
 }
 
@@ -167,7 +195,8 @@ impl Intake {
         }
         state.jobs.push(job);
         self.shared.meters.waiting.fetch_add(1, Ordering::Relaxed);
-        if state.is_time() {
+        // Whose turn it is not yet sleeps for a while already, once it knows of the first one.
+        if state.jobs.len() == 1 || state.is_time() {
             self.line.wake_writer(&mut state);
         }
         Ok(())
@@ -182,16 +211,19 @@ impl Intake {
 }
 
 /// A writer that carries out a group. The next one may begin when this is dropped.
-pub(crate) struct Running<'l>(&'l Line);
+pub(crate) struct Running<'l> {
+    line: &'l Line,
+    number: u64,
+}
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.line.state();
-        state.running -= 1;
-        if state.closed {
-            self.0.line.wake_all(&mut state);
-        } else if !state.jobs.is_empty() {
-            self.0.line.wake_writer(&mut state);
+        let mut state = self.line.line.state();
+        if state.turn.as_ref().is_some_and(|turn| turn.number == self.number) {
+            state.turn = None;
+            if !state.jobs.is_empty() {
+                self.line.line.wake_writer(&mut state);
+            }
         }
     }
 }
@@ -278,21 +310,30 @@ impl Line {
     pub(crate) fn gather_in_turn(&self) -> Option<(Group<'_>, Running<'_>)> {
         let mut state = self.line.state();
         loop {
-            if state.is_time() {
+            if state.jobs.is_empty() {
+                if state.closed {
+                    return None;
+                }
+                state = self.line.sleep(state);
+            } else if state.is_time() {
                 let jobs = self.take(&mut state, Vec::new());
                 if !jobs.is_empty() {
-                    state.running += 1;
-                    return Some((self.group(jobs), Running(self)));
+                    return Some((self.group(jobs), self.turn(&mut state)));
                 }
-                if !state.jobs.is_empty() {
-                    continue;
-                }
+            } else if let Some(pause) = state.held_up() {
+                state = self.line.nap(state, pause);
             }
-            if state.closed && state.jobs.is_empty() {
-                return None;
-            }
-            state = self.line.sleep(state);
         }
+    }
+
+    fn turn(&self, state: &mut State) -> Running<'_> {
+        state.turns += 1;
+        let number = state.turns;
+        state.turn = Some(Turn {
+            number,
+            began: Instant::now(),
+        });
+        Running { line: self, number }
     }
 
     /// Takes what is there, without waiting.

@@ -160,6 +160,8 @@ impl<'l> Ledger<'l> {
             .collect::<Result<_, _>>()?;
         let wrote = batch.wrote;
         let news = batch.finish()?;
+        // While this one is written and waits for the disk, the next is loaded and carried out.
+        self.running = None;
         tx.flush()?;
         let ran = Ran {
             news,
@@ -196,8 +198,6 @@ impl Transact for Ledger<'_> {
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        // While this one waits for the disk, the next is carried out.
-        self.running = None;
         self.session.run("COMMIT").map_err(|error| {
             // The answer is missing, not necessarily the commit.
             self.session.give_up();

@@ -1,6 +1,7 @@
 //! What only the PostgreSQL backend promises: many nodes on one database.
 
 mod nodes;
+mod trouble;
 
 use std::sync::Arc;
 

@@ -117,7 +117,7 @@ async fn a_reader_of_events_never_passes_an_open_transaction() {
     assert!(all.is_sorted());
 }
 
-async fn read(world: &World, after: FactSeq) -> Vec<FactSeq> {
+pub(super) async fn read(world: &World, after: FactSeq) -> Vec<FactSeq> {
     let filter = EventFilter {
         face: Face::Intent,
         owner: "alice".to_owned(),

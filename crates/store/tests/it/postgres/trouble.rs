@@ -1,0 +1,252 @@
+//! A database that goes away, is in use by others, or is of another version.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use consign_kernel::command::{Command, Request, Settle, Settlement};
+use consign_kernel::ids::FactSeq;
+use consign_store::conformance::{ManualClock, claim_by, item};
+use consign_store::postgres::Postgres;
+use consign_store::Error;
+use consign_testkit::postgres;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls};
+
+use super::nodes::read;
+use super::{Cluster, options};
+
+/// Somebody else on the same database.
+async fn stranger(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+        .batch_execute("SET search_path = consign")
+        .await
+        .unwrap();
+    client
+}
+
+/// A transaction of another node that has its numbers, has told a fact, and is not committed.
+async fn slow_node(url: &str) -> Client {
+    let client = stranger(url).await;
+    client.batch_execute("BEGIN").await.unwrap();
+    let mark =
+        "SELECT pg_advisory_xact_lock_shared((17230::bigint << 48) + last_value) FROM fact_blocks";
+    client.query(mark, &[]).await.unwrap();
+    let fact = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, owner) \
+                SELECT nextval('fact_blocks') * 4096 + 1, intent, NULL, at, attempt, face, verb, from_state, to_state, \
+                cause, owner FROM facts LIMIT 1";
+    client.execute(fact, &[]).await.unwrap();
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_died_are_replaced_and_nobody_is_refused() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    for _ in 0..3 {
+        let id = world.publish(item()).await;
+        assert!(world.get(id).await.is_some());
+        let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                      WHERE datname = current_database() AND pid != pg_backend_pid()";
+        let client = stranger(&cluster.url()).await;
+        client.query(others, &[]).await.unwrap();
+        world.publish(item()).await;
+    }
+    assert_eq!(world.store.dump().await.unwrap().intents.len(), 6);
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_goes_on_as_soon_as_the_open_transaction_has_ended() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    world.publish(item()).await;
+    let first = read(&world, FactSeq(0)).await;
+    let slow = slow_node(&cluster.url()).await;
+    world.publish(item()).await;
+
+    let reading = tokio::spawn(async move { read(&world, first[0]).await });
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let committed = Instant::now();
+    slow.batch_execute("COMMIT").await.unwrap();
+    let seen = reading.await.unwrap();
+    assert_eq!(seen.len(), 2, "the slow one and the one after it");
+    assert!(seen.is_sorted());
+    assert!(committed.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_begins_now_sees_what_is_committed_later() {
+    let cluster = Cluster::new(2).await;
+    let world = cluster.world(0);
+    world.publish(item()).await;
+    let slow = slow_node(&cluster.url()).await;
+    let begin = world.store.last_fact().await.unwrap();
+    slow.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(read(&world, begin).await.len(), 1);
+    // What the other node has told is known here as well.
+    cluster.world(1).publish(item()).await;
+    let begin = world.store.last_fact().await.unwrap();
+    assert!(read(&world, begin).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    world.publish(item()).await;
+    let held = world.take("alice").await;
+    let keeper = stranger(&cluster.url()).await;
+    keeper
+        .batch_execute("BEGIN; SELECT 1 FROM intents FOR UPDATE")
+        .await
+        .unwrap();
+    let settle = Settle {
+        id: held.id,
+        holder: "alice".to_owned(),
+        token: held.token.unwrap(),
+        how: Settlement::Complete { result: None },
+    };
+    let request = Request {
+        gate: None,
+        steps: vec![Command::Settle(settle)],
+        seed: [1; 32],
+    };
+    let asked = Instant::now();
+    let store = Arc::clone(&world.store);
+    let settling = tokio::spawn(async move { store.execute(request).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for _ in 0..20 {
+        world.publish(item()).await;
+    }
+    assert!(asked.elapsed() < Duration::from_secs(4), "others wait too");
+    let refused = settling.await.unwrap();
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    assert!(asked.elapsed() < Duration::from_secs(8));
+    keeper.batch_execute("COMMIT").await.unwrap();
+    world.complete(&held).await.unwrap();
+    world.is_sound().await;
+}
+
+/// Plans are made when a table is empty, and must be as good when it is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_statement_reads_more_rows_when_more_are_there() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    let client = stranger(&cluster.url()).await;
+    let mut per_cycle = Vec::new();
+    for _ in 0..2 {
+        let before = rows_read(&client).await;
+        for _ in 0..10 {
+            world.publish(item()).await;
+            let held = world.take("alice").await;
+            world.complete(&held).await.unwrap();
+        }
+        per_cycle.push((rows_read(&client).await - before) / 10);
+        for _ in 0..30 {
+            world.admit(vec![item(); 100]).await.unwrap();
+        }
+    }
+    assert!(per_cycle[1] <= per_cycle[0] + 10, "{per_cycle:?}");
+}
+
+/// Of all tables, once the writers have reported what they did.
+async fn rows_read(client: &Client) -> i64 {
+    let sql = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_user_tables";
+    let mut last = -1;
+    loop {
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        let now: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_start_together_make_one_schema() {
+    let cluster = tokio::task::spawn_blocking(|| postgres::shared().unwrap())
+        .await
+        .unwrap();
+    let name = format!("together_{}", std::process::id());
+    cluster
+        .sql("postgres", &format!("CREATE DATABASE {name}"))
+        .unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let mut starting = JoinSet::new();
+    for node in 1..=4 {
+        starting.spawn(Postgres::open(options(&cluster.url(&name), &clock, node)));
+    }
+    let started = starting.join_all().await;
+    assert!(started.iter().all(Result::is_ok), "{started:?}");
+    drop(started);
+    cluster
+        .sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)"))
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_the_version_before_works_beside_a_new_one() {
+    let cluster = Cluster::new(1).await;
+    let clock = Arc::new(ManualClock::default());
+    let old = consign_store::postgres::Options {
+        hold: Some(1),
+        ..options(&cluster.url(), &clock, 7)
+    };
+    let old = cluster
+        .world(0)
+        .through(Arc::new(Postgres::open(old).await.unwrap()));
+    old.publish(item()).await;
+    let held = cluster.world(0).take("alice").await;
+    old.complete(&held).await.unwrap();
+    old.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_that_needs_a_newer_program_is_refused() {
+    let cluster = Cluster::new(1).await;
+    let clock = Arc::new(ManualClock::default());
+    let client = stranger(&cluster.url()).await;
+    let add = "INSERT INTO migrations (version, name, oldest, applied_at) VALUES (99, 'later', $1, 0)";
+    client.execute(add, &[&2_i32]).await.unwrap();
+    let still = Postgres::open(options(&cluster.url(), &clock, 2)).await;
+    assert!(still.is_ok(), "it says that this one still works: {still:?}");
+    client
+        .batch_execute("UPDATE migrations SET oldest = 99 WHERE version = 99")
+        .await
+        .unwrap();
+    let refused = Postgres::open(options(&cluster.url(), &clock, 3)).await;
+    assert!(
+        matches!(refused, Err(Error::TooNewDatabase { found: 99, .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_does_not_speak_unicode_is_refused() {
+    let cluster = tokio::task::spawn_blocking(|| postgres::shared().unwrap())
+        .await
+        .unwrap();
+    let name = format!("latin_{}", std::process::id());
+    let make = format!("CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    cluster.sql("postgres", &make).unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let refused = Postgres::open(options(&cluster.url(&name), &clock, 1)).await;
+    cluster
+        .sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)"))
+        .unwrap();
+    let told = refused.unwrap_err().to_string();
+    assert!(told.contains("ENCODING 'UTF8'"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_takes_what_a_node_with_a_faster_clock_made_ready() {
+    let cluster = Cluster::new(1).await;
+    let fast = Arc::new(ManualClock::new(cluster.world(0).now().plus(500_000)));
+    let ahead = Postgres::open(options(&cluster.url(), &fast, 8)).await.unwrap();
+    let ahead = cluster.world(0).through(Arc::new(ahead));
+    ahead.publish(item()).await;
+    assert_eq!(cluster.world(0).claim(claim_by("alice")).await.len(), 1);
+}
