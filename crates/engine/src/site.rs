@@ -33,10 +33,10 @@ impl Differing {
 /// The value of the one [`Kind::Site`] record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Fingerprints {
-    seal_key: String,
+    seal: String,
     /// The public half, which is no secret.
-    receipt_key: String,
-    main_key: String,
+    receipt: String,
+    main: String,
 }
 
 impl Engine {
@@ -71,21 +71,21 @@ impl Engine {
     fn fingerprints(&self) -> Fingerprints {
         let seal = &self.inner.seal;
         Fingerprints {
-            seal_key: seal.mark(b"consign seal key", &[]),
-            receipt_key: HEXLOWER.encode(&self.inner.signer.public_key()),
-            main_key: seal.mark(b"consign main key", &self.inner.main_digest),
+            seal: seal.mark(b"consign seal key", &[]),
+            receipt: HEXLOWER.encode(&self.inner.signer.public_key()),
+            main: seal.mark(b"consign main key", &self.inner.main_digest),
         }
     }
 }
 
 fn differences(own: &Fingerprints, theirs: &Fingerprints) -> Vec<Differing> {
     let mut differing = Vec::new();
-    if own.receipt_key != theirs.receipt_key {
+    if own.receipt != theirs.receipt {
         differing.push(Differing::ReceiptSeed);
     }
-    if own.seal_key != theirs.seal_key {
+    if own.seal != theirs.seal {
         differing.push(Differing::SealKey);
-    } else if own.main_key != theirs.main_key {
+    } else if own.main != theirs.main {
         // Under another seal key it cannot be compared.
         differing.push(Differing::BusSecret);
     }

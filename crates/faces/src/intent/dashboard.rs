@@ -176,7 +176,7 @@ fn nodes_table(page: &mut String, nodes: &[NodeInfo], now: Micros) {
                 Cell::Number(node.leases.to_string()),
                 Cell::Number(format!("{ago_s} s ago")),
                 Cell::Number(node.version.clone()),
-                Cell::Text(node.address.clone()),
+                Cell::Code(node.address.clone()),
             ]
         }),
         "",

@@ -115,7 +115,7 @@ async fn a_draining_node_refuses_claims_and_does_everything_else() {
 
     // Publishing, extending and settling go on; a claim that comes along is left out.
     let late = world.publish(json!({"goal": "g", "payload": 4})).await;
-    let extend = Call::post(&format!("/extend_claim/{}", held));
+    let extend = Call::post(&format!("/extend_claim/{held}"));
     let extend = extend
         .key(MAIN)
         .json(&json!({"claim_token": token, "seconds": 120}));
@@ -132,7 +132,7 @@ async fn a_draining_node_refuses_claims_and_does_everything_else() {
     assert_eq!(answer.json()["items"][0]["ok"], true);
     heart.beat().await.unwrap();
     assert_eq!(nodes(&world).await[0]["state"], "draining");
-    let fulfil = Call::post(&format!("/fulfill/{}", more));
+    let fulfil = Call::post(&format!("/fulfill/{more}"));
     let fulfil = fulfil.key(MAIN).json(&json!({"claim_token": more_token}));
     assert_eq!(world.send(fulfil).await.status, 200);
     assert_eq!(nodes(&world).await[0]["state"], "drained");
