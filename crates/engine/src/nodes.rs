@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Command};
+use consign_kernel::command::{Answer, Command, Forget};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::record::{Key, Kind, Put, Record};
@@ -39,6 +39,8 @@ pub struct Identity {
     /// Where it is reached, such as `http://10.0.0.7:7070`.
     pub address: String,
     pub version: String,
+    /// The ledger has room for one node, so another one in the list is one that died.
+    pub alone: bool,
 }
 
 /// What a node is doing.
@@ -161,6 +163,10 @@ impl Heartbeat {
 
     /// Tells that this node is there, and hears whether it shall drain.
     pub async fn beat(&mut self) -> Result<(), Error> {
+        if self.version == 0 && self.identity.alone {
+            let dead = Forget::AllRecords { kind: Kind::Node };
+            self.engine.apply(None, Command::Forget(dead)).await?;
+        }
         let refusing = self.engine.is_draining();
         match self.put(refusing, refusing).await {
             Err(Error::Refused(Refusal::VersionMismatch)) => {}

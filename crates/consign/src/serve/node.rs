@@ -20,12 +20,13 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str) -> Identity {
+pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) -> Identity {
     Identity {
         id,
         name: args.node_name.clone().unwrap_or_else(default_name),
         address: base_url.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        alone: !shared,
     }
 }
 

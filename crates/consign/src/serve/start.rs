@@ -55,7 +55,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         cleanup_interval: Duration::from_secs(settings.cleanup_interval_s),
     });
     engine.check_seal().await?;
-    if let Ledger::Database(_) = ledger {
+    let shared = matches!(ledger, Ledger::Database(_));
+    if shared {
         node::agree(&engine, &args, &data).await?;
     }
 
@@ -75,7 +76,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         },
         move || clock.follow(),
     ));
-    let identity = node::identity(&args, node_id, &base_url);
+    let identity = node::identity(&args, node_id, &base_url, shared);
     let mut heartbeat = Heartbeat::new(engine.clone(), identity);
     if let Err(error) = heartbeat.beat().await {
         tracing::warn!(%error, "this node is not listed yet; it tries again");

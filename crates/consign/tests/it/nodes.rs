@@ -187,7 +187,7 @@ fn a_killed_node_is_silent_then_gone_and_its_leases_can_be_settled_elsewhere() {
 }
 
 #[test]
-fn a_stopped_node_comes_back_as_the_same_and_a_restarted_one_as_a_new_one_that_serves() {
+fn a_node_on_a_file_drains_through_a_pause_and_a_restarted_one_is_new_and_serves() {
     let place = Place::new();
     let mut server = start(&place.options().arg("--node-name").arg("only"));
     let first = printed(&place.consign(&["node", "list", "--json"]))[0].clone();
@@ -196,7 +196,10 @@ fn a_stopped_node_comes_back_as_the_same_and_a_restarted_one_as_a_new_one_that_s
         (&json!("only"), &json!("serving"))
     );
     let id = first["id"].to_string();
-    assert_eq!(code(&place.consign(&["node", "drain", &id])), 0);
+    let drained = place.consign(&["node", "drain", &id]);
+    assert_eq!(code(&drained), 0, "{drained:?}");
+    let warned = "no other node of this ledger gives out work";
+    assert!(text(&drained.stderr).contains(warned), "{drained:?}");
     let mut http = main_client(&server);
     until(SOON, "claims are refused", || {
         claim(&mut http).status == 503
@@ -209,6 +212,8 @@ fn a_stopped_node_comes_back_as_the_same_and_a_restarted_one_as_a_new_one_that_s
     assert_eq!(claim(&mut http).status, 503, "it was not told to serve");
     assert!(server.terminate(PATIENCE).unwrap().success());
 
+    let mut server = start(&place.options().arg("--node-name").arg("only"));
+    server.kill9().unwrap();
     let _server = start(&place.options().arg("--node-name").arg("only"));
     let nodes = printed(&place.consign(&["node", "list", "--json"]));
     assert_eq!(nodes.as_array().map(Vec::len), Some(1));

@@ -14,6 +14,7 @@ fn identity(id: i64) -> Identity {
         name: format!("node-{id}"),
         address: format!("http://127.0.0.1:{id}"),
         version: "1.2.3".to_owned(),
+        alone: false,
     }
 }
 
@@ -67,6 +68,20 @@ async fn a_node_tells_who_it_is_and_when_it_was_there() {
     assert_eq!(nodes(&world.engine).await, [expected]);
     heart.leave().await;
     assert_eq!(nodes(&world.engine).await, []);
+}
+
+#[tokio::test]
+async fn where_there_is_room_for_one_node_the_one_before_is_dead() {
+    let world = World::new();
+    let (_, mut killed) = join(&world, 1);
+    killed.beat().await.unwrap();
+    let alone = Identity {
+        alone: true,
+        ..identity(2)
+    };
+    let mut heart = Heartbeat::new(world.engine.clone(), alone);
+    heart.beat().await.unwrap();
+    assert_eq!(states(&world.engine).await, [(2, NodeState::Serving)]);
 }
 
 #[tokio::test]

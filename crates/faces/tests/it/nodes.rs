@@ -14,6 +14,7 @@ fn heart(world: &World, id: i64, name: &str) -> Heartbeat {
         name: name.to_owned(),
         address: format!("http://10.0.0.{id}:7070"),
         version: "9.8.7".to_owned(),
+        alone: false,
     };
     Heartbeat::new(world.engine.clone(), identity)
 }

@@ -36,7 +36,11 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let client = self.admin.client()?;
-        let mut node = find(&client.nodes().await?, &self.node)?.clone();
+        let nodes = client.nodes().await?;
+        let mut node = find(&nodes, &self.node)?.clone();
+        if !self.output.json && !others_serve(&nodes, node.id) {
+            out::note("no other node of this ledger gives out work");
+        }
         if !self.dry_run {
             node = client.drain_node(node.id, true).await?;
             if self.wait {
@@ -79,4 +83,9 @@ impl Args {
         }
         Ok(node)
     }
+}
+
+fn others_serve(nodes: &[NodeInfo], id: i64) -> bool {
+    let mut others = nodes.iter().filter(|other| other.id != id);
+    others.any(|other| other.state == "serving")
 }
