@@ -25,6 +25,21 @@ pub(crate) fn arm_failpoint() {
     }
 }
 
+/// The last migration that `CONSIGN_HOLD_MIGRATIONS` lets the server run, as if it were of the version before.
+#[cfg(feature = "planted")]
+pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
+    use anyhow::Context as _;
+    let held = std::env::var("CONSIGN_HOLD_MIGRATIONS").ok();
+    let held = held.map(|text| text.parse().context("CONSIGN_HOLD_MIGRATIONS is no number"));
+    held.transpose()
+}
+
+#[cfg(not(feature = "planted"))]
+#[expect(clippy::unnecessary_wraps, reason = "the planted one may fail")]
+pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
+    Ok(None)
+}
+
 #[cfg(not(feature = "planted"))]
 pub(crate) fn wake_defect() {}
 

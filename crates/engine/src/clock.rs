@@ -1,7 +1,8 @@
 //! Engine time: the wall clock at start plus monotonic time.
 //!
 //! Invariant: it never goes back, and never before the last instant the store knows. A jump of the wall clock is followed
-//! slowly, so that a day's jump does not end every lease at once.
+//! slowly, so that a day's jump does not end every lease at once. Where many nodes share a database, its clock is the wall
+//! clock of all of them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,6 +29,23 @@ pub trait TimeSource: WallClock {
 #[derive(Debug)]
 pub struct SystemTimes {
     started: Instant,
+    /// How far the clock that counts is ahead of the one of this machine.
+    ahead_us: AtomicI64,
+}
+
+impl SystemTimes {
+    /// With a wall clock that is so far ahead of this machine's.
+    pub fn ahead(ahead_us: i64) -> Self {
+        Self {
+            started: Instant::now(),
+            ahead_us: AtomicI64::new(ahead_us),
+        }
+    }
+
+    /// What the wall clock of this machine itself says.
+    pub fn own_wall() -> Micros {
+        system_time()
+    }
 }
 
 impl TimeSource for SystemTimes {
@@ -38,7 +56,7 @@ impl TimeSource for SystemTimes {
 
 impl WallClock for SystemTimes {
     fn wall(&self) -> Micros {
-        system_time()
+        system_time().plus(self.ahead_us.load(Ordering::Relaxed))
     }
 }
 
@@ -58,8 +76,12 @@ pub struct EngineClock<S = SystemTimes> {
 impl EngineClock {
     /// Begins at the larger of the wall clock and the last stored time.
     pub fn start(last_stored: Option<Micros>) -> Self {
-        let started = Instant::now();
-        Self::over(SystemTimes { started }, last_stored)
+        Self::over(SystemTimes::ahead(0), last_stored)
+    }
+
+    /// From now on the wall clock that is followed is so far ahead of this machine's.
+    pub fn wall_is_ahead(&self, ahead_us: i64) {
+        self.source.ahead_us.store(ahead_us, Ordering::Relaxed);
     }
 }
 

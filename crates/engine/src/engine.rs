@@ -7,7 +7,7 @@ use std::time::Duration;
 use consign_kernel::command::{Answer, Claim, Command, Gate, Operate, Request};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
@@ -305,6 +305,11 @@ impl Engine {
         Ok(self.inner.store.events(filter).await?)
     }
 
+    /// Where a stream begins that wants only what comes.
+    pub async fn last_fact(&self) -> Result<FactSeq, Error> {
+        Ok(self.inner.store.last_fact().await?)
+    }
+
     /// Marked as changed whenever the caller's own intents have news; a hint to read on.
     pub fn follow(&self, caller: &Caller) -> watch::Receiver<()> {
         self.inner.followers.follow(&caller.id)
@@ -380,6 +385,11 @@ impl Engine {
 impl Inner {
     /// Lets waiters, streams and the timekeeper know what a commit did.
     fn spread(&self, news: &News) {
+        if news.missed {
+            self.wakes.wake_all();
+            self.followers.tell_all();
+            self.earlier.notify_one();
+        }
         self.wakes.wake(&news.ripe);
         if let Some(at) = news.wake_at
             && at.0 < self.planned.load(std::sync::atomic::Ordering::Acquire)

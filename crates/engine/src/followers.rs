@@ -28,4 +28,11 @@ impl Followers {
             news.send_replace(());
         }
     }
+
+    pub(crate) fn tell_all(&self) {
+        let followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for news in followed.values() {
+            news.send_replace(());
+        }
+    }
 }

@@ -71,6 +71,14 @@ impl Wakes {
         }
     }
 
+    pub(crate) fn wake_all(&self) {
+        for waiter in self.waiting().values().flatten() {
+            if !waiter.woken.swap(true, Ordering::AcqRel) {
+                waiter.notify.notify_one();
+            }
+        }
+    }
+
     pub(crate) fn waiters(&self) -> usize {
         self.waiting().values().map(VecDeque::len).sum()
     }

@@ -68,8 +68,7 @@ impl From<tokio_postgres::Error> for Error {
             Some(
                 &SqlState::T_R_SERIALIZATION_FAILURE
                 | &SqlState::T_R_DEADLOCK_DETECTED
-                | &SqlState::UNIQUE_VIOLATION
-                | &SqlState::LOCK_NOT_AVAILABLE,
+                | &SqlState::UNIQUE_VIOLATION,
             ) => Self::Conflict(reason),
             Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => Self::Corrupt(reason),
             _ => Self::Unavailable(reason),

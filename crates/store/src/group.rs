@@ -17,7 +17,7 @@ use crate::failpoint::{self, Failpoint};
 use crate::{Error, News};
 
 pub(crate) use delivery::Listeners;
-pub(crate) use line::{Came, Group, Intake, Line, line};
+pub(crate) use line::{Came, Group, Intake, Line, Running, line};
 use safety::Safety;
 
 use delivery::{deliver, refuse};

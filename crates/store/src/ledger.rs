@@ -31,11 +31,13 @@ pub struct News {
     pub wake_at: Option<Micros>,
     /// Owners whose intents have news.
     pub told: BTreeSet<String>,
+    /// News of others may have been missed: everybody should look.
+    pub missed: bool,
 }
 
 impl News {
     pub fn is_empty(&self) -> bool {
-        self.ripe.is_empty() && self.wake_at.is_none() && self.told.is_empty()
+        self.ripe.is_empty() && self.wake_at.is_none() && self.told.is_empty() && !self.missed
     }
 }
 

@@ -69,6 +69,12 @@ pub trait Store: Send + Sync + 'static {
     /// Facts after a position, oldest first. Never passes a fact whose predecessor may still appear.
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage>;
 
+    /// Facts from now on have higher numbers than this; a few that are told already may have as well.
+    fn last_fact(&self) -> Answered<'_, FactSeq> {
+        let last = self.stats().last_fact;
+        Box::pin(std::future::ready(Ok(last)))
+    }
+
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>>;
 
     /// Records of one owner by name, after a name.
@@ -180,6 +186,7 @@ pub struct Stats {
     pub failed_commits: u64,
     /// Requests waiting for the writer right now.
     pub waiting: u64,
+    /// Of those that this process told.
     pub last_fact: FactSeq,
 }
 

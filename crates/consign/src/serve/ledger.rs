@@ -13,6 +13,7 @@ use crate::config::database_path;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::lock::DataLock;
+use crate::planted;
 use crate::secrets;
 
 /// Where the ledger is.
@@ -83,6 +84,7 @@ impl Place {
                     queue_max: postgres::QUEUE_REQUESTS_MAX,
                     writers: WRITERS_DEFAULT,
                     node,
+                    hold: planted::held_migration()?,
                 };
                 Ledger::Database(Arc::new(Postgres::open(options).await?))
             }

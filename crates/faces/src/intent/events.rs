@@ -38,7 +38,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         .or_else(|| params.get("after"))
     {
         Some(text) => cursor::event(text)?,
-        None => face.engine.stats().last_fact,
+        None => face.engine.last_fact().await?,
     };
     let place = face.engine.stream_place(&visit.caller).ok_or_else(|| {
         Reject::new(

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use consign_kernel::command::{Reply, Request};
+use consign_kernel::command::{Command, Reply, Request};
 use tokio::sync::oneshot;
 
 use super::delivery::{Answers, Asker};
@@ -13,6 +13,8 @@ use crate::Error;
 
 /// Requests in one commit: more would only delay the first answer.
 const GROUP_REQUESTS_MAX: usize = 1_024;
+/// What a group may weigh, in intents or kilobytes: batches of large ones must not add up to a commit that takes seconds.
+const GROUP_WEIGHT_MAX: usize = 8_192;
 /// Bounds of [`State::worth`]: a commit costs as much as some requests, and beyond many the first ones wait too long.
 const GROUP_REQUESTS_WORTH_MIN: usize = 8;
 const GROUP_REQUESTS_WORTH_MAX: usize = 128;
@@ -20,12 +22,28 @@ const GROUP_REQUESTS_WORTH_MAX: usize = 128;
 struct Job {
     request: Request,
     asker: Asker,
+    weight: usize,
+}
+
+/// Roughly what a request costs: one for each intent and for each kilobyte.
+fn weight(request: &Request) -> usize {
+    let steps = request.steps.iter().map(|step| match step {
+        Command::Admit(admit) => {
+            let items = admit.items.iter();
+            items.map(|item| 1 + item.payload.len() / 1_024).sum()
+        }
+        Command::Claim(claim) => claim.max as usize,
+        _ => 1,
+    });
+    steps.sum()
 }
 
 #[derive(Default)]
 struct State {
     jobs: Vec<Job>,
     closed: bool,
+    /// Writers that carry out a group and have not begun to commit it.
+    running: usize,
     /// Writers that sleep, and want to know when something changes.
     asleep: usize,
     beside: Beside,
@@ -34,6 +52,12 @@ struct State {
 }
 
 impl State {
+    /// One group at a time is carried out, and meanwhile the next one grows, unless so many wait that they are worth a
+    /// second one beside it.
+    fn is_time(&self) -> bool {
+        self.running == 0 || self.jobs.len() >= GROUP_REQUESTS_WORTH_MAX
+    }
+
     /// Up to this many, a group that could be committed takes in who came meanwhile. Half of those who were on their way
     /// lately: so one half is made safe while the other is carried out, and nobody idles.
     fn worth(&self) -> usize {
@@ -123,7 +147,12 @@ pub(crate) fn line(requests_max: usize, shared: &Arc<Shared>) -> (Intake, Line) 
 impl Intake {
     pub(crate) async fn execute(&self, request: Request) -> Result<Reply, Error> {
         let (asker, answered) = oneshot::channel();
-        self.enqueue(Job { request, asker })?;
+        let weight = weight(&request);
+        self.enqueue(Job {
+            request,
+            asker,
+            weight,
+        })?;
         answered.await.map_err(|_| Error::Closed)?.take()
     }
 
@@ -138,7 +167,9 @@ impl Intake {
         }
         state.jobs.push(job);
         self.shared.meters.waiting.fetch_add(1, Ordering::Relaxed);
-        self.line.wake_writer(&mut state);
+        if state.is_time() {
+            self.line.wake_writer(&mut state);
+        }
         Ok(())
     }
 
@@ -147,6 +178,21 @@ impl Intake {
         let mut state = self.line.state();
         state.closed = true;
         self.line.wake_all(&mut state);
+    }
+}
+
+/// A writer that carries out a group. The next one may begin when this is dropped.
+pub(crate) struct Running<'l>(&'l Line);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.line.state();
+        state.running -= 1;
+        if state.closed {
+            self.0.line.wake_all(&mut state);
+        } else if !state.jobs.is_empty() {
+            self.0.line.wake_writer(&mut state);
+        }
     }
 }
 
@@ -217,7 +263,32 @@ impl Line {
             if !jobs.is_empty() {
                 return Some(self.group(jobs));
             }
+            if !state.jobs.is_empty() {
+                // All that were taken have gone away; others wait behind them.
+                continue;
+            }
             if state.closed {
+                return None;
+            }
+            state = self.line.sleep(state);
+        }
+    }
+
+    /// The same for one of several writers, in turn: see [`State::is_time`].
+    pub(crate) fn gather_in_turn(&self) -> Option<(Group<'_>, Running<'_>)> {
+        let mut state = self.line.state();
+        loop {
+            if state.is_time() {
+                let jobs = self.take(&mut state, Vec::new());
+                if !jobs.is_empty() {
+                    state.running += 1;
+                    return Some((self.group(jobs), Running(self)));
+                }
+                if !state.jobs.is_empty() {
+                    continue;
+                }
+            }
+            if state.closed && state.jobs.is_empty() {
                 return None;
             }
             state = self.line.sleep(state);
@@ -249,9 +320,12 @@ impl Line {
             } else {
                 state.worth()
             };
-            if group.len() < max && !state.jobs.is_empty() {
+            let waiting = state.jobs.len();
+            if group.len() < max && waiting > 0 {
                 *group = self.take(&mut state, std::mem::take(group));
-                return true;
+                if state.jobs.len() < waiting {
+                    return true;
+                }
             }
             if !state.beside.is_busy() {
                 return false;
@@ -261,8 +335,16 @@ impl Line {
     }
 
     fn take(&self, state: &mut State, mut group: Vec<Job>) -> Vec<Job> {
-        let room = GROUP_REQUESTS_MAX - group.len();
-        let count = state.jobs.len().min(room);
+        let mut weight: usize = group.iter().map(|job| job.weight).sum();
+        let mut count = 0;
+        for job in state.jobs.iter().take(GROUP_REQUESTS_MAX - group.len()) {
+            weight += job.weight;
+            // Whatever it weighs, the first one goes.
+            if weight > GROUP_WEIGHT_MAX && group.len() + count > 0 {
+                break;
+            }
+            count += 1;
+        }
         // A request whose caller went away before its turn would only do work nobody sees answered.
         let taken = state.jobs.drain(..count);
         group.extend(taken.filter(|job| !job.asker.is_closed()));

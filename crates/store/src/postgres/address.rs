@@ -3,6 +3,7 @@
 //! Invariant: a password never appears in a message, and over a network it travels only to a server that proved its name.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -23,11 +25,16 @@ use crate::Error;
 pub(super) const SCHEMA: &str = "consign";
 
 const MESSAGES_MAX: usize = 256;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For one host, until it answers at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// For all of them, until one has let us in.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// For every connection: our schema, commits that are on disk when they are answered, and an end to everything that hangs.
-const SETTINGS: &str = "-c search_path=consign,pg_catalog -c synchronous_commit=on -c statement_timeout=15s \
-    -c lock_timeout=10s -c idle_in_transaction_session_timeout=10s -c jit=off";
+/// For every connection: our schema, commits that are on disk when they are answered, an end to everything that hangs, and
+/// plans that are made once and follow an index. A plan made while a table was young would read all of it for ever.
+const SETTINGS: &str = "-c search_path=consign,pg_catalog -c synchronous_commit=on -c statement_timeout=10s \
+    -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s -c jit=off -c enable_seqscan=off \
+    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan";
 
 #[derive(Clone)]
 pub struct Address {
@@ -49,10 +56,12 @@ impl Address {
         if config.get_dbname().is_none() {
             return Err(unfit("it names no database"));
         }
-        let local = config.get_hosts().iter().all(is_local);
+        let local = config.get_hosts().iter().all(is_local)
+            && config.get_hostaddrs().iter().all(IpAddr::is_loopback);
         let mode = mode.unwrap_or(if local { Mode::Plain } else { Mode::Verified });
+        // Ours come last and win: they are what the ledger's promises rest on.
         let settings = match config.get_options() {
-            Some(options) => format!("{SETTINGS} {options}"),
+            Some(options) => format!("{options} {SETTINGS}"),
             None => SETTINGS.to_owned(),
         };
         config
@@ -61,7 +70,7 @@ impl Address {
             .connect_timeout(CONNECT_TIMEOUT)
             .keepalives(true)
             .keepalives_idle(Duration::from_secs(10))
-            .tcp_user_timeout(Duration::from_secs(15))
+            .tcp_user_timeout(Duration::from_secs(10))
             // Of several hosts, the one that takes writes.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .ssl_negotiation(SslNegotiation::Postgres);
@@ -90,24 +99,29 @@ impl Address {
 
     /// A connection, and what the server says on it unasked. Nothing is kept for somebody who does not listen.
     pub(super) async fn connect_hearing(&self) -> Result<(Client, Receiver<AsyncMessage>), Error> {
-        let unreachable = |error: tokio_postgres::Error| {
-            Error::Unavailable(format!("cannot reach the database: {}", cause(&error)))
-        };
         let (said, heard) = channel(MESSAGES_MAX);
-        let client = match &self.tls {
-            None => {
-                let connected = self.config.connect(NoTls).await;
-                let (client, connection) = connected.map_err(unreachable)?;
-                tokio::spawn(carry(connection, said));
-                client
-            }
-            Some(tls) => {
-                let connected = self.config.connect(tls.clone()).await;
-                let (client, connection) = connected.map_err(unreachable)?;
-                tokio::spawn(carry(connection, said));
-                client
-            }
+        let connecting = async {
+            Ok(match &self.tls {
+                None => {
+                    let (client, connection) = self.config.connect(NoTls).await?;
+                    tokio::spawn(carry(connection, said));
+                    client
+                }
+                Some(tls) => {
+                    let (client, connection) = self.config.connect(tls.clone()).await?;
+                    tokio::spawn(carry(connection, said));
+                    client
+                }
+            })
         };
+        let unreachable =
+            |why: &str| Error::Unavailable(format!("cannot reach the database: {why}"));
+        // A server may take the connection and then say nothing.
+        let connected = timeout(CONNECT_PATIENCE, connecting)
+            .await
+            .map_err(|_elapsed| unreachable("it did not answer in time"))?;
+        let client =
+            connected.map_err(|error: tokio_postgres::Error| unreachable(&cause(&error)))?;
         Ok((client, heard))
     }
 }
@@ -223,10 +237,7 @@ fn tls_config(roots: Option<PathBuf>) -> Result<ClientConfig, Error> {
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => {
-            name == "localhost"
-                || name
-                    .parse()
-                    .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+            name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
         }
         #[cfg(unix)]
         Host::Unix(_) => true,

@@ -1,8 +1,8 @@
 //! News between nodes. A node tells the others what its commits did, at most once in a while and never for each publish:
 //! PostgreSQL lets notifying transactions commit one after the other only.
 //!
-//! It makes waiting quick and decides nothing. Whoever waits looks by itself every few seconds, so a bell that was not
-//! heard costs no more than that.
+//! It makes waiting quick and decides nothing. Whoever waits looks by itself every few seconds, and everybody looks when a
+//! lost connection is back, so a bell that was not heard costs no more than that.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,7 +106,14 @@ async fn ring_once(
 ) -> Result<(), Error> {
     let connected = match client.take() {
         Some(connected) => connected,
-        None => address.connect().await?,
+        None => {
+            let connected = address.connect().await?;
+            // Nothing is lost with a bell, so nobody waits for a disk.
+            connected
+                .batch_execute("SET synchronous_commit = off")
+                .await?;
+            connected
+        }
     };
     for payload in payloads {
         connected
@@ -118,17 +125,32 @@ async fn ring_once(
 }
 
 async fn hear(address: Address, node: i64, shared: Arc<Shared>) {
+    // Before the first look there is nothing to miss.
+    let mut missed = false;
     loop {
-        if let Err(error) = hear_until_lost(&address, node, &shared).await {
+        let heard = hear_until_lost(&address, node, &shared, missed).await;
+        missed = true;
+        if let Err(error) = heard {
             tracing::debug!(%error, "other nodes are not heard; this one looks by itself");
         }
         sleep(PAUSE_AFTER_ERROR).await;
     }
 }
 
-async fn hear_until_lost(address: &Address, node: i64, shared: &Shared) -> Result<(), Error> {
+async fn hear_until_lost(
+    address: &Address,
+    node: i64,
+    shared: &Shared,
+    missed: bool,
+) -> Result<(), Error> {
     let (client, mut messages) = address.connect_hearing().await?;
     client.batch_execute("LISTEN consign").await?;
+    if missed {
+        shared.listeners.tell_heard(&News {
+            missed,
+            ..News::default()
+        });
+    }
     while let Some(message) = messages.recv().await {
         if let AsyncMessage::Notification(bell) = message
             && let Some(news) = read(node, bell.payload())

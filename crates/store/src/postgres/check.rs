@@ -18,11 +18,10 @@ const PAGE_ROWS: i64 = 2_000;
 
 pub(super) async fn check(readers: &Readers) -> Result<Vec<String>, Error> {
     let mut reader = readers.lend().await?;
-    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0";
-    reader.client()?.batch_execute(begin).await?;
-    let findings = check_in(&mut reader).await;
-    reader.client()?.batch_execute("COMMIT").await?;
-    findings
+    reader.open().await?;
+    let findings = check_in(&mut reader).await?;
+    reader.close().await?;
+    Ok(findings)
 }
 
 async fn check_in(reader: &mut Lent<'_>) -> Result<Vec<String>, Error> {

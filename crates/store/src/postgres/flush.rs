@@ -32,10 +32,8 @@ macro_rules! columns {
 
 type Text<'r> = std::borrow::Cow<'r, str>;
 
-columns!(Inserts {
+columns!(Changes {
     seq: i64,
-    id: &'r [u8],
-    profile: i16,
     state: i16,
     cause: i16,
     shelf: i16,
@@ -44,80 +42,78 @@ columns!(Inserts {
     own_goal_lane: Option<i64>,
     public_lane: Option<i64>,
     public_goal_lane: Option<i64>,
-    priority: i32,
     run_at: i64,
     attempts: i64,
-    attempts_max: i64,
-    backoff_us: i64,
-    created_at: i64,
     expires_at: i64,
     claimed_at: Option<i64>,
     lease_until: Option<i64>,
     settled_at: Option<i64>,
     last_fact: Option<i64>,
     node: Option<i64>,
+    holder: Option<Text<'r>>,
+    token: Option<&'r [u8]>,
+    last_error: Option<Text<'r>>,
+    result_kind: Option<i16>,
+    result: Option<Text<'r>>,
+});
+
+columns!(Fixed {
+    id: &'r [u8],
+    profile: i16,
+    priority: i32,
+    attempts_max: i64,
+    backoff_us: i64,
+    created_at: i64,
     namespace: Text<'r>,
     goal: Text<'r>,
     owner: Text<'r>,
     public: bool,
+    payload: Text<'r>,
     target: Option<Text<'r>>,
     capability: Option<Text<'r>>,
-    holder: Option<Text<'r>>,
-    token: Option<&'r [u8]>,
     traceparent: Option<Text<'r>>,
-    last_error: Option<Text<'r>>,
-    result_kind: Option<i16>,
-    result: Option<Text<'r>>,
-    payload: Text<'r>,
 });
 
-pub(super) const INSERT: &str = "INSERT INTO intents (seq, id, profile, state, cause, shelf, wake_at, own_lane, \
-    own_goal_lane, public_lane, public_goal_lane, priority, run_at, attempts, attempts_max, backoff_us, created_at, \
-    expires_at, claimed_at, lease_until, settled_at, last_fact, node, namespace, goal, owner, public, target, capability, \
-    holder, token, traceparent, last_error, result_kind, result, payload) SELECT * FROM unnest($1::bigint[], $2::bytea[], \
-    $3::smallint[], $4::smallint[], $5::smallint[], $6::smallint[], $7::bigint[], $8::bigint[], $9::bigint[], \
-    $10::bigint[], $11::bigint[], $12::integer[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], \
-    $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::text[], \
-    $25::text[], $26::text[], $27::boolean[], $28::text[], $29::text[], $30::text[], $31::bytea[], $32::text[], \
-    $33::text[], $34::smallint[], $35::text[], $36::text[])";
+/// What a step can change, and what never changes after the admission.
+macro_rules! into_intents {
+    () => {
+        "INSERT INTO intents (seq, state, cause, shelf, wake_at, own_lane, own_goal_lane, public_lane, public_goal_lane, \
+         run_at, attempts, expires_at, claimed_at, lease_until, settled_at, last_fact, node, holder, token, last_error, \
+         result_kind, result, id, profile, priority, attempts_max, backoff_us, created_at, namespace, goal, owner, public, \
+         payload, target, capability, traceparent) "
+    };
+}
 
-columns!(Updates {
-    seq: i64,
-    state: i16,
-    cause: i16,
-    shelf: i16,
-    wake_at: i64,
-    own_lane: Option<i64>,
-    own_goal_lane: Option<i64>,
-    public_lane: Option<i64>,
-    public_goal_lane: Option<i64>,
-    run_at: i64,
-    attempts: i64,
-    expires_at: i64,
-    claimed_at: Option<i64>,
-    lease_until: Option<i64>,
-    settled_at: Option<i64>,
-    last_fact: Option<i64>,
-    node: Option<i64>,
-    holder: Option<Text<'r>>,
-    token: Option<&'r [u8]>,
-    last_error: Option<Text<'r>>,
-    result_kind: Option<i16>,
-    result: Option<Text<'r>>,
-});
+macro_rules! changes {
+    () => {
+        "$1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], \
+         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], \
+         $15::bigint[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[], $21::smallint[], $22::text[]"
+    };
+}
 
-/// Only what a step can change.
-pub(super) const UPDATE: &str = "UPDATE intents i SET state = u.state, cause = u.cause, shelf = u.shelf, \
-    wake_at = u.wake_at, own_lane = u.own_lane, own_goal_lane = u.own_goal_lane, public_lane = u.public_lane, \
-    public_goal_lane = u.public_goal_lane, run_at = u.run_at, attempts = u.attempts, expires_at = u.expires_at, \
-    claimed_at = u.claimed_at, lease_until = u.lease_until, settled_at = u.settled_at, last_fact = u.last_fact, \
-    node = u.node, holder = u.holder, token = u.token, last_error = u.last_error, result_kind = u.result_kind, \
-    result = u.result FROM unnest($1::bigint[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], \
-    $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], \
-    $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[], $21::smallint[], \
-    $22::text[]) AS u (seq, state, cause, shelf, wake_at, own_lane, own_goal_lane, public_lane, public_goal_lane, run_at, \
-    attempts, expires_at, claimed_at, lease_until, settled_at, last_fact, node, holder, token, last_error, result_kind, \
-    result) WHERE i.seq = u.seq";
+pub(super) const INSERT: &str = concat!(
+    into_intents!(),
+    "SELECT * FROM unnest(",
+    changes!(),
+    ", $23::bytea[], $24::smallint[], $25::integer[], $26::bigint[], $27::bigint[], $28::bigint[], $29::text[], \
+     $30::text[], $31::text[], $32::boolean[], $33::text[], $34::text[], $35::text[], $36::text[])"
+);
+
+/// The rows are there and locked, so it never inserts: the form is chosen because it looks up each row by its key, where a
+/// join may be planned as a walk through all rows.
+pub(super) const UPDATE: &str = concat!(
+    into_intents!(),
+    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL FROM unnest(",
+    changes!(),
+    ") AS u ON CONFLICT (seq) DO UPDATE SET state = excluded.state, cause = excluded.cause, shelf = excluded.shelf, \
+     wake_at = excluded.wake_at, own_lane = excluded.own_lane, own_goal_lane = excluded.own_goal_lane, \
+     public_lane = excluded.public_lane, public_goal_lane = excluded.public_goal_lane, run_at = excluded.run_at, \
+     attempts = excluded.attempts, expires_at = excluded.expires_at, claimed_at = excluded.claimed_at, \
+     lease_until = excluded.lease_until, settled_at = excluded.settled_at, last_fact = excluded.last_fact, \
+     node = excluded.node, holder = excluded.holder, token = excluded.token, last_error = excluded.last_error, \
+     result_kind = excluded.result_kind, result = excluded.result"
+);
 
 pub(super) const DELETE: &str = "DELETE FROM intents WHERE seq = ANY($1::bigint[])";
 
@@ -157,10 +153,10 @@ pub(super) const ONCE: &str = "INSERT INTO once (scope, owner, key, fingerprint,
     unnest($1::smallint[], $2::text[], $3::text[], $4::bytea[], $5::bytea[], $6::text[], $7::bigint[])";
 
 /// For keys past their time, which are locked.
-pub(super) const ONCE_AGAIN: &str = "UPDATE once o SET fingerprint = u.fingerprint, intent = u.intent, \
-    answer = u.answer, until = u.until FROM unnest($1::smallint[], $2::text[], $3::text[], $4::bytea[], $5::bytea[], \
-    $6::text[], $7::bigint[]) AS u (scope, owner, key, fingerprint, intent, answer, until) \
-    WHERE o.scope = u.scope AND o.owner = u.owner AND o.key = u.key";
+pub(super) const ONCE_AGAIN: &str = "INSERT INTO once AS o (scope, owner, key, fingerprint, intent, answer, until) \
+    SELECT * FROM unnest($1::smallint[], $2::text[], $3::text[], $4::bytea[], $5::bytea[], $6::text[], $7::bigint[]) \
+    ON CONFLICT (scope, owner, key) DO UPDATE SET fingerprint = excluded.fingerprint, intent = excluded.intent, \
+    answer = excluded.answer, until = excluded.until";
 
 columns!(RecordRows {
     kind: i16,
@@ -174,10 +170,10 @@ columns!(RecordRows {
 pub(super) const RECORD: &str = "INSERT INTO records (kind, owner, name, version, value, expires_at) SELECT * FROM \
     unnest($1::smallint[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[])";
 
-pub(super) const RECORD_AGAIN: &str = "UPDATE records r SET version = u.version, value = u.value, \
-    expires_at = u.expires_at FROM unnest($1::smallint[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[]) \
-    AS u (kind, owner, name, version, value, expires_at) \
-    WHERE r.kind = u.kind AND r.owner = u.owner AND r.name = u.name";
+pub(super) const RECORD_AGAIN: &str = "INSERT INTO records AS r (kind, owner, name, version, value, expires_at) \
+    SELECT * FROM unnest($1::smallint[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[]) \
+    ON CONFLICT (kind, owner, name) DO UPDATE SET version = excluded.version, value = excluded.value, \
+    expires_at = excluded.expires_at";
 
 pub(super) const RECORD_GONE: &str = "DELETE FROM records r USING unnest($1::smallint[], $2::text[], $3::text[]) \
     AS u (kind, owner, name) WHERE r.kind = u.kind AND r.owner = u.owner AND r.name = u.name";
@@ -223,7 +219,8 @@ pub(super) fn flush(
     node: i64,
     shard: i16,
 ) -> Result<(), Error> {
-    let (new, changed) = (inserts(&writes.new, node), updates(&writes.changed, node));
+    let (new, new_fixed) = (changes(&writes.new, node), fixed(&writes.new));
+    let changed = changes(&writes.changed, node);
     let removed: Vec<i64> = writes.removed.iter().map(|seq| signed(seq.0)).collect();
     let facts = facts(writes.facts);
     let (once, once_again) = (once_rows(&writes.once), once_rows(&writes.once_again));
@@ -231,21 +228,27 @@ pub(super) fn flush(
     let records_again = record_rows(&writes.records_again);
     let gone = record_keys(&writes.records_gone);
     let counts = count_rows(writes.counts);
+    let mut inserted = new.parameters();
+    inserted.extend(new_fixed.parameters());
+    let mut counted = counts.parameters();
+    counted.push(&shard);
+    // What is deleted goes first: its id may be used anew. Keys that others may be using come last but one, counters
+    // last, so that they are locked as shortly as possible.
     let steps = [
-        (INSERT, new.parameters(), new.seq.len()),
-        (UPDATE, changed.parameters(), changed.seq.len()),
         (DELETE, vec![&removed as &(dyn ToSql + Sync)], removed.len()),
+        (INSERT, inserted, new.seq.len()),
+        (UPDATE, changed.parameters(), changed.seq.len()),
         (APPEND, facts.parameters(), facts.seq.len()),
-        (ONCE, once.parameters(), once.scope.len()),
-        (ONCE_AGAIN, once_again.parameters(), once_again.scope.len()),
+        (RECORD_GONE, gone.parameters(), gone.kind.len()),
         (RECORD, records.parameters(), records.kind.len()),
         (
             RECORD_AGAIN,
             records_again.parameters(),
             records_again.kind.len(),
         ),
-        (RECORD_GONE, gone.parameters(), gone.kind.len()),
-        (COUNT, count_parameters(&counts, &shard), counts.kind.len()),
+        (ONCE, once.parameters(), once.scope.len()),
+        (ONCE_AGAIN, once_again.parameters(), once_again.scope.len()),
+        (COUNT, counted, counts.kind.len()),
     ];
     let (mut asked, mut expected) = (Vec::new(), Vec::new());
     for (text, parameters, rows) in steps.into_iter().filter(|(_, _, rows)| *rows > 0) {
@@ -269,13 +272,11 @@ fn holder_node(row: &Row, node: i64) -> Option<i64> {
     (row.intent.shelf == Shelf::Leased).then_some(node)
 }
 
-fn inserts<'r>(rows: &[&'r Row], node: i64) -> Inserts<'r> {
-    let mut columns = Inserts::default();
+fn changes<'r>(rows: &[&'r Row], node: i64) -> Changes<'r> {
+    let mut columns = Changes::default();
     for row in rows {
         let (intent, lanes) = (&row.intent, row.lanes.as_ref());
         columns.seq.push(signed(intent.seq.0));
-        columns.id.push(&intent.id.0);
-        columns.profile.push(intent.profile.code().into());
         columns.state.push(intent.state.code().into());
         columns.cause.push(intent.cause.code().into());
         columns.shelf.push(intent.shelf.code().into());
@@ -290,12 +291,8 @@ fn inserts<'r>(rows: &[&'r Row], node: i64) -> Inserts<'r> {
         columns
             .public_goal_lane
             .push(lanes.and_then(|lanes| lanes.public_goal));
-        columns.priority.push(intent.priority);
         columns.run_at.push(intent.run_at.0);
         columns.attempts.push(intent.attempts.into());
-        columns.attempts_max.push(intent.attempts_max.into());
-        columns.backoff_us.push(intent.backoff_us);
-        columns.created_at.push(intent.created_at.0);
         columns.expires_at.push(intent.expires_at.0);
         columns.claimed_at.push(intent.claimed_at.map(|at| at.0));
         columns.lease_until.push(intent.lease_until.map(|at| at.0));
@@ -304,21 +301,10 @@ fn inserts<'r>(rows: &[&'r Row], node: i64) -> Inserts<'r> {
             .last_fact
             .push(intent.last_fact.map(|fact| signed(fact.0)));
         columns.node.push(holder_node(row, node));
-        columns.namespace.push(stored(&intent.namespace));
-        columns.goal.push(stored(&intent.goal));
-        columns.owner.push(stored(&intent.owner));
-        columns.public.push(intent.public);
-        columns.target.push(optional(intent.target.as_ref()));
-        columns
-            .capability
-            .push(optional(intent.capability.as_ref()));
         columns.holder.push(optional(intent.holder.as_ref()));
         columns
             .token
             .push(intent.token.as_ref().map(|token| &token.0[..]));
-        columns
-            .traceparent
-            .push(optional(intent.traceparent.as_ref()));
         columns
             .last_error
             .push(optional(intent.last_error.as_ref()));
@@ -329,54 +315,32 @@ fn inserts<'r>(rows: &[&'r Row], node: i64) -> Inserts<'r> {
         columns
             .result
             .push(result.map(|result| stored(&result.body)));
-        columns.payload.push(stored(&intent.payload));
     }
     columns
 }
 
-fn updates<'r>(rows: &[&'r Row], node: i64) -> Updates<'r> {
-    let mut columns = Updates::default();
+fn fixed<'r>(rows: &[&'r Row]) -> Fixed<'r> {
+    let mut columns = Fixed::default();
     for row in rows {
-        let (intent, lanes) = (&row.intent, row.lanes.as_ref());
-        columns.seq.push(signed(intent.seq.0));
-        columns.state.push(intent.state.code().into());
-        columns.cause.push(intent.cause.code().into());
-        columns.shelf.push(intent.shelf.code().into());
-        columns.wake_at.push(intent.wake_at.0);
-        columns.own_lane.push(lanes.map(|lanes| lanes.own));
+        let intent = &row.intent;
+        columns.id.push(&intent.id.0);
+        columns.profile.push(intent.profile.code().into());
+        columns.priority.push(intent.priority);
+        columns.attempts_max.push(intent.attempts_max.into());
+        columns.backoff_us.push(intent.backoff_us);
+        columns.created_at.push(intent.created_at.0);
+        columns.namespace.push(stored(&intent.namespace));
+        columns.goal.push(stored(&intent.goal));
+        columns.owner.push(stored(&intent.owner));
+        columns.public.push(intent.public);
+        columns.payload.push(stored(&intent.payload));
+        columns.target.push(optional(intent.target.as_ref()));
         columns
-            .own_goal_lane
-            .push(lanes.map(|lanes| lanes.own_goal));
+            .capability
+            .push(optional(intent.capability.as_ref()));
         columns
-            .public_lane
-            .push(lanes.and_then(|lanes| lanes.public));
-        columns
-            .public_goal_lane
-            .push(lanes.and_then(|lanes| lanes.public_goal));
-        columns.run_at.push(intent.run_at.0);
-        columns.attempts.push(intent.attempts.into());
-        columns.expires_at.push(intent.expires_at.0);
-        columns.claimed_at.push(intent.claimed_at.map(|at| at.0));
-        columns.lease_until.push(intent.lease_until.map(|at| at.0));
-        columns.settled_at.push(intent.settled_at.map(|at| at.0));
-        columns
-            .last_fact
-            .push(intent.last_fact.map(|fact| signed(fact.0)));
-        columns.node.push(holder_node(row, node));
-        columns.holder.push(optional(intent.holder.as_ref()));
-        columns
-            .token
-            .push(intent.token.as_ref().map(|token| &token.0[..]));
-        columns
-            .last_error
-            .push(optional(intent.last_error.as_ref()));
-        let result = intent.result.as_ref();
-        columns
-            .result_kind
-            .push(result.map(|result| result_code(result.kind)));
-        columns
-            .result
-            .push(result.map(|result| stored(&result.body)));
+            .traceparent
+            .push(optional(intent.traceparent.as_ref()));
     }
     columns
 }
@@ -465,10 +429,4 @@ fn count_rows(counts: &[(Counter, i64)]) -> Counts<'_> {
         columns.count.push(*delta);
     }
     columns
-}
-
-fn count_parameters<'c>(counts: &'c Counts<'_>, shard: &'c i16) -> Vec<&'c (dyn ToSql + Sync)> {
-    let mut parameters = counts.parameters();
-    parameters.push(shard);
-    parameters
 }

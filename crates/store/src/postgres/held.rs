@@ -53,6 +53,8 @@ pub(super) struct Held {
     /// Up to which deadline a shelf was seen completely.
     searched: HashMap<Shelf, Micros>,
     removed: Vec<Seq>,
+    /// The highest number of a fact that a loaded row had.
+    last_fact: u64,
 }
 
 impl Held {
@@ -60,10 +62,17 @@ impl Held {
     pub(super) fn load(&mut self, intent: Intent) -> Seq {
         let seq = intent.seq;
         if !self.rows.contains_key(&seq) && !self.removed.contains(&seq) {
+            let last_fact = intent.last_fact.map_or(0, |fact| fact.0);
+            self.last_fact = self.last_fact.max(last_fact);
             let lanes = intent.shelf.claimable().then(|| Lanes::of(&intent));
             self.put(intent, lanes, Pending::Nothing);
         }
         seq
+    }
+
+    /// New facts must have numbers above this one, for they follow those of the rows in here.
+    pub(super) fn last_fact(&self) -> u64 {
+        self.last_fact
     }
 
     pub(super) fn absent(&mut self, id: IntentId) {

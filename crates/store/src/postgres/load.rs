@@ -22,27 +22,28 @@ use crate::ledger::Counter;
 /// Numbers of a block: more than a group usually needs, and few enough that they last for ever.
 pub(super) const BLOCK: u64 = 4_096;
 
-/// Whoever reads events must not pass the numbers of a transaction that is still open. So that it can be seen, the
-/// transaction locks the last block that was given out before it asks for its own; see `reads::events`.
-pub(super) const MARK_FACTS: &str =
-    "SELECT pg_advisory_xact_lock_shared((17230::bigint << 48) + last_value) FROM fact_blocks";
 const BEGIN: &str = "BEGIN";
-pub(super) const BLOCKS: &str = "SELECT nextval('intent_blocks'), nextval('fact_blocks')";
 
-/// Rows are locked in the order of their admission, so that no two transactions wait for each other in a circle.
+/// New blocks of numbers. Whoever reads events must not pass the numbers of a transaction that is still open. So that it
+/// can be seen, the transaction first locks the last block that was given out; see `reads::blocks`.
+pub(super) const BLOCKS: &str = "SELECT pg_advisory_xact_lock_shared((17230::bigint << 48) + last_value)::text, \
+    nextval('intent_blocks'), nextval('fact_blocks') FROM fact_blocks";
+
+/// Keys come in their order, and so they are locked: no two transactions wait for each other in a circle. A look-up for
+/// each key, and no join: whatever the planner thinks of a table that was empty when it planned, it has no choice.
 pub(super) const INTENTS: &str = concat!(
     "SELECT ",
     intent_columns!(),
-    " FROM intents i WHERE i.id = ANY($1::bytea[]) ORDER BY i.seq FOR UPDATE"
+    " FROM unnest($1::bytea[]) AS k (id), LATERAL (SELECT * FROM intents WHERE id = k.id FOR UPDATE) i"
 );
 
-pub(super) const ONCE: &str = "SELECT o.scope, o.owner, o.key, o.fingerprint, o.intent, o.answer, o.until FROM once o \
-    JOIN unnest($1::smallint[], $2::text[], $3::text[]) AS k (scope, owner, key) \
-    ON o.scope = k.scope AND o.owner = k.owner AND o.key = k.key ORDER BY 1, 2, 3 FOR UPDATE OF o";
+pub(super) const ONCE: &str = "SELECT o.* FROM unnest($1::smallint[], $2::text[], $3::text[]) AS k (scope, owner, key), \
+    LATERAL (SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
+    WHERE scope = k.scope AND owner = k.owner AND key = k.key FOR UPDATE) o";
 
-pub(super) const RECORDS: &str = "SELECT r.kind, r.owner, r.name, r.version, r.value, r.expires_at FROM records r \
-    JOIN unnest($1::smallint[], $2::text[], $3::text[]) AS k (kind, owner, name) \
-    ON r.kind = k.kind AND r.owner = k.owner AND r.name = k.name ORDER BY 1, 2, 3 FOR UPDATE OF r";
+pub(super) const RECORDS: &str = "SELECT r.* FROM unnest($1::smallint[], $2::text[], $3::text[]) AS k (kind, owner, name), \
+    LATERAL (SELECT kind, owner, name, version, value, expires_at FROM records \
+    WHERE kind = k.kind AND owner = k.owner AND name = k.name FOR UPDATE) r";
 
 /// An owner with a cap is counted by one transaction at a time.
 pub(super) const LOCK_OWNERS: &str = "SELECT pg_advisory_xact_lock(17230, h) FROM \
@@ -62,6 +63,9 @@ macro_rules! lane {
         )
     };
 }
+
+/// Rows of one lane that are loaded in advance; each comes with its payload.
+const LANE_ROWS_MAX: u32 = 512;
 
 const COLUMNS: [Column; 4] = [
     Column::Own,
@@ -89,7 +93,6 @@ pub(super) const DUE: &str = concat!(
 
 pub(super) const STATEMENTS: &[&str] = &[
     BEGIN,
-    MARK_FACTS,
     BLOCKS,
     INTENTS,
     ONCE,
@@ -135,7 +138,8 @@ impl<'r> Foreseen<'r> {
         if let Command::Claim(claim) = command {
             let wanted = claim.max.clamp(1, limits::CLAIM_BATCH_MAX);
             for probe in claim.probes() {
-                *self.lanes.entry(probe).or_default() += wanted;
+                let all = self.lanes.entry(probe).or_default();
+                *all = (*all + wanted).min(LANE_ROWS_MAX);
             }
             let sweep = Command::Sweep(Sweep {
                 limit: limits::SWEEP_ROWS_MAX,
@@ -194,7 +198,7 @@ pub(super) struct Found {
 }
 
 /// Begins a transaction and sends all questions at once. Locks that may have to be waited for come first and in a fixed
-/// order: owners, records, keys, rows by name.
+/// order: owners, records, keys, rows by id.
 pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, Error> {
     let owners: Vec<_> = foreseen.capped.iter().map(|owner| stored(owner)).collect();
     let records = keys(
@@ -233,12 +237,12 @@ pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, 
     );
     ask(!once.0.is_empty(), ONCE, vec![&once.0, &once.1, &once.2]);
     ask(!ids.is_empty(), INTENTS, vec![&ids]);
-    ask(true, MARK_FACTS, vec![]);
-    ask(true, BLOCKS, vec![]);
     ask(!shelves.is_empty(), DUE, vec![&shelves, &untils, &rows_max]);
     for (column, (names, wanted)) in &lanes {
         ask(!names.is_empty(), lane(*column), vec![names, wanted]);
     }
+    // Last, so that the numbers are above those of all facts that were loaded.
+    ask(true, BLOCKS, vec![]);
     let mut found = Found::default();
     for (asked, rows) in asked.iter().zip(session.query_all(&asked)?) {
         match asked.text {

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId, Seq};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
@@ -46,7 +46,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// A name for databases that hold nothing but this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_1";
+pub const TEMPLATE: &str = "consign_template_2";
 
 #[derive(Clone)]
 pub struct Options {
@@ -56,6 +56,8 @@ pub struct Options {
     pub writers: usize,
     /// Which node this is; no other one that runs has the same number.
     pub node: i64,
+    /// Later migrations are not run, as by a program of before; only tests hold one back.
+    pub hold: Option<i32>,
 }
 
 impl fmt::Debug for Options {
@@ -79,7 +81,7 @@ pub struct Postgres {
 impl Postgres {
     /// Reaches the database, brings its schema up to date, starts the writers.
     pub async fn open(options: Options) -> Result<Self, Error> {
-        schema::migrate(&options.address, options.clock.now().0).await?;
+        schema::migrate(&options.address, options.clock.now().0, options.hold).await?;
         let readers = Readers::new(options.address.clone(), READERS);
         let last_fact = reads::last_fact(&readers).await?;
         let node = Arc::new(Node {
@@ -103,6 +105,16 @@ impl Postgres {
     /// Whether the database has a ledger already.
     pub async fn exists(address: &Address) -> Result<bool, Error> {
         schema::exists(address).await
+    }
+
+    /// The migrations that opening this database would run.
+    pub async fn pending(address: &Address) -> Result<Vec<&'static str>, Error> {
+        schema::pending(address).await
+    }
+
+    /// What the database's clock says.
+    pub async fn time(&self) -> Result<Micros, Error> {
+        reads::time(&self.readers).await
     }
 
     /// Returns only if a thread of the ledger failed. Then everything is refused, and only a new start helps.
@@ -161,6 +173,10 @@ impl Store for Postgres {
         Box::pin(async move { reads::events(&self.readers, &filter).await })
     }
 
+    fn last_fact(&self) -> Answered<'_, FactSeq> {
+        Box::pin(reads::last_fact(&self.readers))
+    }
+
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
         let now = self.clock.now();
         Box::pin(async move { reads::record(&self.readers, &key, now).await })
@@ -187,7 +203,7 @@ impl Store for Postgres {
         Box::pin(nodes::held(&self.readers))
     }
 
-    fn next_due(&self) -> Answered<'_, Option<consign_kernel::ids::Micros>> {
+    fn next_due(&self) -> Answered<'_, Option<Micros>> {
         Box::pin(reads::next_due(&self.readers))
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
@@ -11,19 +12,18 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::address::Address;
 use super::load::BLOCK;
 use super::rows::{self, FACT_COLUMNS, fact_columns, intent_columns, signed, stored};
-use super::session::Parameters;
+use super::session::{PATIENCE, Parameters, silent};
 use crate::ledger::{Counter, profiles_of};
 use crate::{Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
-/// Facts of one intent that are followed backwards.
-const CHAIN_MAX: i64 = 100_000;
 
 pub(super) struct Readers {
     address: Address,
@@ -31,8 +31,8 @@ pub(super) struct Readers {
     places: Semaphore,
 }
 
-pub(super) struct Reader {
-    pub(super) client: Client,
+struct Reader {
+    client: Client,
     statements: HashMap<&'static str, Statement>,
 }
 
@@ -40,6 +40,8 @@ pub(super) struct Reader {
 pub(super) struct Lent<'r> {
     readers: &'r Readers,
     reader: Option<Reader>,
+    /// In the middle of a transaction: whoever went away then leaves it to nobody else.
+    open: bool,
     _place: SemaphorePermit<'r>,
 }
 
@@ -65,6 +67,7 @@ impl Readers {
         Ok(Lent {
             readers: self,
             reader: Some(reader),
+            open: false,
             _place: place,
         })
     }
@@ -83,11 +86,22 @@ impl Readers {
 }
 
 impl Lent<'_> {
-    pub(super) fn client(&self) -> Result<&Client, Error> {
-        self.reader
-            .as_ref()
-            .map(|reader| &reader.client)
-            .ok_or(Error::Closed)
+    /// From here to [`Lent::close`] everything is seen as it is now, however long it takes.
+    pub(super) async fn open(&mut self) -> Result<(), Error> {
+        self.open = true;
+        self.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")
+            .await
+    }
+
+    pub(super) async fn close(&mut self) -> Result<(), Error> {
+        self.run("COMMIT").await?;
+        self.open = false;
+        Ok(())
+    }
+
+    async fn run(&self, text: &str) -> Result<(), Error> {
+        let reader = self.reader.as_ref().ok_or(Error::Closed)?;
+        in_time(reader.client.batch_execute(text)).await
     }
 
     pub(super) async fn query(
@@ -107,7 +121,8 @@ impl Lent<'_> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.readers.idle().extend(self.reader.take());
+        let reader = self.reader.take().filter(|_| !self.open);
+        self.readers.idle().extend(reader);
     }
 }
 
@@ -120,12 +135,20 @@ impl Reader {
         let statement = if let Some(statement) = self.statements.get(text) {
             statement.clone()
         } else {
-            let statement = self.client.prepare(text).await?;
+            let statement = in_time(self.client.prepare(text)).await?;
             self.statements.insert(text, statement.clone());
             statement
         };
-        Ok(self.client.query(&statement, parameters).await?)
+        in_time(self.client.query(&statement, parameters)).await
     }
+}
+
+/// A database behind a broken network never answers.
+async fn in_time<T>(
+    asked: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, Error> {
+    let answered = timeout(PATIENCE, asked).await;
+    Ok(answered.map_err(|_elapsed| silent())??)
 }
 
 pub(super) async fn intent(readers: &Readers, id: IntentId) -> Result<Option<Intent>, Error> {
@@ -138,43 +161,75 @@ pub(super) async fn intent(readers: &Readers, id: IntentId) -> Result<Option<Int
     found.first().map(rows::intent).transpose()
 }
 
+/// The newest rows that meet a condition, at most so many.
+macro_rules! newest {
+    ($condition:literal) => {
+        concat!(
+            "(SELECT * FROM intents WHERE seq < $1 AND ",
+            $condition,
+            " ORDER BY seq DESC LIMIT $3) i"
+        )
+    };
+}
+
+/// Those of them that are asked for, and how many were looked at.
+macro_rules! listing {
+    ($condition:literal) => {
+        (
+            concat!(
+                "SELECT ",
+                intent_columns!(),
+                " FROM ",
+                newest!($condition),
+                " WHERE i.profile = ANY($4) AND ($5::text IS NULL OR i.namespace = $5) AND ($6::text IS NULL OR i.goal = $6) \
+                 AND ($7::smallint IS NULL OR i.state = $7) ORDER BY i.seq DESC LIMIT $8"
+            ),
+            concat!("SELECT count(*), min(i.seq) FROM ", newest!($condition)),
+        )
+    };
+}
+
 pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<IntentPage, Error> {
+    // Two statements, so that each has the index it needs: the owner's rows, or all.
+    let (wanted, looked) = match filter.owner {
+        Some(_) => listing!("owner = $2"),
+        None => listing!("$2::text IS NULL"),
+    };
+    let mut reader = readers.lend().await?;
     let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
     let scan = i64::from(SCAN_ROWS_MAX);
-    // Two statements, so that each has the index it needs: the owner's rows, or all.
-    let found = if let Some(owner) = &filter.owner {
-        let sql = concat!(
-            "SELECT ",
-            intent_columns!(),
-            " FROM intents i WHERE i.owner = $2 AND i.seq < $1 ORDER BY i.seq DESC LIMIT $3"
-        );
-        readers
-            .query(sql, &[&before, &stored(owner), &scan])
-            .await?
-    } else {
-        let sql = concat!(
-            "SELECT ",
-            intent_columns!(),
-            " FROM intents i WHERE i.seq < $1 ORDER BY i.seq DESC LIMIT $2"
-        );
-        readers.query(sql, &[&before, &scan]).await?
-    };
-    let (mut intents, mut looked, mut last) = (Vec::new(), 0, None);
-    for row in &found {
-        let intent = rows::intent(row)?;
-        looked += 1;
-        last = Some(intent.seq);
-        if filter.wants(&intent) {
-            intents.push(intent);
-        }
-        if intents.len() == filter.limit as usize {
-            break;
-        }
+    let owner = filter.owner.as_deref().map(stored);
+    let profiles: Vec<i16> = profiles_of(filter.face)
+        .map(|id| id.code().into())
+        .collect();
+    let namespace = filter.namespace.as_deref().map(stored);
+    let goal = filter.goal.as_deref().map(stored);
+    let state = filter.state.map(|state| i16::from(state.code()));
+    let limit = i64::from(filter.limit);
+    let found = reader
+        .query(
+            wanted,
+            &[
+                &before, &owner, &scan, &profiles, &namespace, &goal, &state, &limit,
+            ],
+        )
+        .await?;
+    let intents = found
+        .iter()
+        .map(rows::intent)
+        .collect::<Result<Vec<_>, _>>()?;
+    if intents.len() == filter.limit as usize {
+        let next = intents.last().map(|intent| intent.seq);
+        return Ok(IntentPage { intents, next });
     }
-    let more = intents.len() == filter.limit as usize || looked == SCAN_ROWS_MAX;
+    // The page is short: because all was seen, or because enough was.
+    let seen = reader.query(looked, &[&before, &owner, &scan]).await?;
+    let seen = seen.first().ok_or(Error::Closed)?;
+    let (count, last): (i64, Option<i64>) = (rows::get(seen, 0)?, rows::get(seen, 1)?);
+    let more = last.filter(|_| count == scan);
     Ok(IntentPage {
         intents,
-        next: last.filter(|_| more),
+        next: more.and_then(|seq| u64::try_from(seq).ok()).map(Seq),
     })
 }
 
@@ -189,13 +244,16 @@ pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Ve
     found.iter().map(rows::intent).collect()
 }
 
-/// The facts of an intent, newest first. Always an earlier one, so that even a damaged chain has an end.
+/// The facts of an intent, newest first, as long as the condition wants more. Always an earlier one, so that even a damaged
+/// chain has an end.
 macro_rules! chain {
-    ($rest:literal) => {
+    ($condition:literal, $rest:literal) => {
         concat!(
             "WITH RECURSIVE chain AS (SELECT f.*, 1::bigint AS depth FROM intents i JOIN facts f ON f.seq = i.last_fact \
              WHERE i.seq = $1 UNION ALL SELECT f.*, c.depth + 1 FROM chain c JOIN facts f ON f.seq = c.previous \
-             AND f.seq < c.seq WHERE c.depth < $2) SELECT ",
+             AND f.seq < c.seq WHERE ",
+            $condition,
+            ") SELECT ",
             fact_columns!(),
             " FROM chain f ",
             $rest
@@ -204,7 +262,7 @@ macro_rules! chain {
 }
 
 pub(super) async fn facts(readers: &Readers, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
-    let sql = chain!("ORDER BY f.depth DESC");
+    let sql = chain!("c.depth < $2", "ORDER BY f.depth DESC");
     let found = readers
         .query(sql, &[&signed(intent.0), &i64::from(limit)])
         .await?;
@@ -216,11 +274,12 @@ pub(super) async fn last_fact_to(
     intent: Seq,
     state: State,
 ) -> Result<Option<Fact>, Error> {
-    let sql = chain!("WHERE f.to_state = $3 ORDER BY f.depth LIMIT 1");
+    let sql = chain!(
+        "c.to_state != $2",
+        "WHERE f.to_state = $2 ORDER BY f.depth LIMIT 1"
+    );
     let code = i16::from(state.code());
-    let found = readers
-        .query(sql, &[&signed(intent.0), &CHAIN_MAX, &code])
-        .await?;
+    let found = readers.query(sql, &[&signed(intent.0), &code]).await?;
     found.first().map(rows::fact).transpose()
 }
 
@@ -239,18 +298,64 @@ const EVENTS: &str = concat!(
      WHERE f.owner = $1 AND f.seq > $2 AND f.seq < $3 ORDER BY f.seq LIMIT $4"
 );
 
-/// Numbers become visible out of order, so the stream ends before those of the oldest open transaction.
-///
+/// How long a page waits for transactions that are open, which hardly ever take longer.
+const PAUSES_MS: [u64; 6] = [5, 10, 20, 40, 80, 160];
+
+/// Up to which block numbers are given out, and up to which all of them are visible.
+struct Blocks {
+    last: i64,
+    settled: i64,
+}
+
 /// Whoever was given a block up to the last one either still holds its lock when the locks are looked at, or has ended
 /// before, and then its facts are visible to the statement after that.
-pub(super) async fn events(readers: &Readers, filter: &EventFilter) -> Result<EventPage, Error> {
-    let mut reader = readers.lend().await?;
+async fn blocks(reader: &mut Lent<'_>) -> Result<Blocks, Error> {
     let last = reader.query(LAST_BLOCK, &[]).await?;
     let last: i64 = last.first().map_or(Ok(0), |row| rows::get(row, 0))?;
     let open = reader.query(OPEN_BLOCKS, &[]).await?;
     let open: Option<i64> = open.first().map_or(Ok(None), |row| rows::get(row, 0))?;
-    let block = i64::try_from(BLOCK).unwrap_or(i64::MAX);
-    let end = (open.unwrap_or(last).min(last) + 1).saturating_mul(block);
+    Ok(Blocks {
+        last,
+        settled: open.unwrap_or(last).min(last),
+    })
+}
+
+/// The first number after a block.
+fn end_of(block: i64) -> i64 {
+    let size = i64::try_from(BLOCK).unwrap_or(i64::MAX);
+    (block + 1).saturating_mul(size)
+}
+
+/// Numbers become visible out of order, so the stream ends before those of the oldest open transaction. What a reader was
+/// called for may be one of them, so it waits a little for those that are open when it comes.
+pub(super) async fn events(readers: &Readers, filter: &EventFilter) -> Result<EventPage, Error> {
+    let mut goal = None;
+    for pause in PAUSES_MS {
+        let mut reader = readers.lend().await?;
+        let blocks = blocks(&mut reader).await?;
+        let page = events_before(&mut reader, filter, end_of(blocks.settled)).await?;
+        let all = blocks.settled >= *goal.get_or_insert(blocks.last);
+        if all || page.seen > filter.after {
+            return Ok(EventPage {
+                more: page.more || !all,
+                ..page
+            });
+        }
+        drop(reader);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+    Ok(EventPage {
+        events: Vec::new(),
+        seen: filter.after,
+        more: true,
+    })
+}
+
+async fn events_before(
+    reader: &mut Lent<'_>,
+    filter: &EventFilter,
+    end: i64,
+) -> Result<EventPage, Error> {
     let (after, limit) = (signed(filter.after.0), i64::from(filter.limit));
     let found = reader
         .query(EVENTS, &[&stored(&filter.owner), &after, &end, &limit])
@@ -276,6 +381,15 @@ pub(super) async fn events(readers: &Readers, filter: &EventFilter) -> Result<Ev
         }
     }
     Ok(page)
+}
+
+/// Everything from now on has higher numbers.
+pub(super) async fn last_fact(readers: &Readers) -> Result<FactSeq, Error> {
+    let mut reader = readers.lend().await?;
+    let blocks = blocks(&mut reader).await?;
+    Ok(FactSeq(
+        u64::try_from(end_of(blocks.settled) - 1).unwrap_or(0),
+    ))
 }
 
 pub(super) async fn record(
@@ -332,21 +446,21 @@ pub(super) async fn next_due(readers: &Readers) -> Result<Option<Micros>, Error>
     Ok(due.map(Micros))
 }
 
-pub(super) async fn last_fact(readers: &Readers) -> Result<FactSeq, Error> {
-    let found = readers.query(LAST_BLOCK, &[]).await?;
-    let last = found.first().map_or(Ok(0), |row| rows::unsigned(row, 0))?;
-    // Everything that was given out so far.
-    Ok(FactSeq((last + 1).saturating_mul(BLOCK) - 1))
+/// The one statement that asks for the database's time: clocks are compared with it, and nothing is stored.
+pub(super) async fn time(readers: &Readers) -> Result<Micros, Error> {
+    let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    let found = readers.query(sql, &[]).await?;
+    let row = found.first().ok_or(Error::Closed)?;
+    Ok(Micros(rows::get(row, 0)?))
 }
 
 /// Everything, as one transaction sees it.
 pub(super) async fn dump(readers: &Readers) -> Result<Dump, Error> {
     let mut reader = readers.lend().await?;
-    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    reader.client()?.batch_execute(begin).await?;
-    let dump = dump_in(&mut reader).await;
-    reader.client()?.batch_execute("COMMIT").await?;
-    dump
+    reader.open().await?;
+    let dump = dump_in(&mut reader).await?;
+    reader.close().await?;
+    Ok(dump)
 }
 
 async fn dump_in(reader: &mut Lent<'_>) -> Result<Dump, Error> {

@@ -1,6 +1,9 @@
 //! Opening a database: whose schema it is, and which migrations it needs.
 //!
-//! Invariant: nodes that start together migrate one after the other, and a schema that is not ours is left untouched.
+//! Invariant: nodes that start together migrate one after the other, a schema that is not ours is left untouched, and what
+//! nodes of the version before still use stays, so that nodes can be replaced one by one while the others work.
+
+use std::time::Duration;
 
 use tokio_postgres::Client;
 
@@ -10,20 +13,50 @@ use crate::Error;
 struct Migration {
     version: i32,
     name: &'static str,
+    /// Programs that know only migrations up to this one still work after it.
+    oldest: i32,
+    run: Run,
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "ledger",
-    sql: include_str!("migrations/0001_ledger.sql"),
-}];
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// All of it or nothing. Tables that are in use must not be locked for long.
+    Together,
+    /// Statement by statement beside running nodes, such as an index over a large table. Each may be repeated.
+    Online,
+}
 
-/// `ORDER BY` and arrays of several columns are older; `hashtext` and sequences as relations are what 12 is needed for.
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "ledger",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0001_ledger.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "holders",
+        oldest: 1,
+        run: Run::Online,
+        sql: include_str!("migrations/0002_holders.sql"),
+    },
+];
+
+/// `hashtext`, sequences as relations and stored plans by setting need 12.
 const SERVER_VERSION_MIN: i32 = 120_000;
 
-/// Locks the migrations of a database against other nodes.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(17231, 1)";
+/// Held by the node that migrates. Others ask again: waiting in a statement would hold up what runs online.
+const LOCK: &str = "SELECT pg_try_advisory_lock(17231, 1)";
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// How far a database is.
+struct Found {
+    version: i32,
+    /// The oldest program that still works on it.
+    oldest: i32,
+}
 
 pub(super) async fn exists(address: &Address) -> Result<bool, Error> {
     let client = address.connect().await?;
@@ -31,50 +64,146 @@ pub(super) async fn exists(address: &Address) -> Result<bool, Error> {
     Ok(client.query_one(sql, &[]).await?.try_get(0)?)
 }
 
-/// Brings the schema up to date.
-pub(super) async fn migrate(address: &Address, now_us: i64) -> Result<(), Error> {
+/// The names of the migrations that would be run.
+pub(super) async fn pending(address: &Address) -> Result<Vec<&'static str>, Error> {
     let client = address.connect().await?;
-    let version: String = client
-        .query_one("SHOW server_version_num", &[])
-        .await?
-        .try_get(0)?;
+    fits(&client, address).await?;
+    let found = found(&client).await?;
+    known(address, &found, None)?;
+    let pending = MIGRATIONS
+        .iter()
+        .filter(|migration| migration.version > found.version);
+    Ok(pending.map(|migration| migration.name).collect())
+}
+
+/// Brings the schema up to date, or up to a migration that a test holds it at.
+pub(super) async fn migrate(
+    address: &Address,
+    now_us: i64,
+    hold: Option<i32>,
+) -> Result<(), Error> {
+    let client = address.connect().await?;
+    fits(&client, address).await?;
+    // A migration may take long, and so may others that are before us.
+    client
+        .batch_execute("SET statement_timeout = 0; SET lock_timeout = 0")
+        .await?;
+    while !client.query_one(LOCK, &[]).await?.try_get::<_, bool>(0)? {
+        tracing::debug!("another node brings the schema up to date");
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+    make_schema(&client).await?;
+    let found = found(&client).await?;
+    known(address, &found, hold)?;
+    let last = hold.unwrap_or(i32::MAX);
+    for migration in MIGRATIONS {
+        if migration.version > found.version && migration.version <= last {
+            tracing::info!(
+                version = migration.version,
+                name = migration.name,
+                "migrating the database"
+            );
+            run(&client, migration, now_us).await?;
+        }
+    }
+    // The lock ends with the connection.
+    Ok(())
+}
+
+async fn run(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
+    let record =
+        "INSERT INTO migrations (version, name, oldest, applied_at) VALUES ($1, $2, $3, $4)";
+    let together = migration.run == Run::Together;
+    if together {
+        client.batch_execute("BEGIN").await?;
+        client.batch_execute(migration.sql).await?;
+    } else {
+        for statement in migration.sql.split(";\n").map(str::trim) {
+            if !statement.is_empty() {
+                client.batch_execute(statement).await?;
+            }
+        }
+    }
+    client
+        .execute(
+            record,
+            &[
+                &migration.version,
+                &migration.name,
+                &migration.oldest,
+                &now_us,
+            ],
+        )
+        .await?;
+    if together {
+        client.batch_execute("COMMIT").await?;
+    }
+    Ok(())
+}
+
+/// Refuses servers and databases on which the ledger would not be what it promises.
+async fn fits(client: &Client, address: &Address) -> Result<(), Error> {
+    let version: String = show(client, "SHOW server_version_num").await?;
     if version.parse().unwrap_or(0) < SERVER_VERSION_MIN {
         return Err(Error::Address(format!(
             "PostgreSQL 12 or later is needed, this server is {version}"
         )));
     }
-    client.batch_execute("BEGIN").await?;
-    client.batch_execute(LOCK).await?;
-    let found = found(&client).await?;
-    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
-    if found > known {
-        return Err(Error::TooNewDatabase {
-            database: address.database().to_owned(),
-            found,
-            known,
-        });
+    let encoding = show(client, "SHOW server_encoding").await?;
+    if encoding != "UTF8" {
+        return Err(Error::Address(format!(
+            "database {} is encoded as {encoding}; make one with ENCODING 'UTF8' TEMPLATE template0",
+            address.database()
+        )));
     }
-    for migration in MIGRATIONS
-        .iter()
-        .filter(|migration| migration.version > found)
-    {
-        client.batch_execute(migration.sql).await?;
-        let sql = "INSERT INTO migrations (version, name, applied_at) VALUES ($1, $2, $3)";
-        client
-            .execute(sql, &[&migration.version, &migration.name, &now_us])
-            .await?;
-    }
-    client.batch_execute("COMMIT").await?;
     Ok(())
 }
 
-/// The version of the schema, which is made if there is none.
-async fn found(client: &Client) -> Result<i32, Error> {
+async fn show(client: &Client, sql: &str) -> Result<String, Error> {
+    Ok(client.query_one(sql, &[]).await?.try_get(0)?)
+}
+
+/// A newer schema is fine as long as it says that programs like this one still work on it.
+fn known(address: &Address, found: &Found, hold: Option<i32>) -> Result<(), Error> {
+    let last = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let known = hold.unwrap_or(last);
+    if found.version > known && found.oldest > known {
+        return Err(Error::TooNewDatabase {
+            database: address.database().to_owned(),
+            found: found.version,
+            known,
+        });
+    }
+    Ok(())
+}
+
+async fn found(client: &Client) -> Result<Found, Error> {
+    let sql = "SELECT to_regclass($1 || '.migrations') IS NOT NULL";
+    let ours: bool = client.query_one(sql, &[&SCHEMA]).await?.try_get(0)?;
+    if !ours {
+        return Ok(Found {
+            version: 0,
+            oldest: 0,
+        });
+    }
+    let sql = "SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM migrations";
+    let row = client.query_one(sql, &[]).await?;
+    Ok(Found {
+        version: row.try_get(0)?,
+        oldest: row.try_get(1)?,
+    })
+}
+
+/// Makes the schema if there is none. One of another program that happens to have our name is left untouched.
+async fn make_schema(client: &Client) -> Result<(), Error> {
     let sql =
         "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.migrations') IS NOT NULL";
     let row = client.query_one(sql, &[&SCHEMA]).await?;
     let (schema, ours): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
-    if schema && !ours {
+    if ours {
+        return Ok(());
+    }
+    if schema {
         let sql = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
         let tables: i64 = client.query_one(sql, &[&SCHEMA]).await?.try_get(0)?;
         if tables > 0 {
@@ -83,13 +212,8 @@ async fn found(client: &Client) -> Result<i32, Error> {
             )));
         }
     }
-    if !schema {
-        client.batch_execute("CREATE SCHEMA consign").await?;
-    }
-    if !ours {
-        let sql = "CREATE TABLE migrations (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)";
-        client.batch_execute(sql).await?;
-    }
-    let sql = "SELECT coalesce(max(version), 0) FROM migrations";
-    Ok(client.query_one(sql, &[]).await?.try_get(0)?)
+    let sql = "BEGIN; CREATE SCHEMA IF NOT EXISTS consign; CREATE TABLE migrations (version integer PRIMARY KEY, \
+               name text NOT NULL, oldest integer NOT NULL, applied_at bigint NOT NULL); COMMIT";
+    client.batch_execute(sql).await?;
+    Ok(())
 }

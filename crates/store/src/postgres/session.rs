@@ -2,6 +2,7 @@
 //!
 //! Invariant: after an error the connection is either usable or given up; a new one is made when it is needed next.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::task::Poll;
@@ -15,14 +16,16 @@ use tokio_postgres::{Client, Row, Statement};
 use super::address::Address;
 use crate::Error;
 
-/// How long a statement may take before the connection counts as lost, beyond what the server itself allows.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a statement may take before the connection counts as lost: more than the server itself allows.
+pub(super) const PATIENCE: Duration = Duration::from_secs(12);
 
 pub(super) struct Session {
     address: Address,
     runtime: Runtime,
     client: Option<Client>,
     statements: HashMap<&'static str, Statement>,
+    /// An answer is missing: whatever comes next on this connection would be taken for it.
+    silent: Cell<bool>,
 }
 
 /// What a statement is given.
@@ -39,12 +42,22 @@ impl Session {
             runtime,
             client: None,
             statements: HashMap::new(),
+            silent: Cell::new(false),
         })
+    }
+
+    /// Whether the connection can be used for another statement.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.silent.get()
+            && self
+                .client
+                .as_ref()
+                .is_some_and(|client| !client.is_closed())
     }
 
     /// Makes a connection if there is none, and all statements that `texts` name.
     pub(super) fn ready(&mut self, texts: &[&'static str]) -> Result<(), Error> {
-        if self.client.as_ref().is_none_or(Client::is_closed) {
+        if !self.is_usable() {
             self.give_up();
             self.client = Some(self.runtime.block_on(self.address.connect())?);
         }
@@ -58,6 +71,7 @@ impl Session {
     pub(super) fn give_up(&mut self) {
         self.client = None;
         self.statements.clear();
+        self.silent.set(false);
     }
 
     fn prepare(&mut self, text: &'static str) -> Result<(), Error> {
@@ -83,9 +97,10 @@ impl Session {
             .block_on(async { timeout(PATIENCE, work(link)).await });
         match done {
             Ok(done) => Ok(done?),
-            Err(_elapsed) => Err(Error::Unavailable(
-                "the database did not answer in time".to_owned(),
-            )),
+            Err(_elapsed) => {
+                self.silent.set(true);
+                Err(silent())
+            }
         }
     }
 
@@ -98,13 +113,21 @@ impl Session {
         self.wait(|link| link.client.query(link.statement(text), parameters))
     }
 
-    pub(super) fn execute(
-        &mut self,
-        text: &'static str,
+    /// A statement that is rare: planned for what the tables hold now.
+    pub(super) fn query_anew(
+        &self,
+        text: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        self.wait(|link| link.client.query(text, parameters))
+    }
+
+    pub(super) fn execute_anew(
+        &self,
+        text: &str,
         parameters: Parameters<'_>,
     ) -> Result<u64, Error> {
-        self.prepare(text)?;
-        self.wait(|link| link.client.execute(link.statement(text), parameters))
+        self.wait(|link| link.client.execute(text, parameters))
     }
 
     /// Asks all questions at once. Of several errors the first is told: the others follow from it.
@@ -131,6 +154,10 @@ impl Session {
     pub(super) fn run(&self, text: &str) -> Result<(), Error> {
         self.wait(|link| link.client.batch_execute(text))
     }
+}
+
+pub(super) fn silent() -> Error {
+    Error::Unavailable("the database did not answer in time".to_owned())
 }
 
 /// A statement that was made ready, with what it is given.

@@ -66,8 +66,8 @@ impl<'a> Open<'a> {
             counts: Vec::new(),
         };
         let blocks = found.blocks.first().ok_or(Error::Closed)?;
-        position.seq = rows::unsigned(blocks, 0)? * BLOCK;
-        position.fact = rows::unsigned(blocks, 1)? * BLOCK;
+        position.seq = rows::unsigned(blocks, 1)? * BLOCK;
+        position.fact = rows::unsigned(blocks, 2)? * BLOCK;
         open.take_records(&found.records)?;
         open.take_once(&found.once)?;
         for row in &found.intents {
@@ -147,6 +147,9 @@ impl<'a> Open<'a> {
             };
             list.extend(&entry.now);
         }
+        // Whoever waits for another's new key waits in the order of the keys, never in a circle.
+        writes.once.sort_unstable_by_key(|row| &row.key);
+        writes.new.sort_unstable_by_key(|row| row.intent.seq);
         for (key, entry) in self.records.iter().filter(|(_, entry)| entry.changed) {
             match (&entry.now, entry.stored) {
                 (Some(record), true) => writes.records_again.push(record),
@@ -155,6 +158,7 @@ impl<'a> Open<'a> {
                 (None, false) => {}
             }
         }
+        writes.records.sort_unstable_by_key(|record| &record.key);
         flush(self.session, &writes, self.node, self.shard)?;
         self.held.written();
         self.facts.clear();
@@ -215,13 +219,14 @@ impl Tx for Open<'_> {
         let left = |last: u64| BLOCK - last % BLOCK;
         // More than any one command can use up.
         let few = BLOCK / 4;
-        if left(position.seq) > few && left(position.fact) > few {
+        let above = self.held.last_fact() <= position.fact;
+        if above && left(position.seq) > few && left(position.fact) > few {
             return Ok(());
         }
         let found = self.session.query(load::BLOCKS, &[])?;
         let blocks = found.first().ok_or(Error::Closed)?;
-        position.seq = rows::unsigned(blocks, 0)? * BLOCK;
-        position.fact = rows::unsigned(blocks, 1)? * BLOCK;
+        position.seq = rows::unsigned(blocks, 1)? * BLOCK;
+        position.fact = rows::unsigned(blocks, 2)? * BLOCK;
         Ok(())
     }
 
@@ -284,7 +289,7 @@ impl Tx for Open<'_> {
         let (code, limit) = (i16::from(shelf.code()), i64::from(limit));
         let found = self
             .session
-            .query(sql, &[&code, &until.0, &profiles, &limit])?;
+            .query_anew(sql, &[&code, &until.0, &profiles, &limit])?;
         self.hold(&found)
     }
 
@@ -307,7 +312,7 @@ impl Tx for Open<'_> {
         let namespace = namespace.map(stored);
         let found = self
             .session
-            .query(sql, &[&after, &profiles, &namespace, &limit])?;
+            .query_anew(sql, &[&after, &profiles, &namespace, &limit])?;
         self.hold(&found)
     }
 
@@ -412,30 +417,36 @@ impl Open<'_> {
                 let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
                            WHERE scope = $1 AND until <= $2 ORDER BY until, owner, key LIMIT $3 FOR UPDATE SKIP LOCKED)";
                 let (scope, limit) = (i16::from(scope.code()), i64::from(*limit));
-                self.session.execute(sql, &[&scope, &now.0, &limit])
+                self.session.execute_anew(sql, &[&scope, &now.0, &limit])
             }
-            Forget::OnceOf { owner } => self
-                .session
-                .execute("DELETE FROM once WHERE owner = $1", &[&stored(owner)]),
+            Forget::OnceOf { owner } => {
+                // With all scopes named, the key's index serves.
+                let scopes: Vec<i16> = once::Scope::ALL
+                    .iter()
+                    .map(|scope| scope.code().into())
+                    .collect();
+                let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[]) AND owner = $2";
+                self.session.execute_anew(sql, &[&scopes, &stored(owner)])
+            }
             Forget::OnceOfFace { face } => {
                 let scopes = once::Scope::ALL
                     .iter()
                     .filter(|scope| scope.face() == *face);
                 let scopes: Vec<i16> = scopes.map(|scope| scope.code().into()).collect();
                 let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[])";
-                self.session.execute(sql, &[&scopes])
+                self.session.execute_anew(sql, &[&scopes])
             }
             Forget::Records { kind, limit } => {
                 let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
                            WHERE kind = $1 AND expires_at <= $2 ORDER BY expires_at, owner, name LIMIT $3 \
                            FOR UPDATE SKIP LOCKED)";
                 let (kind, limit) = (i16::from(kind.code()), i64::from(*limit));
-                self.session.execute(sql, &[&kind, &now.0, &limit])
+                self.session.execute_anew(sql, &[&kind, &now.0, &limit])
             }
             Forget::AllRecords { kind } => {
                 let kind = i16::from(kind.code());
                 self.session
-                    .execute("DELETE FROM records WHERE kind = $1", &[&kind])
+                    .execute_anew("DELETE FROM records WHERE kind = $1", &[&kind])
             }
             // Facts grow older towards the front, so looking at the first few is enough.
             Forget::Facts {
@@ -446,7 +457,7 @@ impl Open<'_> {
                 let sql = "DELETE FROM facts WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM facts WHERE face = $3 \
                            ORDER BY seq LIMIT $2) AS oldest WHERE at < $1)";
                 let (limit, face) = (i64::from(*limit), i16::from(face.code()));
-                self.session.execute(sql, &[&before.0, &limit, &face])
+                self.session.execute_anew(sql, &[&before.0, &limit, &face])
             }
         }
     }

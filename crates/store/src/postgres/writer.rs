@@ -15,7 +15,7 @@ use super::flush;
 use super::load::{self, Foreseen};
 use super::session::Session;
 use super::tx::Open;
-use crate::group::{self, Disk, Group, Intake, Line, Ran, Shared, Transact};
+use crate::group::{self, Disk, Group, Intake, Line, Ran, Running, Shared, Transact};
 use crate::ledger::{Batch, Position};
 use crate::{Clock, Error};
 
@@ -58,13 +58,17 @@ impl Writers {
         let (intake, line) = group::line(queue_max, &shared);
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
-            let ledger = Ledger {
-                session: Session::new(address.clone())?,
-                shard: shard(node.id, index),
-                node: Arc::clone(node),
+            let (session, shard) = (Session::new(address.clone())?, shard(node.id, index));
+            let (line, shared, node) = (line.clone(), Arc::clone(&shared), Arc::clone(node));
+            let work = move || {
+                let ledger = Ledger {
+                    session,
+                    shard,
+                    node,
+                    running: None,
+                };
+                line.guarded(|| ledger.work(&line, &shared));
             };
-            let (line, shared) = (line.clone(), Arc::clone(&shared));
-            let work = move || line.guarded(|| ledger.work(&line, &shared));
             let thread = std::thread::Builder::new()
                 .name(format!("ledger-writer-{index}"))
                 .spawn(work)
@@ -114,19 +118,22 @@ impl Disk for Committed {
     }
 }
 
-struct Ledger {
+struct Ledger<'l> {
     session: Session,
     shard: i16,
     node: Arc<Node>,
+    running: Option<Running<'l>>,
 }
 
-impl Ledger {
-    fn work(mut self, line: &Line, shared: &Arc<Shared>) {
-        while let Some(group) = line.gather() {
+impl<'l> Ledger<'l> {
+    fn work(mut self, line: &'l Line, shared: &Arc<Shared>) {
+        while let Some((group, running)) = line.gather_in_turn() {
+            self.running = Some(running);
             if let Some(committed) = group::commit(&mut self, group, shared) {
                 let safe = committed.sync(&Committed, shared);
                 committed.answer(safe, shared);
             }
+            self.running = None;
         }
     }
 
@@ -163,9 +170,9 @@ impl Ledger {
     }
 }
 
-impl Transact for Ledger {
+impl Transact for Ledger<'_> {
     fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
-        let mut attempt = 1;
+        let (mut attempt, mut reconnected) = (1, false);
         loop {
             match self.run_once(group) {
                 Ok((replies, ran)) => {
@@ -177,12 +184,20 @@ impl Transact for Ledger {
                     self.roll_back();
                     attempt += 1;
                 }
+                // Before the commit nothing has happened, so a connection that was lost meanwhile is no reason to refuse.
+                Err(error) if !self.session.is_usable() && !reconnected => {
+                    tracing::debug!(%error, "a connection was lost; taking the transaction anew");
+                    self.session.give_up();
+                    reconnected = true;
+                }
                 Err(error) => return Err(error),
             }
         }
     }
 
     fn commit(&mut self) -> Result<(), Error> {
+        // While this one waits for the disk, the next is carried out.
+        self.running = None;
         self.session.run("COMMIT").map_err(|error| {
             // The answer is missing, not necessarily the commit.
             self.session.give_up();
@@ -192,7 +207,7 @@ impl Transact for Ledger {
 
     fn roll_back(&mut self) {
         // Where even that fails, the server does it when the connection is gone.
-        if self.session.run("ROLLBACK").is_err() {
+        if !self.session.is_usable() || self.session.run("ROLLBACK").is_err() {
             self.session.give_up();
         }
     }

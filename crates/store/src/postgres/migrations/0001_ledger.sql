@@ -47,7 +47,6 @@ CREATE INDEX intents_by_owner ON intents (owner, seq);
 -- One walk per kind of deadline.
 CREATE INDEX intents_by_deadline ON intents (shelf, wake_at, seq);
 CREATE INDEX intents_by_death ON intents (settled_at, seq) WHERE state = 7;
-CREATE INDEX intents_by_node ON intents (node) WHERE node IS NOT NULL;
 -- The order of claiming.
 CREATE INDEX lane_own ON intents (own_lane, priority DESC, run_at, attempts, seq) WHERE own_lane IS NOT NULL;
 CREATE INDEX lane_own_goal ON intents (own_goal_lane, priority DESC, run_at, attempts, seq) WHERE own_goal_lane IS NOT NULL;

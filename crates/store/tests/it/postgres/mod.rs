@@ -66,5 +66,6 @@ fn options(url: &str, clock: &Arc<ManualClock>, node: i64) -> Options {
         queue_max: QUEUE_REQUESTS_MAX,
         writers: WRITERS_DEFAULT,
         node,
+        hold: None,
     }
 }
