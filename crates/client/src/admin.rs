@@ -1,11 +1,11 @@
-//! The admin routes: making, listing and revoking keys.
+//! The admin routes: making, listing and revoking keys; listing and draining nodes.
 //!
 //! Invariant: these calls carry the admin token alone, never the API key.
 
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, Credential};
-use crate::{Client, Error, Key, KeyInfo, NewKey};
+use crate::{Client, Error, Key, KeyInfo, NewKey, NodeInfo};
 
 impl Client {
     pub async fn generate_key(&self, owner: Option<&str>) -> Result<NewKey, Error> {
@@ -46,5 +46,21 @@ impl Client {
     pub async fn keys(&self) -> Result<Vec<KeyInfo>, Error> {
         let call = Call::get("keys", "/admin/keys".to_owned()).credential(Credential::Admin);
         self.fetch(call).await
+    }
+
+    pub async fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
+        let call = Call::get("nodes", "/admin/nodes".to_owned()).credential(Credential::Admin);
+        self.fetch(call).await
+    }
+
+    /// Lets a node give out no more work, or do so again.
+    pub async fn drain_node(&self, id: i64, drain: bool) -> Result<NodeInfo, Error> {
+        let (operation, wish) = if drain {
+            ("drain_node", "drain")
+        } else {
+            ("resume_node", "resume")
+        };
+        let call = Call::post(operation, format!("/admin/nodes/{id}/{wish}"));
+        self.fetch(call.credential(Credential::Admin)).await
     }
 }

@@ -135,6 +135,7 @@ fn refusal_hint(status: StatusCode, code: &str, retry_after_s: Option<u64>) -> O
             "this idempotency key already belongs to another request; choose a new one"
         }
         (_, "limit_exceeded") => "let workers take what waits before publishing more",
+        (_, "node_draining") => "name another server with --server",
         (401, _) => "check the key or token; a file is named with --key-file or --admin-token-file",
         (403, _) => "use the key of the publisher, of the worker, or the main key",
         (404, _) => "check the id; a lease that ran out is also reported this way",

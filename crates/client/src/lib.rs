@@ -33,8 +33,8 @@ pub use operator::ListFilter;
 pub use settle::{ClaimNext, ItemOutcome, Settled, Settlement};
 pub use sign::{canonical_query, signature};
 pub use wire::{
-    Claimed, Extended, Fact, IntentResult, IntentStatus, KeyInfo, ListPage, NewKey, Published,
-    ServerError, Timeline,
+    Claimed, Extended, Fact, IntentResult, IntentStatus, KeyInfo, ListPage, NewKey, NodeInfo,
+    Published, ServerError, Timeline,
 };
 
 pub use http::{HeaderMap, Method, StatusCode};

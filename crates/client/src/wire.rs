@@ -182,6 +182,28 @@ pub struct KeyInfo {
     pub created_at: f64,
 }
 
+/// A server of a ledger.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    pub id: i64,
+    pub name: String,
+    #[serde(default)]
+    pub address: String,
+    #[serde(default)]
+    pub version: String,
+    /// Unix seconds.
+    #[serde(default)]
+    pub started_at: f64,
+    #[serde(default)]
+    pub seen_at: f64,
+    pub state: String,
+    #[serde(default)]
+    pub leases: u64,
+    /// It is the one that answered.
+    #[serde(default)]
+    pub here: bool,
+}
+
 /// Code and message of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerError {

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::commands::{bench, import, intent, key, openapi, receipt, store};
+use crate::commands::{bench, import, intent, key, node, openapi, receipt, store};
 use crate::failure::Exit;
 use crate::serve;
 
@@ -37,6 +37,9 @@ enum Noun {
     /// Make, list and revoke API keys
     #[command(subcommand)]
     Key(key::Action),
+    /// See the nodes of a ledger, and let one of them finish
+    #[command(subcommand)]
+    Node(node::Action),
     /// Check receipts
     #[command(subcommand)]
     Receipt(receipt::Action),
@@ -65,6 +68,7 @@ impl Cli {
             }
             Noun::Intent(action) => single_thread()?.block_on(action.run()),
             Noun::Key(action) => single_thread()?.block_on(action.run()),
+            Noun::Node(action) => single_thread()?.block_on(action.run()),
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
             Noun::Import(action) => single_thread()?.block_on(action.run()),

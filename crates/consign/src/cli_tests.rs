@@ -38,6 +38,7 @@ Commands:
   serve    Run the server
   intent   Publish, claim, settle and look at intents
   key      Make, list and revoke API keys
+  node     See the nodes of a ledger, and let one of them finish
   receipt  Check receipts
   store    Check and back up the database
   import   Take over data from another program

@@ -23,6 +23,7 @@ use crate::clock::WallClock;
 use crate::followers::Followers;
 use crate::housekeeping::Schedule;
 use crate::keys::SealKey;
+use crate::nodes::Duty;
 use crate::places::{Place, Places};
 use crate::seeds::Seeds;
 use crate::wakes::Wakes;
@@ -82,6 +83,7 @@ pub(crate) struct Inner {
     pub(crate) signer: Signer,
     pub(crate) main_digest: [u8; 32],
     pub(crate) cleanup: Schedule,
+    pub(crate) duty: Duty,
 }
 
 impl fmt::Debug for Engine {
@@ -149,6 +151,7 @@ impl Engine {
                 signer: options.signer,
                 main_digest: crate::keys::digest(&options.main_key),
                 cleanup: Schedule::new(now, options.cleanup_interval),
+                duty: Duty::default(),
             }),
         };
         let listening = Arc::downgrade(&engine.inner);

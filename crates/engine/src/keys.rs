@@ -35,6 +35,15 @@ impl SealKey {
         XChaCha20Poly1305::new((&*self.0).into())
     }
 
+    /// A fingerprint of this key and what goes with it, which tells nothing of either.
+    pub(crate) fn mark(&self, purpose: &[u8], of: &[u8]) -> String {
+        let mut hash = Sha256::new();
+        for part in [purpose, &[0], self.0.as_slice(), of] {
+            hash.update(part);
+        }
+        HEXLOWER.encode(&hash.finalize())
+    }
+
     /// The key id is bound in, so that a sealed key cannot be moved to another record.
     fn seal(&self, id: &str, secret: &str) -> Result<String, Error> {
         let mut nonce = [0_u8; 24];

@@ -97,7 +97,7 @@ impl Timekeeper {
                 limit,
             })
             .collect();
-        for kind in [Kind::Kv, Kind::Receipt] {
+        for kind in [Kind::Kv, Kind::Receipt, Kind::Node] {
             pieces.push(Forget::Records { kind, limit });
         }
         // Of this face alone: others keep theirs longer, or for ever.

@@ -79,6 +79,7 @@ codes! {
     LimitExceeded => "limit_exceeded", TooMany;
     DatabaseBusy => "database_busy", Busy;
     Maintenance => "maintenance", Busy;
+    NodeDraining => "node_draining", Busy;
     Internal => "internal", Internal;
 }
 

@@ -16,6 +16,10 @@ stored! {
         Kv = 2 => "kv",
         /// A signed receipt, kept from the moment it was first asked for.
         Receipt = 3 => "receipt",
+        /// A node that serves, as its last heartbeat told. Expires by itself when there are no more.
+        Node = 4 => "node",
+        /// What all nodes of one ledger must agree on.
+        Site = 5 => "site",
     }
 }
 

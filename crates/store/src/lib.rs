@@ -89,6 +89,9 @@ pub trait Store: Send + Sync + 'static {
     /// How many intents are in which state, from counters kept by the commits themselves.
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>>;
 
+    /// How many leases are out, by the node that gave or extended them last; those without leases are not named.
+    fn held(&self) -> Answered<'_, Vec<Held>>;
+
     /// When time has something to do next: the earliest end of a delay or a lease.
     fn next_due(&self) -> Answered<'_, Option<Micros>>;
 
@@ -164,6 +167,14 @@ pub struct Count {
     pub namespace: String,
     pub state: State,
     pub count: u64,
+}
+
+/// Leases that are out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// `None` where a ledger has one node, whichever that is.
+    pub node: Option<i64>,
+    pub leases: u64,
 }
 
 /// What a store did since it was opened.

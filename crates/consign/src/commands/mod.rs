@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod import;
 pub(crate) mod intent;
 pub(crate) mod key;
+pub(crate) mod node;
 pub(crate) mod openapi;
 pub(crate) mod receipt;
 pub(crate) mod store;

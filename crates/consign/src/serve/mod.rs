@@ -5,6 +5,7 @@
 mod greeting;
 mod ledger;
 mod logs;
+mod node;
 mod start;
 
 use std::net::SocketAddr;
@@ -57,6 +58,21 @@ pub(crate) struct ServeArgs {
         hide_env_values = true
     )]
     pub(crate) store_password_file: Option<PathBuf>,
+
+    /// How this server is called among the nodes of its ledger; default is host name and process id
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "CONSIGN_NODE_NAME",
+        hide_env_values = true,
+        value_parser = node::name
+    )]
+    pub(crate) node_name: Option<String>,
+
+    /// The secrets were changed on purpose: let this server's be those of the shared database from now on. Only while
+    /// no other server runs on it
+    #[arg(long)]
+    pub(crate) new_secrets: bool,
 
     /// Certificate chain (PEM) for HTTPS
     #[arg(

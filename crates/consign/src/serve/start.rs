@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_engine::{Engine, Options as EngineOptions, SealKey, StoreError, Timekeeper};
+use consign_engine::{
+    Engine, Heartbeat, Options as EngineOptions, SealKey, StoreError, Timekeeper,
+};
 use consign_faces::intent;
 use consign_faces::intent::settings::Settings;
 use consign_faces::web::credentials::Secret as Checked;
@@ -18,7 +20,7 @@ use tokio::sync::watch;
 
 use super::greeting::{self, Greeting};
 use super::ledger::{Ledger, Place};
-use super::{ServeArgs, logs};
+use super::{ServeArgs, logs, node};
 use crate::config::protocol_settings;
 use crate::failure::Failure;
 use crate::lock::DataLock;
@@ -40,8 +42,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let secrets = Secrets::open(&data, &overrides, place.holds().await?)?;
 
     let clock = place.clock()?;
-    let node = i64::from(u32::from_le_bytes(random_bytes()?));
-    let ledger = place.open(clock.clone(), node).await?;
+    let node_id = i64::from(u32::from_le_bytes(random_bytes()?));
+    let ledger = place.open(clock.clone(), node_id).await?;
     let engine = Engine::new(EngineOptions {
         store: ledger.shared(),
         clock: clock.clone(),
@@ -53,6 +55,10 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         cleanup_interval: Duration::from_secs(settings.cleanup_interval_s),
     });
     engine.check_seal().await?;
+    let shared = matches!(ledger, Ledger::Database(_));
+    if shared {
+        node::agree(&engine, &args, &data).await?;
+    }
 
     let server = Server::bind(ServerOptions {
         tls: tls_files(&args),
@@ -70,6 +76,15 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         },
         move || clock.follow(),
     ));
+    let identity = node::identity(&args, node_id, &base_url, shared);
+    let mut heartbeat = Heartbeat::new(engine.clone(), identity);
+    if let Err(error) = heartbeat.beat().await {
+        tracing::warn!(%error, "this node is not listed yet; it tries again");
+    }
+    let mut stop = draining.clone();
+    let beating = tokio::spawn(heartbeat.run(async move {
+        let _ = stop.wait_for(|draining| *draining).await;
+    }));
     let router = intent::router(engine, face_options(&settings, &secrets, draining));
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,
@@ -101,6 +116,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     timekeeping
         .await
         .context("the timekeeper ended by a panic")?;
+    let heartbeat = beating.await.context("the heartbeat ended by a panic")?;
+    heartbeat.leave().await;
     ledger.close();
     if ledger.is_lost() {
         let lost = Failure::failed(StoreError::Lost.to_string());

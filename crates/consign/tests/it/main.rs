@@ -6,6 +6,7 @@ mod clock;
 mod cut_off;
 mod disk;
 mod import;
+mod nodes;
 mod openapi;
 mod sockets;
 mod start;

@@ -8,6 +8,7 @@
 mod cut_off;
 mod keys;
 mod long_poll;
+mod nodes;
 mod receipts;
 mod schedule;
 mod world;

@@ -82,14 +82,24 @@ impl World {
 }
 
 pub(crate) fn engine(store: &SharedStore, clock: &Arc<SimClock>, seal: [u8; 32]) -> Engine {
+    engine_with(store, clock, seal, [9; 32], MAIN)
+}
+
+pub(crate) fn engine_with(
+    store: &SharedStore,
+    clock: &Arc<SimClock>,
+    seal: [u8; 32],
+    signer: [u8; 32],
+    main_key: &str,
+) -> Engine {
     Engine::new(Options {
         store: store.clone(),
         clock: clock.clone(),
         wall: clock.clone(),
         entropy: [3; 32],
         seal: SealKey::new(seal),
-        signer: Signer::from_seed(&[9; 32]),
-        main_key: MAIN.to_owned(),
+        signer: Signer::from_seed(&signer),
+        main_key: main_key.to_owned(),
         cleanup_interval: Duration::from_mins(5),
     })
 }

@@ -40,7 +40,11 @@ pub(super) async fn publish(
 /// Each item is settled by itself; the next claims come from the same commit.
 pub(super) async fn settle(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
     let mut visit = face.enter(request, limits::BATCH_BODY_BYTES_MAX).await?;
-    let wanted = visit.checked(parse_settle(&visit)).await?;
+    let mut wanted = visit.checked(parse_settle(&visit)).await?;
+    if face.engine.is_draining() {
+        // What is held gets settled all the same; the next claim alone tells the worker to go elsewhere.
+        wanted.claim = None;
+    }
     let claims_max = wanted.claim.as_ref().map_or(0, |claim| claim.max as usize);
     visit.costs(wanted.items.len() + claims_max);
     let mut steps = Vec::with_capacity(wanted.items.len() + 1);

@@ -33,13 +33,17 @@ pub(super) struct Wanted {
 pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
     let mut visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
     let wanted = visit.checked(parse(&visit)).await?;
+    if face.engine.is_draining() {
+        return visit.checked(Err(Reject::draining())).await;
+    }
     visit.costs(wanted.claim.max as usize);
     let _place = if wanted.wait.is_zero() {
         None
     } else {
         Some(visit.checked(waiting_place(&visit)).await?)
     };
-    let mut draining = face.options.draining.clone();
+    let mut ending = face.options.draining.clone();
+    let mut draining = face.engine.draining();
     let presence = visit
         .parts
         .extensions
@@ -48,7 +52,8 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
         .unwrap_or_default();
     let leave = async {
         tokio::select! {
-            // A draining server lets its waiting workers go; they find the next one.
+            // A server that ends or drains lets its waiting workers go; they find the next one.
+            () = drained(&mut ending) => {}
             () = drained(&mut draining) => {}
             // Nobody is left to work on what might come.
             () = presence.hung_up() => {}
@@ -59,6 +64,7 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
         .claim_unless(visit.gate(), wanted.claim, wanted.wait, leave)
         .await?;
     Ok(match claimed.first() {
+        None if face.engine.is_draining() => return Err(Reject::draining()),
         None => nothing(),
         Some(_) if wanted.many => {
             let mut body = Json::object();

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Count, IntentFilter, KeyInfo};
+use consign_engine::{Count, IntentFilter, KeyInfo, NodeInfo, NodeState};
+use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face as KernelFace;
 use consign_kernel::state::State as IntentState;
@@ -37,7 +38,15 @@ pub(super) async fn page(State(face): State<Face>, request: Request) -> Result<R
     keys.sort_by_key(|key| std::cmp::Reverse(key.total_requests));
     keys.truncate(ROWS as usize);
     let dead = face.engine.dead(operator, KernelFace::Intent, ROWS).await?;
-    let mut response = render(&counts, &recent, &keys, &dead).into_response();
+    let nodes = face.engine.nodes(operator).await?;
+    let shown = Shown {
+        counts: &counts,
+        nodes: &nodes,
+        recent: &recent,
+        keys: &keys,
+        dead: &dead,
+    };
+    let mut response = render(&shown, face.engine.now()).into_response();
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -50,7 +59,23 @@ pub(super) async fn page(State(face): State<Face>, request: Request) -> Result<R
     Ok(response)
 }
 
-fn render(counts: &[Count], recent: &[Intent], keys: &[KeyInfo], dead: &[Intent]) -> String {
+/// What is on the page.
+struct Shown<'a> {
+    counts: &'a [Count],
+    nodes: &'a [NodeInfo],
+    recent: &'a [Intent],
+    keys: &'a [KeyInfo],
+    dead: &'a [Intent],
+}
+
+fn render(shown: &Shown<'_>, now: Micros) -> String {
+    let Shown {
+        counts,
+        nodes,
+        recent,
+        keys,
+        dead,
+    } = *shown;
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -74,6 +99,10 @@ fn render(counts: &[Count], recent: &[Intent], keys: &[KeyInfo], dead: &[Intent]
         );
     }
     page.push_str("</section>");
+    // One server that serves is nothing to tell of.
+    if nodes.len() > 1 || nodes.iter().any(|node| node.state != NodeState::Serving) {
+        nodes_table(&mut page, nodes, now);
+    }
     table(
         &mut page,
         "Recent Intents",
@@ -132,6 +161,26 @@ fn render(counts: &[Count], recent: &[Intent], keys: &[KeyInfo], dead: &[Intent]
     );
     page.push_str("</main></body></html>");
     page
+}
+
+fn nodes_table(page: &mut String, nodes: &[NodeInfo], now: Micros) {
+    table(
+        page,
+        "Nodes",
+        &["Name", "State", "Leases", "Seen", "Version", "Address"],
+        nodes.iter().map(|node| {
+            let ago_s = (now.0 - node.seen_at.0).max(0) / SECOND_US;
+            vec![
+                Cell::Text(node.name.clone()),
+                Cell::Status(node.state.name()),
+                Cell::Number(node.leases.to_string()),
+                Cell::Number(format!("{ago_s} s ago")),
+                Cell::Number(node.version.clone()),
+                Cell::Code(node.address.clone()),
+            ]
+        }),
+        "",
+    );
 }
 
 fn total(counts: &[Count], state: IntentState) -> u64 {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Count, Operator, Stats};
+use consign_engine::{Count, NodeInfo, NodeState, Operator, Stats};
 use consign_kernel::error::Code;
 use consign_kernel::profile::Face as KernelFace;
 use consign_kernel::state::{Cause, State as IntentState};
@@ -24,7 +24,9 @@ pub(super) async fn metrics(
     let operator = authorise(&face, &parts.headers)?;
     let counts = face.engine.counts(operator, KernelFace::Intent).await?;
     let keys = face.engine.keys(operator).await?.len();
-    let text = render(&counts, keys, face.engine.stats(), face.engine.waiters());
+    let nodes = face.engine.nodes(operator).await?;
+    let mut text = render(&counts, keys, face.engine.stats(), face.engine.waiters());
+    render_nodes(&mut text, &nodes);
     let mut response = text.into_response();
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -123,6 +125,32 @@ fn render(counts: &[Count], keys: usize, stats: Stats, waiters: usize) -> String
     text
 }
 
+/// This node by name, and how it stands with all of them.
+fn render_nodes(text: &mut String, nodes: &[NodeInfo]) {
+    if let Some(here) = nodes.iter().find(|node| node.here) {
+        family(text, "consign_node_info", "gauge", "This server");
+        let (name, version) = (label_value(&here.name), label_value(&here.version));
+        let _ = writeln!(
+            text,
+            "consign_node_info{{node=\"{}\",name=\"{name}\",version=\"{version}\"}} 1",
+            here.id
+        );
+    }
+    let about = "Leases that are out, by the server that gave them";
+    family(text, "consign_node_leases", "gauge", about);
+    for node in nodes {
+        let (id, leases) = (node.id, node.leases);
+        let _ = writeln!(text, "consign_node_leases{{node=\"{id}\"}} {leases}");
+    }
+    let about = "Servers of this ledger by what they are doing";
+    family(text, "consign_nodes", "gauge", about);
+    for state in NodeState::ALL {
+        let count = nodes.iter().filter(|node| node.state == *state).count();
+        let state = state.name();
+        let _ = writeln!(text, "consign_nodes{{state=\"{state}\"}} {count}");
+    }
+}
+
 fn single(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
     family(text, name, kind, help);
     let _ = writeln!(text, "{name} {value}");
@@ -132,7 +160,7 @@ fn family(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// A namespace published today needs no escape; one bad row must not spoil the whole scrape all the same.
+/// Operators choose the names of nodes. A namespace published today needs no escape; one bad row must not spoil the whole scrape all the same.
 fn label_value(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -12,6 +12,7 @@ mod json_out;
 mod kv;
 mod lease;
 mod metrics;
+mod nodes;
 pub mod openapi;
 mod publish;
 pub mod query;
@@ -57,7 +58,7 @@ pub struct Options {
     pub enforce_https: bool,
     pub require_signatures: bool,
     pub maintenance: bool,
-    /// Turns true when the server drains: long polls and streams end.
+    /// Turns true when the process is about to end: long polls and streams end.
     pub draining: watch::Receiver<bool>,
 }
 
@@ -103,11 +104,13 @@ async fn root() -> Response {
 }
 
 async fn health(State(face): State<Face>) -> Response {
+    let draining = face.engine.is_draining() || *face.options.draining.borrow();
     let mut body = Json::object();
     body.bool("ok", true)
         .seconds("ts", Some(face.engine.wall()))
         .text("version", API_VERSION)
-        .text("consign_version", env!("CARGO_PKG_VERSION"));
+        .text("consign_version", env!("CARGO_PKG_VERSION"))
+        .bool("draining", draining);
     body.into_response()
 }
 

@@ -50,6 +50,14 @@ impl Reject {
         }
     }
 
+    /// To a worker that asks a node which gives out no more work.
+    pub(super) fn draining() -> Self {
+        Self::new(
+            Code::NodeDraining,
+            "This server is draining and gives out no work; claim at another one. What you hold you can still settle here.",
+        )
+    }
+
     /// Makes browsers ask for the dashboard's password.
     pub(super) fn admin_challenge() -> Self {
         let mut reject = Self::new(
@@ -101,7 +109,7 @@ impl IntoResponse for Reject {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, realm);
         }
-        if self.code == Code::DatabaseBusy {
+        if matches!(self.code, Code::DatabaseBusy | Code::NodeDraining) {
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

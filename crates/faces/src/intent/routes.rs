@@ -10,8 +10,8 @@ use http::Method;
 use super::openapi::operation::Operation;
 use super::openapi::operations as told;
 use super::{
-    Face, admin, batch, claim, dashboard, events, health, kv, lease, metrics, openapi, publish,
-    read, root,
+    Face, admin, batch, claim, dashboard, events, health, kv, lease, metrics, nodes, openapi,
+    publish, read, root,
 };
 
 /// One method of one path.
@@ -78,6 +78,9 @@ pub(super) fn routes() -> Vec<Route> {
         get("/admin/dead/{id}", admin::dead_letter, told::dead_letter()),
         post("/admin/cleanup", admin::cleanup, told::cleanup()),
         post("/admin/purge", admin::purge, told::purge()),
+        get("/admin/nodes", nodes::list, told::nodes()),
+        post("/admin/nodes/{id}/drain", nodes::drain, told::drain_node()),
+        post("/admin/nodes/{id}/resume", nodes::resume, told::resume_node()),
         get("/", root, told::root()),
         get("/health", health, told::health()),
         get("/.well-known/jwks.json", read::jwks, told::jwks()),

@@ -11,7 +11,7 @@ use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
-use consign_store::{Answered, Dump, Error, Listener, Store};
+use consign_store::{Answered, Dump, Error, Held, Listener, Store};
 
 /// What is wrong with the ledger at the moment.
 #[derive(Debug, Default)]
@@ -110,6 +110,10 @@ impl Store for Faulty {
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
         self.pass(self.inner.counts(face))
+    }
+
+    fn held(&self) -> Answered<'_, Vec<Held>> {
+        self.pass(self.inner.held())
     }
 
     fn next_due(&self) -> Answered<'_, Option<Micros>> {

@@ -28,6 +28,7 @@ mod lifecycle;
 mod limits_and_caps;
 mod long_poll;
 mod metrics;
+mod nodes;
 mod openapi;
 mod operate;
 mod order;

@@ -144,6 +144,7 @@ macro_rules! conformance {
             a_sparse_list_reaches_its_end,
             dead_letters_are_listed_by_death_latest_first_ip_146,
             counts_follow_every_move,
+            what_is_held_is_what_is_leased,
             events_come_in_order_with_what_a_reader_needs,
             a_reader_sees_its_own_events_and_passes_the_others,
             a_position_beyond_the_end_is_answered_with_itself,

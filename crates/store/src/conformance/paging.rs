@@ -1,6 +1,6 @@
-//! Lists: intents in pages, dead letters, and counts.
+//! Lists: intents in pages, dead letters, counts, and what is held.
 
-use consign_kernel::command::{Admit, Command, NewIntent};
+use consign_kernel::command::{Admit, Command, NewIntent, Sweep};
 use consign_kernel::ids::{IntentId, SECOND_US};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
@@ -184,4 +184,32 @@ pub async fn counts_follow_every_move(world: World) {
         [count(d, State::Queued, 2), count(d, State::DeadLetter, 1)]
     );
     world.is_sound().await;
+}
+
+pub async fn what_is_held_is_what_is_leased(world: World) {
+    let held = async || {
+        let held = world.store.held().await.expect("storage works");
+        assert!(held.len() <= 1, "one node gave out everything: {held:?}");
+        held.first().map(|held| held.leases)
+    };
+    world.admit(vec![item(); 5]).await.expect("it is admitted");
+    world.publish(in_face(ProfileId::Automation)).await;
+    assert_eq!(held().await, None, "nobody has claimed");
+    let (done, failed, kept) = (
+        world.take("alice").await,
+        world.take("alice").await,
+        world.take("alice").await,
+    );
+    assert_eq!(held().await, Some(3));
+    assert!(world.complete(&done).await.is_ok());
+    assert!(world.fail(&failed, "no").await.is_ok());
+    assert!(world.extend(&kept, 90 * SECOND_US).await.is_ok());
+    assert_eq!(held().await, Some(1), "an extended lease is one lease");
+    let cancelled = world.take("alice").await;
+    assert!(world.cancel(cancelled.id).await.is_ok());
+    assert_eq!(held().await, Some(1));
+    world.clock.advance(91 * SECOND_US);
+    let sweep = Command::Sweep(Sweep { limit: 10 });
+    world.step(sweep).await.expect("a sweep is never refused");
+    assert_eq!(held().await, None, "its time is over");
 }

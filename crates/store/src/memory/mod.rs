@@ -24,7 +24,7 @@ use consign_kernel::state::State;
 use crate::group::Listeners;
 use crate::ledger::{Batch, Counter, Position};
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
     Listener, News, Stats, Store,
 };
 
@@ -257,6 +257,16 @@ impl Store for Memory {
             Counter::State { .. } | Counter::Unsettled { .. } => None,
         };
         ready(data.counts.iter().filter_map(count).collect())
+    }
+
+    fn held(&self) -> Answered<'_, Vec<Held>> {
+        let data = self.data();
+        let leased = data.intents.values();
+        let leases = leased
+            .filter(|intent| intent.shelf == Shelf::Leased)
+            .count() as u64;
+        let held = (leases > 0).then_some(Held { node: None, leases });
+        ready(held.into_iter().collect())
     }
 
     fn next_due(&self) -> Answered<'_, Option<Micros>> {

@@ -19,7 +19,7 @@ use consign_kernel::state::State;
 use super::{Data, Memory};
 use crate::group::{self, Committed, Group, Intake, Line, Ran, Shared, Transact};
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
     Listener, Stats, Store,
 };
 
@@ -294,6 +294,10 @@ impl Store for Simulated {
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
         self.durable.counts(face)
+    }
+
+    fn held(&self) -> Answered<'_, Vec<Held>> {
+        self.durable.held()
     }
 
     fn next_due(&self) -> Answered<'_, Option<Micros>> {

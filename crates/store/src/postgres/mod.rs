@@ -9,6 +9,7 @@ mod check;
 mod flush;
 mod held;
 mod load;
+mod nodes;
 mod reads;
 mod rows;
 mod schema;
@@ -32,7 +33,7 @@ pub use address::Address;
 pub(crate) use address::cause;
 
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
     Listener, Stats, Store,
 };
 use bells::Bells;
@@ -196,6 +197,10 @@ impl Store for Postgres {
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
         Box::pin(reads::counts(&self.readers, face))
+    }
+
+    fn held(&self) -> Answered<'_, Vec<Held>> {
+        Box::pin(nodes::held(&self.readers))
     }
 
     fn next_due(&self) -> Answered<'_, Option<Micros>> {

@@ -33,7 +33,7 @@ pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFil
 pub use schema::{Holds, identify};
 
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage,
+    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
     Listener, Stats, Store,
 };
 use reads::Readers;
@@ -192,6 +192,10 @@ impl Store for Sqlite {
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
         self.readers
             .run(move |connection| reads::counts(connection, face))
+    }
+
+    fn held(&self) -> Answered<'_, Vec<Held>> {
+        self.readers.run(reads::held)
     }
 
     fn next_due(&self) -> Answered<'_, Option<Micros>> {

@@ -17,7 +17,7 @@ use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
 use crate::group::Shared;
 use crate::ledger::Counter;
-use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
+use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
@@ -284,6 +284,16 @@ pub(super) fn counts(connection: &Connection, face: Face) -> Result<Vec<Count>, 
         })
     })?;
     Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Reads as much of the index of deadlines as there are leases, and nothing of the table.
+pub(super) fn held(connection: &Connection) -> Result<Vec<Held>, Error> {
+    let sql = "SELECT count(*) FROM intents WHERE shelf = ?1";
+    let leases = connection
+        .prepare_cached(sql)?
+        .query_row([Shelf::Leased.code()], |row| rows::unsigned(row, 0))?;
+    let held = (leases > 0).then_some(Held { node: None, leases });
+    Ok(held.into_iter().collect())
 }
 
 pub(super) fn next_due(connection: &Connection) -> Result<Option<Micros>, Error> {

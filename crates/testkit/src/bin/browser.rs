@@ -19,6 +19,7 @@ use serde_json::json;
 const USAGE: &str = "usage: browser --consign BIN --chromium PATH";
 const HOSTILE_GOAL: &str = "<script>document.title='pwned'</script>";
 const HOSTILE_OWNER: &str = "ann <img src=x onerror=\"document.title='pwned'\">";
+const NODES: &str = "<h2>Nodes</h2>";
 const SCREENSHOTS: &str = "target/xtask";
 const BROWSER_LIMIT: Duration = Duration::from_mins(1);
 
@@ -93,6 +94,20 @@ fn look(consign: &Path, chromium: PathBuf) -> io::Result<bool> {
     }
     report.test("browser_ip_136_the_dashboard_asks_for_the_password", &wrong);
 
+    let mut wrong = Vec::new();
+    if dom.contains(NODES) {
+        wrong.push("one node that serves is nothing to tell of".to_owned());
+    }
+    let name = drain(&server)?;
+    let pieces = [
+        NODES,
+        "<span class=\"status draining\">draining</span>",
+        &name,
+    ];
+    let dom = browser.dom(&dashboard)?;
+    wrong.extend(missing(&dom, &pieces.map(str::to_owned)));
+    report.test("browser_a_node_that_drains_is_shown", &wrong);
+
     report.test(
         "browser_the_page_renders_wide_and_narrow_light_and_dark",
         &screenshots(&browser, &dashboard)?,
@@ -133,6 +148,16 @@ fn furnish(server: &Server) -> io::Result<String> {
         .post("/admin/generate_key", &json!({"owner": HOSTILE_OWNER}))?;
     let key = made.json()["api_key"].as_str().map(str::to_owned);
     key.ok_or_else(|| io::Error::other(format!("no key was made: {}", made.text())))
+}
+
+/// Tells the only node to drain; its name. A lease is left, so it goes on draining.
+fn drain(server: &Server) -> io::Result<String> {
+    let mut admin = server.admin_client()?;
+    let nodes = admin.get("/admin/nodes")?.json();
+    let path = format!("/admin/nodes/{}/drain", nodes[0]["id"]);
+    admin.send("POST", &path, &[], None)?;
+    let name = nodes[0]["name"].as_str().map(str::to_owned);
+    name.ok_or_else(|| io::Error::other(format!("no node is listed: {nodes}")))
 }
 
 /// What the rendered page must hold, piece by piece.

@@ -294,7 +294,7 @@ fn header_definitions() -> Value {
         ),
         (
             "Maybe-Retry-After",
-            "Seconds to wait before asking again; only with database_busy.",
+            "Seconds to wait before asking again; only with database_busy and node_draining.",
             false,
             json!({"type": "integer", "minimum": 1}),
         ),

@@ -2,6 +2,7 @@
 //!
 //! Numbers come from the kernel's limits and words from its tables, so that a description cannot fall behind the rules.
 
+use consign_engine::NodeState;
 use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
 use consign_kernel::limits;
@@ -471,6 +472,31 @@ pub(super) fn dead_letter_detail() -> Schema {
         required("visibility", visibility()),
     ]);
     exactly(fields).named("DeadLetterDetail")
+}
+
+/// A server of the ledger.
+pub(super) fn node() -> Schema {
+    let states = NodeState::ALL.iter().map(|state| state.name());
+    exactly(vec![
+        required("id", integer().about("Its number, new with every start.")),
+        required("name", text().about("What its operator calls it.")),
+        required("address", text().about("Where it serves.")),
+        required("version", text()),
+        required("started_at", seconds("When it was started.")),
+        required("seen_at", seconds("When it was heard of last.")),
+        required(
+            "state",
+            text()
+                .about("Silent: it was not heard of for six seconds. Drained: no lease is left that it gave out.")
+                .one_of(states),
+        ),
+        required(
+            "leases",
+            integer().about("How many leases are out that it gave or extended last."),
+        ),
+        required("here", boolean().about("It is the one that answers.")),
+    ])
+    .named("Node")
 }
 
 pub(super) fn operated(status: &'static str) -> Schema {

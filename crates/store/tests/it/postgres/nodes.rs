@@ -48,6 +48,27 @@ async fn each_intent_goes_to_one_claimer_of_two_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_node_is_told_to_hold_what_it_gave_out() {
+    let cluster = Cluster::new(2).await;
+    let held = async || {
+        let held = cluster.nodes[0].held().await.unwrap();
+        held.into_iter()
+            .map(|held| (held.node, held.leases))
+            .collect::<Vec<_>>()
+    };
+    for _ in 0..3 {
+        cluster.world(0).publish(item()).await;
+    }
+    let first = cluster.world(0).take("alice").await;
+    cluster.world(1).take("alice").await;
+    cluster.world(1).take("alice").await;
+    assert_eq!(held().await, [(Some(1), 1), (Some(2), 2)]);
+    // A lease may be settled wherever its holder likes.
+    assert!(cluster.world(1).complete(&first).await.is_ok());
+    assert_eq!(held().await, [(Some(2), 2)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_key_used_on_two_nodes_at_once_admits_once() {
     let cluster = Cluster::new(2).await;
     for round in 0..20 {

@@ -1,11 +1,13 @@
 //! The documentation of every route, by what one wants to do. Nothing here decides anything: the handlers do.
 
+mod nodes;
 mod operate;
 mod publish;
 mod read;
 mod server;
 mod work;
 
+pub(in crate::intent) use nodes::{drain_node, nodes, resume_node};
 pub(in crate::intent) use operate::{
     cancel, cleanup, dashboard, dead, dead_letter, generate_key, intent, keys, purge, retry,
     revoke_key,

@@ -37,12 +37,16 @@ pub(in crate::intent) fn health() -> Operation {
             "consign_version",
             text().about("The version of this server."),
         ),
+        required(
+            "draining",
+            boolean().about("It gives out no more work; send workers to another server."),
+        ),
     ]);
     Operation::new(Tag::Server, Auth::Open, "health", "Ask whether it is well").answers(
         StatusCode::OK,
         "It is.",
         answer,
-        r#"{"ok":true,"ts":1794736915.312204,"version":"7.61","consign_version":"0.1.0"}"#,
+        r#"{"ok":true,"ts":1794736915.312204,"version":"7.61","consign_version":"0.1.0","draining":false}"#,
     )
 }
 

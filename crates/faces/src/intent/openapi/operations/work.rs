@@ -87,6 +87,7 @@ pub(in crate::intent) fn claim() -> Operation {
             Code::InvalidWait,
             Code::Forbidden,
             Code::LimitExceeded,
+            Code::NodeDraining,
         ])
         .example_query("goal=hello&wait=30")
 }

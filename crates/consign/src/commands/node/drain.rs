@@ -1,0 +1,91 @@
+//! `consign node drain NODE`
+
+use std::time::Duration;
+
+use consign_client::{Client, NodeInfo};
+
+use super::{called, find};
+use crate::commands::OutputArgs;
+use crate::failure::{Exit, Failure};
+use crate::link::AdminArgs;
+use crate::out;
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Its id, or its name if no other has it
+    #[arg(value_name = "NODE")]
+    node: String,
+
+    /// Wait until no lease is left that it gave out
+    #[arg(long)]
+    wait: bool,
+
+    /// Show which node would be drained, and stop
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.admin.client()?;
+        let nodes = client.nodes().await?;
+        let mut node = find(&nodes, &self.node)?.clone();
+        if !self.output.json && !others_serve(&nodes, node.id) {
+            out::note("no other node of this ledger gives out work");
+        }
+        if !self.dry_run {
+            node = client.drain_node(node.id, true).await?;
+            if self.wait {
+                node = self.until_drained(&client, node).await?;
+            }
+        }
+        if self.output.json {
+            out::json(&node)?;
+            return Ok(Exit::Done);
+        }
+        let (called, leases) = (called(&node), node.leases);
+        out::note(&if self.dry_run {
+            format!("would drain {called}, which gave out {leases} leases; nothing was sent")
+        } else if node.state == "drained" {
+            format!("{called} is drained and can be stopped")
+        } else {
+            format!("{called} gives out no more work within two seconds; {leases} leases are left")
+        });
+        Ok(Exit::Done)
+    }
+
+    /// However long that takes: workers may extend their leases.
+    async fn until_drained(&self, client: &Client, mut node: NodeInfo) -> anyhow::Result<NodeInfo> {
+        let mut told = None;
+        while node.state != "drained" {
+            let news = (node.state.clone(), node.leases);
+            if !self.output.json && told.as_ref() != Some(&news) {
+                let (called, leases) = (called(&node), node.leases);
+                out::note(&format!("{called} is {}, {leases} leases left", news.0));
+                told = Some(news);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            let nodes = client.nodes().await?;
+            let found = nodes.into_iter().find(|found| found.id == node.id);
+            node = found.ok_or_else(|| {
+                Failure::new(Exit::Nothing, format!("{} is gone", called(&node))).hint(
+                    "it ended; leases that are left go on, and any other node takes their results",
+                )
+            })?;
+        }
+        Ok(node)
+    }
+}
+
+fn others_serve(nodes: &[NodeInfo], id: i64) -> bool {
+    let mut others = nodes.iter().filter(|other| other.id != id);
+    others.any(|other| other.state == "serving")
+}

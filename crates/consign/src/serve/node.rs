@@ -1,0 +1,99 @@
+//! This process as a node of its ledger: what it is called, and whether it has the secrets of the others.
+
+use anyhow::Context;
+use consign_engine::{Differing, Engine, Identity, NodeState, Operator};
+
+use super::ServeArgs;
+use crate::data_dir::DataDir;
+use crate::failure::Failure;
+
+/// Fits a column of a table.
+const NAME_CHARS_MAX: usize = 64;
+
+/// A name that an operator chose.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    let length = text.chars().count();
+    if length == 0 || length > NAME_CHARS_MAX || text.chars().any(char::is_control) {
+        let rule = format!("1 to {NAME_CHARS_MAX} characters, none of them a control character");
+        return Err(rule);
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) -> Identity {
+    Identity {
+        id,
+        name: args.node_name.clone().unwrap_or_else(default_name),
+        address: base_url.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        alone: !shared,
+    }
+}
+
+/// Where several run on one machine, their process ids tell them apart.
+fn default_name() -> String {
+    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())
+        .and_then(|text| name(text.trim()).ok());
+    let host = host.unwrap_or_else(|| "node".to_owned());
+    format!("{host}:{}", std::process::id())
+}
+
+/// Refuses a server whose clients would be strangers to the other servers of a shared database.
+pub(super) async fn agree(engine: &Engine, args: &ServeArgs, data: &DataDir) -> anyhow::Result<()> {
+    if args.new_secrets {
+        refuse_beside_others(engine).await?;
+    }
+    let differing = engine
+        .agree(args.new_secrets)
+        .await
+        .context("the secrets cannot be compared with those of the other servers")?;
+    if differing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = differing.iter().copied().map(Differing::file).collect();
+    let keys = data.keys();
+    Err(Failure::failed(format!(
+        "the servers of this database have another {} than {}",
+        names.join(" and "),
+        keys.display()
+    ))
+    .hint(format!(
+        "copy seal_key, receipt_seed and bus_secret from the keys folder of another server to {}, with mode 600, or set \
+         BUS_SECRET and CONSIGN_SEAL_KEY as there; or, if they were changed on purpose, stop all servers and start the \
+         first one with --new-secrets",
+        keys.display()
+    ))
+    .into())
+}
+
+async fn refuse_beside_others(engine: &Engine) -> anyhow::Result<()> {
+    let nodes = engine.nodes(Operator::vouched()).await?;
+    let running = nodes.iter().find(|node| node.state != NodeState::Silent);
+    let Some(other) = running else {
+        return Ok(());
+    };
+    Err(Failure::failed(format!(
+        "{} runs on this database with the secrets of before",
+        other.name
+    ))
+    .hint("stop all servers first; one that was killed counts as running for six seconds more")
+    .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_short_and_plain_and_there_is_always_one() {
+        assert_eq!(name("web 1").as_deref(), Ok("web 1"));
+        for bad in ["", "a\nb", &"x".repeat(65)] {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
+        let own = default_name();
+        assert!(own.ends_with(&format!(":{}", std::process::id())), "{own}");
+        assert!(own.len() > 2 && !own.starts_with(':'), "{own}");
+    }
+}

@@ -1,0 +1,59 @@
+//! The operator's routes for nodes: who serves this ledger, and which of them shall give out no more work.
+//!
+//! Any node can be asked about any other: the ledger carries the wish, and the node hears of it at its next heartbeat.
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_engine::NodeInfo;
+use consign_kernel::error::Code;
+
+use super::Face;
+use super::json_out::{Json, array, json_response};
+use super::reject::Reject;
+use super::segment::Id;
+
+pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let (operator, _) = face.enter_admin(request).await?;
+    let nodes = face.engine.nodes(operator).await?;
+    Ok(json_response(array(
+        nodes.iter().map(|node| node_out(node).finish()),
+    )))
+}
+
+pub(super) async fn drain(
+    State(face): State<Face>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Reject> {
+    wish(&face, &id, request, true).await
+}
+
+pub(super) async fn resume(
+    State(face): State<Face>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Response, Reject> {
+    wish(&face, &id, request, false).await
+}
+
+async fn wish(face: &Face, id: &str, request: Request, drain: bool) -> Result<Response, Reject> {
+    let (operator, _) = face.enter_admin(request).await?;
+    let unknown = || Reject::new(Code::NotFound, "Node not found.");
+    let id = id.parse().map_err(|_| unknown())?;
+    let node = face.engine.drain_node(operator, id, drain).await?;
+    Ok(node_out(&node.ok_or_else(unknown)?).into_response())
+}
+
+fn node_out(node: &NodeInfo) -> Json {
+    let mut body = Json::object();
+    body.integer("id", node.id)
+        .text("name", &node.name)
+        .text("address", &node.address)
+        .text("version", &node.version)
+        .seconds("started_at", Some(node.started_at))
+        .seconds("seen_at", Some(node.seen_at))
+        .text("state", node.state.name())
+        .number("leases", node.leases)
+        .bool("here", node.here);
+    body
+}

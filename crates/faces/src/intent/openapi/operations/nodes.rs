@@ -1,0 +1,53 @@
+//! The operator's routes for nodes.
+
+use consign_kernel::error::Code;
+use http::StatusCode;
+
+use super::super::operation::{Auth, Operation, Tag};
+use super::super::schema::{Schema, list, text};
+use super::super::schemas;
+
+fn id() -> Schema {
+    text()
+        .about("The number of the node.")
+        .rule("pattern", "^[0-9]{1,10}$")
+}
+
+fn wishes(name: &'static str, summary: &'static str) -> Operation {
+    Operation::new(Tag::Operate, Auth::Operator, name, summary)
+        .path("id", id())
+        .refuses(&[Code::Forbidden, Code::NotFound])
+}
+
+pub(in crate::intent) fn nodes() -> Operation {
+    Operation::new(Tag::Operate, Auth::Operator, "listNodes", "List the servers of this ledger")
+        .about("Those that were heard of in the last 30 seconds. A ledger in a file has one.")
+        .answers(
+            StatusCode::OK,
+            "The servers, in the order of their start.",
+            list(schemas::node()),
+            r#"[{"id":3735928559,"name":"web-1:4711","address":"http://10.0.0.7:7070","version":"0.1.0","started_at":1794736915.312204,"seen_at":1794736933.105512,"state":"serving","leases":3,"here":true}]"#,
+        )
+}
+
+pub(in crate::intent) fn drain_node() -> Operation {
+    wishes("drainNode", "Let a server give out no more work")
+        .about("It hears of it within two seconds, and refuses claims from then on. Everything else goes on, so that workers can finish; it is drained when no lease is left that it gave out. Any server of the ledger can be asked.")
+        .answers(
+            StatusCode::OK,
+            "It is asked to.",
+            schemas::node(),
+            r#"{"id":3735928559,"name":"web-1:4711","address":"http://10.0.0.7:7070","version":"0.1.0","started_at":1794736915.312204,"seen_at":1794736933.105512,"state":"draining","leases":3,"here":true}"#,
+        )
+}
+
+pub(in crate::intent) fn resume_node() -> Operation {
+    wishes("resumeNode", "Let a server give out work again")
+        .about("Takes back what drained it.")
+        .answers(
+            StatusCode::OK,
+            "It is asked to.",
+            schemas::node(),
+            r#"{"id":3735928559,"name":"web-1:4711","address":"http://10.0.0.7:7070","version":"0.1.0","started_at":1794736915.312204,"seen_at":1794736933.105512,"state":"serving","leases":0,"here":true}"#,
+        )
+}
