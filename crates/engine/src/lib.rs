@@ -29,7 +29,7 @@ pub use error::Error;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
 pub use keys::{KeyInfo, NewKey, SealKey, key_id};
-pub use nodes::{Heartbeat, Identity, NodeInfo, NodeState};
+pub use nodes::{Heartbeat, Identity, NodeInfo, NodeState, OffDuty};
 pub use places::Place;
 pub use site::Differing;
 pub use timekeeper::Timekeeper;

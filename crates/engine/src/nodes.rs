@@ -99,18 +99,31 @@ struct Told {
 }
 
 /// What this process knows of being a node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Duty {
     id: OnceLock<i64>,
-    draining: watch::Sender<bool>,
+    reasons: watch::Sender<Reasons>,
 }
 
-impl Default for Duty {
-    fn default() -> Self {
-        Self {
-            id: OnceLock::new(),
-            draining: watch::Sender::new(false),
-        }
+/// Why a node gives out no work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffDuty {
+    /// An operator wishes so.
+    Draining,
+    /// Its clock differs from the database's, by which leases are measured.
+    WrongClock,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Reasons {
+    drain: bool,
+    wrong_clock: bool,
+}
+
+impl Reasons {
+    fn first(self) -> Option<OffDuty> {
+        let drain = self.drain.then_some(OffDuty::Draining);
+        drain.or(self.wrong_clock.then_some(OffDuty::WrongClock))
     }
 }
 
@@ -186,7 +199,8 @@ impl Heartbeat {
                 "an operator decides whether this node gives out work"
             );
         }
-        self.engine.inner.duty.draining.send_replace(drain);
+        let reasons = &self.engine.inner.duty.reasons;
+        reasons.send_modify(|reasons| reasons.drain = drain);
         self.put(drain, drain && refusing).await
     }
 
@@ -227,12 +241,25 @@ impl Heartbeat {
 impl Engine {
     /// Whether this node was told to give out no more work.
     pub fn is_draining(&self) -> bool {
-        *self.inner.duty.draining.borrow()
+        self.inner.duty.reasons.borrow().drain
     }
 
-    /// Changes when this node is told to drain, or to serve again.
-    pub fn draining(&self) -> watch::Receiver<bool> {
-        self.inner.duty.draining.subscribe()
+    /// Why this node gives out no work; `None` when it does.
+    pub fn off_duty(&self) -> Option<OffDuty> {
+        self.inner.duty.reasons.borrow().first()
+    }
+
+    /// Returns when this node gives out no more work.
+    pub async fn until_off_duty(&self) {
+        let mut reasons = self.inner.duty.reasons.subscribe();
+        // The sender lives as long as the engine.
+        let _ = reasons.wait_for(|reasons| reasons.first().is_some()).await;
+    }
+
+    /// Tells whether this node's clock can be trusted.
+    pub fn clock_is_wrong(&self, wrong_clock: bool) {
+        let reasons = &self.inner.duty.reasons;
+        reasons.send_modify(|reasons| reasons.wrong_clock = wrong_clock);
     }
 
     /// Every node that was heard of in the last half minute, in the order of their start.

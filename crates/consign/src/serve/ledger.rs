@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use consign_engine::EngineClock;
+use consign_engine::{EngineClock, SystemTimes};
 use consign_store::postgres::{self, Address, Postgres, WRITERS_DEFAULT};
 use consign_store::sqlite::{self, Sqlite};
 use consign_store::{Clock, SharedStore};
 
-use super::ServeArgs;
+use super::{ServeArgs, skew};
 use crate::config::database_path;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
@@ -60,14 +60,15 @@ impl Place {
         }
     }
 
-    /// A clock that begins where the last one ended.
-    pub(super) fn clock(&self) -> anyhow::Result<Arc<EngineClock>> {
-        let last = match self {
-            Self::File(path) => Sqlite::last_time(path)?,
-            // No node knows when the last commit of all of them was; their clocks are kept together from outside.
-            Self::Database(_) => None,
-        };
-        Ok(Arc::new(EngineClock::start(last)))
+    /// A clock that begins where the last one ended, or one that shows the database's time.
+    pub(super) async fn clock(&self) -> anyhow::Result<Arc<EngineClock>> {
+        Ok(Arc::new(match self {
+            Self::File(path) => EngineClock::start(Sqlite::last_time(path)?),
+            Self::Database(address) => {
+                let ahead_us = skew::ahead_us(|| Postgres::time_at(address)).await?;
+                EngineClock::over(SystemTimes::ahead(ahead_us), None)
+            }
+        }))
     }
 
     pub(super) async fn open(self, clock: Arc<dyn Clock>, node: i64) -> anyhow::Result<Ledger> {

@@ -6,6 +6,7 @@ mod greeting;
 mod ledger;
 mod logs;
 mod node;
+mod skew;
 mod start;
 
 use std::net::SocketAddr;

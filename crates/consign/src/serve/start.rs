@@ -3,6 +3,7 @@
 //! Order matters: lock, secrets, store, engine, listener. Whatever fails, fails before the listener is open.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,7 +21,7 @@ use tokio::sync::watch;
 
 use super::greeting::{self, Greeting};
 use super::ledger::{Ledger, Place};
-use super::{ServeArgs, logs, node};
+use super::{ServeArgs, logs, node, skew};
 use crate::config::protocol_settings;
 use crate::failure::Failure;
 use crate::lock::DataLock;
@@ -41,7 +42,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let overrides = Overrides::new(&settings, seal_key);
     let secrets = Secrets::open(&data, &overrides, place.holds().await?)?;
 
-    let clock = place.clock()?;
+    let clock = place.clock().await?;
     let node_id = i64::from(u32::from_le_bytes(random_bytes()?));
     let ledger = place.open(clock.clone(), node_id).await?;
     let engine = Engine::new(EngineOptions {
@@ -67,6 +68,13 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     })?;
     let base_url = base_url(server.local_addr(), args.tls_cert.is_some());
     data.write_address(&base_url)?;
+    if let Ledger::Database(postgres) = &ledger {
+        tokio::spawn(skew::watch(
+            Arc::clone(postgres),
+            Arc::clone(&clock),
+            engine.clone(),
+        ));
+    }
     let (drain, draining) = watch::channel(false);
     let timekeeper = Timekeeper::new(engine.clone());
     let mut stop = draining.clone();

@@ -41,7 +41,7 @@ pub(super) async fn publish(
 pub(super) async fn settle(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
     let mut visit = face.enter(request, limits::BATCH_BODY_BYTES_MAX).await?;
     let mut wanted = visit.checked(parse_settle(&visit)).await?;
-    if face.engine.is_draining() {
+    if face.engine.off_duty().is_some() {
         // What is held gets settled all the same; the next claim alone tells the worker to go elsewhere.
         wanted.claim = None;
     }

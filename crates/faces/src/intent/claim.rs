@@ -33,8 +33,8 @@ pub(super) struct Wanted {
 pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
     let mut visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
     let wanted = visit.checked(parse(&visit)).await?;
-    if face.engine.is_draining() {
-        return visit.checked(Err(Reject::draining())).await;
+    if let Some(why) = face.engine.off_duty() {
+        return visit.checked(Err(Reject::off_duty(why))).await;
     }
     visit.costs(wanted.claim.max as usize);
     let _place = if wanted.wait.is_zero() {
@@ -43,7 +43,6 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
         Some(visit.checked(waiting_place(&visit)).await?)
     };
     let mut ending = face.options.draining.clone();
-    let mut draining = face.engine.draining();
     let presence = visit
         .parts
         .extensions
@@ -54,7 +53,7 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
         tokio::select! {
             // A server that ends or drains lets its waiting workers go; they find the next one.
             () = drained(&mut ending) => {}
-            () = drained(&mut draining) => {}
+            () = face.engine.until_off_duty() => {}
             // Nobody is left to work on what might come.
             () = presence.hung_up() => {}
         }
@@ -64,8 +63,10 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
         .claim_unless(visit.gate(), wanted.claim, wanted.wait, leave)
         .await?;
     Ok(match claimed.first() {
-        None if face.engine.is_draining() => return Err(Reject::draining()),
-        None => nothing(),
+        None => match face.engine.off_duty() {
+            Some(why) => return Err(Reject::off_duty(why)),
+            None => nothing(),
+        },
         Some(_) if wanted.many => {
             let mut body = Json::object();
             body.raw("intents", &claims(&claimed));

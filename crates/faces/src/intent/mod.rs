@@ -104,7 +104,7 @@ async fn root() -> Response {
 }
 
 async fn health(State(face): State<Face>) -> Response {
-    let draining = face.engine.is_draining() || *face.options.draining.borrow();
+    let draining = face.engine.off_duty().is_some() || *face.options.draining.borrow();
     let mut body = Json::object();
     body.bool("ok", true)
         .seconds("ts", Some(face.engine.wall()))

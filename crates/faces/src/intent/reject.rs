@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use consign_engine::Error;
+use consign_engine::{Error, OffDuty};
 use consign_kernel::error::{Class, Code, Refusal};
 use http::{HeaderValue, StatusCode, header};
 
@@ -51,11 +51,16 @@ impl Reject {
     }
 
     /// To a worker that asks a node which gives out no more work.
-    pub(super) fn draining() -> Self {
-        Self::new(
-            Code::NodeDraining,
-            "This server is draining and gives out no work; claim at another one. What you hold you can still settle here.",
-        )
+    pub(super) fn off_duty(why: OffDuty) -> Self {
+        let message = match why {
+            OffDuty::Draining => {
+                "This server is draining and gives out no work; claim at another one. What you hold you can still settle here."
+            }
+            OffDuty::WrongClock => {
+                "This server's clock is wrong, so it gives out no work; claim at another one. What you hold you can still settle here."
+            }
+        };
+        Self::new(Code::NodeDraining, message)
     }
 
     /// Makes browsers ask for the dashboard's password.

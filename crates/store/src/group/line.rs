@@ -219,7 +219,11 @@ pub(crate) struct Running<'l> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut state = self.line.line.state();
-        if state.turn.as_ref().is_some_and(|turn| turn.number == self.number) {
+        if state
+            .turn
+            .as_ref()
+            .is_some_and(|turn| turn.number == self.number)
+        {
             state.turn = None;
             if !state.jobs.is_empty() {
                 self.line.line.wake_writer(&mut state);

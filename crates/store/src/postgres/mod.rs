@@ -117,6 +117,11 @@ impl Postgres {
         reads::time(&self.readers).await
     }
 
+    /// The same of a database that is not opened.
+    pub async fn time_at(address: &Address) -> Result<Micros, Error> {
+        reads::time(&Readers::new(address.clone(), 1)).await
+    }
+
     /// Returns only if a thread of the ledger failed. Then everything is refused, and only a new start helps.
     pub async fn until_lost(&self) {
         self.writers.shared.safety.until_lost().await;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use consign_kernel::command::{Command, Request, Settle, Settlement};
 use consign_kernel::ids::FactSeq;
+use consign_store::Error;
 use consign_store::conformance::{ManualClock, claim_by, item};
 use consign_store::postgres::Postgres;
-use consign_store::Error;
 use consign_testkit::postgres;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
@@ -153,7 +153,8 @@ async fn no_statement_reads_more_rows_when_more_are_there() {
 
 /// Of all tables, once the writers have reported what they did.
 async fn rows_read(client: &Client) -> i64 {
-    let sql = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_user_tables";
+    let sql =
+        "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_user_tables";
     let mut last = -1;
     loop {
         tokio::time::sleep(Duration::from_millis(1_200)).await;
@@ -209,10 +210,14 @@ async fn a_schema_that_needs_a_newer_program_is_refused() {
     let cluster = Cluster::new(1).await;
     let clock = Arc::new(ManualClock::default());
     let client = stranger(&cluster.url()).await;
-    let add = "INSERT INTO migrations (version, name, oldest, applied_at) VALUES (99, 'later', $1, 0)";
+    let add =
+        "INSERT INTO migrations (version, name, oldest, applied_at) VALUES (99, 'later', $1, 0)";
     client.execute(add, &[&2_i32]).await.unwrap();
     let still = Postgres::open(options(&cluster.url(), &clock, 2)).await;
-    assert!(still.is_ok(), "it says that this one still works: {still:?}");
+    assert!(
+        still.is_ok(),
+        "it says that this one still works: {still:?}"
+    );
     client
         .batch_execute("UPDATE migrations SET oldest = 99 WHERE version = 99")
         .await
@@ -245,7 +250,9 @@ async fn a_database_that_does_not_speak_unicode_is_refused() {
 async fn a_claim_takes_what_a_node_with_a_faster_clock_made_ready() {
     let cluster = Cluster::new(1).await;
     let fast = Arc::new(ManualClock::new(cluster.world(0).now().plus(500_000)));
-    let ahead = Postgres::open(options(&cluster.url(), &fast, 8)).await.unwrap();
+    let ahead = Postgres::open(options(&cluster.url(), &fast, 8))
+        .await
+        .unwrap();
     let ahead = cluster.world(0).through(Arc::new(ahead));
     ahead.publish(item()).await;
     assert_eq!(cluster.world(0).claim(claim_by("alice")).await.len(), 1);
