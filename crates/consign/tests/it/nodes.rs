@@ -45,10 +45,12 @@ fn copy_secrets(from: &std::path::Path, to: &std::path::Path) {
     use std::os::unix::fs::DirBuilderExt as _;
     let keys = to.join("keys");
     let mut folder = std::fs::DirBuilder::new();
-    folder.recursive(true).mode(0o700).create(&keys).unwrap();
-    for secret in std::fs::read_dir(from.join("keys")).unwrap() {
-        let secret = secret.unwrap();
-        std::fs::copy(secret.path(), keys.join(secret.file_name())).unwrap();
+    let made = folder.recursive(true).mode(0o700).create(&keys);
+    made.expect("a folder can be made");
+    for secret in std::fs::read_dir(from.join("keys")).expect("there are secrets") {
+        let secret = secret.expect("there are secrets");
+        let copied = std::fs::copy(secret.path(), keys.join(secret.file_name()));
+        copied.expect("a secret can be copied");
     }
 }
 
@@ -180,7 +182,8 @@ impl Drop for Quiet<'_> {
 }
 
 fn main_key(nodes: &Nodes) -> String {
-    nodes.servers[0].secret("bus_secret").unwrap()
+    let secret = nodes.servers[0].secret("bus_secret");
+    secret.expect("the server made its key")
 }
 
 /// A reader of one event stream.
@@ -188,14 +191,15 @@ struct Stream(BufReader<std::net::TcpStream>);
 
 impl Stream {
     fn open(server: &Server, key: &str) -> Self {
-        let mut stream = server.http().connect().unwrap();
+        let mut stream = server.http().connect().expect("the server accepts");
         let host = server.authority();
         let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\nX-API-KEY: {key}\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
+        let sent = stream.write_all(request.as_bytes());
+        sent.expect("the server reads");
         // A quiet stream says so every 15 seconds, and a lost one must not hold up the test.
         stream
             .set_read_timeout(Some(Duration::from_secs(25)))
-            .unwrap();
+            .expect("a socket has a timeout");
         let mut opened = Self(BufReader::new(stream));
         opened.line_with(": connected");
         opened
@@ -206,7 +210,8 @@ impl Stream {
         let mut line = String::new();
         loop {
             line.clear();
-            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "the stream ended");
+            let read = self.0.read_line(&mut line).expect("a line in time");
+            assert_ne!(read, 0, "the stream ended");
             if let Some(rest) = line.trim_end().strip_prefix(beginning) {
                 return rest.to_owned();
             }
@@ -215,7 +220,7 @@ impl Stream {
 
     fn next_intent(&mut self) -> String {
         let data = self.line_with("data: ");
-        let data: serde_json::Value = serde_json::from_str(&data).unwrap();
+        let data: serde_json::Value = serde_json::from_str(&data).expect("events are JSON");
         word(&data["intent"])
     }
 }
@@ -293,14 +298,16 @@ fn workers_of_both_share_the_work_and_nothing_is_done_twice_or_left() {
 fn work(http: &mut Http) -> Vec<String> {
     let mut done = Vec::new();
     loop {
-        let reply = http.send("POST", "/claim?wait=1", &[], None).unwrap();
+        let reply = http.send("POST", "/claim?wait=1", &[], None);
+        let reply = reply.expect("the server answers");
         if reply.status != 200 {
             return done;
         }
         let job = reply.json();
         let id = word(&job["id"]);
         let body = json!({"claim_token": job["claim_token"]});
-        let settled = http.post(&format!("/fulfill/{id}"), &body).unwrap();
+        let settled = http.post(&format!("/fulfill/{id}"), &body);
+        let settled = settled.expect("the server answers");
         assert_eq!(settled.status, 200, "{}", settled.text());
         done.push(id);
     }
