@@ -1,6 +1,7 @@
 """Runs the unmodified intent-bus 2.1.2 package, its CLI and curl workers against a real server.
 
-Every scenario gets its own server process and data directory and runs once per signature mode.
+Every scenario gets its own server process and data directory and runs once per signature mode,
+and with --postgres all of that again over PostgreSQL, a database for each.
 Output is one `test <name> ... ok|FAILED` line per scenario and a closing count; failures explain
 themselves on stderr and make the exit code 1.
 """
@@ -37,9 +38,9 @@ def main():
     logging.getLogger("intent_bus").addHandler(logging.NullHandler())
     logging.getLogger("intent_bus").propagate = False
 
-    tests = select(discover(), arguments.only)
+    tests = select(discover(arguments.postgres), arguments.only)
     if arguments.list:
-        for name, _, _ in tests:
+        for name, *_ in tests:
             print(name)
         return 0
     if not tests:
@@ -55,6 +56,9 @@ def main():
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--consign", metavar="PATH", help="the server binary")
+    parser.add_argument(
+        "--postgres", metavar="PATH", help="the testkit's test_postgres: run all on PostgreSQL too"
+    )
     parser.add_argument("--only", metavar="NAME", default="", help="one name, or a part of names")
     parser.add_argument("--list", action="store_true", help="print the test names and stop")
     arguments = parser.parse_args()
@@ -63,8 +67,8 @@ def parse_arguments():
     return arguments
 
 
-def discover():
-    """All (test name, scenario, signatures required) in file order, optional signatures first."""
+def discover(test_postgres):
+    """All (name, scenario, signatures required, test_postgres) in file order, SQLite first."""
     require_package()
     scenarios = []
     for path in sorted(HERE.glob("scenarios_*.py")):
@@ -74,11 +78,16 @@ def discover():
             for name, value in vars(module).items()
             if name.startswith(NAME_PREFIXES) and callable(value)
         ]
+    stores = [("", None)]
+    if test_postgres:
+        stores.append(("postgres_", str(pathlib.Path(test_postgres).resolve())))
     tests = []
-    for mode, prefix in (("optional", ""), ("required", "signed_")):
-        for scenario in scenarios:
-            if mode in getattr(scenario, "modes", ("optional", "required")):
-                tests.append((prefix + scenario.__name__, scenario, mode == "required"))
+    for store, program in stores:
+        for mode, prefix in (("optional", ""), ("required", "signed_")):
+            for scenario in scenarios:
+                if mode in getattr(scenario, "modes", ("optional", "required")):
+                    name = store + prefix + scenario.__name__
+                    tests.append((name, scenario, mode == "required", program))
     return tests
 
 
@@ -112,11 +121,11 @@ def run_all(tests, binary):
         return [future.result() for future in futures]
 
 
-def run_one(binary, name, scenario, signatures_required):
+def run_one(binary, name, scenario, signatures_required, test_postgres):
     from bus import Bus
     from server import Server
 
-    server = Server(binary, signatures_required)
+    server = Server(binary, signatures_required, test_postgres)
     failure = None
     try:
         server.start()

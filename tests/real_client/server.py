@@ -15,6 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import uuid
 
 BUS_SECRET = "main-secret-of-the-real-client-suite"
 ADMIN_SECRET = "admin-secret-of-the-real-client-suite"
@@ -26,9 +27,29 @@ STOP_SECONDS = 10
 LISTENING = re.compile(r"http://127\.0\.0\.1:(\d+)")
 
 
+class Database:
+    """An empty PostgreSQL database; `program` is the testkit's test_postgres."""
+
+    def __init__(self, program):
+        self.program = program
+        self.name = f"suite_{uuid.uuid4().hex}"
+        self.url = self._ask("make").strip()
+
+    def drop(self):
+        self._ask("drop")
+
+    def _ask(self, action):
+        command = [self.program, action, self.name]
+        asked = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
+        assert asked.returncode == 0, f"test_postgres {action}: {asked.stderr}"
+        return asked.stdout
+
+
 class Server:
-    def __init__(self, binary, signatures_required):
+    def __init__(self, binary, signatures_required, test_postgres=None):
+        """Over a SQLite file, or over a database that the program `test_postgres` makes."""
         self.binary = binary
+        self.database = Database(test_postgres) if test_postgres else None
         self.signatures_required = signatures_required
         self.directory = tempfile.TemporaryDirectory(prefix="consign-real-client-")
         self.data = pathlib.Path(self.directory.name, "data")
@@ -49,6 +70,7 @@ class Server:
                 "--listen", f"127.0.0.1:{self.port}",
                 "--data", str(self.data),
                 "--log-format", "json",
+                *(["--store", self.database.url] if self.database else []),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -86,6 +108,8 @@ class Server:
         if self.running():
             self.kill()
         self.directory.cleanup()
+        if self.database:
+            self.database.drop()
 
     def _environment(self):
         environment = {

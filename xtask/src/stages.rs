@@ -84,7 +84,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "real-clients",
-        about: "the protocol's own client works against the server",
+        about: "the protocol's own client works against the server, over SQLite and PostgreSQL",
         group: CLIENTS,
         log: Some("real_client"),
         run: real_clients,
@@ -192,15 +192,17 @@ fn real_clients(context: &Context) -> Done {
         "it drives the real client against the server",
     )?;
     let python = tools::python(context)?;
+    packages::install(context, &POSTGRESQL)?;
     product::build(context)?;
     let consign = product::consign(context);
-    let command = context.program(python, &[&script.to_string_lossy(), "--consign", &consign]);
-    process::run(
-        command,
-        Output::Copied(&context.log("real_client")),
-        context.deadline,
-    )?
-    .demand_success("the real client")
+    let databases = context.binary("test_postgres");
+    let mut command = context.program(python, &[&script.to_string_lossy(), "--consign", &consign]);
+    command.arg("--postgres").arg(databases);
+    postgres::lend(&mut command);
+    let log = context.log("real_client");
+    let ran = process::run(command, Output::Copied(&log), context.deadline);
+    postgres::stop(context);
+    ran?.demand_success("the real client")
 }
 
 fn browser(context: &Context) -> Done {

@@ -1,10 +1,11 @@
-//! What tests share: simulated time, a server process to talk to, histories of its clients, a disk that
+//! What tests share: simulated time, a ledger on any backend, a server process to talk to, histories of its clients, a disk that
 //! fails on request or loses its power, choices that a seed repeats, planted defects, results of campaigns.
 
 pub mod chance;
 pub mod clock;
 pub mod disk;
 pub mod history;
+pub mod ledger;
 pub mod plants;
 pub mod postgres;
 pub mod process;

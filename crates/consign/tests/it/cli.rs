@@ -149,31 +149,6 @@ fn a_receipt_is_verified_offline_and_a_tampered_one_is_not() {
 }
 
 #[test]
-fn the_store_is_checked_when_no_server_holds_it() {
-    let place = Place::new();
-    assert_eq!(code(&place.consign(&["store", "check"])), 3);
-    let server = place.start();
-    published(&mut main_client(&server), "kept");
-    assert_eq!(code(&place.consign(&["store", "check"])), 1);
-    let backup = place.path("backup.db");
-    let saved = place.consign(&["store", "backup", &backup.to_string_lossy(), "--json"]);
-    assert!(
-        printed(&saved)["bytes"]
-            .as_u64()
-            .is_some_and(|bytes| bytes > 0)
-    );
-    let copy = format!("sqlite:{}", backup.display());
-    let checked = place.consign(&["store", "check", "--store", &copy, "--json"]);
-    assert_eq!(printed(&checked)["ok"], true);
-    drop(server);
-    let checked = printed(&place.consign(&["store", "check", "--json"]));
-    assert_eq!(
-        (&checked["ok"], &checked["findings"]),
-        (&true.into(), &serde_json::json!([]))
-    );
-}
-
-#[test]
 fn exit_codes_tell_what_kind_of_failure_it_was() {
     let place = Place::new();
     assert_eq!(code(&place.consign(&["intent", "list"])), 5);

@@ -1,7 +1,10 @@
 //! The first start, the second one, and starts that must be refused.
 
+use consign_testkit::process::Options;
+
 use super::{
-    PATIENCE, Place, code, get, main_client, mode, publish, published, refusal, start, status_of,
+    PATIENCE, Place, binary, code, get, main_client, mode, publish, published, refusal, start,
+    status_of,
 };
 
 const SECRETS: &[&str] = &[
@@ -81,21 +84,10 @@ fn a_second_instance_on_the_same_data_is_refused_with_the_pid_of_the_first() {
     assert_eq!(code, 1, "{said}");
     assert!(said.contains(&format!("(pid {})", server.pid())), "{said}");
     assert!(said.contains("hint: "), "{said}");
-    let other = place.options().arg("--store").arg("sqlite:elsewhere.db");
+    let elsewhere = Options::new(binary(), place.data());
+    let other = elsewhere.arg("--store").arg("sqlite:elsewhere.db");
     assert_eq!(refusal(&other).0, 1);
     assert_eq!(publish(&mut main_client(&server), "still").status, 201);
-}
-
-#[test]
-fn two_data_directories_cannot_share_a_database() {
-    let place = Place::new();
-    let store = format!("sqlite:{}", place.path("shared.db").display());
-    let _server = start(&place.options().arg("--store").arg(&store));
-    let mut other = place.options().arg("--store").arg(&store);
-    other.data = place.path("other");
-    let (code, said) = refusal(&other);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("in use"), "{said}");
 }
 
 #[test]
@@ -118,30 +110,6 @@ fn ip_168_bus_secret_is_the_main_key() {
     assert_eq!(publish(&mut right, "mine").status, 201);
     let mut wrong = server.http().header("X-API-KEY", "long-and-random-0124");
     assert_eq!(publish(&mut wrong, "mine").status, 401);
-}
-
-#[test]
-fn ip_169_ip_181_bus_db_path_names_the_database_and_it_is_in_wal_mode() {
-    let place = Place::new();
-    let path = place.path("my.db");
-    let server = start(&place.options().env("BUS_DB_PATH", &path.to_string_lossy()));
-    published(&mut main_client(&server), "here");
-    assert!(path.exists() && !place.data().join("consign.db").exists());
-    assert!(place.path("my.db-wal").exists());
-    let database = rusqlite::Connection::open(&path).unwrap();
-    let mode = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
-    let mode = database.query_row("PRAGMA journal_mode", [], mode).unwrap();
-    assert_eq!(mode, "wal");
-}
-
-#[test]
-fn the_store_flag_beats_the_variable() {
-    let place = Place::new();
-    let store = format!("sqlite:{}", place.path("flag.db").display());
-    let variable = place.path("variable.db");
-    let options = place.options().arg("--store").arg(&store);
-    let _server = start(&options.env("BUS_DB_PATH", &variable.to_string_lossy()));
-    assert!(place.path("flag.db").exists() && !variable.exists());
 }
 
 #[test]

@@ -1,97 +1,134 @@
 //! Whoever waits is woken even if those before it went away at the worst moment.
+//!
+//! The ledger does one thing at a time here, and time stands still: without a hint, nobody ever looks again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_engine::{Engine, Error};
+use consign_engine::Error;
 use consign_kernel::command::{Admit, Answer, Command};
 use consign_kernel::intent::Intent;
-use consign_store::SharedStore;
-use consign_store::memory::simulated::{self, Fault, Machine, Turn};
-use consign_testkit::clock::SimClock;
 use tokio::task::JoinHandle;
 
-use crate::world::{claim, engine, intent};
+use crate::held::Held;
+use crate::world::{Frozen, World, claim, intent, woken};
 
-/// An engine whose disk works only when told to.
+/// An engine whose ledger works only when told to.
 struct Bench {
-    engine: Engine,
-    machine: Machine,
+    world: World,
+    ledger: Arc<Held>,
+    _frozen: Frozen,
 }
 
 impl Bench {
     fn new() -> Self {
-        let clock = Arc::new(SimClock::default());
-        let (store, machine) = simulated::start(clock.clone(), 16);
-        let store: SharedStore = store;
+        let mut held = None;
+        let world = World::over(|store| held.insert(Held::around(store)).clone());
         Self {
-            engine: engine(&store, &clock, [7; 32]),
-            machine,
+            world,
+            ledger: held.unwrap(),
+            _frozen: Frozen::new(),
         }
     }
 
-    fn wait(&self) -> JoinHandle<Result<Vec<Intent>, Error>> {
-        let engine = self.engine.clone();
-        tokio::spawn(async move { engine.claim(None, claim(), Duration::from_secs(30)).await })
+    /// Somebody who has looked in vain and waits.
+    async fn wait(&self) -> JoinHandle<Result<Vec<Intent>, Error>> {
+        let engine = self.world.engine.clone();
+        let waiter =
+            tokio::spawn(async move { engine.claim(None, claim(), Duration::from_secs(30)).await });
+        self.ledger.turn().await;
+        waiter
     }
 
-    fn publish(&self) -> JoinHandle<Result<Answer, Error>> {
-        let engine = self.engine.clone();
+    /// A publisher whose intent was committed and who has not heard of it.
+    async fn publish(&self) -> JoinHandle<Result<Answer, Error>> {
+        let engine = self.world.engine.clone();
         let items = vec![intent()];
         let admit = Command::Admit(Admit { items, cap: None });
-        tokio::spawn(async move { engine.apply(None, admit).await })
-    }
-
-    async fn turn(&mut self, fault: Fault) {
-        settle().await;
-        let turn = self.machine.turn(fault);
-        assert_ne!(turn, Turn::Idle, "somebody should wait for the disk");
+        let publisher = tokio::spawn(async move { engine.apply(None, admit).await });
+        self.ledger.turn().await;
+        publisher
     }
 }
 
-/// With a paused clock, time moves on only when everything that can run has run.
-async fn settle() {
-    tokio::time::sleep(Duration::from_millis(1)).await;
+/// Whatever the task held is given back when this returns.
+async fn cut_off<T>(task: &JoinHandle<T>) {
+    task.abort();
+    while !task.is_finished() {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_publisher_that_is_cut_off_after_its_commit_still_wakes_a_waiting_claim() {
-    let mut bench = Bench::new();
-    let waiter = bench.wait();
-    bench.turn(Fault::None).await;
-    let publisher = bench.publish();
-    bench.turn(Fault::None).await;
+    let bench = Bench::new();
+    let waiter = bench.wait().await;
+    let publisher = bench.publish().await;
     publisher.abort();
-    settle().await;
     // The waiter looks, although nobody heard the answer.
-    bench.turn(Fault::None).await;
-    settle().await;
-    assert!(waiter.is_finished(), "it would have polled, seconds later");
-    assert_eq!(waiter.await.unwrap().unwrap().len(), 1);
+    bench.ledger.turn().await;
+    assert!(publisher.await.unwrap_err().is_cancelled());
+    assert_eq!(woken(waiter).await.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_publisher_that_is_cut_off_before_its_answer_still_wakes_a_waiting_claim() {
+    let _frozen = Frozen::new();
+    let world = World::new();
+    let engine = world.engine.clone();
+    let waiter =
+        tokio::spawn(async move { engine.claim(None, claim(), Duration::from_secs(30)).await });
+    while world.store.stats().requests == 0 {
+        tokio::task::yield_now().await;
+    }
+    let items = vec![intent()];
+    let admit = Command::Admit(Admit { items, cap: None });
+    let mut publisher = Box::pin(world.engine.apply(None, admit));
+    // The ledger has taken it, and that is all that is waited for.
+    while world.store.stats().requests == 1 {
+        tokio::select! {
+            biased;
+            _ = &mut publisher => {}
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    drop(publisher);
+    assert_eq!(woken(waiter).await.unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_was_woken_and_goes_before_it_could_look_passes_the_hint_on() {
     for cut in [true, false] {
-        let mut bench = Bench::new();
-        let first = bench.wait();
-        bench.turn(Fault::None).await;
-        let second = bench.wait();
-        bench.turn(Fault::None).await;
-        let publisher = bench.publish();
-        bench.turn(Fault::None).await;
-        settle().await;
+        let bench = Bench::new();
+        let first = bench.wait().await;
+        let second = bench.wait().await;
+        let publisher = bench.publish().await;
         // The first one looks now. Its connection breaks, or the disk refuses.
+        bench.ledger.asked().await;
         if cut {
-            first.abort();
+            cut_off(&first).await;
         } else {
-            bench.turn(Fault::Refused).await;
+            bench.ledger.refuse().await;
         }
-        settle().await;
-        bench.turn(Fault::None).await;
-        settle().await;
-        assert!(first.is_finished() && publisher.is_finished());
-        assert!(second.is_finished(), "cut: {cut}");
-        assert_eq!(second.await.unwrap().unwrap().len(), 1);
+        bench.ledger.turn().await;
+        assert_eq!(woken(second).await.unwrap().len(), 1, "cut: {cut}");
+        assert!(woken(publisher).await.is_ok());
+        let gone = first.await;
+        assert!(
+            gone.is_err() || gone.is_ok_and(|refused| refused.is_err()),
+            "cut: {cut}"
+        );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_given_to_a_waiter_that_goes_away_is_passed_on() {
+    let bench = Bench::new();
+    let first = bench.wait().await;
+    let second = bench.wait().await;
+    // The first in line was told, and dies before it could ask.
+    bench.publish().await;
+    cut_off(&first).await;
+    bench.ledger.turn().await;
+    assert_eq!(woken(second).await.unwrap().len(), 1);
 }

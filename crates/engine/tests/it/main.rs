@@ -1,4 +1,5 @@
-//! The engine over the model store, in simulated time: wakes, loops, keys, receipts.
+//! The engine over the model store, in simulated time: wakes, loops, keys, receipts. `sqlite.rs` and `postgres.rs` run
+//! the same tests.
 
 #![expect(
     clippy::unwrap_used,
@@ -6,9 +7,14 @@
 )]
 
 mod cut_off;
+mod held;
 mod keys;
 mod long_poll;
 mod nodes;
 mod receipts;
 mod schedule;
 mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Memory;

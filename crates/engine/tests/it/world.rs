@@ -1,7 +1,7 @@
-//! An engine without a disk.
+//! An engine over an empty ledger, and time that stands still.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consign_engine::{Caller, Engine, NewKey, Operator, Options, SealKey};
 use consign_kernel::command::{
@@ -13,25 +13,37 @@ use consign_kernel::limits;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt::Signer;
 use consign_store::SharedStore;
-use consign_store::memory::Memory;
 use consign_testkit::clock::SimClock;
+use consign_testkit::ledger::{self, Ledger};
+use tokio::task::JoinHandle;
 
 pub(crate) const MAIN: &str = "ck_main";
+
+/// In real time, far more than any wake takes.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) store: SharedStore,
+    _ledger: Ledger,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::over(|store| store)
+    }
+
+    /// A world whose ledger is reached through something of the test's own.
+    pub(crate) fn over(wrap: impl FnOnce(SharedStore) -> SharedStore) -> Self {
         let clock = Arc::new(SimClock::default());
-        let store: SharedStore = Arc::new(Memory::new(clock.clone()));
+        let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let store = wrap(Arc::clone(&ledger.store));
         Self {
             engine: engine(&store, &clock, [7; 32]),
             clock,
             store,
+            _ledger: ledger,
         }
     }
 
@@ -79,6 +91,36 @@ impl World {
             .await
             .unwrap();
     }
+}
+
+/// While this lives, the time of a paused runtime stands still, so that no poll in between can be what found something.
+/// It passes only when every task waits, and there is one that never does.
+pub(crate) struct Frozen(JoinHandle<()>);
+
+impl Frozen {
+    pub(crate) fn new() -> Self {
+        Self(tokio::spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        }))
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What a task came to. One that nobody wakes would wait for ever in frozen time, so real time ends it.
+pub(crate) async fn woken<T>(task: JoinHandle<T>) -> T {
+    let began = Instant::now();
+    while !task.is_finished() {
+        assert!(began.elapsed() < PATIENCE, "nobody woke it");
+        tokio::task::yield_now().await;
+    }
+    task.await.unwrap()
 }
 
 pub(crate) fn engine(store: &SharedStore, clock: &Arc<SimClock>, seal: [u8; 32]) -> Engine {
@@ -136,4 +178,10 @@ pub(crate) fn claim() -> Claim {
         max: 1,
         lease_us: 60 * SECOND_US,
     }
+}
+
+#[test]
+fn every_test_runs_on_every_backend() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
+    ledger::assert_all_listed(folder, &["main.rs", "sqlite.rs", "postgres.rs"]);
 }

@@ -1,5 +1,6 @@
 //! `GET /events`: framing, whose events, and going on where one left off.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -207,11 +208,11 @@ async fn more_events_than_one_page_holds_arrive_in_order_while_new_ones_come() {
         .await;
     events.extend(reader.take(790).await);
     assert!(events.is_sorted_by(|a, b| a.id < b.id));
-    assert_eq!(
-        events.last().unwrap().id,
-        events[0].id + 799,
-        "one fact after the other, none left out"
-    );
+    let shown: HashSet<_> = events
+        .iter()
+        .map(|event| event.data["intent"].to_string())
+        .collect();
+    assert_eq!(shown.len(), 800, "one fact after the other, none left out");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The Intent Protocol over its router, on a real SQLite file, in simulated time.
+//! The Intent Protocol over its router, on a real SQLite file, in simulated time. `postgres.rs` runs the same tests.
 
 #![expect(
     clippy::unwrap_used,
@@ -46,3 +46,7 @@ mod signing_checks;
 mod sizes;
 mod steps;
 mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Sqlite;

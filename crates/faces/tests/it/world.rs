@@ -12,8 +12,8 @@ use consign_faces::web::credentials::Secret;
 use consign_faces::web::layers::{self, Layered};
 use consign_faces::web::server::Peer;
 use consign_kernel::receipt::Signer;
-use consign_store::sqlite::{self, Sqlite};
 use consign_testkit::clock::SimClock;
+use consign_testkit::ledger::Ledger;
 use consign_testkit::plants;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<SimClock>,
     pub(crate) drain: watch::Sender<bool>,
     service: Layered<axum::Router>,
-    _directory: tempfile::TempDir,
+    _ledger: Ledger,
 }
 
 impl World {
@@ -54,16 +54,10 @@ impl World {
         wrap: impl FnOnce(SharedStore) -> SharedStore,
     ) -> Self {
         plants::from_environment();
-        let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(SimClock::default());
-        let store = Sqlite::open(sqlite::Options {
-            path: directory.path().join("ledger.db"),
-            clock: clock.clone(),
-            queue_max: sqlite::QUEUE_REQUESTS_MAX,
-        })
-        .unwrap();
+        let ledger = Ledger::new(crate::BACKEND, clock.clone());
         let engine = Engine::new(EngineOptions {
-            store: wrap(Arc::new(store)),
+            store: wrap(Arc::clone(&ledger.store)),
             clock: clock.clone(),
             wall: clock.clone(),
             entropy: rand_seed(),
@@ -95,7 +89,7 @@ impl World {
             clock,
             drain,
             service,
-            _directory: directory,
+            _ledger: ledger,
         }
     }
 
@@ -276,4 +270,10 @@ async fn a_world_publishes_and_claims() {
     world.clock.advance_s(61);
     assert_eq!(world.claim().await.unwrap()["claim_attempts"], 2);
     assert_eq!(world.status(&id).await["status"], "claimed");
+}
+
+#[test]
+fn every_test_runs_on_every_backend() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
+    consign_testkit::ledger::assert_all_listed(folder, &["main.rs", "postgres.rs"]);
 }

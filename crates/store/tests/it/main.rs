@@ -1,4 +1,4 @@
-//! All backends against the one suite, the SQLite backend's own promises, and the two compared at random.
+//! All backends against the one suite, the promises of SQLite and PostgreSQL alone, and all compared at random.
 
 #![expect(
     clippy::unwrap_used,

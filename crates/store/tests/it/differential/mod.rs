@@ -1,9 +1,10 @@
-//! The model and SQLite are asked the same at random and must answer the same, step by step.
+//! The model, SQLite and PostgreSQL are asked the same at random and must answer the same, step by step.
 //!
 //! After every step the rules that hold for any history are checked on the answers themselves, and the content of the
-//! model against itself; at the end both contents are compared in full. A failure shrinks to a short list of commands.
+//! model against itself; at the end all contents are compared in full. A failure shrinks to a short list of commands.
 
 mod act;
+mod names;
 mod script;
 
 use std::sync::{Arc, Mutex};
@@ -12,10 +13,12 @@ use consign_store::conformance::{ManualClock, audit};
 use consign_store::memory::Memory;
 use consign_store::sqlite::{Options, Sqlite};
 use consign_store::{News, Store};
+use consign_testkit::ledger::{Backend, Ledger};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use act::{Act, act};
+use names::{Names, ranked, unnumbered};
 use script::Script;
 
 const CASES: u32 = 64;
@@ -34,7 +37,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn memory_and_sqlite_answer_alike(acts in vec(act(), STEPS)) {
+    fn memory_sqlite_and_postgres_answer_alike(acts in vec(act(), STEPS)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(compare(&acts))?;
     }
@@ -42,7 +45,7 @@ proptest! {
 
 type Heard = Arc<Mutex<Vec<News>>>;
 
-fn listen(store: &impl Store) -> Heard {
+fn listen(store: &dyn Store) -> Heard {
     let heard = Heard::default();
     let listening = Arc::clone(&heard);
     store.listen(Box::new(move |news| {
@@ -65,19 +68,37 @@ async fn compare(acts: &[Act]) -> Result<(), TestCaseError> {
         queue_max: 8,
     })
     .unwrap();
+    let ledger = Ledger::new(Backend::Postgres, clock.clone());
+    let postgres = &ledger.store;
+    let mut names = Names::default();
     let (in_memory, in_sqlite) = (listen(&memory), listen(&sqlite));
+    let in_postgres = listen(&**postgres);
     let mut script = Script::new(clock);
     for (step, act) in acts.iter().enumerate() {
         let Some(request) = script.request(act, step) else {
             continue;
         };
         let expected = memory.execute(request.clone()).await.unwrap();
-        let found = sqlite.execute(request.clone()).await;
-        let found = found
-            .map_err(|error| TestCaseError::fail(format!("step {step}, {request:?}: {error}")))?;
+        let broken = |error| TestCaseError::fail(format!("step {step}, {request:?}: {error}"));
+        let found = sqlite.execute(request.clone()).await.map_err(broken)?;
         prop_assert_eq!(&found, &expected, "step {}, {:?}", step, request);
-        let (found, told) = (heard(&in_sqlite), heard(&in_memory));
-        prop_assert_eq!(found, told, "step {}, {:?}", step, request);
+        let found = postgres
+            .execute(names.ask(&request))
+            .await
+            .map_err(broken)?;
+        names.learn(&expected, &found);
+        let (found, wanted) = (names.reply(&found), unnumbered(&expected));
+        prop_assert_eq!(found, wanted, "PostgreSQL, step {}, {:?}", step, request);
+        let told = heard(&in_memory);
+        prop_assert_eq!(
+            heard(&in_sqlite),
+            told.clone(),
+            "step {}, {:?}",
+            step,
+            request
+        );
+        let found = heard(&in_postgres);
+        prop_assert_eq!(found, told, "PostgreSQL, step {}, {:?}", step, request);
         let wrong = script.learn(&request, &expected);
         prop_assert!(
             wrong.is_empty(),
@@ -103,6 +124,15 @@ async fn compare(acts: &[Act]) -> Result<(), TestCaseError> {
     );
     prop_assert_eq!(sqlite.stats().last_fact, memory.stats().last_fact);
     let findings = sqlite.check().await.unwrap();
+    prop_assert!(findings.is_empty(), "{:#?}", findings);
+
+    let theirs = names.dump(postgres.dump().await.unwrap());
+    prop_assert_eq!(ranked(theirs), ranked(content));
+    prop_assert_eq!(
+        postgres.next_due().await.unwrap(),
+        memory.next_due().await.unwrap()
+    );
+    let findings = postgres.check().await.unwrap();
     prop_assert!(findings.is_empty(), "{:#?}", findings);
     Ok(())
 }

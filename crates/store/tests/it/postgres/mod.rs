@@ -5,12 +5,11 @@ mod trouble;
 
 use std::sync::Arc;
 
-use consign_store::SharedStore;
 use consign_store::conformance::{self, ManualClock};
-use consign_store::postgres::{
-    Address, Options, Postgres, QUEUE_REQUESTS_MAX, TEMPLATE, WRITERS_DEFAULT,
-};
-use consign_testkit::postgres::{self, Database};
+use consign_store::postgres::{Address, Options, Postgres, QUEUE_REQUESTS_MAX, WRITERS_DEFAULT};
+use consign_store::{Clock, SharedStore};
+use consign_testkit::ledger;
+use consign_testkit::postgres::Database;
 
 /// A database of its own, and nodes on it.
 pub(crate) struct Cluster {
@@ -21,8 +20,9 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn new(nodes: i64) -> Self {
-        let database = tokio::task::spawn_blocking(fresh).await.unwrap();
         let clock = Arc::new(ManualClock::default());
+        let time: Arc<dyn Clock> = clock.clone();
+        let database = ledger::database(&time);
         let mut stores = Vec::new();
         for node in 1..=nodes {
             let options = options(&database.url(), &clock, node);
@@ -45,19 +45,6 @@ impl Cluster {
     fn url(&self) -> String {
         self.database.url()
     }
-}
-
-fn fresh() -> Database {
-    let cluster = postgres::shared().unwrap();
-    let fill = |url: &str| {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
-            let clock = Arc::new(ManualClock::default());
-            let options = options(url, &clock, 1);
-            Postgres::open(options).await.unwrap();
-        });
-    };
-    cluster.database(TEMPLATE, fill).unwrap()
 }
 
 fn options(url: &str, clock: &Arc<ManualClock>, node: i64) -> Options {

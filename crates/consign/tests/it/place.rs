@@ -1,0 +1,150 @@
+//! A folder for one test, servers and commands in it, and what tests say to them.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use consign_testkit::ledger::Backend;
+use consign_testkit::postgres::{self, Database};
+use consign_testkit::process::{self, Http, Options, Reply, Server};
+use serde_json::{Value, json};
+
+/// Longer than anything here takes, shorter than a person's patience.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn binary() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_consign"))
+}
+
+/// A folder for one test, and the data directory of a server in it.
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
+    /// Where its servers keep their ledger, if that is not a file in the folder.
+    database: Option<Database>,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let database = (crate::BACKEND == Backend::Postgres).then(empty_database);
+        Self { folder, database }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        self.options_with(self.data())
+    }
+
+    /// A server with a data directory of its own, on the same database if there is one.
+    pub(crate) fn options_with(&self, data: PathBuf) -> Options {
+        let options = Options::new(binary(), data);
+        match &self.database {
+            Some(database) => options.arg("--store").arg(&database.url()),
+            None => options,
+        }
+    }
+
+    pub(crate) fn start(&self) -> Server {
+        start(&self.options())
+    }
+
+    /// Runs a command against the data directory of this place.
+    pub(crate) fn consign(&self, args: &[&str]) -> Output {
+        self.consign_with(args, &[])
+    }
+
+    pub(crate) fn consign_with(&self, args: &[&str], env: &[(&str, &str)]) -> Output {
+        let mut command = process::cleaned(&binary());
+        command
+            .args(args)
+            .env("CONSIGN_DATA", self.data())
+            .envs(env.iter().copied())
+            .stdin(std::process::Stdio::null());
+        process::run(command, PATIENCE).expect("the command ends in time")
+    }
+}
+
+/// Nothing is in it: the first server makes its tables.
+fn empty_database() -> Database {
+    let cluster = postgres::shared().expect("PostgreSQL starts");
+    let database = cluster.database("consign_empty", |_| {});
+    database.expect("an empty database can be made")
+}
+
+pub(crate) fn start(options: &Options) -> Server {
+    Server::start(options).expect("the server starts")
+}
+
+/// Starts a server that must refuse to; gives its exit code and what it said.
+pub(crate) fn refusal(options: &Options) -> (i32, String) {
+    let output = process::serve_until_exit(options, PATIENCE).expect("the server ends by itself");
+    (code(&output), text(&output.stderr))
+}
+
+pub(crate) fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command printed with `--json`.
+pub(crate) fn printed(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+}
+
+pub(crate) fn main_client(server: &Server) -> Http {
+    server.main_client().expect("the server made its main key")
+}
+
+pub(crate) fn publish(http: &mut Http, goal: &str) -> Reply {
+    let body = json!({"goal": goal, "payload": {"n": 1}});
+    http.post("/intent", &body).expect("the server answers")
+}
+
+/// Publishes and gives the id.
+pub(crate) fn published(http: &mut Http, goal: &str) -> String {
+    let reply = publish(http, goal);
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    word(&reply.json()["id"])
+}
+
+pub(crate) fn word(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn get(http: &mut Http, path: &str) -> Reply {
+    http.get(path).expect("the server answers")
+}
+
+pub(crate) fn status_of(http: &mut Http, id: &str) -> String {
+    word(&get(http, &format!("/status/{id}")).json()["status"])
+}
+
+pub(crate) fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = std::fs::metadata(path).expect("the file is there");
+    metadata.permissions().mode() & 0o7777
+}
+
+/// Every answer carries these, whatever it says.
+pub(crate) fn assert_five_headers(reply: &Reply) {
+    for (name, value) in [
+        ("x-frame-options", "DENY"),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cache-control", "no-store"),
+        ("x-intent-version", "2.1"),
+    ] {
+        assert_eq!(reply.header(name), Some(value), "{name} in {reply:?}");
+    }
+}

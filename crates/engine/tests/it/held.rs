@@ -1,0 +1,148 @@
+//! A ledger that carries out one request at a time, when a test says so.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use consign_kernel::command::{Reply, Request};
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+use consign_store::{
+    Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Listener,
+    SharedStore, Stats, Store,
+};
+use tokio::sync::oneshot;
+
+struct Job {
+    request: Request,
+    asker: oneshot::Sender<Result<Reply, Error>>,
+}
+
+pub(crate) struct Held {
+    inner: SharedStore,
+    line: Mutex<VecDeque<Job>>,
+}
+
+impl Held {
+    pub(crate) fn around(inner: SharedStore) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            line: Mutex::default(),
+        })
+    }
+
+    /// Carries out the request that waits longest, and answers it. Whoever asked has not heard it when this returns.
+    pub(crate) async fn turn(&self) {
+        let job = self.next().await;
+        let answer = self.inner.execute(job.request).await;
+        // It may have gone away meanwhile.
+        let _ = job.asker.send(answer);
+    }
+
+    /// Refuses the request that waits longest, as a disk would.
+    pub(crate) async fn refuse(&self) {
+        let refusal = Err(Error::Unavailable("planned".to_owned()));
+        let _ = self.next().await.asker.send(refusal);
+    }
+
+    /// Waits until somebody asks. One who went away before its turn is passed over, as every ledger does.
+    pub(crate) async fn asked(&self) {
+        while !self.is_asked() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn is_asked(&self) -> bool {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.retain(|job| !job.asker.is_closed());
+        !line.is_empty()
+    }
+
+    async fn next(&self) -> Job {
+        self.asked().await;
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.pop_front().expect("somebody asked")
+    }
+}
+
+impl Store for Held {
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+        let (asker, answered) = oneshot::channel();
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.push_back(Job { request, asker });
+        Box::pin(async { answered.await.map_err(|_| Error::Closed)? })
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.inner.listen(listener);
+    }
+
+    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+        self.inner.intent(id)
+    }
+
+    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+        self.inner.intents(filter)
+    }
+
+    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.inner.dead(face, limit)
+    }
+
+    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+        self.inner.facts(intent, limit)
+    }
+
+    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
+        self.inner.last_fact_to(intent, state)
+    }
+
+    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+        self.inner.events(filter)
+    }
+
+    fn last_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
+        self.inner.last_fact()
+    }
+
+    fn held(&self) -> Answered<'_, Vec<consign_store::Held>> {
+        self.inner.held()
+    }
+
+    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+        self.inner.record(key)
+    }
+
+    fn records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        after: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        self.inner.records(kind, owner, after, limit)
+    }
+
+    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+        self.inner.counts(face)
+    }
+
+    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+        self.inner.next_due()
+    }
+
+    fn check(&self) -> Answered<'_, Vec<String>> {
+        self.inner.check()
+    }
+
+    fn dump(&self) -> Answered<'_, Dump> {
+        self.inner.dump()
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}

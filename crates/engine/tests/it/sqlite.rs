@@ -1,0 +1,19 @@
+//! The tests of `main.rs`, all of them, on a SQLite file each.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod cut_off;
+mod held;
+mod keys;
+mod long_poll;
+mod nodes;
+mod receipts;
+mod schedule;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Sqlite;

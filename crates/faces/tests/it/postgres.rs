@@ -1,0 +1,52 @@
+//! The tests of `main.rs`, all of them, on a PostgreSQL database each.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod admin;
+mod admin_auth;
+mod auth;
+mod backoff;
+mod batch;
+mod batch_settle;
+mod claim;
+mod cleanup;
+mod configuration;
+mod dashboard;
+mod errors;
+mod events;
+mod faulty;
+mod fields;
+mod guarantees;
+mod hostile_bodies;
+mod idempotency;
+mod kv;
+mod lease;
+mod lifecycle;
+mod limits_and_caps;
+mod long_poll;
+mod metrics;
+mod nodes;
+mod openapi;
+mod operate;
+mod order;
+mod parallel;
+mod publish;
+mod purge;
+mod read;
+mod receipts;
+mod response_headers;
+mod routing;
+mod settle;
+mod shown_fields;
+mod signing;
+mod signing_checks;
+mod sizes;
+mod steps;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Postgres;

@@ -1,0 +1,152 @@
+//! The same intents under other numbers.
+//!
+//! PostgreSQL gives out numbers in blocks, with gaps, and an id holds some bits of its number. So its requests speak of
+//! its own ids, and what it answers and holds is told in the model's words before the two are compared: ids by who is
+//! who, numbers by their rank.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use consign_kernel::command::{Answer, Command, Reply, Request};
+use consign_kernel::ids::{FactSeq, IntentId, Seq};
+use consign_kernel::intent::Intent;
+use consign_store::Dump;
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// From the model's to the other's, and back.
+    theirs: HashMap<IntentId, IntentId>,
+    ours: HashMap<IntentId, IntentId>,
+}
+
+impl Names {
+    /// A request of the model's, as the other must be asked.
+    pub(super) fn ask(&self, request: &Request) -> Request {
+        let mut request = request.clone();
+        for step in &mut request.steps {
+            if let Some(id) = named(step) {
+                *id = self.theirs.get(id).copied().unwrap_or(*id);
+            }
+        }
+        request
+    }
+
+    /// Learns who is who among the admitted.
+    pub(super) fn learn(&mut self, model: &Reply, other: &Reply) {
+        let pairs = model.iter().flatten().zip(other.iter().flatten());
+        for pair in pairs {
+            let (Ok(Answer::Admitted(model)), Ok(Answer::Admitted(other))) = pair else {
+                continue;
+            };
+            for (model, other) in model.iter().zip(other) {
+                if !model.replayed && !other.replayed {
+                    self.theirs.insert(model.id, other.id);
+                    self.ours.insert(other.id, model.id);
+                }
+            }
+        }
+    }
+
+    /// The other's answer under the model's ids. Numbers are left out: [`ranked`] compares them in the end.
+    pub(super) fn reply(&self, other: &Reply) -> Reply {
+        let mut reply = other.clone();
+        for answer in reply.iter_mut().flatten().flatten() {
+            if let Answer::Admitted(admitted) = answer {
+                for one in admitted {
+                    one.id = self.name(one.id);
+                }
+            } else if let Answer::Claimed(intents) = answer {
+                for intent in intents {
+                    intent.id = self.name(intent.id);
+                }
+            } else if let Answer::Observed(Some(intent)) = answer {
+                intent.id = self.name(intent.id);
+            }
+        }
+        unnumbered(&reply)
+    }
+
+    /// What the other holds, under the model's ids.
+    pub(super) fn dump(&self, mut other: Dump) -> Dump {
+        for intent in &mut other.intents {
+            intent.id = self.name(intent.id);
+        }
+        for row in &mut other.once {
+            row.intent = row.intent.map(|id| self.name(id));
+        }
+        other
+    }
+
+    fn name(&self, id: IntentId) -> IntentId {
+        self.ours.get(&id).copied().unwrap_or(id)
+    }
+}
+
+fn named(step: &mut Command) -> Option<&mut IntentId> {
+    match step {
+        Command::Extend(extend) => Some(&mut extend.id),
+        Command::Settle(settle) => Some(&mut settle.id),
+        Command::Cancel(operate) | Command::Requeue(operate) => Some(&mut operate.id),
+        Command::Observe(id) => Some(id),
+        Command::Restore(intent) => Some(&mut intent.id),
+        Command::Admit(_)
+        | Command::Claim(_)
+        | Command::Sweep(_)
+        | Command::Clean(_)
+        | Command::Purge(_)
+        | Command::Put(_)
+        | Command::Delete(_)
+        | Command::Forget(_) => None,
+    }
+}
+
+/// An answer without the numbers in it.
+pub(super) fn unnumbered(reply: &Reply) -> Reply {
+    let mut reply = reply.clone();
+    let without = |intent: &mut Intent| {
+        intent.seq = Seq(0);
+        intent.last_fact = intent.last_fact.map(|_| FactSeq(0));
+    };
+    for answer in reply.iter_mut().flatten().flatten() {
+        if let Answer::Claimed(intents) = answer {
+            intents.iter_mut().for_each(without);
+        } else if let Answer::Observed(Some(intent)) = answer {
+            without(intent);
+        } else if let Answer::Purged { after, .. } = answer {
+            *after = after.map(|_| Seq(0));
+        }
+    }
+    reply
+}
+
+/// A content with ranks instead of numbers. Those of removed rows that others still name count too.
+pub(super) fn ranked(mut dump: Dump) -> Dump {
+    let intents = dump.intents.iter().map(|intent| intent.seq.0);
+    let named = dump.facts.iter().map(|fact| fact.intent.0);
+    let seqs = ranks(intents.chain(named));
+    let facts = dump.facts.iter().map(|fact| fact.seq);
+    let previous = dump.facts.iter().filter_map(|fact| fact.previous);
+    let last = dump.intents.iter().filter_map(|intent| intent.last_fact);
+    let fact_seqs = ranks(facts.chain(previous).chain(last).map(|seq| seq.0));
+    let (seq, fact_seq) = (
+        |seq: Seq| Seq(seqs[&seq.0]),
+        |seq: FactSeq| FactSeq(fact_seqs[&seq.0]),
+    );
+    for intent in &mut dump.intents {
+        intent.seq = seq(intent.seq);
+        intent.last_fact = intent.last_fact.map(fact_seq);
+    }
+    for (lane, _) in &mut dump.lanes {
+        *lane = seq(*lane);
+    }
+    for fact in &mut dump.facts {
+        fact.seq = fact_seq(fact.seq);
+        fact.intent = seq(fact.intent);
+        fact.previous = fact.previous.map(fact_seq);
+    }
+    dump
+}
+
+fn ranks(numbers: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
+    let sorted: BTreeSet<u64> = numbers.collect();
+    sorted.into_iter().zip(1..).collect()
+}

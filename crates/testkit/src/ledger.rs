@@ -1,0 +1,147 @@
+//! A ledger for one test, on the backend of its choice: nothing in it, nobody else in it, gone with its handle.
+//!
+//! Whoever builds a test's world asks here, so that one set of tests runs on every backend.
+
+mod aside;
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, OnceLock, mpsc};
+
+use consign_store::memory::Memory;
+use consign_store::postgres::{self, Postgres};
+use consign_store::sqlite::{self, Sqlite};
+use consign_store::{Clock, SharedStore};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::postgres::{Database, shared};
+use aside::Aside;
+
+/// Where a test's ledger lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    Memory,
+    /// In a file of its own.
+    Sqlite,
+    /// In a database of its own, on the cluster that all tests share.
+    Postgres,
+}
+
+/// A new ledger, and what must stay for as long as it is used.
+pub struct Ledger {
+    pub store: SharedStore,
+    _kept: Box<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ledger")
+    }
+}
+
+impl Ledger {
+    /// An empty one. Blocks, and may be called in a runtime whose time stands still.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such ledger to be had: a test without one cannot go on.
+    #[must_use]
+    pub fn new(backend: Backend, clock: Arc<dyn Clock>) -> Self {
+        match backend {
+            Backend::Memory => Self::of(Arc::new(Memory::new(clock)), ()),
+            Backend::Sqlite => {
+                let folder = tempfile::tempdir().expect("a temporary folder can be made");
+                let options = sqlite::Options {
+                    path: folder.path().join("ledger.db"),
+                    clock,
+                    queue_max: sqlite::QUEUE_REQUESTS_MAX,
+                };
+                let store = Sqlite::open(options).expect("an empty folder takes a ledger");
+                Self::of(Arc::new(store), folder)
+            }
+            Backend::Postgres => {
+                let database = database(&clock);
+                let store = open(&database.url(), clock);
+                Self::of(Arc::new(Aside::new(store, runtime().handle())), database)
+            }
+        }
+    }
+
+    fn of(store: SharedStore, kept: impl Any + Send + Sync) -> Self {
+        Self {
+            store,
+            _kept: Box::new(kept),
+        }
+    }
+}
+
+/// A database with an empty ledger in it, for nodes that a test opens itself.
+///
+/// # Panics
+///
+/// If PostgreSQL cannot be started.
+#[must_use]
+pub fn database(clock: &Arc<dyn Clock>) -> Database {
+    let cluster = shared().expect("PostgreSQL starts");
+    let fill = |url: &str| drop(open(url, Arc::clone(clock)));
+    let database = cluster.database(postgres::TEMPLATE, fill);
+    database.expect("the template can be copied")
+}
+
+fn open(url: &str, clock: Arc<dyn Clock>) -> Postgres {
+    let options = postgres::Options {
+        address: postgres::Address::parse(url, None).expect("the cluster's address can be read"),
+        clock,
+        queue_max: postgres::QUEUE_REQUESTS_MAX,
+        writers: postgres::WRITERS_DEFAULT,
+        node: 1,
+        hold: None,
+    };
+    // Not `block_on`: the caller may be in a runtime of its own, which does not allow it.
+    let (sender, opened) = mpsc::channel();
+    runtime().spawn(async move { sender.send(Postgres::open(options).await) });
+    let opened = opened.recv().expect("opening ends with an answer");
+    opened.expect("a new database takes a ledger")
+}
+
+/// Carries the connections of all tests in this process, in real time.
+fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("test-ledger")
+            .enable_all()
+            .build()
+            .expect("a runtime can be made")
+    })
+}
+
+/// Demands that each of `roots`, the files in `folder` that a test binary starts from, names every other file there as
+/// a module. One that is left out would never run on that backend.
+///
+/// # Panics
+///
+/// If a root leaves one out, or cannot be read.
+pub fn assert_all_listed(folder: &str, roots: &[&str]) {
+    let folder = Path::new(folder);
+    let mut written = BTreeSet::new();
+    for entry in fs::read_dir(folder).expect("the folder can be read") {
+        let path = entry.expect("the folder can be read").path();
+        let root = roots.iter().any(|root| path.ends_with(root));
+        let name = path.file_stem().and_then(OsStr::to_str);
+        written.extend(name.filter(|_| !root).map(str::to_owned));
+    }
+    for root in roots {
+        let text = fs::read_to_string(folder.join(root)).expect("a root is a file");
+        let lines = text.lines().filter_map(|line| line.strip_prefix("mod "));
+        let listed: BTreeSet<String> = lines
+            .map(|name| name.trim_end_matches(';').to_owned())
+            .collect();
+        assert_eq!(listed, written, "{root}");
+    }
+}
