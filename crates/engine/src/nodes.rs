@@ -1,4 +1,4 @@
-//! Nodes: each one that serves tells so every two seconds, whoever asks is told of all, and an operator may drain one.
+//! Nodes: each one that shares a ledger tells every two seconds that it is there, whoever asks is told of all, and an operator may drain one.
 //!
 //! A node is a record that expires. Its heartbeat and an operator both write it, each only on the version it knows, so
 //! neither undoes the other: a heartbeat that finds another version reads what is wished, and then writes again.
@@ -78,7 +78,7 @@ pub struct NodeInfo {
     pub started_at: Micros,
     pub seen_at: Micros,
     pub state: NodeState,
-    /// Leases that it gave or extended, and that are still out.
+    /// Leases that it gave, and that are still out.
     pub leases: u64,
     /// It is the one that was asked.
     pub here: bool,
@@ -181,6 +181,9 @@ impl Heartbeat {
             self.engine.apply(None, Command::Forget(dead)).await?;
         }
         let refusing = self.engine.is_draining();
+        if self.identity.alone && self.is_told(refusing).await? {
+            return Ok(());
+        }
         match self.put(refusing, refusing).await {
             Err(Error::Refused(Refusal::VersionMismatch)) => {}
             done => return done,
@@ -202,6 +205,15 @@ impl Heartbeat {
         let reasons = &self.engine.inner.duty.reasons;
         reasons.send_modify(|reasons| reasons.drain = drain);
         self.put(drain, drain && refusing).await
+    }
+
+    /// Whether the record says already what would be written. Nobody else asks after a node that is alone, so it need not
+    /// write for the sake of being seen: an idle disk may sleep.
+    async fn is_told(&self, refusing: bool) -> Result<bool, Error> {
+        let found = self.engine.record(key(self.identity.id)).await?;
+        let same = found.filter(|record| record.version == self.version);
+        let told = same.as_ref().map(parse).transpose()?;
+        Ok(told.is_some_and(|told| told.drain == refusing && told.stopped == refusing))
     }
 
     /// Removes the record: whoever lists nodes sees this one no more.
@@ -229,7 +241,8 @@ impl Heartbeat {
             drain,
             stopped,
         };
-        let put = written(self.identity.id, &told, now.plus(LIFE_US), self.version)?;
+        let expires_at = (!self.identity.alone).then(|| now.plus(LIFE_US));
+        let put = written(self.identity.id, &told, expires_at, self.version)?;
         let Answer::Put { version } = self.engine.apply(None, Command::Put(put)).await? else {
             return Err(Error::Internal("a put answered something else".to_owned()));
         };
@@ -301,8 +314,7 @@ impl Engine {
             if told.drain != drain {
                 told.drain = drain;
                 // Only the node itself may make its record live longer.
-                let expires_at = record.expires_at.unwrap_or_default();
-                let put = written(id, &told, expires_at, record.version)?;
+                let put = written(id, &told, record.expires_at, record.version)?;
                 record.value.clone_from(&put.value);
                 match self.apply(None, Command::Put(put)).await {
                     Ok(_) => {}
@@ -333,7 +345,13 @@ impl Engine {
         let told = parse(record)?;
         let id = record.key.name.parse().map_err(|_| unreadable(record))?;
         let leases = held.get(&id).copied().unwrap_or(0);
-        let seen_at = Micros(told.seen_at);
+        let here = self.inner.duty.id.get() == Some(&id);
+        // Whoever answers is there.
+        let seen_at = if here {
+            self.now()
+        } else {
+            Micros(told.seen_at)
+        };
         let state = if seen_at.plus(SILENT_AFTER_US) < self.now() {
             NodeState::Silent
         } else if !told.drain {
@@ -352,7 +370,7 @@ impl Engine {
             seen_at,
             state,
             leases,
-            here: self.inner.duty.id.get() == Some(&id),
+            here,
         })
     }
 }
@@ -365,12 +383,12 @@ fn key(id: i64) -> Key {
     }
 }
 
-fn written(id: i64, told: &Told, expires_at: Micros, expect: u64) -> Result<Put, Error> {
+fn written(id: i64, told: &Told, expires_at: Option<Micros>, expect: u64) -> Result<Put, Error> {
     let value = serde_json::to_string(told).map_err(|error| Error::Internal(error.to_string()))?;
     Ok(Put {
         key: key(id),
         value,
-        expires_at: Some(expires_at),
+        expires_at,
         expect: Some(expect),
     })
 }

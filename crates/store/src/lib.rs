@@ -89,7 +89,7 @@ pub trait Store: Send + Sync + 'static {
     /// How many intents are in which state, from counters kept by the commits themselves.
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>>;
 
-    /// How many leases are out, by the node that gave or extended them last; those without leases are not named.
+    /// How many leases are out, by the node that gave them; those without leases are not named.
     fn held(&self) -> Answered<'_, Vec<Held>>;
 
     /// When time has something to do next: the earliest end of a delay or a lease.

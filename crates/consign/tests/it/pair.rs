@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consign_testkit::process::{Http, Server};
+use consign_testkit::process::{Http, Reply, Server};
+use consign_testkit::shim::Shim;
 use serde_json::json;
 
 use super::{Place, get, main_client, publish, published, start, status_of, word};
@@ -310,5 +311,61 @@ fn work(http: &mut Http) -> Vec<String> {
         let settled = settled.expect("the server answers");
         assert_eq!(settled.status, 200, "{}", settled.text());
         done.push(id);
+    }
+}
+
+/// A server compares clocks every second.
+const CLOCK_MAX: Duration = Duration::from_secs(10);
+const DAY_S: i64 = 86_400;
+
+#[test]
+fn a_server_whose_clock_is_wrong_gives_out_no_work_and_ends_no_lease_until_it_is_set() {
+    let place = Place::new();
+    let first = place.start();
+    let odd = place.path("odd");
+    copy_secrets(&place.data(), &odd);
+    let shim = Shim::build(place.folder.path()).expect("cc builds the shim");
+    let odd = start(&shim.under(place.options_with(odd), "consign.db"));
+    let (mut first, mut odd) = (main_client(&first), main_client(&odd));
+
+    for jump_s in [DAY_S, -DAY_S, 3, -3] {
+        published(&mut odd, "held");
+        let held = claim(&mut odd).json();
+        shim.move_clock(jump_s).expect("the shim listens");
+        let refused = until(&mut odd, 503);
+        assert_eq!(refused.json()["error"]["code"], "node_draining");
+        assert!(refused.text().contains("clock"), "{}", refused.text());
+        assert_eq!(status_of(&mut first, &word(&held["id"])), "claimed");
+        assert_eq!(status_of(&mut odd, &word(&held["id"])), "claimed");
+
+        // Whatever is not a claim works there, and the other one gives out work.
+        let other = published(&mut odd, "other");
+        let taken = claim(&mut first).json();
+        assert_eq!(taken["id"], other.as_str(), "after a jump of {jump_s} s");
+        for job in [&held, &taken] {
+            let body = json!({"claim_token": job["claim_token"]});
+            let path = format!("/fulfill/{}", word(&job["id"]));
+            let settled = odd.post(&path, &body).expect("the server answers");
+            assert_eq!(settled.status, 200, "{}", settled.text());
+        }
+        shim.move_clock(0).expect("the shim listens");
+        until(&mut odd, 204);
+    }
+}
+
+fn claim(http: &mut Http) -> Reply {
+    http.post("/claim", &json!({})).expect("the server answers")
+}
+
+/// Claims until that is the answer.
+fn until(http: &mut Http, status: u16) -> Reply {
+    let began = Instant::now();
+    loop {
+        let reply = claim(http);
+        if reply.status == status {
+            return reply;
+        }
+        assert!(began.elapsed() < CLOCK_MAX, "{}", reply.text());
+        thread::sleep(Duration::from_millis(50));
     }
 }

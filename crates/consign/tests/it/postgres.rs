@@ -1,7 +1,6 @@
 //! Servers on PostgreSQL: what `main.rs` demands of any server, on a database each, and several servers on one.
 
 mod cli;
-mod clock;
 mod nodes;
 mod pair;
 mod place;

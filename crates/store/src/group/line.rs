@@ -31,13 +31,15 @@ struct Job {
 
 /// Roughly what a request costs: one for each intent and for each kilobyte.
 fn weight(request: &Request) -> usize {
-    let steps = request.steps.iter().map(|step| match step {
-        Command::Admit(admit) => {
+    let steps = request.steps.iter().map(|step| {
+        if let Command::Admit(admit) = step {
             let items = admit.items.iter();
-            items.map(|item| 1 + item.payload.len() / 1_024).sum()
+            return items.map(|item| 1 + item.payload.len() / 1_024).sum();
         }
-        Command::Claim(claim) => claim.max as usize,
-        _ => 1,
+        if let Command::Claim(claim) = step {
+            return claim.max as usize;
+        }
+        1
     });
     steps.sum()
 }

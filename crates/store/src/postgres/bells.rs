@@ -104,16 +104,15 @@ async fn ring_once(
     client: &mut Option<tokio_postgres::Client>,
     payloads: &[String],
 ) -> Result<(), Error> {
-    let connected = match client.take() {
-        Some(connected) => connected,
-        None => {
-            let connected = address.connect().await?;
-            // Nothing is lost with a bell, so nobody waits for a disk.
-            connected
-                .batch_execute("SET synchronous_commit = off")
-                .await?;
-            connected
-        }
+    let connected = if let Some(connected) = client.take() {
+        connected
+    } else {
+        let connected = address.connect().await?;
+        // Nothing is lost with a bell, so nobody waits for a disk.
+        connected
+            .batch_execute("SET synchronous_commit = off")
+            .await?;
+        connected
     };
     for payload in payloads {
         connected

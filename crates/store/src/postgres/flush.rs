@@ -77,7 +77,7 @@ columns!(Fixed {
 /// What a step can change, and what never changes after the admission.
 macro_rules! into_intents {
     () => {
-        "INSERT INTO intents (seq, state, cause, shelf, wake_at, own_lane, own_goal_lane, public_lane, public_goal_lane, \
+        "INSERT INTO intents AS i (seq, state, cause, shelf, wake_at, own_lane, own_goal_lane, public_lane, public_goal_lane, \
          run_at, attempts, expires_at, claimed_at, lease_until, settled_at, last_fact, node, holder, token, last_error, \
          result_kind, result, id, profile, priority, attempts_max, backoff_us, created_at, namespace, goal, owner, public, \
          payload, target, capability, traceparent) "
@@ -100,7 +100,7 @@ pub(super) const INSERT: &str = concat!(
      $30::text[], $31::text[], $32::boolean[], $33::text[], $34::text[], $35::text[], $36::text[])"
 );
 
-/// The rows are there and locked, so it never inserts: the form is chosen because it looks up each row by its key, where a
+/// The node stays the one that gave out the token, whoever extends the lease. The rows are there and locked, so it never inserts: the form is chosen because it looks up each row by its key, where a
 /// join may be planned as a walk through all rows.
 pub(super) const UPDATE: &str = concat!(
     into_intents!(),
@@ -111,7 +111,7 @@ pub(super) const UPDATE: &str = concat!(
      public_lane = excluded.public_lane, public_goal_lane = excluded.public_goal_lane, run_at = excluded.run_at, \
      attempts = excluded.attempts, expires_at = excluded.expires_at, claimed_at = excluded.claimed_at, \
      lease_until = excluded.lease_until, settled_at = excluded.settled_at, last_fact = excluded.last_fact, \
-     node = excluded.node, holder = excluded.holder, token = excluded.token, last_error = excluded.last_error, \
+     node = CASE WHEN excluded.token IS DISTINCT FROM i.token THEN excluded.node ELSE i.node END, holder = excluded.holder, token = excluded.token, last_error = excluded.last_error, \
      result_kind = excluded.result_kind, result = excluded.result"
 );
 

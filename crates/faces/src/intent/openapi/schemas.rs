@@ -492,7 +492,7 @@ pub(super) fn node() -> Schema {
         ),
         required(
             "leases",
-            integer().about("How many leases are out that it gave or extended last."),
+            integer().about("How many leases are out that it gave."),
         ),
         required("here", boolean().about("It is the one that answers.")),
     ])
