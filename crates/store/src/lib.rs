@@ -8,6 +8,7 @@ mod error;
 mod group;
 mod ledger;
 
+pub mod copy;
 pub mod failpoint;
 pub mod memory;
 pub mod postgres;

@@ -6,6 +6,7 @@
 mod address;
 mod bells;
 mod check;
+pub(crate) mod copy;
 mod flush;
 mod held;
 mod load;
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId, Seq};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
@@ -79,6 +80,7 @@ impl Postgres {
     /// Reaches the database, brings its schema up to date, starts the writers.
     pub async fn open(options: Options) -> Result<Self, Error> {
         schema::migrate(&options.address, options.clock.now().0).await?;
+        copy::refuse_part(&options.address).await?;
         let readers = Readers::new(options.address.clone(), READERS);
         let last_fact = reads::last_fact(&readers).await?;
         let node = Arc::new(Node {
@@ -97,6 +99,22 @@ impl Postgres {
             clock: options.clock,
             _bells: bells,
         })
+    }
+
+    /// Brings the schema up to date, and does nothing else.
+    pub async fn migrate(address: &Address, now: Micros) -> Result<(), Error> {
+        schema::migrate(address, now.0).await
+    }
+
+    /// The migrations that the ledger still needs; `None` if there is no ledger. Changes nothing.
+    pub async fn pending(address: &Address) -> Result<Option<Vec<String>>, Error> {
+        schema::pending(address).await
+    }
+
+    /// Reads everything once and says what is wrong with it, as [`Store::check`] does. Writes nothing, so nodes may run.
+    pub async fn look_over(address: &Address) -> Result<Vec<String>, Error> {
+        copy::refuse_part(address).await?;
+        check::check(&*Readers::new(address.clone(), 1)).await
     }
 
     /// Whether the database has a ledger already.
@@ -182,7 +200,7 @@ impl Store for Postgres {
         Box::pin(reads::counts(&self.readers, face))
     }
 
-    fn next_due(&self) -> Answered<'_, Option<consign_kernel::ids::Micros>> {
+    fn next_due(&self) -> Answered<'_, Option<Micros>> {
         Box::pin(reads::next_due(&self.readers))
     }
 

@@ -46,14 +46,7 @@ pub(super) async fn migrate(address: &Address, now_us: i64) -> Result<(), Error>
     client.batch_execute("BEGIN").await?;
     client.batch_execute(LOCK).await?;
     let found = found(&client).await?;
-    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
-    if found > known {
-        return Err(Error::TooNewDatabase {
-            database: address.database().to_owned(),
-            found,
-            known,
-        });
-    }
+    refuse_newer(address, found)?;
     for migration in MIGRATIONS
         .iter()
         .filter(|migration| migration.version > found)
@@ -65,6 +58,37 @@ pub(super) async fn migrate(address: &Address, now_us: i64) -> Result<(), Error>
             .await?;
     }
     client.batch_execute("COMMIT").await?;
+    Ok(())
+}
+
+/// The migrations that a ledger still needs, by number and name; `None` if there is no ledger. Changes nothing.
+pub(super) async fn pending(address: &Address) -> Result<Option<Vec<String>>, Error> {
+    if !exists(address).await? {
+        return Ok(None);
+    }
+    let client = address.connect().await?;
+    let sql = "SELECT coalesce(max(version), 0) FROM migrations";
+    let found: i32 = client.query_one(sql, &[]).await?.try_get(0)?;
+    refuse_newer(address, found)?;
+    let missing = MIGRATIONS
+        .iter()
+        .filter(|migration| migration.version > found);
+    Ok(Some(
+        missing
+            .map(|migration| format!("{:04} {}", migration.version, migration.name))
+            .collect(),
+    ))
+}
+
+fn refuse_newer(address: &Address, found: i32) -> Result<(), Error> {
+    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    if found > known {
+        return Err(Error::TooNewDatabase {
+            database: address.database().to_owned(),
+            found,
+            known,
+        });
+    }
     Ok(())
 }
 

@@ -46,7 +46,7 @@ impl Cluster {
     }
 }
 
-fn fresh() -> Database {
+pub(crate) fn fresh() -> Database {
     let cluster = postgres::shared().unwrap();
     let fill = |url: &str| {
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -60,8 +60,12 @@ fn fresh() -> Database {
 }
 
 fn options(url: &str, clock: &Arc<ManualClock>, node: i64) -> Options {
+    options_at(Address::parse(url, None).unwrap(), clock, node)
+}
+
+pub(crate) fn options_at(address: Address, clock: &Arc<ManualClock>, node: i64) -> Options {
     Options {
-        address: Address::parse(url, None).unwrap(),
+        address,
         clock: clock.clone(),
         queue_max: QUEUE_REQUESTS_MAX,
         writers: WRITERS_DEFAULT,
