@@ -39,7 +39,7 @@ Commands:
   intent   Publish, claim, settle and look at intents
   key      Make, list and revoke API keys
   receipt  Check receipts
-  store    Check and back up the database
+  store    Check, back up, migrate and copy the database
   import   Take over data from another program
   bench    Measure how fast a server is
   openapi  Describe the HTTP interface

@@ -10,6 +10,7 @@ mod openapi;
 mod sockets;
 mod start;
 mod stop;
+mod store;
 mod switches;
 mod tls;
 
