@@ -44,7 +44,8 @@ impl Digest {
     }
 
     pub(crate) fn hex(&self) -> String {
-        self.sum.iter().map(|part| format!("{part:016x}")).collect()
+        let [first, second, third, fourth] = self.sum;
+        format!("{first:016x}{second:016x}{third:016x}{fourth:016x}")
     }
 
     fn row(&mut self, write: impl FnOnce(&mut Fields)) {

@@ -114,7 +114,7 @@ impl Postgres {
     /// Reads everything once and says what is wrong with it, as [`Store::check`] does. Writes nothing, so nodes may run.
     pub async fn look_over(address: &Address) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
-        check::check(&*Readers::new(address.clone(), 1)).await
+        check::check(&Readers::new(address.clone(), 1)).await
     }
 
     /// Whether the database has a ledger already.

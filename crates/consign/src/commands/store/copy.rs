@@ -59,7 +59,7 @@ struct Report {
     to: String,
     dry_run: bool,
     resumed: bool,
-    tables: Vec<Table>,
+    tables: Vec<Part>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct Table {
+struct Part {
     table: &'static str,
     rows: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ impl Args {
         });
         let report = copied.await.context("the copy ended by a panic")??;
         let ahead_us = report.last_time_us - now().0;
-        let tables = report.tables.into_iter().map(|copied| Table {
+        let tables = report.tables.into_iter().map(|copied| Part {
             table: copied.table.name(),
             rows: copied.rows,
             digest: Some(copied.digest),
@@ -151,7 +151,7 @@ impl Args {
                     .push(format!("{place} is in use by a server"));
             }
         }
-        let tables = plan.tables.iter().map(|(table, rows)| Table {
+        let tables = plan.tables.iter().map(|(table, rows)| Part {
             table: table.name(),
             rows: *rows,
             digest: None,

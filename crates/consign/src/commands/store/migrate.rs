@@ -55,7 +55,7 @@ impl Args {
                 Place::Database(address) => Postgres::migrate(address, now()).await?,
             }
         }
-        self.show(Report {
+        self.show(&Report {
             path: place.to_string(),
             dry_run: self.dry_run,
             migrations,
@@ -63,9 +63,9 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    fn show(&self, report: Report) -> anyhow::Result<()> {
+    fn show(&self, report: &Report) -> anyhow::Result<()> {
         if self.output.json {
-            return out::json(&report);
+            return out::json(report);
         }
         for migration in &report.migrations {
             out::data(migration)?;

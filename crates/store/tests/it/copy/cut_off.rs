@@ -51,14 +51,18 @@ async fn goes_on(to: &End) {
         is_refused(&to, &clock).await;
         assert_eq!(look(&first, &to).await.found, Found::Part);
     }
-    let mut behind = Vec::new();
     let (tell, told) = std::sync::mpsc::channel();
     let report = run(options(&first, &to), move |progress| {
-        drop(tell.send(progress.stage));
+        // Nobody listens to a copy that fails.
+        let _ = tell.send(progress.stage);
     });
     assert!(report.await.unwrap().resumed);
-    behind.extend(told.try_iter().filter(|stage| *stage == Stage::Copying));
-    assert_eq!(behind, [], "everything was there, and was verified only");
+    let copying = told.try_iter().filter(|stage| *stage == Stage::Copying);
+    assert_eq!(
+        copying.count(),
+        0,
+        "everything was there, and was verified only"
+    );
     same(&content(&to, &clock).await, &before);
 }
 

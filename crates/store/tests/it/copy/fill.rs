@@ -20,11 +20,21 @@ pub(super) async fn fill(world: &World, rows: usize) {
         world.clock.advance(17);
     }
     for round in 0..rows.div_ceil(100) {
-        for row in claimed(world, if round % 2 == 0 { "alice" } else { "bob" }, 20).await {
+        for row in claimed(
+            world,
+            if round.is_multiple_of(2) {
+                "alice"
+            } else {
+                "bob"
+            },
+            20,
+        )
+        .await
+        {
             match row.seq.0 % 4 {
                 0 => {
                     let result = Some(Outcome {
-                        kind: if row.seq.0 % 8 == 0 {
+                        kind: if row.seq.0.is_multiple_of(8) {
                             ResultKind::Text
                         } else {
                             ResultKind::Json
@@ -47,15 +57,22 @@ pub(super) async fn fill(world: &World, rows: usize) {
 /// Records, nonces, rows that an operator touched and rows whose lease ran out.
 async fn fill_beside(world: &World, rows: usize) {
     for number in 0..rows.div_ceil(20) {
-        let owner = if number % 2 == 0 { "alice" } else { "b\0b" };
+        let owner = if number.is_multiple_of(2) {
+            "alice"
+        } else {
+            "b\0b"
+        };
         let put = Put {
             key: Key {
                 kind: Kind::Kv,
                 owner: owner.to_owned(),
-                name: format!("{}name {number}", if number % 3 == 0 { "\0" } else { "" }),
+                name: format!(
+                    "{}name {number}",
+                    if number.is_multiple_of(3) { "\0" } else { "" }
+                ),
             },
             value: format!("value\0{number}"),
-            expires_at: (number % 2 == 0).then(|| world.now().plus(HOUR_US)),
+            expires_at: number.is_multiple_of(2).then(|| world.now().plus(HOUR_US)),
             expect: None,
         };
         world.step(Command::Put(put)).await.unwrap();
@@ -87,7 +104,7 @@ async fn claimed(world: &World, holder: &str, max: u32) -> Vec<consign_kernel::i
 
 fn new_intent(number: usize) -> NewIntent {
     let owner = ["alice", "bob", "b\0b"][number % 3];
-    let plain = if number % 5 == 0 {
+    let plain = if number.is_multiple_of(5) {
         guarded(owner, &format!("key\0 {number}"), 1)
     } else {
         item()
@@ -99,22 +116,24 @@ fn new_intent(number: usize) -> NewIntent {
     };
     NewIntent {
         owner: owner.to_owned(),
-        namespace: if number % 11 == 0 {
+        namespace: if number.is_multiple_of(11) {
             "other\0space"
         } else {
             "default"
         }
         .to_owned(),
         goal: ["greet", "wave", "no\0d"][number % 3].to_owned(),
-        public: number % 2 == 0,
-        target: (number % 13 == 0).then(|| "w1".to_owned()),
-        capability: (number % 17 == 0).then(|| "gpu".to_owned()),
+        public: number.is_multiple_of(2),
+        target: number.is_multiple_of(13).then(|| "w1".to_owned()),
+        capability: number.is_multiple_of(17).then(|| "gpu".to_owned()),
         priority: i32::try_from(number % 7).unwrap(),
         payload,
-        traceparent: (number % 4 == 0).then(|| format!("00-{number:032x}-{number:016x}-01")),
-        delay_us: if number % 9 == 0 { HOUR_US } else { 0 },
+        traceparent: number
+            .is_multiple_of(4)
+            .then(|| format!("00-{number:032x}-{number:016x}-01")),
+        delay_us: if number.is_multiple_of(9) { HOUR_US } else { 0 },
         ttl_us: DAY_US,
-        attempts_max: if number % 6 == 0 { 1 } else { 3 },
+        attempts_max: if number.is_multiple_of(6) { 1 } else { 3 },
         ..plain
     }
 }

@@ -80,11 +80,11 @@ async fn a_row_that_came_out_different_is_found_and_nothing_starts_on_it() {
     let second = database(&kept);
     for (sql, table) in [
         (
-            "UPDATE consign.intents SET payload = 'other' WHERE seq = 7",
+            "UPDATE consign.intents SET payload = 'other' WHERE seq = 100007",
             "intents",
         ),
         (
-            "UPDATE consign.facts SET attempt = attempt + 1 WHERE seq = 9",
+            "UPDATE consign.facts SET attempt = attempt + 1 WHERE seq = 200009",
             "facts",
         ),
         ("DELETE FROM consign.once WHERE scope = 1", "once"),
