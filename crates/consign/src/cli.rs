@@ -43,7 +43,7 @@ enum Noun {
     /// Check receipts
     #[command(subcommand)]
     Receipt(receipt::Action),
-    /// Check and back up the database
+    /// Check, back up, migrate and copy the database
     #[command(subcommand)]
     Store(store::Action),
     /// Take over data from another program

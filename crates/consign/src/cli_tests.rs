@@ -40,7 +40,7 @@ Commands:
   key      Make, list and revoke API keys
   node     See the nodes of a ledger, and let one of them finish
   receipt  Check receipts
-  store    Check and back up the database
+  store    Check, back up, migrate and copy the database
   import   Take over data from another program
   bench    Measure how fast a server is
   openapi  Describe the HTTP interface

@@ -28,10 +28,13 @@ impl DataLock {
     /// Holds a database, wherever it lies and by whatever name it is called: two data directories
     /// may name the same one.
     pub(crate) fn database(path: &Path) -> anyhow::Result<Self> {
-        let real = real_path(path);
-        let name = real.file_name().unwrap_or_default().to_string_lossy();
-        let beside = real.with_file_name(format!("{name}.lock"));
-        Self::acquire_file(&beside, &path.display().to_string())
+        Self::acquire_file(&beside(path), &path.display().to_string())
+    }
+
+    /// Whether a database is held right now. Looks, and makes no file.
+    pub(crate) fn is_held(path: &Path) -> bool {
+        File::open(beside(path))
+            .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// Locks by any file; `what` names in the refusal what it stands for.
@@ -59,6 +62,13 @@ impl DataLock {
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { _file: file })
     }
+}
+
+/// The file that stands for a database.
+fn beside(path: &Path) -> PathBuf {
+    let real = real_path(path);
+    let name = real.file_name().unwrap_or_default().to_string_lossy();
+    real.with_file_name(format!("{name}.lock"))
 }
 
 /// Without symbolic links; a file that is still to be made has at least a directory.
@@ -101,9 +111,13 @@ mod tests {
         let link = directory.path().join("link.db");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         for name in [path, link] {
+            assert!(DataLock::is_held(&name));
             let refused = DataLock::database(&name).unwrap_err().to_string();
             assert!(refused.contains("is in use by another server"), "{refused}");
         }
+        let other = directory.path().join("other.db");
+        assert!(!DataLock::is_held(&other));
+        assert!(!beside(&other).exists(), "a look makes nothing");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod input;
 mod link;
 mod lock;
 mod out;
+mod place;
 mod planted;
 mod render;
 mod secrets;

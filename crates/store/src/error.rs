@@ -44,6 +44,17 @@ pub enum Error {
         found: i32,
         known: i32,
     },
+    #[error(
+        "{place} holds a part of a copy of {source_place}; copy again from there to go on where it was cut off, and start when it is whole"
+    )]
+    PartCopy { place: String, source_place: String },
+    /// A copy that was refused or failed; says what to do next.
+    #[error("{0}")]
+    Copy(String),
+    #[error(
+        "{place} has a schema of an older version; bring it up to date with `consign store migrate`"
+    )]
+    TooOld { place: String },
     #[error("the store has been closed")]
     Closed,
 }

@@ -14,6 +14,8 @@ pub enum Failpoint {
     AfterSync,
     DuringMigration,
     DuringBackup,
+    /// A batch of a copy is committed.
+    DuringCopy,
 }
 
 #[cfg(not(feature = "planted"))]
@@ -43,6 +45,7 @@ mod armed {
             "after-sync" => Failpoint::AfterSync,
             "during-migration" => Failpoint::DuringMigration,
             "during-backup" => Failpoint::DuringBackup,
+            "during-copy" => Failpoint::DuringCopy,
             _ => return false,
         };
         let nth = nth.parse().ok().filter(|nth| *nth > 0);

@@ -1,6 +1,7 @@
 //! Where intents are kept: one trait, its backends, and the suite all of them must pass.
 //!
-//! Invariant: state changes only through [`Store::execute`], whose answer arrives after the commit that covers it.
+//! Invariant: state changes only through [`Store::execute`], whose answer arrives after the commit that covers it; and by
+//! [`copy`], into a ledger that no server can be started on meanwhile.
 //! SQL lives in this crate and nowhere else; the rules live in the kernel.
 
 mod check;
@@ -8,6 +9,7 @@ mod error;
 mod group;
 mod ledger;
 
+pub mod copy;
 pub mod failpoint;
 pub mod memory;
 pub mod postgres;

@@ -1,53 +1,18 @@
 //! The ledger a server runs on: a file of its own, or a database that it shares with other nodes.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use consign_engine::{EngineClock, SystemTimes};
-use consign_store::postgres::{self, Address, Postgres, WRITERS_DEFAULT};
+use consign_store::postgres::{self, Postgres, WRITERS_DEFAULT};
 use consign_store::sqlite::{self, Sqlite};
 use consign_store::{Clock, SharedStore};
 
-use super::{ServeArgs, skew};
-use crate::config::database_path;
-use crate::data_dir::DataDir;
-use crate::failure::Failure;
-use crate::lock::DataLock;
+use super::skew;
+use crate::place::Place;
 use crate::planted;
 use crate::secrets;
 
-/// Where the ledger is.
-#[derive(Debug)]
-pub(super) enum Place {
-    File(PathBuf),
-    Database(Box<Address>),
-}
-
 impl Place {
-    pub(super) fn of(
-        args: &ServeArgs,
-        db_path: Option<&std::path::Path>,
-        data: &DataDir,
-    ) -> anyhow::Result<Self> {
-        let store = args.store.as_deref();
-        let url = store.filter(|url| is_postgres(url));
-        let Some(url) = url else {
-            return Ok(Self::File(database_path(store, db_path, data)?));
-        };
-        let password = password(args)?;
-        let address = Address::parse(url, password.as_deref())
-            .map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(Self::Database(Box::new(address)))
-    }
-
-    /// Keeps other servers from the same file. Databases are there to be shared.
-    pub(super) fn lock(&self) -> anyhow::Result<Option<DataLock>> {
-        match self {
-            Self::File(path) => DataLock::database(path).map(Some),
-            Self::Database(_) => Ok(None),
-        }
-    }
-
     /// Whether there is data that was written with secrets of before.
     pub(super) async fn holds(&self) -> anyhow::Result<secrets::Ledger> {
         match self {
@@ -91,24 +56,6 @@ impl Place {
             }
         })
     }
-}
-
-fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres://") || url.starts_with("postgresql://")
-}
-
-/// The password from its file or its variable; one in the address would be seen by everybody who lists processes.
-fn password(args: &ServeArgs) -> anyhow::Result<Option<String>> {
-    let Some(path) = &args.store_password_file else {
-        return Ok(std::env::var("CONSIGN_STORE_PASSWORD").ok());
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!(
-            "the password file {} cannot be read: {error}",
-            path.display()
-        ))
-    })?;
-    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 /// The open ledger.

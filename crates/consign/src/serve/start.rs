@@ -20,11 +20,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::greeting::{self, Greeting};
-use super::ledger::{Ledger, Place};
+use super::ledger::Ledger;
 use super::{ServeArgs, logs, node, skew};
 use crate::config::protocol_settings;
 use crate::failure::Failure;
 use crate::lock::DataLock;
+use crate::place::{Named, Place};
 use crate::planted;
 use crate::secrets::{Overrides, Secret, Secrets};
 
@@ -35,7 +36,11 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     refuse_open_plain(&args, &settings)?;
     let data = args.data.directory();
     data.create()?;
-    let place = Place::of(&args, settings.db_path.as_deref(), &data)?;
+    let named = Named {
+        store: args.store.as_deref(),
+        password_file: args.store_password_file.as_deref(),
+    };
+    let place = Place::of(named, settings.db_path.as_deref(), &data)?;
     let _lock = DataLock::acquire(&data)?;
     let _database_lock = place.lock()?;
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);

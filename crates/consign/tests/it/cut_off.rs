@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use consign_testkit::process;
 
-use super::{PATIENCE, Place, main_client, published, status_of};
+use super::{PATIENCE, Place, main_client, printed, published, refusal, start, status_of};
 
 const FAILPOINT: &str = "CONSIGN_FAILPOINT";
 
@@ -44,4 +44,30 @@ fn a_backup_has_its_name_only_when_it_is_whole() {
         .filter_map(Result::ok)
         .any(|entry| entry.file_name().to_string_lossy().contains(".new"));
     assert!(!left, "the leftover of the first try is gone");
+}
+
+#[test]
+fn a_server_does_not_start_on_half_a_copy_and_says_what_to_do() {
+    let place = Place::new();
+    published(&mut main_client(&place.start()), "kept");
+    let database = super::store::database();
+    let file = format!("sqlite:{}", place.path("data/consign.db").display());
+    for to in [
+        database.url(),
+        format!("sqlite:{}", place.path("to.db").display()),
+    ] {
+        let args = ["store", "copy", "--json", "--from", &file, "--to", &to];
+        let cut_off = place.consign_with(&args, &[(FAILPOINT, "during-copy:2")]);
+        assert!(cut_off.status.signal().is_some(), "{cut_off:?}");
+        let (code, said) = refusal(&place.options().arg("--store").arg(&to));
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("holds a part of a copy of sqlite:"), "{said}");
+        let plan = printed(&place.consign(&[&args[..], &["--dry-run"]].concat()));
+        assert_eq!(
+            (&plan["target"], &plan["resumed"]),
+            (&"part".into(), &true.into())
+        );
+        assert_eq!(printed(&place.consign(&args))["resumed"], true);
+        start(&place.options().arg("--store").arg(&to));
+    }
 }

@@ -13,6 +13,7 @@ mod place;
 mod sockets;
 mod start;
 mod stop;
+mod store;
 mod switches;
 mod tls;
 

@@ -189,7 +189,11 @@ fn a_killed_node_is_silent_then_gone_and_its_leases_can_be_settled_elsewhere() {
 #[test]
 fn a_node_on_a_file_drains_through_a_pause_and_a_restarted_one_is_new_and_serves() {
     let place = Place::new();
-    let mut server = start(&place.options().arg("--node-name").arg("only"));
+    let mut server = start(
+        &Options::new(super::binary(), place.data())
+            .arg("--node-name")
+            .arg("only"),
+    );
     let first = printed(&place.consign(&["node", "list", "--json"]))[0].clone();
     assert_eq!(
         (&first["name"], &first["state"]),
@@ -212,9 +216,17 @@ fn a_node_on_a_file_drains_through_a_pause_and_a_restarted_one_is_new_and_serves
     assert_eq!(claim(&mut http).status, 503, "it was not told to serve");
     assert!(server.terminate(PATIENCE).unwrap().success());
 
-    let mut server = start(&place.options().arg("--node-name").arg("only"));
+    let mut server = start(
+        &Options::new(super::binary(), place.data())
+            .arg("--node-name")
+            .arg("only"),
+    );
     server.kill9().unwrap();
-    let _server = start(&place.options().arg("--node-name").arg("only"));
+    let _server = start(
+        &Options::new(super::binary(), place.data())
+            .arg("--node-name")
+            .arg("only"),
+    );
     let nodes = printed(&place.consign(&["node", "list", "--json"]));
     assert_eq!(nodes.as_array().map(Vec::len), Some(1));
     assert_ne!(nodes[0]["id"], first["id"]);

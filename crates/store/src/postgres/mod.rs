@@ -6,6 +6,7 @@
 mod address;
 mod bells;
 mod check;
+pub(crate) mod copy;
 mod flush;
 mod held;
 mod load;
@@ -82,6 +83,7 @@ impl Postgres {
     /// Reaches the database, brings its schema up to date, starts the writers.
     pub async fn open(options: Options) -> Result<Self, Error> {
         schema::migrate(&options.address, options.clock.now().0, options.hold).await?;
+        copy::refuse_part(&options.address).await?;
         let readers = Readers::new(options.address.clone(), READERS);
         let last_fact = reads::last_fact(&readers).await?;
         let node = Arc::new(Node {
@@ -102,14 +104,25 @@ impl Postgres {
         })
     }
 
+    /// Brings the schema up to date, and does nothing else.
+    pub async fn migrate(address: &Address, now: Micros) -> Result<(), Error> {
+        schema::migrate(address, now.0, None).await
+    }
+
+    /// The migrations that the ledger still needs; `None` if there is no ledger. Changes nothing.
+    pub async fn pending(address: &Address) -> Result<Option<Vec<String>>, Error> {
+        schema::pending(address).await
+    }
+
+    /// Reads everything once and says what is wrong with it, as [`Store::check`] does. Writes nothing, so nodes may run.
+    pub async fn look_over(address: &Address) -> Result<Vec<String>, Error> {
+        copy::refuse_part(address).await?;
+        check::check(&Readers::new(address.clone(), 1)).await
+    }
+
     /// Whether the database has a ledger already.
     pub async fn exists(address: &Address) -> Result<bool, Error> {
         schema::exists(address).await
-    }
-
-    /// The migrations that opening this database would run.
-    pub async fn pending(address: &Address) -> Result<Vec<&'static str>, Error> {
-        schema::pending(address).await
     }
 
     /// What the database's clock says.

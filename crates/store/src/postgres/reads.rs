@@ -109,12 +109,10 @@ impl Lent<'_> {
         text: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let reader = self.reader.as_mut().ok_or(Error::Closed)?;
+        // Whoever gives up waiting leaves a connection in the middle of something: it is not lent again.
+        let mut reader = self.reader.take().ok_or(Error::Closed)?;
         let done = reader.query(text, parameters).await;
-        if done.is_err() {
-            // Whatever it is in the middle of.
-            self.reader = None;
-        }
+        self.reader = Some(reader).filter(|_| done.is_ok());
         done
     }
 }

@@ -64,16 +64,22 @@ pub(super) async fn exists(address: &Address) -> Result<bool, Error> {
     Ok(client.query_one(sql, &[]).await?.try_get(0)?)
 }
 
-/// The names of the migrations that would be run.
-pub(super) async fn pending(address: &Address) -> Result<Vec<&'static str>, Error> {
+/// The migrations that a ledger still needs, by number and name; `None` if there is no ledger. Changes nothing.
+pub(super) async fn pending(address: &Address) -> Result<Option<Vec<String>>, Error> {
+    if !exists(address).await? {
+        return Ok(None);
+    }
     let client = address.connect().await?;
-    fits(&client, address).await?;
     let found = found(&client).await?;
     known(address, &found, None)?;
-    let pending = MIGRATIONS
+    let missing = MIGRATIONS
         .iter()
         .filter(|migration| migration.version > found.version);
-    Ok(pending.map(|migration| migration.name).collect())
+    Ok(Some(
+        missing
+            .map(|migration| format!("{:04} {}", migration.version, migration.name))
+            .collect(),
+    ))
 }
 
 /// Brings the schema up to date, or up to a migration that a test holds it at.

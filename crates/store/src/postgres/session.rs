@@ -9,9 +9,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
 use super::address::Address;
 use crate::Error;
@@ -23,6 +25,8 @@ pub(super) struct Session {
     address: Address,
     runtime: Runtime,
     client: Option<Client>,
+    /// What the server says unasked.
+    heard: Option<Receiver<AsyncMessage>>,
     statements: HashMap<&'static str, Statement>,
     /// An answer is missing: whatever comes next on this connection would be taken for it.
     silent: Cell<bool>,
@@ -41,6 +45,7 @@ impl Session {
             address,
             runtime,
             client: None,
+            heard: None,
             statements: HashMap::new(),
             silent: Cell::new(false),
         })
@@ -59,7 +64,8 @@ impl Session {
     pub(super) fn ready(&mut self, texts: &[&'static str]) -> Result<(), Error> {
         if !self.is_usable() {
             self.give_up();
-            self.client = Some(self.runtime.block_on(self.address.connect())?);
+            let (client, heard) = self.runtime.block_on(self.address.connect_hearing())?;
+            (self.client, self.heard) = (Some(client), Some(heard));
         }
         for text in texts {
             self.prepare(text)?;
@@ -69,7 +75,7 @@ impl Session {
 
     /// Forgets the connection; the server rolls back what was open on it.
     pub(super) fn give_up(&mut self) {
-        self.client = None;
+        (self.client, self.heard) = (None, None);
         self.statements.clear();
         self.silent.set(false);
     }
@@ -148,6 +154,29 @@ impl Session {
                     .execute(link.statement(asked.text), &asked.parameters)
             }))
         })
+    }
+
+    /// Commits. A server that stops waiting for its standby says yes with a warning: it is there, and may be lost with this
+    /// one machine.
+    pub(super) fn commit(&mut self) -> Result<(), Error> {
+        while self.warning().is_some() {}
+        self.run("COMMIT")?;
+        match self.warning() {
+            Some(warning) => Err(Error::Unavailable(warning)),
+            None => Ok(()),
+        }
+    }
+
+    fn warning(&mut self) -> Option<String> {
+        let heard = self.heard.as_mut()?;
+        while let Ok(message) = heard.try_recv() {
+            if let AsyncMessage::Notice(notice) = message
+                && notice.parsed_severity() == Some(Severity::Warning)
+            {
+                return Some(notice.message().to_owned());
+            }
+        }
+        None
     }
 
     /// A statement without parameters.

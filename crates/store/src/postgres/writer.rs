@@ -198,7 +198,7 @@ impl Transact for Ledger<'_> {
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        self.session.run("COMMIT").map_err(|error| {
+        self.session.commit().map_err(|error| {
             // The answer is missing, not necessarily the commit.
             self.session.give_up();
             Error::Unsure(error.to_string())

@@ -5,6 +5,7 @@
 mod backup;
 mod check;
 mod checkpoint;
+pub(crate) mod copy;
 mod identity;
 mod import;
 mod nonces;
@@ -30,7 +31,7 @@ use consign_kernel::state::State;
 
 pub use backup::backup;
 pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile, UnreadableRow};
-pub use schema::{Holds, identify};
+pub use schema::{Holds, identify, migrate, pending};
 
 use crate::{
     Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
@@ -72,6 +73,7 @@ impl Sqlite {
     /// Opens or makes the file, brings its schema up to date, starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
         let connection = schema::writer(&options.path, options.clock.now().0)?;
+        copy::refuse_part(&connection, &options.path)?;
         let writer = Writer::start(
             &options.path,
             connection,

@@ -377,22 +377,25 @@ pub(super) fn dump(connection: &Connection) -> Result<Dump, Error> {
 pub(super) fn counters(connection: &Connection) -> Result<Vec<(Counter, i64)>, Error> {
     let mut statement =
         connection.prepare("SELECT kind, face, name, state, count FROM counts WHERE count != 0 ORDER BY kind, face, name, state")?;
-    let found = statement.query_map([], |row| {
-        let face = rows::coded(row, 1, Face::from_code)?;
-        let counter = match row.get::<_, u8>(0)? {
-            0 => Counter::State {
-                face,
-                namespace: row.get(2)?,
-                state: rows::coded(row, 3, State::from_code)?,
-            },
-            _ => Counter::Unsettled {
-                face,
-                owner: row.get(2)?,
-            },
-        };
-        Ok((counter, row.get(4)?))
-    })?;
+    let found = statement.query_map([], counter)?;
     Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Its kind, face, name and state, and how much it counts.
+pub(super) fn counter(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Counter, i64)> {
+    let face = rows::coded(row, 1, Face::from_code)?;
+    let counter = match row.get::<_, u8>(0)? {
+        0 => Counter::State {
+            face,
+            namespace: row.get(2)?,
+            state: rows::coded(row, 3, State::from_code)?,
+        },
+        _ => Counter::Unsettled {
+            face,
+            owner: row.get(2)?,
+        },
+    };
+    Ok((counter, row.get(4)?))
 }
 
 /// The last fact that is visible; kept here for the checker.

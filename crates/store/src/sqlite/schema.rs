@@ -138,7 +138,7 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<Connection, Error> {
             .map_err(open)?;
     }
     settle_pragmas(&connection).map_err(open)?;
-    migrate(&mut connection, path, now_us)?;
+    apply(&mut connection, path, now_us)?;
     Ok(connection)
 }
 
@@ -203,8 +203,43 @@ fn plan_once(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn migrate(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), Error> {
+/// The migrations that a file of ours still needs, by number and name. Changes nothing.
+pub fn pending(path: &Path) -> Result<Vec<String>, Error> {
+    let connection = read_only(path, false)?;
+    let found: u32 = if connection.table_exists(None, "migrations")? {
+        let sql = "SELECT coalesce(max(version), 0) FROM migrations";
+        connection.query_row(sql, [], |row| row.get(0))?
+    } else {
+        0
+    };
+    refuse_newer(path, found)?;
+    let missing = MIGRATIONS
+        .iter()
+        .filter(|migration| migration.version > found);
+    Ok(missing
+        .map(|migration| format!("{:04} {}", migration.version, migration.name))
+        .collect())
+}
+
+/// Brings the schema of a file of ours up to date, and does nothing else.
+pub fn migrate(path: &Path, now_us: i64) -> Result<(), Error> {
+    let connection = writer(path, now_us)?;
+    Ok(connection.close().map_err(|(_, error)| error)?)
+}
+
+fn refuse_newer(path: &Path, found: u32) -> Result<(), Error> {
     let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    if found > known {
+        return Err(Error::TooNew {
+            path: path.to_owned(),
+            found,
+            known,
+        });
+    }
+    Ok(())
+}
+
+fn apply(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), Error> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tx.execute_batch(
         "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
@@ -214,13 +249,7 @@ fn migrate(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), 
         [],
         |row| row.get(0),
     )?;
-    if found > known {
-        return Err(Error::TooNew {
-            path: path.to_owned(),
-            found,
-            known,
-        });
-    }
+    refuse_newer(path, found)?;
     for migration in MIGRATIONS
         .iter()
         .filter(|migration| migration.version > found)

@@ -60,9 +60,14 @@ impl<'a, 'c> Open<'a, 'c> {
     }
 
     /// Notes whose facts were written. Call once, before the commit.
-    pub(super) fn finish(self) -> Result<(), Error> {
+    pub(super) fn finish(mut self) -> Result<(), Error> {
+        self.note_news()
+    }
+
+    /// Ends the stretch of facts that are noted together, and begins another.
+    pub(super) fn note_news(&mut self) -> Result<(), Error> {
         let sql = "INSERT INTO news (owner, last, first) VALUES (?1, ?2, ?3)";
-        for (owner, (first, last)) in self.news {
+        for (owner, (first, last)) in std::mem::take(&mut self.news) {
             let row = params![owner, signed(last.0), signed(first.0)];
             self.prepared.get(sql)?.execute(row)?;
         }

@@ -163,7 +163,7 @@ struct Ledger<'c> {
     next: Option<Position>,
 }
 
-fn read_position(connection: &Connection) -> Result<Position, Error> {
+pub(super) fn read_position(connection: &Connection) -> Result<Position, Error> {
     let sql = "SELECT last_time, last_seq, last_fact FROM position WHERE id = 1";
     Ok(connection.query_row(sql, [], |row| {
         Ok(Position {

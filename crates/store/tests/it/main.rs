@@ -5,6 +5,7 @@
     reason = "a test may stop where it stands, in its own body or below it"
 )]
 
+mod copy;
 mod differential;
 mod postgres;
 mod simulated;

@@ -6,15 +6,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use consign_store::copy;
+use consign_store::postgres::{Address, Postgres};
 use serde::Serialize;
 
-use super::{StoreArgs, must_be_ours};
+use super::{StoreArgs, Teller, must_be_ours, no_ledger, now};
 use crate::commands::OutputArgs;
 use crate::data_dir::sync_directory;
 use crate::failure::{Exit, Failure};
 use crate::out;
+use crate::place::Place;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = KINDS)]
 pub(crate) struct Args {
     /// The new file; it must not exist yet
     #[arg(value_name = "DEST")]
@@ -27,6 +31,12 @@ pub(crate) struct Args {
     output: OutputArgs,
 }
 
+const KINDS: &str = "\
+The backup is a SQLite file, whatever it was made of: a server can start on it, and
+`consign store copy` brings it back to PostgreSQL. It shows the database as of one
+instant. For a PostgreSQL of many gigabytes, and to go back to any moment, use its own
+tools (pg_basebackup with archived WAL, or pg_dump).";
+
 #[derive(Serialize)]
 struct Report {
     from: String,
@@ -35,9 +45,13 @@ struct Report {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let from = self.store.path()?;
-        must_be_ours(&from)?;
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let from = self.store.place()?;
+        match &from {
+            Place::File(path) => must_be_ours(path)?,
+            Place::Database(address) if Postgres::exists(address).await? => {}
+            Place::Database(address) => return Err(no_ledger(address).into()),
+        }
         if self.to.exists() {
             return Err(
                 Failure::usage(format!("{} exists already", self.to.display()))
@@ -46,10 +60,10 @@ impl Args {
             );
         }
         let show = !self.output.json && std::io::stderr().is_terminal();
-        let bytes = copy(&from, &self.to, show)?;
+        let bytes = back_up(&from, &self.to, show).await?;
         if self.output.json {
             out::json(&Report {
-                from: from.display().to_string(),
+                from: from.to_string(),
                 to: self.to.display().to_string(),
                 bytes,
             })?;
@@ -66,26 +80,31 @@ impl Args {
 }
 
 /// Half a backup looks like one, so it gets its name when it is whole.
-fn copy(from: &Path, to: &Path, show: bool) -> anyhow::Result<u64> {
+async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Result<u64> {
     let mut beside = to.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
     remove_half(&beside)?;
-    let copied = copy_beside(from, &beside, show);
+    let copied = match from {
+        Place::File(path) => copy_file(path, &beside, show),
+        Place::Database(address) => save(address, &beside, show).await,
+    };
     if copied.is_err() {
         // The error says more than a second one about the leftover would.
         let _ = remove_half(&beside);
     }
     copied?;
+    fs::set_permissions(&beside, Permissions::from_mode(0o600))
+        .with_context(|| format!("cannot make {} private", beside.display()))?;
     fs::rename(&beside, to).with_context(|| format!("cannot make {}", to.display()))?;
     let directory = to.parent().filter(|parent| !parent.as_os_str().is_empty());
     sync_directory(directory.unwrap_or(Path::new(".")))?;
     Ok(fs::metadata(to)?.len())
 }
 
-/// What a copy that was cut off left, with the journal in which SQLite would undo it.
+/// What a copy that was cut off left, with the files in which SQLite keeps what it has not merged or would undo.
 fn remove_half(beside: &Path) -> anyhow::Result<()> {
-    for suffix in ["", "-journal"] {
+    for suffix in ["", "-journal", "-wal", "-shm"] {
         let mut path = beside.as_os_str().to_owned();
         path.push(suffix);
         match fs::remove_file(&path) {
@@ -98,7 +117,7 @@ fn remove_half(beside: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn copy_beside(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
+fn copy_file(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
     let mut shown = -1;
     consign_store::sqlite::backup(from, to, |done, all| {
         let percent = i64::from(done) * 100 / i64::from(all.max(1));
@@ -110,6 +129,17 @@ fn copy_beside(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
     if show {
         out::note("");
     }
-    fs::set_permissions(to, Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot make {} private", to.display()))
+    Ok(())
+}
+
+async fn save(from: &Address, to: &Path, show: bool) -> anyhow::Result<()> {
+    let (from, to) = (from.clone(), to.to_owned());
+    let saved = tokio::task::spawn_blocking(move || {
+        let mut teller = Teller::new(show);
+        let saved = copy::save(&from, &to, now().0, |progress| teller.tell(progress));
+        teller.end();
+        saved
+    });
+    saved.await.context("the backup ended by a panic")??;
+    Ok(())
 }

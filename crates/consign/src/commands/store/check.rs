@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use consign_engine::EngineClock;
 use consign_store::Store;
+use consign_store::postgres::{Address, Postgres};
 use consign_store::sqlite::{Options, QUEUE_REQUESTS_MAX, Sqlite};
 use serde::Serialize;
 
-use super::{StoreArgs, must_be_ours};
+use super::{StoreArgs, must_be_ours, no_ledger};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::lock::DataLock;
+use crate::place::Place;
 use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
@@ -24,27 +26,22 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    path: String,
+    path: &'a str,
     ok: bool,
     findings: &'a [String],
 }
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let path = self.store.path()?;
-        must_be_ours(&path)?;
-        // A running server owns its files. A copy made by `store backup` can be checked meanwhile.
-        let _lock = DataLock::database(&path)?;
-        let store = Sqlite::open(Options {
-            path: path.clone(),
-            clock: Arc::new(EngineClock::start(Sqlite::last_time(&path)?)),
-            queue_max: QUEUE_REQUESTS_MAX,
-        })?;
-        let findings = store.check().await?;
-        store.close();
+        let place = self.store.place()?;
+        let shown = place.to_string();
+        let (findings, keep) = match place {
+            Place::File(path) => (check_file(path).await?, "the file"),
+            Place::Database(address) => (check_database(&address).await?, "the database"),
+        };
         if self.output.json {
             out::json(&Report {
-                path: path.display().to_string(),
+                path: &shown,
                 ok: findings.is_empty(),
                 findings: &findings,
             })?;
@@ -54,12 +51,42 @@ impl Args {
             }
         }
         if findings.is_empty() {
-            out::note(&format!("{} is sound", path.display()));
+            out::note(&format!("{shown} is sound"));
             return Ok(Exit::Done);
         }
-        let message = format!("{} has {} findings", path.display(), findings.len());
+        let message = format!("{shown} has {} findings", findings.len());
         Err(Failure::failed(message)
-            .hint("keep the file as it is and go back to a backup that checks clean")
+            .hint(format!(
+                "keep {keep} as it is and go back to a backup that checks clean"
+            ))
             .into())
     }
+}
+
+async fn check_file(path: std::path::PathBuf) -> anyhow::Result<Vec<String>> {
+    must_be_ours(&path)?;
+    // A running server owns its files. A copy made by `store backup` can be checked meanwhile.
+    let _lock = DataLock::database(&path)?;
+    let store = Sqlite::open(Options {
+        clock: Arc::new(EngineClock::start(Sqlite::last_time(&path)?)),
+        path,
+        queue_max: QUEUE_REQUESTS_MAX,
+    })?;
+    let findings = store.check().await?;
+    store.close();
+    Ok(findings)
+}
+
+/// Reads only, as of one instant, so servers may run. A schema that is not of this version is not changed under them.
+async fn check_database(address: &Address) -> anyhow::Result<Vec<String>> {
+    let pending = Postgres::pending(address).await?;
+    let pending = pending.ok_or_else(|| no_ledger(address))?;
+    if !pending.is_empty() {
+        return Err(
+            Failure::failed(format!("{address} has a schema of an older version"))
+                .hint("bring it up to date with: consign store migrate")
+                .into(),
+        );
+    }
+    Ok(Postgres::look_over(address).await?)
 }

@@ -48,8 +48,12 @@ impl Cluster {
 }
 
 fn options(url: &str, clock: &Arc<ManualClock>, node: i64) -> Options {
+    options_at(Address::parse(url, None).unwrap(), clock, node)
+}
+
+pub(crate) fn options_at(address: Address, clock: &Arc<ManualClock>, node: i64) -> Options {
     Options {
-        address: Address::parse(url, None).unwrap(),
+        address,
         clock: clock.clone(),
         queue_max: QUEUE_REQUESTS_MAX,
         writers: WRITERS_DEFAULT,

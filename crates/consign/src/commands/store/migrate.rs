@@ -1,0 +1,80 @@
+//! `consign store migrate`
+
+use consign_store::postgres::Postgres;
+use consign_store::sqlite;
+use serde::Serialize;
+
+use super::{StoreArgs, must_be_ours, no_ledger, now};
+use crate::commands::OutputArgs;
+use crate::failure::Exit;
+use crate::out;
+use crate::place::Place;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = WHEN)]
+pub(crate) struct Args {
+    /// Say which migrations are pending, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const WHEN: &str = "\
+A server does the same when it starts. Make a backup first: a server of an older
+version refuses a schema of a newer one.";
+
+#[derive(Serialize)]
+struct Report {
+    path: String,
+    dry_run: bool,
+    migrations: Vec<String>,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let place = self.store.place()?;
+        if let Place::File(path) = &place {
+            must_be_ours(path)?;
+        }
+        // A running server has brought its file up to date itself. Databases are locked by the migration.
+        let _lock = if self.dry_run { None } else { place.lock()? };
+        let migrations = match &place {
+            Place::File(path) => sqlite::pending(path)?,
+            Place::Database(address) => Postgres::pending(address)
+                .await?
+                .ok_or_else(|| no_ledger(address))?,
+        };
+        if !self.dry_run {
+            match &place {
+                Place::File(path) => sqlite::migrate(path, now().0)?,
+                Place::Database(address) => Postgres::migrate(address, now()).await?,
+            }
+        }
+        self.show(&Report {
+            path: place.to_string(),
+            dry_run: self.dry_run,
+            migrations,
+        })?;
+        Ok(Exit::Done)
+    }
+
+    fn show(&self, report: &Report) -> anyhow::Result<()> {
+        if self.output.json {
+            return out::json(report);
+        }
+        for migration in &report.migrations {
+            out::data(migration)?;
+        }
+        out::note(&match (report.migrations.len(), report.dry_run) {
+            (0, _) => format!("{} is up to date", report.path),
+            (pending, true) => format!("{} needs {pending}; nothing was changed", report.path),
+            (applied, false) => format!("{} had {applied} applied", report.path),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! The commands of `store` on both kinds of database: a ledger that moves takes everything along.
+
+use consign_testkit::postgres::{self, Database};
+use consign_testkit::process::Http;
+use serde_json::{Value, json};
+
+use super::{Place, code, get, main_client, printed, published, start, status_of, text};
+
+pub(crate) fn database() -> Database {
+    let cluster = postgres::shared().expect("PostgreSQL can be started");
+    cluster
+        .database("consign_nothing", |_| {})
+        .expect("a database can be made")
+}
+
+fn copy(place: &Place, from: &str, to: &str, more: &[&str]) -> std::process::Output {
+    let args = [
+        &["store", "copy", "--json", "--from", from, "--to", to],
+        more,
+    ]
+    .concat();
+    place.consign(&args)
+}
+
+fn claim(http: &mut Http) -> Value {
+    let claimed = http.send("POST", "/claim", &[], None);
+    claimed.expect("the server answers").json()
+}
+
+fn fulfil(http: &mut Http, claimed: &Value) -> u16 {
+    let body = json!({"claim_token": claimed["claim_token"], "result": {"ok": true}});
+    let path = format!("/fulfill/{}", super::word(&claimed["id"]));
+    http.post(&path, &body).expect("the server answers").status
+}
+
+fn rows(report: &Value, table: &str) -> u64 {
+    let tables = report["tables"].as_array().expect("there are tables");
+    let found = tables.iter().find(|row| row["table"] == table);
+    found.and_then(|row| row["rows"].as_u64()).unwrap_or(0)
+}
+
+#[test]
+fn a_ledger_moves_to_postgres_and_back_and_work_goes_on() {
+    let place = Place::new();
+    let database = database();
+    let (url, file) = (
+        database.url(),
+        format!("sqlite:{}", place.path("data/consign.db").display()),
+    );
+    let (first, second, held) = {
+        let server = place.start();
+        let mut http = main_client(&server);
+        let held = published(&mut http, "held");
+        let held = (held, claim(&mut http));
+        let first = published(&mut http, "first");
+        (first, published(&mut http, "second"), held)
+    };
+    let rehearsed = printed(&copy(&place, &file, &url, &["--dry-run"]));
+    assert_eq!(
+        (&rehearsed["dry_run"], &rehearsed["target"]),
+        (&true.into(), &"nothing".into())
+    );
+    assert_eq!(rows(&rehearsed, "intents"), 3);
+    assert_eq!(
+        code(&place.consign(&["store", "check", "--store", &url])),
+        3,
+        "nothing is there"
+    );
+
+    let moved = printed(&copy(&place, &file, &url, &[]));
+    assert_eq!((rows(&moved, "intents"), rows(&moved, "facts")), (3, 4));
+    let again = copy(&place, &file, &url, &[]);
+    assert_eq!(code(&again), 1);
+    assert!(
+        text(&again.stderr).contains("never overwritten"),
+        "{again:?}"
+    );
+
+    let on_database = place.options().arg("--store").arg(&url);
+    {
+        let server = start(&on_database);
+        let mut http = main_client(&server);
+        assert_eq!(fulfil(&mut http, &held.1), 200, "a lease survives");
+        let claimed = claim(&mut http);
+        assert_eq!(claimed["id"], first.as_str(), "in the order of before");
+        assert_eq!(fulfil(&mut http, &claimed), 200);
+        published(&mut http, "third");
+
+        let checked = place.consign(&["store", "check", "--json", "--store", &url]);
+        assert_eq!(printed(&checked)["ok"], true, "while it is in use");
+        let migrated = place.consign(&["store", "migrate", "--json", "--store", &url]);
+        assert_eq!(printed(&migrated)["migrations"], json!([]));
+        let busy = copy(
+            &place,
+            &url,
+            &format!("sqlite:{}", place.path("x.db").display()),
+            &[],
+        );
+        assert!(text(&busy.stderr).contains("is in use"), "{busy:?}");
+        let saved = place.path("saved.db");
+        let backup = [
+            "store",
+            "backup",
+            &saved.to_string_lossy(),
+            "--store",
+            &url,
+            "--json",
+        ];
+        assert!(printed(&place.consign(&backup))["bytes"].as_u64() > Some(0));
+        assert_eq!(super::mode(&saved), 0o600);
+    }
+    let saved = format!("sqlite:{}", place.path("saved.db").display());
+    let back = place.path("back.db");
+    let back_url = format!("sqlite:{}", back.display());
+    let returned = printed(&copy(&place, &url, &back_url, &[]));
+    assert_eq!(rows(&returned, "intents"), 4);
+    for store in [&saved, &back_url] {
+        let checked = place.consign(&["store", "check", "--json", "--store", store]);
+        assert_eq!(printed(&checked)["ok"], true, "{store}");
+        let server = start(&place.options().arg("--store").arg(store));
+        let mut http = main_client(&server);
+        assert_eq!(status_of(&mut http, &held.0), "fulfilled");
+        assert_eq!(claim(&mut http)["id"], second.as_str());
+        assert_eq!(
+            get(&mut http, "/intents").json()["intents"]
+                .as_array()
+                .map(Vec::len),
+            Some(4)
+        );
+    }
+}
+
+#[test]
+fn a_file_in_use_is_not_copied_and_nothing_is_made() {
+    let place = Place::new();
+    let server = place.start();
+    published(&mut main_client(&server), "kept");
+    let file = format!("sqlite:{}", place.path("data/consign.db").display());
+    let other = place.path("other.db");
+    let to = format!("sqlite:{}", other.display());
+    for more in [&[][..], &["--dry-run"]] {
+        let refused = copy(&place, &file, &to, more);
+        assert_eq!(code(&refused), 1, "{refused:?}");
+        assert!(text(&refused.stderr).contains("in use by"), "{refused:?}");
+        assert!(!other.exists());
+    }
+    drop(server);
+    let same = copy(&place, &file, &file, &[]);
+    assert_eq!(code(&same), 2, "{same:?}");
+    assert!(text(&same.stderr).contains("the same file"), "{same:?}");
+    let nothing = copy(&place, &to, &file, &[]);
+    assert_eq!(code(&nothing), 3, "{nothing:?}");
+    assert!(printed(&copy(&place, &file, &to, &[]))["resumed"] == false);
+}
+
+#[test]
+fn an_older_schema_is_named_and_brought_up_to_date() {
+    let place = Place::new();
+    published(&mut main_client(&place.start()), "kept");
+    let migrate = |more: &[&str]| {
+        let args = [&["store", "migrate", "--json"], more].concat();
+        printed(&place.consign(&args))["migrations"].clone()
+    };
+    assert_eq!(migrate(&[]), json!([]));
+    // As if it had been made by a version that knew one migration less; the tables of the second go.
+    let file = place.path("data/consign.db");
+    let meddler = rusqlite::Connection::open(&file).unwrap();
+    meddler
+        .execute_batch(
+            "DELETE FROM migrations WHERE version = 2; ALTER TABLE intents DROP COLUMN last_fact;
+             ALTER TABLE facts DROP COLUMN previous; DROP TABLE news; DROP TABLE nonces;
+             CREATE INDEX facts_by_intent ON facts (intent); CREATE INDEX facts_by_owner ON facts (owner);",
+        )
+        .unwrap();
+    drop(meddler);
+    let to = format!("sqlite:{}", place.path("to.db").display());
+    let from = format!("sqlite:{}", file.display());
+    let refused = copy(&place, &from, &to, &[]);
+    assert!(
+        text(&refused.stderr).contains("consign store migrate"),
+        "{refused:?}"
+    );
+    assert_eq!(migrate(&["--dry-run"]), json!(["0002 chains"]));
+    assert_eq!(
+        migrate(&["--dry-run"]),
+        json!(["0002 chains"]),
+        "nothing was changed"
+    );
+    assert_eq!(migrate(&[]), json!(["0002 chains"]));
+    assert_eq!(migrate(&[]), json!([]));
+    assert_eq!(rows(&printed(&copy(&place, &from, &to, &[])), "facts"), 1);
+}
+
+#[test]
+fn an_empty_password_variable_counts_as_unset() {
+    let place = Place::new();
+    let database = database();
+    let url = database.url();
+    let args = ["store", "check", "--store", &url];
+    for password in ["", "not asked for"] {
+        let checked = place.consign_with(&args, &[("CONSIGN_STORE_PASSWORD", password)]);
+        assert_eq!(code(&checked), 3, "{checked:?}");
+    }
+    let missing = place.path("none");
+    let missing = missing.to_string_lossy();
+    let named = [&args[..], &["--store-password-file", &missing]].concat();
+    assert_eq!(code(&place.consign(&named)), 2);
+}

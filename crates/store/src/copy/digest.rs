@@ -1,0 +1,312 @@
+//! What a table holds, in thirty-two bytes: the sum of the hashes of its rows.
+//!
+//! A sum, because the two databases may order texts differently; so the rows may come in any order. It finds accidents, which
+//! is what it is for, and would not stop somebody who searches for a collision.
+//! Invariant: every field of a row is hashed. The structs are taken apart whole, so that a new field does not compile here
+//! until somebody has decided about it.
+
+use consign_kernel::fact::Fact;
+use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::lane::Lanes;
+use consign_kernel::once;
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+
+use super::rows::Rows;
+use crate::ledger::Counter;
+
+/// How many rows there were, and the sum of their hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Digest {
+    pub(crate) rows: u64,
+    sum: [u64; 4],
+}
+
+impl Digest {
+    pub(crate) fn add(&mut self, rows: &Rows) {
+        match rows {
+            Rows::Intents(rows) => rows
+                .iter()
+                .for_each(|(row, lanes)| self.row(|fields| intent(fields, row, lanes.as_ref()))),
+            Rows::Facts(rows) => rows
+                .iter()
+                .for_each(|row| self.row(|fields| fact(fields, row))),
+            Rows::Once(rows) => rows
+                .iter()
+                .for_each(|row| self.row(|fields| once(fields, row))),
+            Rows::Records(rows) => rows
+                .iter()
+                .for_each(|row| self.row(|fields| record(fields, row))),
+            Rows::Counts(rows) => rows
+                .iter()
+                .for_each(|(counter, count)| self.row(|fields| count_of(fields, counter, *count))),
+        }
+    }
+
+    pub(crate) fn hex(&self) -> String {
+        let [first, second, third, fourth] = self.sum;
+        format!("{first:016x}{second:016x}{third:016x}{fourth:016x}")
+    }
+
+    fn row(&mut self, write: impl FnOnce(&mut Fields)) {
+        let mut fields = Fields(blake3::Hasher::new());
+        write(&mut fields);
+        let hash = fields.0.finalize();
+        let mut carry = false;
+        // From the last part to the first, as one adds by hand.
+        for (part, bytes) in self.sum.iter_mut().rev().zip(hash.as_bytes().rchunks(8)) {
+            let number = bytes
+                .iter()
+                .fold(0, |number, byte| number << 8 | u64::from(*byte));
+            let (sum, over) = part.overflowing_add(number);
+            let (sum, over_again) = sum.overflowing_add(u64::from(carry));
+            *part = sum;
+            carry = over || over_again;
+        }
+        self.rows += 1;
+    }
+}
+
+/// The fields of one row, one behind the other, so that no two rows read alike.
+struct Fields(blake3::Hasher);
+
+impl Fields {
+    fn number(&mut self, number: impl Into<i128>) {
+        self.0.update(&number.into().to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.update(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn maybe<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        self.0.update(&[u8::from(value.is_some())]);
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    fn maybe_number(&mut self, number: Option<impl Into<i128>>) {
+        self.maybe(number, Self::number);
+    }
+
+    fn maybe_text(&mut self, text: Option<&String>) {
+        self.maybe(text, |fields, text| fields.text(text));
+    }
+}
+
+fn intent(fields: &mut Fields, intent: &Intent, lanes: Option<&Lanes>) {
+    let Intent {
+        seq,
+        id,
+        profile,
+        namespace,
+        goal,
+        owner,
+        public,
+        target,
+        capability,
+        priority,
+        payload,
+        traceparent,
+        attempts,
+        attempts_max,
+        backoff_us,
+        created_at,
+        run_at,
+        expires_at,
+        state,
+        cause,
+        shelf,
+        wake_at,
+        holder,
+        token,
+        claimed_at,
+        lease_until,
+        settled_at,
+        last_error,
+        result,
+        last_fact,
+    } = intent;
+    fields.number(seq.0);
+    fields.bytes(&id.0);
+    for code in [profile.code(), state.code(), cause.code(), shelf.code()] {
+        fields.number(code);
+    }
+    for text in [namespace, goal, owner, payload] {
+        fields.text(text);
+    }
+    fields.number(u8::from(*public));
+    fields.number(*priority);
+    for number in [attempts, attempts_max] {
+        fields.number(*number);
+    }
+    fields.number(*backoff_us);
+    for at in [created_at, run_at, expires_at, wake_at] {
+        fields.number(at.0);
+    }
+    for text in [target, capability, traceparent, holder, last_error] {
+        fields.maybe_text(text.as_ref());
+    }
+    fields.maybe(token.as_ref(), |fields, token| fields.bytes(&token.0));
+    for at in [claimed_at, lease_until, settled_at] {
+        fields.maybe_number(at.map(|at| at.0));
+    }
+    fields.maybe(result.as_ref(), |fields, Outcome { kind, body }| {
+        fields.number(u8::from(*kind == ResultKind::Text));
+        fields.text(body);
+    });
+    fields.maybe_number(last_fact.map(|fact| fact.0));
+    fields.maybe(lanes, |fields, lanes| {
+        let Lanes {
+            own,
+            own_goal,
+            public,
+            public_goal,
+        } = lanes;
+        fields.number(*own);
+        fields.number(*own_goal);
+        fields.maybe_number(*public);
+        fields.maybe_number(*public_goal);
+    });
+}
+
+fn fact(fields: &mut Fields, fact: &Fact) {
+    let Fact {
+        seq,
+        intent,
+        previous,
+        face,
+        owner,
+        at,
+        verb,
+        from,
+        to,
+        cause,
+        attempt,
+        actor,
+        detail,
+    } = fact;
+    fields.number(seq.0);
+    fields.number(intent.0);
+    fields.maybe_number(previous.map(|previous| previous.0));
+    for code in [face.code(), verb.code(), to.code(), cause.code()] {
+        fields.number(code);
+    }
+    fields.text(owner);
+    fields.number(at.0);
+    fields.maybe_number(from.map(State::code));
+    fields.number(*attempt);
+    fields.maybe_text(actor.as_ref());
+    fields.maybe_text(detail.as_ref());
+}
+
+fn once(fields: &mut Fields, row: &once::Row) {
+    let once::Row {
+        key: once::Key { scope, owner, key },
+        fingerprint,
+        intent,
+        answer,
+        until,
+    } = row;
+    fields.number(scope.code());
+    fields.text(owner);
+    fields.text(key);
+    fields.bytes(fingerprint);
+    fields.maybe(intent.as_ref(), |fields, id| fields.bytes(&id.0));
+    fields.text(answer);
+    fields.number(until.0);
+}
+
+fn record(fields: &mut Fields, record: &Record) {
+    let Record {
+        key: record::Key { kind, owner, name },
+        version,
+        value,
+        expires_at,
+    } = record;
+    fields.number(kind.code());
+    fields.text(owner);
+    fields.text(name);
+    fields.number(*version);
+    fields.text(value);
+    fields.maybe_number(expires_at.map(|at| at.0));
+}
+
+fn count_of(fields: &mut Fields, counter: &Counter, count: i64) {
+    let (kind, face, name, state) = counter.key();
+    for code in [kind, face, state] {
+        fields.number(code);
+    }
+    fields.text(name);
+    fields.number(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use consign_kernel::ids::Micros;
+
+    use super::*;
+
+    fn rows(values: &[&str]) -> Rows {
+        let record = |value: &&str| Record {
+            key: record::Key {
+                kind: record::Kind::Kv,
+                owner: "alice".to_owned(),
+                name: format!("name of {value}"),
+            },
+            version: 1,
+            value: (*value).to_owned(),
+            expires_at: Some(Micros(7)),
+        };
+        Rows::Records(values.iter().map(record).collect())
+    }
+
+    fn digest(pages: &[&[&str]]) -> Digest {
+        let mut digest = Digest::default();
+        for page in pages {
+            digest.add(&rows(page));
+        }
+        digest
+    }
+
+    #[test]
+    fn order_and_pages_do_not_matter_and_every_row_does() {
+        let whole = digest(&[&["a", "b", "c"]]);
+        assert_eq!(digest(&[&["c"], &["a", "b"]]), whole);
+        assert_eq!(whole.hex().len(), 64);
+        for other in [&["a", "b"][..], &["a", "b", "b"], &["a", "b", "d"]] {
+            assert_ne!(digest(&[other]).hex(), whole.hex(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_differs_in_one_field_has_another_hash() {
+        let Rows::Records(mut changed) = rows(&["a"]) else {
+            panic!("records were made");
+        };
+        changed[0].expires_at = None;
+        let mut other = Digest::default();
+        other.add(&Rows::Records(changed));
+        assert_ne!(other, digest(&[&["a"]]));
+    }
+
+    #[test]
+    fn the_sum_carries_over() {
+        let mut digest = Digest {
+            rows: 0,
+            sum: [0, u64::MAX, u64::MAX, u64::MAX],
+        };
+        digest.add(&rows(&["a"]));
+        let mut alone = Digest::default();
+        alone.add(&rows(&["a"]));
+        assert_ne!(digest.sum[0], 0);
+        // All ones and one more are zero, and the carry is one too many.
+        assert_eq!(digest.sum[0], alone.sum[0].wrapping_add(1));
+    }
+}

@@ -1,0 +1,455 @@
+//! A SQLite file as the source or the target of a copy.
+//!
+//! Invariant: a source is only read, as of one instant. Whoever asks for a copy holds the locks of both files.
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use consign_kernel::once;
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
+
+use super::nonces::Nonces;
+use super::prepared::Prepared;
+use super::rows::{self, fact_columns, intent_columns, signed};
+use super::schema::{self, Holds};
+use super::tx::Open;
+use super::{checkpoint, reads, writer};
+use crate::Error;
+use crate::copy::{Cursor, Mark, Marked, Page, Rows, Source, Table, Target, lanes};
+use crate::ledger::{Position, Tx};
+
+/// Facts that are noted together for whoever follows its own; a longer stretch has more of others in it.
+const STRETCH_FACTS: usize = 64;
+
+const MARKED: &str = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'copying'";
+
+/// Refuses a file that is a part of a copy.
+pub(super) fn refuse_part(connection: &Connection, path: &Path) -> Result<(), Error> {
+    match mark(connection)? {
+        None => Ok(()),
+        Some(mark) => Err(Error::PartCopy {
+            place: format!("sqlite:{}", path.display()),
+            source_place: mark.source,
+        }),
+    }
+}
+
+/// A file that is only read.
+pub(crate) struct Reader {
+    path: PathBuf,
+    connection: Connection,
+    superseded: Option<HashSet<i64>>,
+}
+
+impl Reader {
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let unfit = |reason: &str| Error::Open {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let reader =
+            Self::existing(path)?.ok_or_else(|| unfit("there is no such file, or it is empty"))?;
+        refuse_part(&reader.connection, path)?;
+        Ok(reader)
+    }
+
+    pub(crate) fn existing(path: &Path) -> Result<Option<Self>, Error> {
+        match schema::identify(path)? {
+            Holds::Nothing => return Ok(None),
+            Holds::Consign => {}
+            Holds::IntentBus => {
+                return Err(Error::IntentBusFile {
+                    path: path.to_owned(),
+                });
+            }
+            Holds::OtherDatabase => {
+                return Err(Error::ForeignFile {
+                    path: path.to_owned(),
+                });
+            }
+        }
+        if !schema::pending(path)?.is_empty() {
+            return Err(Error::TooOld {
+                place: format!("sqlite:{}", path.display()),
+            });
+        }
+        let connection = schema::read_only(path, false)?;
+        // One open read holds on to one instant.
+        connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1")?;
+        Ok(Some(Self {
+            path: path.to_owned(),
+            connection,
+            superseded: None,
+        }))
+    }
+}
+
+/// A file that is written to.
+pub(crate) struct Writer {
+    reader: Reader,
+}
+
+impl Writer {
+    pub(crate) fn open(path: &Path, now_us: i64) -> Result<Self, Error> {
+        let connection = schema::writer(path, now_us)?;
+        Ok(Self {
+            reader: Reader {
+                path: path.to_owned(),
+                connection,
+                superseded: None,
+            },
+        })
+    }
+
+    /// Closes the file, of which everything is on the disk then.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        let Reader {
+            path, connection, ..
+        } = self.reader;
+        connection.close().map_err(|(_, error)| error)?;
+        std::fs::File::open(path)
+            .and_then(|file| file.sync_all())
+            .map_err(|error| Error::Unavailable(error.to_string()))
+    }
+
+    fn in_transaction(
+        &mut self,
+        work: impl FnOnce(&Connection) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.reader.superseded = None;
+        let connection = &self.reader.connection;
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let done = work(connection).and_then(|()| Ok(connection.execute_batch("COMMIT")?));
+        if done.is_err() {
+            // SQLite may have rolled back by itself; the first error says what went wrong.
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        done
+    }
+}
+
+impl Source for Reader {
+    fn identity(&mut self) -> Result<String, Error> {
+        let found = std::fs::metadata(&self.path);
+        let found = found.map_err(|error| Error::Open {
+            path: self.path.clone(),
+            reason: error.to_string(),
+        })?;
+        Ok(format!("file {} {}", found.dev(), found.ino()))
+    }
+
+    fn others(&mut self) -> Result<u64, Error> {
+        Ok(0)
+    }
+
+    fn origin(&mut self) -> Result<String, Error> {
+        let sql = "SELECT min(applied_at) FROM migrations";
+        let made_at: i64 = self.connection.query_row(sql, [], |row| row.get(0))?;
+        Ok(format!("sqlite {made_at}"))
+    }
+
+    fn position(&mut self) -> Result<Position, Error> {
+        writer::read_position(&self.connection)
+    }
+
+    fn count(&mut self, table: Table) -> Result<u64, Error> {
+        let sql = match table {
+            Table::Intents => "SELECT count(*) FROM intents",
+            Table::Facts => "SELECT count(*) FROM facts",
+            Table::Once => "SELECT count(*) FROM once",
+            Table::Nonces => "SELECT count(*) FROM (SELECT DISTINCT scope, owner, key FROM nonces)",
+            Table::Records => "SELECT count(*) FROM records",
+            Table::Counts => "SELECT count(*) FROM counts WHERE count != 0",
+        };
+        Ok(self
+            .connection
+            .query_row(sql, [], |row| rows::unsigned(row, 0))?)
+    }
+
+    fn page(&mut self, table: Table, after: &Cursor, limit: u32) -> Result<Page, Error> {
+        match table {
+            Table::Intents => self.intents(after, limit),
+            Table::Facts => self.facts(after, limit),
+            Table::Once => self.once(after, limit),
+            Table::Nonces => self.nonces(after, limit),
+            Table::Records => self.records(after, limit),
+            Table::Counts => self.counts(after, limit),
+        }
+    }
+}
+
+impl Reader {
+    fn intents(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+        let mut statement = self.connection.prepare_cached(concat!(
+            "SELECT ",
+            intent_columns!(),
+            ", own_lane, own_goal_lane, public_lane, public_goal_lane FROM intents WHERE seq > ?1 ORDER BY seq LIMIT ?2"
+        ))?;
+        let found = collect(&mut statement, params![after.numbers[0], limit], |row| {
+            let stored = [row.get(31)?, row.get(32)?, row.get(33)?, row.get(34)?];
+            Ok((rows::intent(row)?, stored))
+        })?;
+        let next = found
+            .last()
+            .map(|(row, _)| Cursor::number(signed(row.seq.0)));
+        let with_lanes = found.into_iter().map(|(row, stored)| {
+            let lanes = lanes(row.seq.0, stored)?;
+            Ok((row, lanes))
+        });
+        Ok(Page {
+            rows: Rows::Intents(with_lanes.collect::<Result<_, Error>>()?),
+            next,
+        })
+    }
+
+    fn facts(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+        let mut statement = self.connection.prepare_cached(concat!(
+            "SELECT ",
+            fact_columns!(),
+            " FROM facts WHERE seq > ?1 ORDER BY seq LIMIT ?2"
+        ))?;
+        let found = collect(&mut statement, params![after.numbers[0], limit], rows::fact)?;
+        Ok(Page {
+            next: found.last().map(|row| Cursor::number(signed(row.seq.0))),
+            rows: Rows::Facts(found),
+        })
+    }
+
+    fn once(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+        let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
+                   WHERE (scope, owner, key) > (?1, ?2, ?3) ORDER BY scope, owner, key LIMIT ?4";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let [owner, key] = &after.texts;
+        let wanted = params![after.numbers[0], owner, key, limit];
+        let found: Vec<once::Row> = collect(&mut statement, wanted, rows::once)?;
+        let cursor = |once::Key { scope, owner, key }: &once::Key| {
+            Cursor::named([scope.code().into(), 0, 0], owner, key)
+        };
+        Ok(Page {
+            next: found.last().map(|row| cursor(&row.key)),
+            rows: Rows::Once(found),
+        })
+    }
+
+    /// In the order of their use. One that was used again after its time lies there twice, and the later use counts.
+    fn nonces(&mut self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+        if self.superseded.is_none() {
+            let sql = "SELECT seq FROM (SELECT seq, row_number() OVER (PARTITION BY scope, owner, key ORDER BY seq DESC) \
+                       AS uses FROM nonces) WHERE uses > 1";
+            let mut statement = self.connection.prepare(sql)?;
+            let found = collect(&mut statement, [], |row| row.get(0))?;
+            self.superseded = Some(found.into_iter().collect());
+        }
+        let sql = concat!(rows::nonces!(), " WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found: Vec<(i64, once::Row)> =
+            collect(&mut statement, params![after.numbers[0], limit], |row| {
+                Ok((row.get(0)?, rows::nonce(row)?))
+            })?;
+        let next = found.last().map(|(seq, _)| Cursor::number(*seq));
+        if let Some(superseded) = &self.superseded {
+            found.retain(|(seq, _)| !superseded.contains(seq));
+        }
+        Ok(Page {
+            rows: Rows::Once(found.into_iter().map(|(_, row)| row).collect()),
+            next,
+        })
+    }
+
+    fn records(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+        let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
+                   WHERE (kind, owner, name) > (?1, ?2, ?3) ORDER BY kind, owner, name LIMIT ?4";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let [owner, name] = &after.texts;
+        let wanted = params![after.numbers[0], owner, name, limit];
+        let found = collect(&mut statement, wanted, rows::record)?;
+        let next = found.last().map(|record| {
+            let key = &record.key;
+            Cursor::named([key.kind.code().into(), 0, 0], &key.owner, &key.name)
+        });
+        Ok(Page {
+            rows: Rows::Records(found),
+            next,
+        })
+    }
+
+    fn counts(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+        let sql = "SELECT kind, face, name, state, count FROM counts WHERE count != 0 \
+                   AND (kind, face, name, state) > (?1, ?2, ?3, ?4) ORDER BY kind, face, name, state LIMIT ?5";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let [kind, face, state] = after.numbers;
+        let wanted = params![kind, face, after.texts[0], state, limit];
+        let found = collect(&mut statement, wanted, reads::counter)?;
+        let next = found.last().map(|(counter, _)| {
+            let (kind, face, name, state) = counter.key();
+            Cursor::named([kind.into(), face.into(), state.into()], name, "")
+        });
+        Ok(Page {
+            rows: Rows::Counts(found),
+            next,
+        })
+    }
+}
+
+fn collect<T>(
+    statement: &mut Statement<'_>,
+    wanted: impl rusqlite::Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Error> {
+    Ok(statement
+        .query_map(wanted, read)?
+        .collect::<Result<_, _>>()?)
+}
+
+impl Marked for Reader {
+    fn mark(&mut self) -> Result<Option<Mark>, Error> {
+        mark(&self.connection)
+    }
+}
+
+fn mark(connection: &Connection) -> Result<Option<Mark>, Error> {
+    let marked: bool = connection.query_row(MARKED, [], |row| row.get(0))?;
+    if !marked {
+        return Ok(None);
+    }
+    let sql = "SELECT source, fingerprint, began_at, tables, first, second, third, name, key FROM copying";
+    let mark = connection.query_row(sql, [], |row| {
+        let tables: i64 = row.get(3)?;
+        Ok(Mark {
+            source: row.get(0)?,
+            fingerprint: row.get(1)?,
+            began_at: row.get(2)?,
+            tables: usize::try_from(tables).unwrap_or(0),
+            cursor: Cursor {
+                numbers: [row.get(4)?, row.get(5)?, row.get(6)?],
+                texts: [row.get(7)?, row.get(8)?],
+            },
+        })
+    });
+    Ok(mark.optional()?)
+}
+
+fn put_mark(connection: &Connection, mark: &Mark) -> Result<(), Error> {
+    let sql = "INSERT OR REPLACE INTO copying (id, source, fingerprint, began_at, tables, first, second, third, name, key) \
+               VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let [first, second, third] = mark.cursor.numbers;
+    let [name, key] = &mark.cursor.texts;
+    connection.prepare_cached(sql)?.execute(params![
+        mark.source,
+        mark.fingerprint,
+        mark.began_at,
+        signed(mark.tables as u64),
+        first,
+        second,
+        third,
+        name,
+        key
+    ])?;
+    Ok(())
+}
+
+impl Source for Writer {
+    fn identity(&mut self) -> Result<String, Error> {
+        self.reader.identity()
+    }
+
+    fn others(&mut self) -> Result<u64, Error> {
+        self.reader.others()
+    }
+
+    fn origin(&mut self) -> Result<String, Error> {
+        self.reader.origin()
+    }
+
+    fn position(&mut self) -> Result<Position, Error> {
+        self.reader.position()
+    }
+
+    fn count(&mut self, table: Table) -> Result<u64, Error> {
+        self.reader.count(table)
+    }
+
+    fn page(&mut self, table: Table, after: &Cursor, limit: u32) -> Result<Page, Error> {
+        self.reader.page(table, after, limit)
+    }
+}
+
+impl Marked for Writer {
+    fn mark(&mut self) -> Result<Option<Mark>, Error> {
+        self.reader.mark()
+    }
+}
+
+impl Target for Writer {
+    fn begin(&mut self, mark: &Mark) -> Result<(), Error> {
+        self.in_transaction(|connection| {
+            connection.execute_batch(
+                "DROP TABLE IF EXISTS copying; DELETE FROM intents; DELETE FROM facts; DELETE FROM news; DELETE FROM once; \
+                 DELETE FROM nonces; DELETE FROM records; DELETE FROM counts; \
+                 CREATE TABLE copying (id INTEGER PRIMARY KEY CHECK (id = 1), source TEXT NOT NULL, \
+                 fingerprint BLOB NOT NULL, began_at INTEGER NOT NULL, tables INTEGER NOT NULL, first INTEGER NOT NULL, \
+                 second INTEGER NOT NULL, third INTEGER NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL) STRICT",
+            )?;
+            put_mark(connection, mark)
+        })
+    }
+
+    fn write(&mut self, rows: Rows, mark: &Mark) -> Result<(), Error> {
+        self.in_transaction(|connection| {
+            write_rows(connection, rows)?;
+            put_mark(connection, mark)
+        })
+    }
+
+    fn finish(&mut self, position: Position) -> Result<(), Error> {
+        self.in_transaction(|connection| {
+            let sql = "UPDATE position SET last_time = max(last_time, ?1), last_seq = max(last_seq, ?2), \
+                       last_fact = max(last_fact, ?3) WHERE id = 1";
+            let Position { time, seq, fact } = position;
+            connection.execute(sql, params![time.0, signed(seq), signed(fact)])?;
+            Ok(connection.execute_batch("DROP TABLE copying")?)
+        })?;
+        // So that whoever opens or moves the file next finds everything in it.
+        checkpoint::merge_all(&self.reader.connection)?;
+        Ok(())
+    }
+}
+
+/// By the code that writes for a server.
+fn write_rows(connection: &Connection, rows: Rows) -> Result<(), Error> {
+    let mut prepared = Prepared::new(connection);
+    let mut nonces = Nonces::default();
+    let mut open = Open::new(&mut prepared, &mut nonces);
+    match rows {
+        Rows::Intents(rows) => {
+            for (intent, lanes) in rows {
+                open.insert(&intent, lanes.as_ref())?;
+            }
+        }
+        Rows::Facts(rows) => {
+            for (index, fact) in rows.into_iter().enumerate() {
+                if index % STRETCH_FACTS == 0 {
+                    open.note_news()?;
+                }
+                open.append(fact)?;
+            }
+        }
+        Rows::Once(rows) => {
+            for row in rows {
+                open.put_once(row)?;
+            }
+        }
+        Rows::Records(rows) => {
+            for record in rows {
+                open.put_record(record)?;
+            }
+        }
+        Rows::Counts(rows) => {
+            for (counter, count) in rows {
+                open.add(&counter, count)?;
+            }
+        }
+    }
+    open.finish()
+}
