@@ -1,6 +1,7 @@
 //! What tests share: simulated time, a server process to talk to, histories of its clients, a disk that
-//! fails on request or loses its power, choices that a seed repeats, planted defects, results of campaigns.
+//! fails on request or loses its power, choices that a seed repeats, planted defects, PostgreSQL, and what campaigns have in common.
 
+pub mod campaign;
 pub mod chance;
 pub mod clock;
 pub mod disk;
@@ -10,3 +11,4 @@ pub mod postgres;
 pub mod process;
 pub mod results;
 pub mod shim;
+pub mod space;
