@@ -181,6 +181,12 @@ impl Pair {
         self.sql("CREATE TEMPORARY TABLE probe AS SELECT 1").is_ok()
     }
 
+    /// Begins a new file of the log, which needs space as soon as the spare ones are used up.
+    pub(crate) fn use_up_log(&self) {
+        // Where there is none it fails, and that is what it is for.
+        let _ = self.sql("SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()");
+    }
+
     pub(crate) fn primary_runs(&self) -> bool {
         self.primary().cluster.postmaster().is_some()
     }

@@ -136,10 +136,13 @@ impl Stretch<'_> {
 
     /// PostgreSQL refuses what it has no space for, and ends when it has none for its log; then it is started again.
     fn fill_disk(&mut self) -> io::Result<()> {
+        let log_too = self.chance.percent(50);
         self.space.fill(&self.ground.shim, &mut self.chance)?;
         let deadline = Instant::now() + FULL_LIMIT;
         while self.pair.primary_runs() && Instant::now() < deadline {
-            if self.nodes[0].works("full", Instant::now()).is_err() {
+            if log_too {
+                self.pair.use_up_log();
+            } else if self.nodes[0].refuses() {
                 break;
             }
         }

@@ -71,6 +71,14 @@ impl Node {
         self.wires.iter().for_each(Wire::forget);
     }
 
+    /// Whether it takes nothing at the moment.
+    pub(crate) fn refuses(&self) -> bool {
+        let body = json!({"goal": "refused", "payload": {}, "namespace": "probe"});
+        let http = self.server.main_client();
+        let sent = http.and_then(|http| http.patience(PATIENCE).post("/intent", &body));
+        sent.is_ok_and(|reply| reply.status >= 500)
+    }
+
     /// Publishes, claims, fulfils and reads something of its own until that works, at most until `deadline`; else says what
     /// went wrong last.
     pub(crate) fn works(&self, goal: &str, deadline: Instant) -> Result<(), String> {
