@@ -24,7 +24,14 @@ Fails if one is open, or if a test bears more than six ids or one that is not in
 ";
 
 /// The logs that hold test results. Those of planted runs are not among them.
-pub(crate) const EVIDENCE: &[&str] = &["tests", "real_client", "schemas", "crash", "browser"];
+pub(crate) const EVIDENCE: &[&str] = &[
+    "tests",
+    "real_client",
+    "schemas",
+    "crash",
+    "cluster",
+    "browser",
+];
 
 /// A test that claims more proves less.
 const IDS_PER_TEST_MAX: usize = 6;

@@ -7,7 +7,9 @@
     reason = "a command line tool speaks through its streams"
 )]
 
+mod campaign;
 mod checklist;
+mod cluster;
 mod conformance;
 mod context;
 mod crash;
@@ -81,6 +83,12 @@ const COMMANDS: &[Command] = &[
         about: "kill and restart the server many times, then look for lost work",
         help: crash::HELP,
         run: crash::command,
+    },
+    Command {
+        name: "cluster",
+        about: "disturb three nodes on a replicated PostgreSQL, then look for lost work",
+        help: cluster::HELP,
+        run: cluster::command,
     },
     Command {
         name: "schemas",

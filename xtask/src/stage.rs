@@ -47,7 +47,7 @@ const GROUPS: &[(&str, u64)] = &[
     (BUILD, 20),
     (TESTS, 10),
     (CLIENTS, 5),
-    (CRASH, 5),
+    (CRASH, 8),
     (BROWSER, 4),
 ];
 

@@ -16,7 +16,7 @@ use crate::schemas;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
 use crate::tools::{self, Runner};
-use crate::{crash, deny, fuzz, sim, tools::CHROMIUM};
+use crate::{cluster, crash, deny, fuzz, sim, tools::CHROMIUM};
 
 pub(crate) const STAGES: &[Stage] = &[
     Stage {
@@ -102,6 +102,13 @@ pub(crate) const STAGES: &[Stage] = &[
         group: CRASH,
         log: Some("crash"),
         run: crash::stage,
+    },
+    Stage {
+        name: "cluster",
+        about: "nothing is lost when nodes or databases of a cluster fail, and planted losses are found",
+        group: CRASH,
+        log: Some("cluster"),
+        run: cluster::stage,
     },
     Stage {
         name: "sim",

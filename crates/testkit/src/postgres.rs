@@ -1,9 +1,10 @@
 //! A PostgreSQL of our own for tests: made by `initdb` as an unprivileged user, reachable from this machine only.
 //!
 //! Tests run in many processes. The first that needs it starts the shared cluster, the others find it; each test has a
-//! database to itself, copied from a template. `cargo xtask test` stops the cluster at its end, and so does
-//! [`stop_shared`]. Its commits are not synced: what is tested there is behaviour, and campaigns that cut the power start
-//! clusters of their own.
+//! database to itself, copied from a template. `cargo xtask test` stops the cluster at its end. Its commits are not
+//! synced: what is tested there is behaviour, and campaigns that lose servers start clusters of their own.
+
+mod replica;
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +12,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct Cluster {
     folder: PathBuf,
     programs: PathBuf,
     user: User,
+    /// Variables that its server is started with.
+    env: Vec<(String, String)>,
     pub port: u16,
 }
 
@@ -41,17 +44,36 @@ pub const FAST: &[&str] = &[
 impl Cluster {
     /// Makes a cluster in an empty folder and starts it.
     pub fn make(folder: &Path, settings: &[&str]) -> io::Result<Self> {
+        let cluster = Self::place(folder)?;
+        cluster.init()?;
+        cluster.start(settings)?;
+        Ok(cluster)
+    }
+
+    /// A place for a cluster, with nothing in it yet.
+    pub fn place(folder: &Path) -> io::Result<Self> {
         let programs = newest(Path::new(VERSIONS))?;
         let user = User::find()?;
         fs::create_dir_all(folder)?;
         user.owns(folder)?;
-        let mut cluster = Self {
+        Ok(Self {
             folder: folder.to_owned(),
             programs,
             user,
-            port: 0,
-        };
-        let mut init = cluster.command("initdb");
+            env: Vec::new(),
+            port: free_port()?,
+        })
+    }
+
+    /// Starts its server with this variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn init(&self) -> io::Result<()> {
+        let mut init = self.command("initdb");
         init.args([
             "--username=postgres",
             "--auth=trust",
@@ -60,10 +82,7 @@ impl Cluster {
             "--no-sync",
             "--pgdata",
         ]);
-        output(init.arg(cluster.data()))?;
-        cluster.port = free_port()?;
-        cluster.start(settings)?;
-        Ok(cluster)
+        output(init.arg(self.data())).map(drop)
     }
 
     pub fn start(&self, settings: &[&str]) -> io::Result<()> {
@@ -77,6 +96,7 @@ impl Cluster {
             options.push_str(setting);
         }
         let mut start = self.command("pg_ctl");
+        start.envs(self.env.iter().map(|(name, value)| (name, value)));
         start.args(["start", "--wait", "--silent", "--pgdata"]);
         start.arg(self.data());
         start.arg("--log").arg(self.folder.join("log"));
@@ -214,6 +234,7 @@ pub fn shared() -> io::Result<Cluster> {
             folder: place,
             programs: newest(Path::new(VERSIONS))?,
             user: User::find()?,
+            env: Vec::new(),
             port,
         });
     }
@@ -223,18 +244,6 @@ pub fn shared() -> io::Result<Cluster> {
     let cluster = Cluster::make(&place, FAST)?;
     fs::write(folder.join("port"), cluster.port.to_string())?;
     Ok(cluster)
-}
-
-/// Stops the shared cluster, if it runs, and removes it.
-pub fn stop_shared() -> io::Result<()> {
-    let folder = shared_folder();
-    if running(&folder).is_some() {
-        shared()?.stop("immediate")?;
-    }
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    Ok(())
 }
 
 /// Where whoever runs the tests wants it, else one for each checkout where any user can reach it.
@@ -263,7 +272,8 @@ fn free_port() -> io::Result<u16> {
 }
 
 fn output(command: &mut Command) -> io::Result<String> {
-    let done = command.output()?;
+    // What a server inherits from here must not keep us waiting for its end.
+    let done = command.stdin(Stdio::null()).output()?;
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }

@@ -6,9 +6,9 @@
 //! Invariant: only files whose path holds the given text are disturbed. Source in C, because it has to
 //! stand between the server and libc; it is compiled when a test asks for it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -77,10 +77,24 @@ impl Shim {
     /// Puts the library under a server; `files` is part of the paths it looks at.
     #[must_use]
     pub fn under(&self, options: Options, files: &str) -> Options {
-        options
-            .env("LD_PRELOAD", &self.library.to_string_lossy())
-            .env("CONSIGN_SHIM_STATE", &self.state_file.to_string_lossy())
-            .env("CONSIGN_SHIM_FILES", files)
+        let variables = self.variables(files).into_iter();
+        variables.fold(options, |options, (name, value)| options.env(name, &value))
+    }
+
+    /// What puts the library under a process; `files` is part of the paths it looks at.
+    pub fn variables(&self, files: &str) -> [(&'static str, String); 3] {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        [
+            ("LD_PRELOAD", text(&self.library)),
+            ("CONSIGN_SHIM_STATE", text(&self.state_file)),
+            ("CONSIGN_SHIM_FILES", files.to_owned()),
+        ]
+    }
+
+    /// Lets processes of other users use it too, if they can reach its folder.
+    pub fn share(&self) -> io::Result<()> {
+        self.state.set_permissions(Permissions::from_mode(0o666))?;
+        std::fs::set_permissions(&self.library, Permissions::from_mode(0o755))
     }
 
     /// Also writes down what happens to the server's data directory, for [`crate::disk::Disk`].

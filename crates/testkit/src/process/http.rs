@@ -14,6 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 pub struct Http {
     authority: String,
     headers: Vec<(String, String)>,
+    patience: Duration,
     connection: Option<BufReader<TcpStream>>,
 }
 
@@ -54,8 +55,16 @@ impl Http {
         Self {
             authority: authority.to_owned(),
             headers: Vec::new(),
+            patience: TIMEOUT,
             connection: None,
         }
+    }
+
+    /// Waits this long for an answer, and then counts it as lost.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Sends this header with every request.
@@ -110,8 +119,8 @@ impl Http {
     pub fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(&self.authority)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(self.patience))?;
+        stream.set_write_timeout(Some(self.patience))?;
         Ok(stream)
     }
 }

@@ -29,6 +29,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -310,5 +311,13 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     if (result != 0 || !state) return result;
     if (clock == CLOCK_REALTIME) now->tv_sec += state->clock_s + state->passed_s;
     if (clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME) now->tv_sec += state->passed_s;
+    return result;
+}
+
+/* PostgreSQL reads the wall clock here. */
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    REAL(int, "gettimeofday", struct timeval *, void *);
+    int result = real(now, zone);
+    if (result == 0 && state) now->tv_sec += state->clock_s + state->passed_s;
     return result;
 }

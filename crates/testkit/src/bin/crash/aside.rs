@@ -11,8 +11,8 @@ use std::time::Duration;
 use consign_testkit::process::{Server, cleaned, run, serve_until_exit};
 use serde_json::json;
 
-use crate::findings::Promise;
 use crate::stretch::Stretch;
+use consign_testkit::campaign::findings::Promise;
 
 const LIMIT: Duration = Duration::from_secs(30);
 /// Acknowledged before a backup begins, so they must be in it.

@@ -9,10 +9,10 @@ use consign_testkit::process::Server;
 use consign_testkit::shim;
 use serde_json::json;
 
-use crate::clients::LONG_LEASE_S;
 use crate::fault::{Fault, Point};
-use crate::findings::Promise;
 use crate::stretch::Stretch;
+use consign_testkit::campaign::clients::LONG_LEASE_S;
+use consign_testkit::campaign::findings::Promise;
 
 /// How long the clients work undisturbed.
 const WORK_MS: Range<u64> = 100..600;

@@ -1,5 +1,8 @@
 //! The faults by name, and the points at which a server can be made to end itself.
 
+use consign_testkit::campaign::findings::Promise;
+use consign_testkit::campaign::plan::Named;
+
 /// What is done to a server in the middle of its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -17,8 +20,8 @@ pub(crate) enum Fault {
     Stop,
 }
 
-impl Fault {
-    pub(crate) const ALL: [Self; 6] = [
+impl Named for Fault {
+    const ALL: &'static [Self] = &[
         Self::Kill,
         Self::Failpoint,
         Self::Power,
@@ -27,7 +30,7 @@ impl Fault {
         Self::Stop,
     ];
 
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",
             Self::Failpoint => "failpoint",
@@ -37,13 +40,22 @@ impl Fault {
             Self::Stop => "stop",
         }
     }
+}
 
-    pub(crate) fn named(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("there is no fault {name}; the faults are {names}")
-        })
+impl Fault {
+    /// What a campaign with this fault must have checked, beside what all of them check.
+    pub(crate) fn promises(self) -> &'static [Promise] {
+        match self {
+            Self::Kill | Self::Power => &[Promise::HealthyAnswers],
+            Self::Failpoint => &[Promise::HealthyAnswers, Promise::BackupWhole],
+            Self::Full => &[Promise::TroubleAnswered, Promise::Heals],
+            Self::Eio => &[
+                Promise::TroubleAnswered,
+                Promise::Heals,
+                Promise::EndsAfterLostSync,
+            ],
+            Self::Stop => &[Promise::HealthyAnswers, Promise::LateRefused],
+        }
     }
 
     /// The machine goes down with the server, so that only what was synced counts.

@@ -7,8 +7,8 @@ use std::thread;
 use consign_testkit::process::{Http, Options, Server};
 use consign_testkit::shim::Shim;
 
-use crate::clients::publish_body;
-use crate::findings::{Findings, Promise};
+use consign_testkit::campaign::clients::publish_body;
+use consign_testkit::campaign::findings::{Findings, Promise};
 
 const ONE_BY_ONE: u64 = 40;
 const PUBLISHERS: u64 = 8;

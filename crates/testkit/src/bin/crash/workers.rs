@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use consign_testkit::campaign::clients::{Client, Shared};
+use consign_testkit::campaign::crowd::SLOW;
+use consign_testkit::campaign::reach::Reach;
 use consign_testkit::chance::Chance;
 use consign_testkit::history;
 use consign_testkit::process::{Http, Server, signal};
 
-use crate::clients::{Client, Shared};
 use crate::stretch::Stretch;
 
 /// They notice a dead server at once; this is for the case that they do not.
@@ -26,7 +28,7 @@ pub(crate) struct Workers(Child);
 
 impl Workers {
     /// Which clients live there.
-    pub(crate) const INDEXES: Range<usize> = 4..7;
+    pub(crate) const INDEXES: Range<usize> = SLOW;
 
     pub(crate) fn start(stretch: &Stretch<'_>, round: u64, server: &Server) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -74,7 +76,14 @@ pub(crate) fn run(words: &[String]) -> io::Result<()> {
     let mut threads = Vec::new();
     for index in Workers::INDEXES {
         let http = Http::new(authority).header("X-API-KEY", key);
-        let client = Client::new(index, round, &PathBuf::from(folder), http, &chance)?.slow();
+        let client = Client::new(
+            index,
+            round,
+            &PathBuf::from(folder),
+            Reach::one(http),
+            &chance,
+        )?
+        .slow();
         let shared = Arc::clone(&shared);
         threads.push(thread::spawn(move || client.work(&shared)));
     }

@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::thread;
+use std::time::Duration;
 
-use consign_testkit::history::{Act, Entry, Heard};
-use consign_testkit::process::Http;
 use serde_json::Value;
 
-use crate::clients::NAMESPACE;
-use crate::findings::{Findings, Promise};
-use crate::leases;
+use super::clients::NAMESPACE;
+use super::findings::{Findings, Promise};
+use super::leases;
+use crate::history::{Act, Entry, Heard};
+use crate::process::{Http, Reply};
+
+/// How often a question is asked again that was answered with trouble.
+const TROUBLES_MAX: u32 = 20;
+const TROUBLE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Checks everything the clients were told, intent by intent.
-pub(crate) fn acknowledged(
-    entries: &[Entry],
-    http: &mut Http,
-    findings: &mut Findings,
-) -> io::Result<()> {
+pub fn acknowledged(entries: &[Entry], http: &mut Http, findings: &mut Findings) -> io::Result<()> {
     for (id, told) in told(entries) {
-        let reply = http.get(&format!("/result/{id}"))?;
+        let reply = ask(http, &format!("/result/{id}"))?;
         let (status, json) = (reply.status, reply.json());
         if let Some(key) = told.key {
             let there = status == 200 && json["goal"] == key;
@@ -67,7 +69,7 @@ fn told(entries: &[Entry]) -> BTreeMap<&str, Told<'_>> {
 }
 
 /// As long as the disk is healthy, nobody hears of trouble.
-pub(crate) fn no_trouble(entries: &[Entry], findings: &mut Findings) {
+pub fn no_trouble(entries: &[Entry], findings: &mut Findings) {
     for entry in entries {
         findings.check(Promise::HealthyAnswers, !entry.heard.is_trouble(), || {
             format!("{:?} was answered {:?}", entry.act, entry.heard)
@@ -76,11 +78,7 @@ pub(crate) fn no_trouble(entries: &[Entry], findings: &mut Findings) {
 }
 
 /// Every once-key that was ever used has one intent, and everybody was told the same one.
-pub(crate) fn once_keys(
-    entries: &[Entry],
-    http: &mut Http,
-    findings: &mut Findings,
-) -> io::Result<()> {
+pub fn once_keys(entries: &[Entry], http: &mut Http, findings: &mut Findings) -> io::Result<()> {
     let stored = by_goal(http)?;
     let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for entry in entries {
@@ -110,11 +108,7 @@ pub(crate) fn once_keys(
 }
 
 /// The server's own record of each claimed intent makes sense and holds all that was heard.
-pub(crate) fn timelines(
-    entries: &[Entry],
-    http: &mut Http,
-    findings: &mut Findings,
-) -> io::Result<()> {
+pub fn timelines(entries: &[Entry], http: &mut Http, findings: &mut Findings) -> io::Result<()> {
     let left_behind = leases::left_behind(entries);
     for (id, claims) in leases::claims(entries) {
         let facts = Facts::load(http, id)?;
@@ -145,7 +139,7 @@ struct Facts(Vec<String>);
 
 impl Facts {
     fn load(http: &mut Http, id: &str) -> io::Result<Self> {
-        let reply = http.get(&format!("/intents/{id}/timeline"))?.json();
+        let reply = ask(http, &format!("/intents/{id}/timeline"))?.json();
         let facts = reply["facts"].as_array().cloned().unwrap_or_default();
         let verb = |fact: &Value| fact["verb"].as_str().unwrap_or_default().to_owned();
         Ok(Self(facts.iter().map(verb).collect()))
@@ -185,12 +179,25 @@ impl Facts {
     }
 }
 
+/// Reads something. Trouble promises nothing, so it is asked again.
+fn ask(http: &mut Http, path: &str) -> io::Result<Reply> {
+    let mut reply = http.get(path)?;
+    for _ in 0..TROUBLES_MAX {
+        if reply.status < 500 {
+            break;
+        }
+        thread::sleep(TROUBLE_PAUSE);
+        reply = http.get(path)?;
+    }
+    Ok(reply)
+}
+
 /// All intents of the campaign by their goal, which is their once-key.
 fn by_goal(http: &mut Http) -> io::Result<BTreeMap<String, Vec<String>>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut path = format!("/intents?namespace={NAMESPACE}&limit=100");
     loop {
-        let page = http.get(&path)?.json();
+        let page = ask(http, &path)?.json();
         for intent in page["intents"].as_array().into_iter().flatten() {
             let text = |name: &str| intent[name].as_str().unwrap_or_default().to_owned();
             found.entry(text("goal")).or_default().push(text("id"));

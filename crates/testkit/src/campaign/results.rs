@@ -4,45 +4,45 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use consign_testkit::results::{self, Revision};
 use serde_json::{Value, json};
 
-use crate::fault::Fault;
+use crate::results::{self, Revision};
 
 /// What came out of one stretch.
 #[derive(Debug)]
-pub(crate) struct Result {
-    pub(crate) seed: u64,
-    pub(crate) stretch: u64,
-    pub(crate) stretch_seed: u64,
-    pub(crate) fault: Fault,
-    pub(crate) plant: Option<String>,
-    pub(crate) rounds: u64,
-    pub(crate) kills: u64,
-    pub(crate) operations: u64,
-    pub(crate) lost_writes: u64,
-    pub(crate) about: &'static str,
-    pub(crate) seconds: f64,
-    pub(crate) broken: Vec<&'static str>,
+pub struct Outcome {
+    pub seed: u64,
+    pub stretch: u64,
+    pub stretch_seed: u64,
+    /// Its name, with what should be known about it.
+    pub fault: String,
+    pub plant: Option<String>,
+    pub rounds: u64,
+    pub kills: u64,
+    pub operations: u64,
+    /// What else this kind of campaign counts.
+    pub also: Option<(&'static str, u64)>,
+    pub seconds: f64,
+    pub broken: Vec<String>,
 }
 
 /// What a campaign did so far, and where it is written down.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Results {
+pub struct Results {
     path: Option<PathBuf>,
     revision: Revision,
     /// What the report should say of results that do not count here.
-    pub(crate) left_aside: Option<String>,
-    pub(crate) stretches: u64,
-    pub(crate) rounds: u64,
-    pub(crate) kills: u64,
-    pub(crate) operations: u64,
-    pub(crate) seconds: f64,
+    pub left_aside: Option<String>,
+    pub stretches: u64,
+    pub rounds: u64,
+    pub kills: u64,
+    pub operations: u64,
+    pub seconds: f64,
 }
 
 impl Results {
     /// Begins anew; the file keeps what other campaigns wrote.
-    pub(crate) fn fresh(path: Option<PathBuf>, revision: Revision) -> Self {
+    pub fn fresh(path: Option<PathBuf>, revision: Revision) -> Self {
         Self {
             path,
             revision,
@@ -51,11 +51,7 @@ impl Results {
     }
 
     /// Goes on with the campaign of this seed, or with the last one in the file, of this revision.
-    pub(crate) fn resume(
-        path: &Path,
-        revision: Revision,
-        seed: Option<u64>,
-    ) -> io::Result<(Self, u64)> {
+    pub fn resume(path: &Path, revision: Revision, seed: Option<u64>) -> io::Result<(Self, u64)> {
         let lines = results::read(path, &revision)?;
         let last = lines.own.last().and_then(|line| line["seed"].as_u64());
         let seed = seed.or(last).ok_or_else(|| {
@@ -79,7 +75,7 @@ impl Results {
         Ok((results, seed))
     }
 
-    pub(crate) fn add(&mut self, result: &Result) -> io::Result<()> {
+    pub fn add(&mut self, result: &Outcome) -> io::Result<()> {
         self.stretches = result.stretch + 1;
         self.rounds += result.rounds;
         self.kills += result.kills;
@@ -92,24 +88,27 @@ impl Results {
     }
 }
 
-fn line(result: &Result) -> Value {
+fn line(result: &Outcome) -> Value {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    json!({
+    let mut line = json!({
         "time": since.as_secs(),
         "seed": result.seed,
         "stretch": result.stretch,
         "stretch_seed": result.stretch_seed,
-        "fault": format!("{}{}", result.fault.name(), result.about),
+        "fault": result.fault,
         "plant": result.plant,
         "rounds": result.rounds,
         "kills": result.kills,
         "operations": result.operations,
-        "lost_writes": result.lost_writes,
         "seconds": (result.seconds * 10.0).round() / 10.0,
         "broken": result.broken,
-    })
+    });
+    if let Some((name, count)) = result.also {
+        line[name] = json!(count);
+    }
+    line
 }
 
 #[cfg(test)]
@@ -122,17 +121,16 @@ mod tests {
         let path = folder.path().join("results.jsonl");
         let revision = || Revision::from("a".to_owned());
         let mut results = Results::fresh(Some(path.clone()), revision());
-        let mut result = Result {
+        let mut result = Outcome {
             seed: 7,
             stretch: 0,
             stretch_seed: 7,
-            fault: Fault::Power,
+            fault: "power".to_owned(),
             plant: None,
             rounds: 20,
             kills: 20,
             operations: 1_000,
-            lost_writes: 3,
-            about: "",
+            also: Some(("lost_writes", 3)),
             seconds: 2.0,
             broken: Vec::new(),
         };

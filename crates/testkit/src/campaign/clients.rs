@@ -1,7 +1,7 @@
 //! The clients: publishers, workers and an intruder, each with its own connection and history.
 //!
-//! Invariant: nothing is sent that is not in the history first, and a client stops at the first
-//! answer that does not come, because then the server is dead. Trouble it lives through.
+//! Invariant: nothing is sent that is not in the history first. Trouble a client lives through; an answer that does not
+//! come ends it if there is one server, and sends it to the next among nodes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,34 +9,35 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use consign_testkit::chance::Chance;
-use consign_testkit::history::{Act, Heard, History, now_us};
-use consign_testkit::process::Http;
 use serde_json::{Value, json};
 
-pub(crate) const CLIENTS: usize = 8;
+use super::reach::Reach;
+use crate::chance::Chance;
+use crate::history::{Act, Heard, History, now_us};
+
+pub const CLIENTS: usize = 8;
 /// Histories: the clients of the rounds, and the one who repeats and drains between them.
-pub(crate) const AUTHORS: usize = CLIENTS + 1;
-pub(crate) const SECOND_US: i64 = 1_000_000;
-pub(crate) const NAMESPACE: &str = "crash";
+pub const AUTHORS: usize = CLIENTS + 1;
+pub const SECOND_US: i64 = 1_000_000;
+pub const NAMESPACE: &str = "crash";
 /// The shortest lease there is, for workers that vanish.
-pub(crate) const SHORT_LEASE_S: i64 = 10;
-pub(crate) const LONG_LEASE_S: i64 = 60;
+pub const SHORT_LEASE_S: i64 = 10;
+pub const LONG_LEASE_S: i64 = 60;
 /// How long a slow worker thinks about its job, so that it is likely to be caught holding one.
 const SLOW_WORK: Duration = Duration::from_millis(30);
-/// Between an answer of trouble and the next try.
-const TROUBLE_PAUSE: Duration = Duration::from_millis(5);
+/// An intruder without a token looks again after this.
+const IDLE: Duration = Duration::from_millis(5);
 
 /// A claim that somebody holds or held.
 #[derive(Debug, Clone)]
-pub(crate) struct Hold {
-    pub(crate) id: String,
-    pub(crate) token: String,
+pub struct Hold {
+    pub id: String,
+    pub token: String,
 }
 
 /// What clients of different rounds hand to each other.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub struct Shared {
     /// Held on purpose when the server dies, to be settled after the restart.
     held: Mutex<Vec<Hold>>,
     /// Tokens that are worthless from the given time on.
@@ -71,17 +72,17 @@ impl Shared {
 }
 
 /// Where the history of a client in a round lies.
-pub(crate) fn history_file(folder: &Path, client: usize, round: u64) -> PathBuf {
+pub fn history_file(folder: &Path, client: usize, round: u64) -> PathBuf {
     folder.join(format!("round-{round}-client-{client}.jsonl"))
 }
 
 /// Some intents die at their first failure, so that there are dead letters to remember.
-pub(crate) fn is_tried_once(key: &str) -> bool {
+pub fn is_tried_once(key: &str) -> bool {
     key.ends_with('7')
 }
 
 /// What a publish with this key says; the same for everybody who uses the key.
-pub(crate) fn publish_body(key: &str) -> Value {
+pub fn publish_body(key: &str) -> Value {
     let attempts_max = if is_tried_once(key) { 1 } else { 20 };
     json!({
         "goal": key,
@@ -92,50 +93,56 @@ pub(crate) fn publish_body(key: &str) -> Value {
     })
 }
 
-/// The end of a client's work: the server is gone, or the history could not be written.
+/// The end of a client's work.
 #[derive(Debug)]
-pub(crate) enum Stop {
-    ServerGone,
+pub enum Stop {
+    /// The server is gone, or it was told to end.
+    Over,
+    /// The history could not be written.
     History(io::Error),
 }
 
 #[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) index: usize,
+pub struct Client {
+    pub index: usize,
     round: u64,
     history: History,
-    http: Http,
+    reach: Reach,
     chance: Chance,
     slow: bool,
 }
 
 impl Client {
-    pub(crate) fn new(
+    pub fn new(
         index: usize,
         round: u64,
         folder: &Path,
-        http: Http,
+        reach: Reach,
         chance: &Chance,
     ) -> io::Result<Self> {
         Ok(Self {
             index,
             round,
             history: History::open(&history_file(folder, index, round))?,
-            http,
+            reach,
             chance: chance.branch(index, round),
             slow: false,
         })
     }
 
-    pub(crate) fn slow(mut self) -> Self {
+    #[must_use]
+    pub fn slow(mut self) -> Self {
         self.slow = true;
         self
     }
 
-    /// Works until the server is gone.
-    pub(crate) fn work(mut self, shared: &Shared) -> io::Result<()> {
+    /// Works until the server is gone or it is told to end.
+    pub fn work(mut self, shared: &Shared) -> io::Result<()> {
         let mut step = 0;
         let stop = loop {
+            if self.reach.is_over() {
+                break Stop::Over;
+            }
             step += 1;
             let done = match self.index {
                 // The first two race for the same keys.
@@ -149,12 +156,12 @@ impl Client {
             }
         };
         match stop {
-            Stop::ServerGone => Ok(()),
+            Stop::Over => Ok(()),
             Stop::History(error) => Err(error),
         }
     }
 
-    pub(crate) fn publish(&mut self, key: &str) -> Result<(), Stop> {
+    pub fn publish(&mut self, key: &str) -> Result<(), Stop> {
         self.act(&Act::Publish {
             key: key.to_owned(),
         })
@@ -223,13 +230,13 @@ impl Client {
             let path = self.any_path();
             return self.forge(&hold, path);
         }
-        thread::sleep(TROUBLE_PAUSE);
+        thread::sleep(IDLE);
         // Nothing is stale yet. Also notices that the server is gone.
         self.claim_elsewhere()
     }
 
     /// Claims what has this goal, or anything.
-    pub(crate) fn claim(&mut self, goal: &str) -> Result<Option<Hold>, Stop> {
+    pub fn claim(&mut self, goal: &str) -> Result<Option<Hold>, Stop> {
         let goal = goal.to_owned();
         Ok(match self.act(&Act::Claim { goal })? {
             Heard::Yes { id, token } => Some(Hold { id, token }),
@@ -238,8 +245,12 @@ impl Client {
     }
 
     fn claim_elsewhere(&mut self) -> Result<(), Stop> {
-        let answer = self.http.send("POST", "/claim?namespace=empty", &[], None);
-        answer.map(drop).map_err(|_| Stop::ServerGone)
+        let path = "/claim?namespace=empty";
+        let answer = self.reach.http().send("POST", path, &[], None);
+        match answer {
+            Ok(_) => Ok(()),
+            Err(_) => self.reach.after(&Heard::Lost),
+        }
     }
 
     fn extend(&mut self, hold: &Hold, lease_s: i64) -> Result<Heard, Stop> {
@@ -250,7 +261,7 @@ impl Client {
         })
     }
 
-    pub(crate) fn fulfil(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
+    pub fn fulfil(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
         let result = format!("{}-{}", self.index, self.chance.token());
         let heard = self.act(&Act::Fulfil {
             id: hold.id.clone(),
@@ -301,12 +312,7 @@ impl Client {
             .map_err(Stop::History)?;
         let heard = self.send(act);
         self.history.conclude(&heard).map_err(Stop::History)?;
-        if heard == Heard::Lost {
-            return Err(Stop::ServerGone);
-        }
-        if heard.is_trouble() {
-            thread::sleep(TROUBLE_PAUSE);
-        }
+        self.reach.after(&heard)?;
         Ok(heard)
     }
 
@@ -341,7 +347,8 @@ impl Client {
                 (format!("/{path}/{id}"), Vec::new(), Some(body))
             }
         };
-        let Ok(reply) = self.http.send("POST", &path, &headers, body.as_ref()) else {
+        let http = self.reach.http();
+        let Ok(reply) = http.send("POST", &path, &headers, body.as_ref()) else {
             return Heard::Lost;
         };
         let json = reply.json();

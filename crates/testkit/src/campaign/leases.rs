@@ -6,10 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use consign_testkit::history::{Act, Entry, Heard};
-
-use crate::clients::{SECOND_US, SHORT_LEASE_S, is_tried_once};
-use crate::findings::{Findings, Promise};
+use super::clients::{SECOND_US, SHORT_LEASE_S, is_tried_once};
+use super::findings::{Findings, Promise};
+use crate::history::{Act, Entry, Heard};
 
 const DEFAULT_LEASE_US: i64 = 60 * SECOND_US;
 /// The two processes read the same clock, but not with the same ticks.
@@ -17,7 +16,7 @@ const TOLERANCE_US: i64 = 50_000;
 
 /// One granted claim and everything its holder did with it.
 #[derive(Debug)]
-pub(crate) struct Claim<'a> {
+pub struct Claim<'a> {
     granted: &'a Entry,
     token: &'a str,
     acts: Vec<&'a Entry>,
@@ -58,9 +57,13 @@ impl Claim<'_> {
             let Act::Extend { lease_s, .. } = &entry.act else {
                 continue;
             };
-            let extended_us = entry.heard_us.saturating_add(lease_s * SECOND_US);
+            let lease_us = lease_s * SECOND_US;
+            let extended_us = entry.heard_us.saturating_add(lease_us);
             if matches!(entry.heard, Heard::Yes { .. }) {
                 end_us = extended_us;
+            } else if entry.heard == Heard::Lost {
+                // A node that slept may carry it out later, but not after the lease was over.
+                end_us = end_us.saturating_add(lease_us).max(extended_us);
             } else if entry.heard.is_unknown() {
                 end_us = end_us.max(extended_us);
             }
@@ -85,7 +88,7 @@ impl Claim<'_> {
 }
 
 /// Granted claims by intent, in the order in which their answers were heard.
-pub(crate) fn claims(entries: &[Entry]) -> BTreeMap<&str, Vec<Claim<'_>>> {
+pub fn claims(entries: &[Entry]) -> BTreeMap<&str, Vec<Claim<'_>>> {
     let mut claims: BTreeMap<&str, Vec<Claim<'_>>> = BTreeMap::new();
     for granted in entries {
         if let (Act::Claim { .. }, Heard::Yes { id, token }) = (&granted.act, &granted.heard) {
@@ -119,7 +122,7 @@ pub(crate) fn claims(entries: &[Entry]) -> BTreeMap<&str, Vec<Claim<'_>>> {
 
 /// Intents whose holder vanished, with their once-keys. Those that may be tried only once are left
 /// out: the end of their lease is their end.
-pub(crate) fn left_behind(entries: &[Entry]) -> BTreeMap<&str, &str> {
+pub fn left_behind(entries: &[Entry]) -> BTreeMap<&str, &str> {
     let claims = claims(entries);
     let mut left = BTreeMap::new();
     for entry in entries {
@@ -135,7 +138,7 @@ pub(crate) fn left_behind(entries: &[Entry]) -> BTreeMap<&str, &str> {
 }
 
 /// Looks for two holders at once, work after the end, forged tokens and leases that got lost.
-pub(crate) fn judge(entries: &[Entry], findings: &mut Findings) {
+pub fn judge(entries: &[Entry], findings: &mut Findings) {
     for (id, of_intent) in claims(entries) {
         for pair in of_intent.windows(2) {
             let (first, second) = (&pair[0], &pair[1]);
@@ -242,7 +245,7 @@ mod tests {
     }
 
     fn is_clean(entries: &[Entry]) -> bool {
-        let mut findings = Findings::default();
+        let mut findings = Findings::new("test");
         judge(entries, &mut findings);
         findings.is_clean()
     }

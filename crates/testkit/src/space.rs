@@ -5,17 +5,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use consign_testkit::chance::Chance;
-use consign_testkit::shim::{Fault, Shim};
+use crate::chance::Chance;
+use crate::shim::{Fault, Shim};
 
-/// Room for a stretch, and quickly filled.
-const MOUNT_BYTES: u64 = 96 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
-pub(crate) enum Space {
+pub enum Space {
     Unlimited,
-    /// A tmpfs over the data directory.
+    /// A tmpfs over the folder.
     Mounted {
         at: PathBuf,
     },
@@ -24,10 +22,11 @@ pub(crate) enum Space {
 }
 
 impl Space {
-    pub(crate) fn limited(data: &Path) -> Self {
+    /// Room for this many bytes in a folder that is there and empty.
+    pub fn limited(data: &Path, bytes: u64) -> Self {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o"])
-            .arg(format!("size={MOUNT_BYTES},mode=700"))
+            .arg(format!("size={bytes},mode=700"))
             .arg("tmpfs")
             .arg(data)
             .stderr(Stdio::null())
@@ -41,7 +40,7 @@ impl Space {
     }
 
     /// For the report: which kind of full disk this was.
-    pub(crate) fn about(&self) -> &'static str {
+    pub fn about(&self) -> &'static str {
         match self {
             Self::Unlimited => "",
             Self::Mounted { .. } => " (a small tmpfs, filled up)",
@@ -50,7 +49,7 @@ impl Space {
     }
 
     /// Leaves no space, or so little that the next commits fit and the following do not.
-    pub(crate) fn fill(&self, shim: &Shim, chance: &mut Chance) -> io::Result<()> {
+    pub fn fill(&self, shim: &Shim, chance: &mut Chance) -> io::Result<()> {
         let Self::Mounted { at } = self else {
             return shim.set(Fault::Writes);
         };
@@ -69,7 +68,7 @@ impl Space {
         ballast.set_len(filled.saturating_sub(chance.below(32) * 4096))
     }
 
-    pub(crate) fn free(&self, shim: &Shim) -> io::Result<()> {
+    pub fn free(&self, shim: &Shim) -> io::Result<()> {
         match self {
             Self::Mounted { at } => fs::remove_file(at.join("ballast")),
             Self::Unlimited | Self::Pretended => shim.set(Fault::None),
@@ -77,7 +76,7 @@ impl Space {
     }
 
     /// What is mounted goes away with the stretch, so it is copied to stay.
-    pub(crate) fn keep(&self, to: &Path) -> io::Result<()> {
+    pub fn keep(&self, to: &Path) -> io::Result<()> {
         if let Self::Mounted { at } = self {
             let status = Command::new("cp").arg("-a").args([at, to]).status()?;
             if !status.success() {

@@ -1,0 +1,236 @@
+//! The database of a stretch: a primary and its synchronous standby, which change roles.
+//!
+//! Invariant: outside of a fault every commit waits for the standby, so what was acknowledged is on both. A promoted
+//! standby has nobody to wait for: it either waits until it has one again, or acknowledges alone until its new standby
+//! has everything it has. Only then may the next server be lost.
+
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consign_testkit::postgres::Cluster;
+use consign_testkit::proxy::{Mode, Wire};
+
+use crate::fault::Plant;
+use crate::ground::Ground;
+
+pub(crate) const DATABASE: &str = "ledger";
+/// Commits are synced, and a standby that was cut off is soon back. Time is let pass in leaps, so a connection must not
+/// count as dead because of it.
+const SETTINGS: &[&str] = &[
+    "fsync=on",
+    "synchronous_commit=on",
+    "full_page_writes=on",
+    "max_connections=200",
+    "shared_buffers=32MB",
+    "max_wal_size=64MB",
+    "min_wal_size=32MB",
+    "wal_keep_size=48MB",
+    "wal_sender_timeout=0",
+    "wal_receiver_timeout=0",
+    "wal_retrieve_retry_interval=100ms",
+];
+const WHOLE_LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+/// How long a server may take to act on settings that it has read again.
+const SETTINGS_LAG: Duration = Duration::from_millis(500);
+
+/// One of the two, with the wire over which the other copies from it.
+#[derive(Debug)]
+struct Side {
+    name: &'static str,
+    cluster: Cluster,
+    wire: Wire,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pair {
+    sides: [Side; 2],
+    primary: usize,
+    /// Whether commits wait for the standby.
+    waits: bool,
+}
+
+/// An empty database on a server that was stopped, to be copied for each stretch.
+pub(crate) fn template(folder: &Path) -> io::Result<Cluster> {
+    let cluster = Cluster::place(folder)?;
+    cluster.init()?;
+    cluster.include_settings()?;
+    cluster.start(SETTINGS)?;
+    cluster.sql("postgres", &format!("CREATE DATABASE {DATABASE}"))?;
+    cluster.stop("fast")?;
+    Ok(cluster)
+}
+
+impl Pair {
+    /// Makes both below `folder`, from the template.
+    pub(crate) fn make(folder: &Path, ground: &Ground) -> io::Result<Self> {
+        let side = |name: &'static str| -> io::Result<Side> {
+            let place = folder.join(name);
+            let mut cluster = Cluster::place(&place)?;
+            for (variable, value) in ground.shim.variables(&place.to_string_lossy()) {
+                cluster = cluster.env(variable, &value);
+            }
+            let wire = ground.carrier.wire(cluster.port)?;
+            Ok(Side {
+                name,
+                cluster,
+                wire,
+            })
+        };
+        let pair = Self {
+            sides: [side("a")?, side("b")?],
+            primary: 0,
+            waits: ground.plant != Some(Plant::AsyncStandby),
+        };
+        let first = &pair.primary().cluster;
+        first.copy_stopped(&ground.template)?;
+        first.configure("")?;
+        first.start(SETTINGS)?;
+        pair.standby().cluster.copy_stopped(&ground.template)?;
+        pair.start_standby()?;
+        Ok(pair)
+    }
+
+    fn primary(&self) -> &Side {
+        &self.sides[self.primary]
+    }
+
+    fn standby(&self) -> &Side {
+        &self.sides[1 - self.primary]
+    }
+
+    pub(crate) fn ports(&self) -> [u16; 2] {
+        [self.sides[0].cluster.port, self.sides[1].cluster.port]
+    }
+
+    /// Of the primary, past every wire.
+    pub(crate) fn url(&self) -> String {
+        self.url_of(DATABASE)
+    }
+
+    pub(crate) fn url_of(&self, database: &str) -> String {
+        self.primary().cluster.url(database)
+    }
+
+    pub(crate) fn sql(&self, text: &str) -> io::Result<String> {
+        self.sql_in(DATABASE, text)
+    }
+
+    pub(crate) fn sql_in(&self, database: &str, text: &str) -> io::Result<String> {
+        self.primary().cluster.sql(database, text)
+    }
+
+    /// Starts a standby from the copy that it has; from then on commits wait for it.
+    fn start_standby(&self) -> io::Result<()> {
+        let (primary, standby) = (self.primary(), self.standby());
+        primary.wire.set(Mode::Open);
+        standby.cluster.mark_standby()?;
+        standby.cluster.configure(&format!(
+            "primary_conninfo = 'host=127.0.0.1 port={} user=postgres application_name={}'\n",
+            primary.wire.port, standby.name
+        ))?;
+        standby.cluster.start(SETTINGS)?;
+        if self.waits {
+            primary.cluster.configure(&waiting_for(standby))?;
+            primary.cluster.reload()?;
+            thread::sleep(SETTINGS_LAG);
+        }
+        self.until_whole()
+    }
+
+    /// Waits until the standby has everything that the primary has now, and counts as synchronous.
+    pub(crate) fn until_whole(&self) -> io::Result<()> {
+        let state = if self.waits { "sync" } else { "async" };
+        let deadline = Instant::now() + WHOLE_LIMIT;
+        let mut said = String::new();
+        while Instant::now() < deadline {
+            let cluster = &self.primary().cluster;
+            let position = cluster.sql("postgres", "SELECT pg_current_wal_flush_lsn()");
+            let asked = position.and_then(|position| {
+                let position = position.trim();
+                let text = format!(
+                    "SELECT flush_lsn >= '{position}' FROM pg_stat_replication WHERE sync_state = '{state}'"
+                );
+                cluster.sql("postgres", &text)
+            });
+            match asked {
+                Ok(answer) if answer.trim() == "t" => return Ok(()),
+                Ok(answer) => said = answer,
+                Err(error) => said = error.to_string(),
+            }
+            thread::sleep(POLL);
+        }
+        Err(io::Error::other(format!(
+            "the standby did not come back in {WHOLE_LIMIT:?}: {said}"
+        )))
+    }
+
+    /// Loses the primary for a while.
+    pub(crate) fn kill_primary(&self) -> io::Result<()> {
+        self.primary().cluster.kill9()
+    }
+
+    pub(crate) fn start_primary(&self) -> io::Result<()> {
+        self.primary().cluster.start(SETTINGS)
+    }
+
+    /// Whether the primary takes writes, by its own account and in fact.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.sql("CREATE TEMPORARY TABLE probe AS SELECT 1").is_ok()
+    }
+
+    /// Begins a new file of the log, which needs space as soon as the spare ones are used up.
+    pub(crate) fn use_up_log(&self) {
+        // Where there is none it fails, and that is what it is for.
+        let _ = self.sql("SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()");
+    }
+
+    pub(crate) fn primary_runs(&self) -> bool {
+        self.primary().cluster.postmaster().is_some()
+    }
+
+    /// From now on nothing reaches the standby, and nobody is told.
+    pub(crate) fn hang_replication(&self) {
+        self.primary().wire.set(Mode::Hung);
+    }
+
+    /// Loses the primary for good; what was on its way to the standby is lost too. The standby takes over, and commits
+    /// on it wait for a new standby only if `patient`.
+    pub(crate) fn promote(&mut self, patient: bool) -> io::Result<()> {
+        self.kill_primary()?;
+        self.primary().wire.set(Mode::Cut);
+        let (old, new) = (self.primary(), self.standby());
+        let settings = if patient && self.waits {
+            waiting_for(old)
+        } else {
+            String::new()
+        };
+        new.cluster.configure(&settings)?;
+        new.cluster.reload()?;
+        new.cluster.promote()?;
+        self.primary = 1 - self.primary;
+        Ok(())
+    }
+
+    /// What was the primary before becomes the standby, from a fresh copy.
+    pub(crate) fn rebuild(&self) -> io::Result<()> {
+        let (primary, standby) = (self.primary(), self.standby());
+        standby.cluster.copy_running(&primary.cluster)?;
+        self.start_standby()
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for side in &self.sides {
+            // Nobody is left who could be told.
+            let _ = side.cluster.kill9();
+        }
+    }
+}
+
+fn waiting_for(side: &Side) -> String {
+    format!("synchronous_standby_names = 'FIRST 1 ({})'\n", side.name)
+}

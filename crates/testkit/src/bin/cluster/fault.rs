@@ -1,0 +1,86 @@
+//! The faults by name, and the defects that the campaign plants in its own settings.
+
+use consign_testkit::campaign::findings::Promise;
+use consign_testkit::campaign::plan::Named;
+
+/// What happens to nodes at work, or to the database below them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// SIGKILL of a node, which is started again later.
+    KillNode,
+    /// SIGKILL of every process of the primary, which is started again.
+    KillPostmaster,
+    /// SIGKILL of the primary; its standby takes over.
+    Promote,
+    /// A node sleeps past every lease.
+    StopNode,
+    /// The wires between nodes and database are cut, or hang.
+    Cut,
+    /// The primary has no space on its disk.
+    FullDisk,
+    /// Nodes are replaced one after the other, from an older schema to the newest.
+    Upgrade,
+}
+
+impl Named for Fault {
+    const ALL: &'static [Self] = &[
+        Self::KillNode,
+        Self::KillPostmaster,
+        Self::Promote,
+        Self::StopNode,
+        Self::Cut,
+        Self::FullDisk,
+        Self::Upgrade,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::KillNode => "kill-node",
+            Self::KillPostmaster => "kill-postmaster",
+            Self::Promote => "promote",
+            Self::StopNode => "stop-node",
+            Self::Cut => "cut",
+            Self::FullDisk => "full-disk",
+            Self::Upgrade => "upgrade",
+        }
+    }
+}
+
+impl Fault {
+    /// What a campaign with this fault must have checked, beside what all of them check.
+    pub(crate) fn promises(self) -> &'static [Promise] {
+        match self {
+            Self::StopNode => &[Promise::Alive, Promise::LateRefused],
+            Self::Upgrade => &[Promise::Alive],
+            Self::KillNode | Self::KillPostmaster | Self::Promote | Self::Cut | Self::FullDisk => {
+                &[Promise::Alive, Promise::Felt]
+            }
+        }
+    }
+
+    /// Whether somebody must have asked in vain. Nodes that are replaced in order, or sleep shortly, may go unnoticed.
+    pub(crate) fn is_felt(self) -> bool {
+        self.promises().contains(&Promise::Felt)
+    }
+}
+
+/// A defect of the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Plant {
+    /// Commits do not wait for the standby.
+    AsyncStandby,
+    /// The database lets a once-key in twice.
+    OnceWithoutIndex,
+    /// Compiled into the nodes, and woken by name.
+    InNodes(String),
+}
+
+impl Plant {
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "async-standby" => Self::AsyncStandby,
+            "once-without-index" => Self::OnceWithoutIndex,
+            other => Self::InNodes(other.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The nodes: server processes with the same secrets, each with wires of its own to both databases.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consign_testkit::campaign::reach::Reach;
+use consign_testkit::process::{Http, Options, Server};
+use consign_testkit::proxy::{Mode, Wire};
+use serde_json::json;
+
+use crate::database::{DATABASE, Pair};
+use crate::ground::Ground;
+
+pub(crate) const NODES: usize = 3;
+/// A client that waits longer for an answer goes to another node.
+const PATIENCE: Duration = Duration::from_secs(2);
+const END_LIMIT: Duration = Duration::from_secs(30);
+/// Held against what the server knows; these may wait for what a node must give up first.
+const CHECK_PATIENCE: Duration = Duration::from_secs(40);
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    options: Options,
+    wires: [Wire; 2],
+    server: Server,
+}
+
+impl Node {
+    fn start(options: Options, wires: [Wire; 2]) -> io::Result<Self> {
+        let server = Server::start(&options)?;
+        // It comes back where clients know it.
+        let options = options.listen(server.authority());
+        Ok(Self {
+            options,
+            wires,
+            server,
+        })
+    }
+
+    pub(crate) fn kill9(&mut self) -> io::Result<()> {
+        self.server.kill9().map(drop)
+    }
+
+    pub(crate) fn start_again(&mut self) -> io::Result<()> {
+        self.server = Server::start(&self.options)?;
+        Ok(())
+    }
+
+    /// Ends it in order and starts it with all that its binary knows.
+    pub(crate) fn upgrade(&mut self) -> io::Result<()> {
+        self.server.terminate(END_LIMIT)?;
+        self.options.env.retain(|(name, _)| name != HOLD);
+        self.start_again()
+    }
+
+    pub(crate) fn signal(&self, name: &str) -> io::Result<()> {
+        self.server.signal(name)
+    }
+
+    pub(crate) fn set_wires(&self, mode: Mode) {
+        self.wires.iter().for_each(|wire| wire.set(mode));
+    }
+
+    pub(crate) fn forget_wires(&self) {
+        self.wires.iter().for_each(Wire::forget);
+    }
+
+    /// Whether it takes nothing at the moment.
+    pub(crate) fn refuses(&self) -> bool {
+        let body = json!({"goal": "refused", "payload": {}, "namespace": "probe"});
+        let http = self.server.main_client();
+        let sent = http.and_then(|http| http.patience(PATIENCE).post("/intent", &body));
+        sent.is_ok_and(|reply| reply.status >= 500)
+    }
+
+    /// Publishes, claims, fulfils and reads something of its own until that works, at most until `deadline`; else says what
+    /// went wrong last.
+    pub(crate) fn works(&self, goal: &str, deadline: Instant) -> Result<(), String> {
+        loop {
+            let tried = self.cycle(goal);
+            if tried.is_ok() || Instant::now() > deadline {
+                return tried;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn cycle(&self, goal: &str) -> Result<(), String> {
+        let http = self.server.main_client();
+        let mut http = http.map_err(|error| error.to_string())?.patience(PATIENCE);
+        let mut ask = |method: &str, path: &str, body: Option<&serde_json::Value>| {
+            let sent = http.send(method, path, &[], body);
+            let reply = sent.map_err(|error| format!("{path}: {error}"))?;
+            match reply.status {
+                200 | 201 => Ok(reply.json()),
+                status => Err(format!("{path}: {status} {}", reply.text())),
+            }
+        };
+        let body = json!({"goal": goal, "payload": {}, "namespace": "probe"});
+        ask("POST", "/intent", Some(&body))?;
+        let path = format!("/claim?namespace=probe&goal={goal}");
+        let claimed = ask("POST", &path, None)?;
+        let id = claimed["id"].as_str().unwrap_or_default();
+        let body = json!({"claim_token": claimed["claim_token"], "result": 1});
+        ask("POST", &format!("/fulfill/{id}"), Some(&body))?;
+        let known = ask("GET", &format!("/result/{id}"), None)?;
+        match known["status"].as_str() {
+            Some("fulfilled") => Ok(()),
+            _ => Err(format!("{id} was fulfilled, and is now {known}")),
+        }
+    }
+}
+
+/// Which migrations a node of the campaign leaves out: those above this number.
+const HOLD: &str = "CONSIGN_HOLD_MIGRATIONS";
+
+/// How the nodes of a stretch are started.
+#[derive(Debug)]
+pub(crate) struct Recipe<'a> {
+    pub(crate) ground: &'a Ground,
+    pub(crate) folder: &'a Path,
+    /// The version of the schema they begin with, if it is not the newest.
+    pub(crate) hold: Option<i32>,
+}
+
+/// Starts the nodes, one after the other: the first makes the secrets, and all use them.
+pub(crate) fn start(recipe: &Recipe<'_>, pair: &Pair) -> io::Result<Vec<Node>> {
+    let carrier = &recipe.ground.carrier;
+    let mut nodes = Vec::new();
+    for index in 0..NODES {
+        let data = recipe.folder.join(format!("node-{index}"));
+        if index > 0 {
+            copy_keys(&recipe.folder.join("node-0"), &data)?;
+        }
+        let [first, second] = pair.ports();
+        let wires = [carrier.wire(first)?, carrier.wire(second)?];
+        let url = format!(
+            "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/{DATABASE}",
+            wires[0].port, wires[1].port
+        );
+        let options = recipe.ground.options(&data);
+        let mut options = options.arg("--store").arg(&url);
+        if let Some(version) = recipe.hold {
+            options = options.env(HOLD, &version.to_string());
+        }
+        nodes.push(Node::start(options, wires)?);
+    }
+    Ok(nodes)
+}
+
+fn copy_keys(from: &Path, to: &Path) -> io::Result<()> {
+    let keys = to.join("keys");
+    let mut private = DirBuilder::new();
+    private.mode(0o700).recursive(true).create(&keys)?;
+    for entry in fs::read_dir(from.join("keys"))? {
+        let entry = entry?;
+        fs::copy(entry.path(), keys.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// What a client can reach; it begins at node `first`.
+pub(crate) fn reach(nodes: &[Node], first: usize, end: &Arc<AtomicBool>) -> io::Result<Reach> {
+    let doors: io::Result<Vec<Http>> = nodes
+        .iter()
+        .map(|node| Ok(node.server.main_client()?.patience(PATIENCE)))
+        .collect();
+    Ok(Reach::nodes(doors?, first, Arc::clone(end)))
+}
+
+/// For questions about what is there.
+pub(crate) fn asker(nodes: &[Node], index: usize) -> io::Result<Http> {
+    let node = &nodes[index % nodes.len()];
+    Ok(node.server.main_client()?.patience(CHECK_PATIENCE))
+}

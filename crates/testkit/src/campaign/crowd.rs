@@ -1,0 +1,189 @@
+//! The clients of a stretch and everything they ever wrote down.
+//!
+//! Invariant: what is judged was read back from the files of the clients, never from their memory.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::clients::{AUTHORS, CLIENTS, Client, LONG_LEASE_S, Shared, history_file};
+use super::findings::Findings;
+use super::reach::Reach;
+use super::{leases, verify};
+use crate::chance::Chance;
+use crate::history::{Act, Entry, Heard, History};
+use crate::process::Http;
+use crate::shim::Shim;
+
+/// Longer than any back-off that a few attempts lead to.
+const BACKOFFS_OVER_S: i64 = 3_600;
+/// Once-keys of one round that are published again.
+const REPEATS_MAX: usize = 64;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(300);
+/// Workers that may be slow.
+pub const SLOW: Range<usize> = 4..7;
+
+#[derive(Debug)]
+pub struct Crowd {
+    folder: PathBuf,
+    chance: Chance,
+    shared: Arc<Shared>,
+    entries: Vec<Entry>,
+    slow: bool,
+}
+
+/// The clients of a round at work.
+#[derive(Debug)]
+pub struct AtWork {
+    round: u64,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Crowd {
+    pub fn new(folder: &Path, seed: u64) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            chance: Chance::new(seed),
+            shared: Arc::default(),
+            entries: Vec::new(),
+            slow: false,
+        }
+    }
+
+    /// Most workers take their time, so that a sudden leap of time finds them with something in their hands.
+    #[must_use]
+    pub fn slow(mut self, slow: bool) -> Self {
+        self.slow = slow;
+        self
+    }
+
+    /// Lets these clients work, each with what it can reach.
+    pub fn send(
+        &self,
+        round: u64,
+        indexes: impl Iterator<Item = usize>,
+        reach: impl Fn(usize) -> io::Result<Reach>,
+    ) -> io::Result<AtWork> {
+        let mut threads = Vec::new();
+        for index in indexes {
+            let mut client = self.client(index, round, reach(index)?)?;
+            if self.slow && SLOW.contains(&index) {
+                client = client.slow();
+            }
+            let shared = Arc::clone(&self.shared);
+            threads.push(thread::spawn(move || client.work(&shared)));
+        }
+        Ok(AtWork { round, threads })
+    }
+
+    /// Waits for the clients, who know when to end, and reads what they wrote.
+    pub fn gather(&mut self, at_work: AtWork) -> io::Result<()> {
+        for thread in at_work.threads {
+            thread
+                .join()
+                .map_err(|_| io::Error::other("a client panicked"))??;
+        }
+        for client in 0..CLIENTS {
+            self.collect(client, at_work.round)?;
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, client: usize, round: u64) -> io::Result<()> {
+        debug_assert!(client < AUTHORS);
+        let path = history_file(&self.folder, client, round);
+        if path.exists() {
+            self.entries.extend(History::read(&path, client)?);
+        }
+        Ok(())
+    }
+
+    fn client(&self, index: usize, round: u64, reach: Reach) -> io::Result<Client> {
+        Client::new(index, round, &self.folder, reach, &self.chance)
+    }
+
+    /// Publishes again what was left open in a round, and some of the rest. The answers are judged from the history,
+    /// like everybody else's.
+    pub fn repeat(&mut self, round: u64, reach: Reach) -> io::Result<()> {
+        let mut repeat = self.client(CLIENTS, round, reach)?;
+        for key in keys_to_repeat(&self.entries, round) {
+            repeat
+                .publish(&key)
+                .map_err(|_| io::Error::other("after the fault nobody answers"))?;
+        }
+        self.collect(CLIENTS, round)
+    }
+
+    /// Lets the leases of vanished workers end, and takes what they left. A node does not wait for rows that another
+    /// one has in its hands, so among nodes it takes some looks.
+    pub fn drain(
+        &mut self,
+        round: u64,
+        looks: u32,
+        shim: &Shim,
+        reach: impl Fn() -> io::Result<Reach>,
+    ) -> io::Result<()> {
+        let gone = |_| io::Error::other("the server stopped answering");
+        // First the leases run out, and then the pauses that follow. Idle connections end meanwhile.
+        for seconds in [LONG_LEASE_S + 1, BACKOFFS_OVER_S] {
+            shim.let_pass(seconds)?;
+            let mut anybody = self.client(CLIENTS, round, reach()?)?;
+            anybody.claim("nothing-has-this-goal").map_err(gone)?;
+        }
+        let mut undertaker = self.client(CLIENTS, round, reach()?)?;
+        let left = leases::left_behind(&self.entries);
+        let mut keys: Vec<&str> = left.into_values().collect();
+        for look in 0..looks {
+            if look > 0 && !keys.is_empty() {
+                thread::sleep(LOOK_AGAIN);
+            }
+            let mut nothing = Vec::new();
+            for key in keys {
+                match undertaker.claim(key).map_err(gone)? {
+                    Some(hold) => undertaker.fulfil(&hold, &self.shared).map_err(gone)?,
+                    None => nothing.push(key),
+                }
+            }
+            // They were taken by somebody; the timelines will tell.
+            keys = nothing;
+        }
+        self.collect(CLIENTS, round)
+    }
+
+    /// Holds everything that was ever heard against what the server knows.
+    pub fn check_all(&self, http: &mut Http, findings: &mut Findings) -> io::Result<()> {
+        leases::judge(&self.entries, findings);
+        verify::acknowledged(&self.entries, http, findings)?;
+        verify::once_keys(&self.entries, http, findings)?;
+        verify::timelines(&self.entries, http, findings)
+    }
+
+    pub fn of_round(&self, round: u64) -> Vec<Entry> {
+        let of_round = self.entries.iter().filter(|entry| entry.round == round);
+        of_round.cloned().collect()
+    }
+
+    /// Everything that clients asked for.
+    pub fn operations(&self) -> u64 {
+        self.entries.len() as u64
+    }
+}
+
+/// Keys whose answer leaves open what became of them, and a few of those that were answered.
+fn keys_to_repeat(entries: &[Entry], round: u64) -> Vec<String> {
+    let of_round = entries.iter().filter(|entry| entry.round == round);
+    let mut answered = 0_u32;
+    let repeated = of_round.filter_map(|entry| match (&entry.act, &entry.heard) {
+        (Act::Publish { key }, heard) if heard.is_unknown() => Some(key.clone()),
+        (Act::Publish { key }, Heard::Yes { .. }) => {
+            answered += 1;
+            (answered % 16 == 1).then(|| key.clone())
+        }
+        _ => None,
+    });
+    repeated.take(REPEATS_MAX).collect()
+}

@@ -1,0 +1,134 @@
+//! Losing a server and having another: standbys, promotion, sudden death, settings that change while it runs.
+//!
+//! Invariant: after [`Cluster::kill9`] no process of that server is left, so whatever starts there next is alone.
+
+use std::fs;
+use std::io;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Cluster, output};
+use crate::process::signal;
+
+/// Included by the configuration, and not part of the data directory: a copy of that does not bring it along.
+const OWN_SETTINGS: &str = "own.conf";
+const INCLUDE: &str = "\ninclude_if_exists = '../own.conf'\n";
+/// A killed process is gone at once, except on a very busy machine.
+const GONE_LIMIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(5);
+
+impl Cluster {
+    /// Lets the configuration include settings of its own, for [`Cluster::configure`]. Once, after `init`.
+    pub fn include_settings(&self) -> io::Result<()> {
+        let file = self.data().join("postgresql.conf");
+        let text = fs::read_to_string(&file)? + INCLUDE;
+        fs::write(&file, text)
+    }
+
+    /// Replaces the settings of its own; a running server takes them over when it reloads.
+    pub fn configure(&self, text: &str) -> io::Result<()> {
+        let file = self.folder.join(OWN_SETTINGS);
+        fs::write(&file, text)?;
+        self.user.owns(&file)
+    }
+
+    pub fn reload(&self) -> io::Result<()> {
+        let mut reload = self.command("pg_ctl");
+        reload.args(["reload", "--silent", "--pgdata"]);
+        output(reload.arg(self.data())).map(drop)
+    }
+
+    /// Becomes a copy of one that was stopped in order.
+    pub fn copy_stopped(&self, other: &Self) -> io::Result<()> {
+        let mut copy = Command::new("cp");
+        output(copy.arg("-a").args([other.data(), self.data()])).map(drop)
+    }
+
+    /// Becomes a copy of a running server. What was here is lost.
+    pub fn copy_running(&self, primary: &Self) -> io::Result<()> {
+        if self.data().exists() {
+            fs::remove_dir_all(self.data())?;
+        }
+        let mut copy = self.command("pg_basebackup");
+        copy.args(["--checkpoint=fast", "--no-sync", "--wal-method=stream"]);
+        copy.arg("--dbname").arg(primary.url("postgres"));
+        output(copy.arg("--pgdata").arg(self.data())).map(drop)
+    }
+
+    /// Lets the next start be that of a standby.
+    pub fn mark_standby(&self) -> io::Result<()> {
+        let mark = self.data().join("standby.signal");
+        fs::write(&mark, "")?;
+        self.user.owns(&mark)
+    }
+
+    /// Lets a standby take writes, and waits until it does.
+    pub fn promote(&self) -> io::Result<()> {
+        let mut promote = self.command("pg_ctl");
+        promote.args(["promote", "--wait", "--silent", "--pgdata"]);
+        output(promote.arg(self.data())).map(drop)
+    }
+
+    /// The first process of its server, if that runs.
+    pub fn postmaster(&self) -> Option<u32> {
+        let text = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
+        let pid = text.lines().next()?.trim().parse().ok()?;
+        is_alive(pid).then_some(pid)
+    }
+
+    /// Kills all its processes with SIGKILL, as if the machine had gone.
+    pub fn kill9(&self) -> io::Result<()> {
+        let Some(postmaster) = self.postmaster() else {
+            return self.forget_lock();
+        };
+        // While it sleeps it makes no new ones.
+        signal(postmaster, "STOP")?;
+        let mut pids = children(postmaster)?;
+        pids.push(postmaster);
+        let words = pids.iter().map(u32::to_string);
+        // All at once; some may have ended by themselves meanwhile.
+        let _ = Command::new("kill").arg("-KILL").args(words).output()?;
+        let deadline = Instant::now() + GONE_LIMIT;
+        while pids.iter().any(|pid| is_alive(*pid)) {
+            if Instant::now() > deadline {
+                return Err(io::Error::other("killed processes are still there"));
+            }
+            thread::sleep(POLL);
+        }
+        self.forget_lock()
+    }
+
+    /// A dead process that nobody waited for would pass for the owner of the data and of the socket.
+    fn forget_lock(&self) -> io::Result<()> {
+        let socket = self.folder.join(format!(".s.PGSQL.{}.lock", self.port));
+        for file in [self.data().join("postmaster.pid"), socket] {
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn children(parent: u32) -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir("/proc")?.flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    Ok(pids
+        .filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent))
+        .collect())
+}
+
+/// Not gone, and not only waiting to be counted.
+fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
+}
+
+/// The state of a process and its parent. The name before them, in brackets, may hold anything.
+fn stat(pid: u32) -> Option<(String, u32)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}

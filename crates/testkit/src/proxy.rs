@@ -1,0 +1,262 @@
+//! A wire that can be cut: connections to one port of this machine, carried to another, until somebody disturbs them.
+//!
+//! Invariant: bytes are never changed and never reordered. A wire that hangs keeps every connection open and moves
+//! nothing, as a network does that lost its way; what was sent meanwhile arrives when it is mended, however late.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// What a wire does with the connections on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Open,
+    /// Nothing moves, and nobody is told.
+    Hung,
+    /// Connections are reset, and new ones at once.
+    Cut,
+}
+
+/// The state of a wire, which connections watch.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    mode: Mode,
+    /// Connections of an earlier age hang for ever.
+    age: u64,
+}
+
+/// Threads that carry for all wires of a campaign.
+#[derive(Clone, Debug)]
+pub struct Carrier(Arc<Runtime>);
+
+impl Carrier {
+    pub fn start() -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("wires")
+            .enable_all()
+            .build()?;
+        Ok(Self(Arc::new(runtime)))
+    }
+
+    /// A wire to `port`, from a port that [`Wire::port`] tells.
+    pub fn wire(&self, port: u16) -> io::Result<Wire> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let listener = self.0.block_on(listener)?;
+        let from = listener.local_addr()?.port();
+        let (state, seen) = watch::channel(State {
+            mode: Mode::Open,
+            age: 0,
+        });
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        self.0.spawn(accept(listener, to, seen));
+        Ok(Wire { port: from, state })
+    }
+}
+
+/// One wire. Dropping it ends its connections.
+#[derive(Debug)]
+pub struct Wire {
+    pub port: u16,
+    state: watch::Sender<State>,
+}
+
+impl Wire {
+    pub fn set(&self, mode: Mode) {
+        self.state.send_modify(|state| state.mode = mode);
+    }
+
+    /// Takes new connections, and leaves those that hang to hang for ever.
+    pub fn forget(&self) {
+        self.state.send_modify(|state| {
+            state.mode = Mode::Open;
+            state.age += 1;
+        });
+    }
+}
+
+async fn accept(listener: TcpListener, to: SocketAddr, mut seen: watch::Receiver<State>) {
+    loop {
+        tokio::select! {
+            changed = seen.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            accepted = listener.accept() => {
+                // One that went away while it waited to be accepted is no loss.
+                if let Ok((stream, _)) = accepted {
+                    tokio::spawn(carry(stream, to, seen.clone()));
+                }
+            }
+        }
+    }
+}
+
+async fn carry(near: TcpStream, to: SocketAddr, seen: watch::Receiver<State>) {
+    let age = seen.borrow().age;
+    let mut waiting = seen.clone();
+    if until_open(&mut waiting, age).await.is_err() {
+        return reset(&near);
+    }
+    let Ok(far) = TcpStream::connect(to).await else {
+        return reset(&near);
+    };
+    // Without it a small answer would wait for an acknowledgement that is late.
+    let _ = near.set_nodelay(true);
+    let _ = far.set_nodelay(true);
+    let (near_in, near_out) = near.into_split();
+    let (far_in, far_out) = far.into_split();
+    tokio::select! {
+        () = forward(near_in, far_out, seen.clone(), age) => {}
+        () = forward(far_in, near_out, seen, age) => {}
+    }
+}
+
+/// Moves bytes one way until either side ends or the wire is cut.
+async fn forward(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut seen: watch::Receiver<State>,
+    age: u64,
+) {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        if until_open(&mut seen, age).await.is_err() {
+            reset(from.as_ref());
+            return reset(to.as_ref());
+        }
+        let read = tokio::select! {
+            biased;
+            changed = seen.changed() => match changed {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+            read = from.read(&mut chunk) => read,
+        };
+        let Ok(length @ 1..) = read else {
+            // What was sent before the end still arrives.
+            let _ = to.shutdown().await;
+            return;
+        };
+        // It was read when nobody had cut yet, but it does not leave before the wire is mended.
+        if until_open(&mut seen, age).await.is_err()
+            || to.write_all(&chunk[..length]).await.is_err()
+        {
+            reset(from.as_ref());
+            return reset(to.as_ref());
+        }
+    }
+}
+
+struct WasCut;
+
+/// Waits while the wire hangs, for ever if this connection was forgotten.
+async fn until_open(seen: &mut watch::Receiver<State>, age: u64) -> Result<(), WasCut> {
+    loop {
+        let state = *seen.borrow_and_update();
+        match state.mode {
+            Mode::Cut => return Err(WasCut),
+            Mode::Open if state.age == age => return Ok(()),
+            Mode::Open | Mode::Hung => {}
+        }
+        if seen.changed().await.is_err() {
+            return Err(WasCut);
+        }
+    }
+}
+
+/// Lets the other side know at once, instead of politely.
+fn reset(stream: &TcpStream) {
+    // One that ended already has nobody to tell.
+    let _ = stream.set_zero_linger();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Sends a byte to a server that answers with the next one.
+    fn ask(stream: &mut TcpStream, byte: u8) -> io::Result<u8> {
+        stream.write_all(&[byte])?;
+        let mut answer = [0];
+        stream.read_exact(&mut answer)?;
+        Ok(answer[0])
+    }
+
+    fn world() -> (Wire, impl Fn() -> TcpStream, Carrier) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let carrier = Carrier::start().unwrap();
+        let wire = carrier.wire(listener.local_addr().unwrap().port()).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    let mut byte = [0];
+                    while stream.read_exact(&mut byte).is_ok() {
+                        stream.write_all(&[byte[0] + 1]).unwrap();
+                    }
+                });
+            }
+        });
+        let port = wire.port;
+        let connect = move || {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+            let patience = Some(Duration::from_millis(200));
+            stream.set_read_timeout(patience).unwrap();
+            stream
+        };
+        (wire, connect, carrier)
+    }
+
+    #[test]
+    fn what_was_sent_while_a_wire_hung_arrives_when_it_is_mended() {
+        let (wire, connect, _carrier) = world();
+        let mut stream = connect();
+        assert_eq!(ask(&mut stream, 1).unwrap(), 2);
+        wire.set(Mode::Hung);
+        assert!(ask(&mut stream, 3).is_err());
+        wire.set(Mode::Open);
+        let mut answer = [0];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [4]);
+    }
+
+    #[test]
+    fn a_cut_wire_resets_and_a_mended_one_takes_new_connections() {
+        let (wire, connect, _carrier) = world();
+        let mut stream = connect();
+        assert_eq!(ask(&mut stream, 1).unwrap(), 2);
+        wire.set(Mode::Cut);
+        let told = ask(&mut stream, 3).unwrap_err().kind();
+        assert_ne!(told, io::ErrorKind::WouldBlock);
+        assert!(ask(&mut connect(), 3).is_err());
+        wire.set(Mode::Open);
+        assert!(ask(&mut stream, 5).is_err());
+        assert_eq!(ask(&mut connect(), 5).unwrap(), 6);
+    }
+
+    #[test]
+    fn a_forgotten_connection_hangs_while_new_ones_work() {
+        let (wire, connect, _carrier) = world();
+        let mut stream = connect();
+        assert_eq!(ask(&mut stream, 1).unwrap(), 2);
+        wire.set(Mode::Hung);
+        wire.forget();
+        let told = ask(&mut stream, 3).unwrap_err().kind();
+        assert_eq!(told, io::ErrorKind::WouldBlock);
+        assert_eq!(ask(&mut connect(), 3).unwrap(), 4);
+    }
+}

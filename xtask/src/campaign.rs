@@ -1,0 +1,213 @@
+//! A campaign of the testkit: a program that makes servers fail and then accounts for every intent.
+//!
+//! Defects are planted as well. A campaign that does not notice them is no evidence, so they must be found.
+
+use crate::Done;
+use crate::context::Context;
+use crate::flags::{Flag, Flags};
+use crate::process::{self, Ended, Output};
+use crate::product;
+use crate::revision::revision;
+
+/// One of them.
+pub(crate) struct Campaign {
+    /// Its program, its log and the folder of its results.
+    pub(crate) name: &'static str,
+    /// Rounds of the stage and of a plain call.
+    pub(crate) rounds: u64,
+    /// Defects that it must find, with the fault that shows them and the rounds it is given.
+    pub(crate) plants: &'static [Planted],
+}
+
+pub(crate) struct Planted {
+    pub(crate) name: &'static str,
+    pub(crate) fault: &'static str,
+    pub(crate) rounds: u64,
+}
+
+/// What the campaign answers when it found a violation.
+const VIOLATION_FOUND: i32 = 1;
+
+const FLAGS: &[Flag] = &[
+    Flag {
+        name: "--rounds",
+        takes_value: true,
+    },
+    Flag {
+        name: "--minutes",
+        takes_value: true,
+    },
+    Flag {
+        name: "--seed",
+        takes_value: true,
+    },
+    Flag {
+        name: "--fault",
+        takes_value: true,
+    },
+    Flag {
+        name: "--resume",
+        takes_value: false,
+    },
+    Flag {
+        name: "--resume-dirty",
+        takes_value: false,
+    },
+    Flag {
+        name: "--plants",
+        takes_value: false,
+    },
+];
+
+impl Campaign {
+    pub(crate) fn command(&self, context: &Context, words: &[String]) -> Done {
+        let flags = Flags::parse(words, FLAGS)?;
+        self.prepare(context)?;
+        if flags.has("--plants") {
+            return self.plants(context);
+        }
+        let results = context.target.join(self.name).join("results.jsonl");
+        let mut args = vec![
+            "--results".to_owned(),
+            results.to_string_lossy().into_owned(),
+            "--revision".to_owned(),
+            revision(context),
+        ];
+        for name in ["--rounds", "--minutes", "--seed"] {
+            if let Some(number) = flags.number(name)? {
+                args.extend([name.to_owned(), number.to_string()]);
+            }
+        }
+        if !flags.has("--rounds") && !flags.has("--minutes") {
+            args.extend(["--rounds".to_owned(), self.rounds.to_string()]);
+        }
+        for fault in flags.values("--fault") {
+            args.extend(["--fault".to_owned(), fault.to_owned()]);
+        }
+        for name in ["--resume", "--resume-dirty"] {
+            if flags.has(name) {
+                args.push(name.to_owned());
+            }
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.run(context, &args, Output::Copied(&context.log(self.name)))?
+            .demand_success(&self.what())
+    }
+
+    /// The stage of `cargo xtask test`: one clean campaign with every fault, then each plant.
+    pub(crate) fn stage(&self, context: &Context) -> Done {
+        self.prepare(context)?;
+        let args = ["--rounds", &self.rounds.to_string()];
+        self.run(context, &args, Output::Copied(&context.log(self.name)))?
+            .demand_success(&self.what())?;
+        self.plants(context)
+    }
+
+    fn what(&self) -> String {
+        format!("the {} campaign", self.name)
+    }
+
+    fn plants(&self, context: &Context) -> Done {
+        for plant in self.plants {
+            let Planted { name, fault, .. } = plant;
+            let rounds = plant.rounds.to_string();
+            let args = ["--plant", name, "--fault", fault, "--rounds", &rounds];
+            // A log of its own: its failures are wanted, and must not count as results.
+            let log = context.log(&format!("{}-planted-{name}", self.name));
+            let ended = self.run(context, &args, Output::Logged(&log))?;
+            self.judge_plant(name, ended)?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, context: &Context) -> Done {
+        product::demand_program(context, self.name)?;
+        product::build(context)
+    }
+
+    fn run(&self, context: &Context, args: &[&str], output: Output<'_>) -> Result<Ended, String> {
+        let consign = product::consign(context);
+        let mut command = context.program(context.binary(self.name), &["--consign", &consign]);
+        command.args(args);
+        process::run(command, output, context.deadline)
+    }
+
+    fn judge_plant(&self, plant: &str, ended: Ended) -> Done {
+        let what = self.what();
+        match ended {
+            Ended::Exit(Some(VIOLATION_FOUND)) => {
+                println!("plant {plant}: found, as it must be");
+                Ok(())
+            }
+            Ended::Exit(Some(0)) => {
+                Err(format!("plant {plant} survived: {what} did not notice it"))
+            }
+            Ended::Exit(_) | Ended::OutOfTime => ended
+                .demand_success(&format!("{what} with plant {plant}"))
+                .map_err(|error| {
+                    format!(
+                        "{error}; only exit code {VIOLATION_FOUND} means that the plant was found"
+                    )
+                }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cluster::CLUSTER, crash::CRASH};
+
+    #[test]
+    fn the_document_says_which_fault_finds_which_plant() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = std::fs::read_to_string(root.join("docs/reliability.md")).unwrap();
+        for campaign in [&CRASH, &CLUSTER] {
+            for Planted { name, fault, .. } in campaign.plants {
+                let campaign = campaign.name;
+                let word = format!("`{campaign} {fault}`");
+                let row = text
+                    .lines()
+                    .find(|line| line.starts_with(&format!("| `{name}` |")));
+                assert!(row.is_some_and(|row| row.contains(&word)), "{name}: {word}");
+            }
+        }
+    }
+
+    /// A planted defect that nothing looks for proves nothing.
+    #[test]
+    fn every_plant_is_demanded_from_a_campaign_a_simulation_or_a_test() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+        let (kernel, tests) = (
+            read("crates/kernel/src/plant.rs"),
+            read("docs/conformance/mutations.md"),
+        );
+        let named = |line: &str| {
+            let (_, name) = line.trim().split_once(" => \"")?;
+            Some(name.strip_suffix("\",")?.to_owned())
+        };
+        let names: Vec<String> = kernel.lines().filter_map(named).collect();
+        assert!(names.len() >= 19, "{names:?}");
+        for name in names {
+            let demanded = CRASH.plants.iter().any(|plant| plant.name == name)
+                || crate::sim::PLANTS.contains(&name.as_str())
+                || tests.contains(&format!("| {name} |"));
+            assert!(demanded, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_found_violation_satisfies_a_planted_run() {
+        assert!(CRASH.judge_plant("p", Ended::Exit(Some(1))).is_ok());
+        assert!(
+            CRASH
+                .judge_plant("p", Ended::Exit(Some(0)))
+                .unwrap_err()
+                .contains("survived")
+        );
+        for ended in [Ended::Exit(Some(2)), Ended::Exit(None), Ended::OutOfTime] {
+            assert!(CRASH.judge_plant("p", ended).is_err(), "{ended:?}");
+        }
+    }
+}
