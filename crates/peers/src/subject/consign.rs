@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 
 use serde::Deserialize;
 
+use super::postgres::{self, Cluster};
 use super::{Subject, Yard};
 use crate::connections::Connections;
 use crate::error::Error;
@@ -16,13 +18,27 @@ pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
     let mut help = Command::new(&program);
     output(help.args(["bench", "--help"]))?;
     let folder = yard.folder("consign")?;
-    Ok(Box::new(Consign { program, folder }))
+    Ok(Box::new(Consign {
+        program,
+        folder,
+        cluster: None,
+    }))
+}
+
+/// The same server with its ledger in the PostgreSQL that the other queues use.
+pub(super) fn start_on_postgres(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    Ok(Box::new(Consign {
+        program: yard.tools.consign.clone(),
+        folder: yard.folder("consign-on-postgres")?,
+        cluster: Some(yard.postgres()?),
+    }))
 }
 
 #[derive(Debug)]
 struct Consign {
     program: PathBuf,
     folder: PathBuf,
+    cluster: Option<Rc<Cluster>>,
 }
 
 impl Subject for Consign {
@@ -37,12 +53,15 @@ impl Subject for Consign {
     }
 
     fn settings(&self) -> String {
-        "consign serve with its defaults, every commit synced; POST /intent, /claim, /fulfill over HTTP/1.1, by consign bench"
-            .to_owned()
+        let ledger = match self.cluster {
+            Some(_) => postgres::SETTINGS,
+            None => "every commit synced",
+        };
+        format!("consign serve with its defaults, {ledger}; POST /intent, /claim, /fulfill over HTTP/1.1, by consign bench")
     }
 
     fn server(&self) -> Option<u32> {
-        None
+        self.cluster.as_ref().map(|cluster| cluster.id())
     }
 
     fn round(&mut self, load: &Load) -> Result<Done, Error> {
@@ -61,6 +80,9 @@ impl Subject for Consign {
         bench.args(["--payload-bytes", &BODY_BYTES.to_string()]);
         // Its server writes to the same disk as the peers.
         bench.arg("--dir").arg(&self.folder);
+        if let Some(cluster) = &self.cluster {
+            bench.arg("--store").arg(cluster.new_database()?);
+        }
         serde_json::from_str::<Report>(&output(&mut bench)?)?.done()
     }
 }

@@ -98,6 +98,11 @@ pub(crate) const ENTRIES: &[Entry] = &[
         postgres::start_pgbench,
     ),
     peer(
+        "ours-postgres",
+        "ours on a new database of the same PostgreSQL",
+        consign::start_on_postgres,
+    ),
+    peer(
         "graphile-worker",
         "graphile-worker on the same PostgreSQL",
         node::start_graphile_worker,

@@ -47,6 +47,16 @@ impl Cluster {
         )
     }
 
+    /// A database with nothing in it, for a server that brings its own tables; the one of before goes.
+    pub(super) fn new_database(&self) -> Result<String, Error> {
+        self.sql("DROP DATABASE IF EXISTS fresh WITH (FORCE)")?;
+        self.sql("CREATE DATABASE fresh")?;
+        Ok(format!(
+            "postgres://postgres@127.0.0.1:{}/fresh",
+            self.server.port
+        ))
+    }
+
     /// Gives back what the last statement selected, without ornaments.
     fn sql(&self, text: &str) -> Result<String, Error> {
         let mut psql = Command::new(self.programs.join("psql"));

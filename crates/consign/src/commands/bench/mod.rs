@@ -166,6 +166,11 @@ struct ServerArgs {
     #[arg(long, value_name = "PID", requires = "url", value_parser = value_parser!(u32).range(1..))]
     pid: Option<u32>,
 
+    /// Let the server of its own keep its ledger in this database, such as postgres://USER@HOST/DATABASE; it should be a
+    /// new one, and what is written stays there
+    #[arg(long, value_name = "URL", conflicts_with = "url")]
+    store: Option<String>,
+
     /// Directory in which the server of its own keeps its data, in a new directory that is removed
     /// afterwards [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
@@ -282,7 +287,7 @@ impl Args {
             } else {
                 Mode::Serve
             };
-            let started = PrivateServer::start(mode, server.dir.as_deref()).await?;
+            let started = PrivateServer::start(mode, server.dir.as_deref(), server.store.as_deref()).await?;
             return Ok((started.target()?, Some(started)));
         };
         let own = match self.work {

@@ -36,17 +36,24 @@ pub(super) struct PrivateServer {
     child: Child,
     url: String,
     place: Place,
+    store: Option<String>,
 }
 
 impl PrivateServer {
     /// Starts it in a new directory under `parent` and waits until it listens.
-    pub(super) async fn start(mode: Mode, parent: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        mode: Mode,
+        parent: Option<&Path>,
+        store: Option<&str>,
+    ) -> anyhow::Result<Self> {
         let place = Place::make(parent)?;
+        let store = store.map(str::to_owned);
         let mut server = Self {
             mode,
-            child: spawn(mode, &place)?,
+            child: spawn(mode, &place, store.as_deref())?,
             url: String::new(),
             place,
+            store,
         };
         server.url = server.listening().await?;
         Ok(server)
@@ -60,7 +67,7 @@ impl PrivateServer {
         let address = self.place.data().address_file();
         fs::remove_file(&address).context("the killed server left no address")?;
         let began = Instant::now();
-        self.child = spawn(self.mode, &self.place)?;
+        self.child = spawn(self.mode, &self.place, self.store.as_deref())?;
         self.url = self.listening().await?;
         Ok(began)
     }
@@ -116,7 +123,7 @@ impl Drop for PrivateServer {
     }
 }
 
-fn spawn(mode: Mode, place: &Place) -> anyhow::Result<Child> {
+fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let log = place.log();
     let stderr = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -131,6 +138,10 @@ fn spawn(mode: Mode, place: &Place) -> anyhow::Result<Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(stderr);
+    if let Some(store) = store {
+        // Not as an argument: it may hold a password.
+        command.env("CONSIGN_STORE", store);
+    }
     command.spawn().context("cannot start a server")
 }
 

@@ -113,3 +113,111 @@ CREATE TABLE counts (
 CREATE SEQUENCE intent_blocks;
 CREATE SEQUENCE fact_blocks;
 SELECT nextval('intent_blocks'), nextval('fact_blocks');
+
+-- Rows as writers send them, many in one array. A writer that knows more columns gets a type of its own.
+CREATE TYPE change AS (
+  seq bigint,
+  state smallint,
+  cause smallint,
+  shelf smallint,
+  wake_at bigint,
+  own_lane bigint,
+  own_goal_lane bigint,
+  public_lane bigint,
+  public_goal_lane bigint,
+  run_at bigint,
+  attempts bigint,
+  expires_at bigint,
+  claimed_at bigint,
+  lease_until bigint,
+  settled_at bigint,
+  last_fact bigint,
+  node bigint,
+  holder text,
+  token bytea,
+  last_error text,
+  result_kind smallint,
+  result text
+);
+
+CREATE TYPE admission AS (
+  seq bigint,
+  state smallint,
+  cause smallint,
+  shelf smallint,
+  wake_at bigint,
+  own_lane bigint,
+  own_goal_lane bigint,
+  public_lane bigint,
+  public_goal_lane bigint,
+  run_at bigint,
+  attempts bigint,
+  expires_at bigint,
+  claimed_at bigint,
+  lease_until bigint,
+  settled_at bigint,
+  last_fact bigint,
+  node bigint,
+  holder text,
+  token bytea,
+  last_error text,
+  result_kind smallint,
+  result text,
+  id bytea,
+  profile smallint,
+  priority integer,
+  attempts_max bigint,
+  backoff_us bigint,
+  created_at bigint,
+  namespace text,
+  goal text,
+  owner text,
+  public boolean,
+  payload text,
+  target text,
+  capability text,
+  traceparent text
+);
+
+CREATE TYPE fact AS (
+  seq bigint,
+  intent bigint,
+  previous bigint,
+  at bigint,
+  attempt bigint,
+  face smallint,
+  verb smallint,
+  from_state smallint,
+  to_state smallint,
+  cause smallint,
+  owner text,
+  actor text,
+  detail text
+);
+
+CREATE TYPE used_key AS (
+  scope smallint,
+  owner text,
+  key text,
+  fingerprint bytea,
+  intent bytea,
+  answer text,
+  until bigint
+);
+
+CREATE TYPE kept_record AS (
+  kind smallint,
+  owner text,
+  name text,
+  version bigint,
+  value text,
+  expires_at bigint
+);
+
+CREATE TYPE counted AS (
+  kind smallint,
+  face smallint,
+  name text,
+  state smallint,
+  count bigint
+);
