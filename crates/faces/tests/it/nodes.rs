@@ -33,9 +33,9 @@ async fn wish(world: &World, id: &str, what: &str) -> Answer {
 /// A world whose only node gives out no more work.
 async fn drained_world() -> (World, Heartbeat) {
     let world = World::new();
-    let mut heart = heart(&world, 7, "web-1");
+    let mut heart = heart(&world, 1, "web-1");
     heart.beat().await.unwrap();
-    assert_eq!(wish(&world, "7", "drain").await.status, 200);
+    assert_eq!(wish(&world, "1", "drain").await.status, 200);
     heart.beat().await.unwrap();
     (world, heart)
 }
@@ -54,21 +54,21 @@ fn assert_elsewhere(answer: &Answer) {
 async fn an_operator_sees_every_node_and_nobody_else_does() {
     let world = World::new();
     assert_eq!(nodes(&world).await, json!([]));
-    heart(&world, 7, "web-1").beat().await.unwrap();
+    heart(&world, 1, "web-1").beat().await.unwrap();
     world.clock.advance_s(1);
     heart(&world, 8, "web-2").beat().await.unwrap();
     world.leased(json!({"goal": "g", "payload": 1})).await;
     let listed = nodes(&world).await;
     assert_eq!(
         listed[0],
-        json!({"id": 7, "name": "web-1", "address": "http://10.0.0.7:7070", "version": "9.8.7",
-            "started_at": 1_800_000_000.0, "seen_at": 1_800_000_000.0, "state": "serving", "leases": 1, "here": true})
+        json!({"id": 1, "name": "web-1", "address": "http://10.0.0.1:7070", "version": "9.8.7",
+            "started_at": 1_800_000_000.0, "seen_at": 1_800_000_001.0, "state": "serving", "leases": 1, "here": true})
     );
     assert_eq!(
         (&listed[1]["id"], &listed[1]["here"]),
         (&json!(8), &json!(false))
     );
-    for path in ["/admin/nodes/7/drain", "/admin/nodes/7/resume"] {
+    for path in ["/admin/nodes/1/drain", "/admin/nodes/1/resume"] {
         let unknown = world.send(Call::post(path).key(MAIN)).await;
         unknown.assert_refused(401, "unauthorized");
     }
@@ -80,8 +80,8 @@ async fn an_operator_sees_every_node_and_nobody_else_does() {
 #[tokio::test]
 async fn a_wish_for_nobody_is_not_found() {
     let world = World::new();
-    heart(&world, 7, "web-1").beat().await.unwrap();
-    for id in ["8", "web-1", "-7", "07x", "99999999999999999999", "%FF"] {
+    heart(&world, 1, "web-1").beat().await.unwrap();
+    for id in ["8", "web-1", "-1", "01x", "99999999999999999999", "%FF"] {
         for what in ["drain", "resume"] {
             wish(&world, id, what)
                 .await
@@ -93,12 +93,12 @@ async fn a_wish_for_nobody_is_not_found() {
 #[tokio::test]
 async fn a_draining_node_refuses_claims_and_does_everything_else() {
     let world = World::new();
-    let mut heart = heart(&world, 7, "web-1");
+    let mut heart = heart(&world, 1, "web-1");
     heart.beat().await.unwrap();
     let (held, token) = world.leased(json!({"goal": "g", "payload": 1})).await;
     let (more, more_token) = world.leased(json!({"goal": "g", "payload": 2})).await;
     let open = world.publish(json!({"goal": "g", "payload": 3})).await;
-    let wished = wish(&world, "7", "drain").await.json();
+    let wished = wish(&world, "1", "drain").await.json();
     assert_eq!(
         (&wished["state"], &wished["leases"]),
         (&json!("draining"), &json!(2))
@@ -138,7 +138,7 @@ async fn a_draining_node_refuses_claims_and_does_everything_else() {
     assert_eq!(world.send(fulfil).await.status, 200);
     assert_eq!(nodes(&world).await[0]["state"], "drained");
 
-    wish(&world, "7", "resume").await;
+    wish(&world, "1", "resume").await;
     heart.beat().await.unwrap();
     assert_eq!(world.claim().await.unwrap()["id"], open.as_str());
     assert_eq!(world.claim().await.unwrap()["id"], late.as_str());
@@ -160,14 +160,14 @@ async fn a_refused_claim_counts_and_burns_no_more_than_any_other() {
 #[tokio::test]
 async fn a_claim_that_waits_is_sent_elsewhere_when_its_node_drains() {
     let world = Arc::new(World::new());
-    let mut heart = heart(&world, 7, "web-1");
+    let mut heart = heart(&world, 1, "web-1");
     heart.beat().await.unwrap();
     let waiter = Arc::clone(&world);
     let waiting = tokio::spawn(async move { waiter.send(claim("/claim?wait=30")).await });
     while world.engine.waiters() == 0 {
         tokio::task::yield_now().await;
     }
-    wish(&world, "7", "drain").await;
+    wish(&world, "1", "drain").await;
     assert!(!waiting.is_finished());
     heart.beat().await.unwrap();
     let answer = tokio::time::timeout(Duration::from_secs(5), waiting).await;
@@ -183,7 +183,7 @@ async fn health_tells_a_balancer_whether_workers_should_go_elsewhere() {
         answer.json()["draining"].clone()
     };
     assert_eq!(health().await, true);
-    wish(&world, "7", "resume").await;
+    wish(&world, "1", "resume").await;
     heart.beat().await.unwrap();
     assert_eq!(health().await, false);
     world.drain.send(true).unwrap();
@@ -193,15 +193,15 @@ async fn health_tells_a_balancer_whether_workers_should_go_elsewhere() {
 #[tokio::test]
 async fn the_metrics_tell_of_this_node_and_of_all() {
     let world = World::new();
-    heart(&world, 7, "web \"1\"").beat().await.unwrap();
+    heart(&world, 1, "web \"1\"").beat().await.unwrap();
     let mut second = heart(&world, 8, "web-2");
     second.beat().await.unwrap();
     wish(&world, "8", "drain").await;
     world.leased(json!({"goal": "g", "payload": 1})).await;
     let text = world.admin_get("/metrics").await.text();
     for line in [
-        r#"consign_node_info{node="7",name="web \"1\"",version="9.8.7"} 1"#,
-        r#"consign_node_leases{node="7"} 1"#,
+        r#"consign_node_info{node="1",name="web \"1\"",version="9.8.7"} 1"#,
+        r#"consign_node_leases{node="1"} 1"#,
         r#"consign_node_leases{node="8"} 0"#,
         r#"consign_nodes{state="serving"} 1"#,
         r#"consign_nodes{state="draining"} 1"#,
@@ -217,15 +217,15 @@ async fn the_metrics_tell_of_this_node_and_of_all() {
 async fn the_dashboard_shows_nodes_when_there_is_something_to_tell() {
     let world = World::new();
     let page = async || world.admin_get("/admin/dashboard").await.text();
-    let mut first = heart(&world, 7, "<b>one");
+    let mut first = heart(&world, 1, "<b>one");
     first.beat().await.unwrap();
     assert!(!page().await.contains("<h2>Nodes</h2>"), "one that serves");
-    wish(&world, "7", "drain").await;
+    wish(&world, "1", "drain").await;
     let html = page().await;
     assert!(html.contains("<h2>Nodes</h2>"), "one that drains");
     assert!(html.contains("&lt;b&gt;one") && !html.contains("<b>one"));
     assert!(html.contains("<span class=\"status draining\">draining</span>"));
-    wish(&world, "7", "resume").await;
+    wish(&world, "1", "resume").await;
     heart(&world, 8, "two").beat().await.unwrap();
     let html = page().await;
     assert!(html.contains("<h2>Nodes</h2>") && html.contains("<td>two</td>"));

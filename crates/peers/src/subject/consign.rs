@@ -57,7 +57,9 @@ impl Subject for Consign {
             Some(_) => postgres::SETTINGS,
             None => "every commit synced",
         };
-        format!("consign serve with its defaults, {ledger}; POST /intent, /claim, /fulfill over HTTP/1.1, by consign bench")
+        format!(
+            "consign serve with its defaults, {ledger}; POST /intent, /claim, /fulfill over HTTP/1.1, by consign bench"
+        )
     }
 
     fn server(&self) -> Option<u32> {

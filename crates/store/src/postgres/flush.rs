@@ -25,10 +25,7 @@ macro_rules! into_intents {
     };
 }
 
-const INSERT: &str = concat!(
-    into_intents!(),
-    "SELECT * FROM unnest($1::admission[])"
-);
+const INSERT: &str = concat!(into_intents!(), "SELECT * FROM unnest($1::admission[])");
 
 /// The node stays the one that gave out the token, whoever extends the lease.
 ///

@@ -287,7 +287,8 @@ impl Args {
             } else {
                 Mode::Serve
             };
-            let started = PrivateServer::start(mode, server.dir.as_deref(), server.store.as_deref()).await?;
+            let started =
+                PrivateServer::start(mode, server.dir.as_deref(), server.store.as_deref()).await?;
             return Ok((started.target()?, Some(started)));
         };
         let own = match self.work {

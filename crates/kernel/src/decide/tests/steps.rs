@@ -243,18 +243,27 @@ fn a_batch_admission_names_each_intent_differently_ip_043() {
     assert_eq!(facts(&decision.writes).len(), 100);
 }
 
+/// A row is in a lane because its time has come by the clock of whoever put it there.
+#[test]
+fn a_row_that_a_faster_clock_made_ready_is_handed_out() {
+    let mut early = row(ProfileId::Intent, State::Queued);
+    early.run_at = NOW.plus(1);
+    let claim = Command::Claim(claim(Face::Intent, 10));
+    let decision = decided(&[early], &claim, NOW).unwrap();
+    assert_eq!(changed(&decision.writes).len(), 1);
+}
+
 /// Lanes are named by hashes: a row that merely shares one must not be handed out.
 #[test]
 fn a_row_of_a_lane_is_compared_field_by_field_before_it_is_handed_out() {
     type Spoil = fn(&mut Intent);
-    let spoils: [Spoil; 8] = [
+    let spoils: [Spoil; 7] = [
         |row| row.namespace = "other".to_owned(),
         |row| row.owner = "bob".to_owned(),
         |row| row.target = Some("w1".to_owned()),
         |row| row.capability = Some("gpu".to_owned()),
         |row| row.goal = "wave".to_owned(),
         |row| row.profile = ProfileId::Automation,
-        |row| row.run_at = NOW.plus(1),
         |row| row.expires_at = NOW,
     ];
     let mut asked = claim(Face::Intent, 10);
