@@ -39,7 +39,8 @@ const UPDATE: &str = concat!(
      public_lane = excluded.public_lane, public_goal_lane = excluded.public_goal_lane, run_at = excluded.run_at, \
      attempts = excluded.attempts, expires_at = excluded.expires_at, claimed_at = excluded.claimed_at, \
      lease_until = excluded.lease_until, settled_at = excluded.settled_at, last_fact = excluded.last_fact, \
-     node = CASE WHEN excluded.token IS DISTINCT FROM i.token THEN excluded.node ELSE i.node END, \
+     node = CASE WHEN excluded.node IS NULL OR excluded.token IS DISTINCT FROM i.token THEN excluded.node ELSE i.node \
+     END, \
      holder = excluded.holder, token = excluded.token, last_error = excluded.last_error, \
      result_kind = excluded.result_kind, result = excluded.result"
 );

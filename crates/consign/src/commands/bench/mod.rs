@@ -166,7 +166,7 @@ struct ServerArgs {
     #[arg(long, value_name = "PID", requires = "url", value_parser = value_parser!(u32).range(1..))]
     pid: Option<u32>,
 
-    /// Let the server of its own keep its ledger in this database, such as postgres://USER@HOST/DATABASE; it should be a
+    /// Let the server of its own keep its ledger in this database, one that `serve --store` takes; it should be a
     /// new one, and what is written stays there
     #[arg(long, value_name = "URL", conflicts_with = "url")]
     store: Option<String>,
