@@ -14,6 +14,9 @@ use consign_store::Clock;
 /// How much of a difference to the wall clock is made up for per second: one percent.
 const SLEW_US_PER_S: i64 = 10_000;
 
+/// A difference that is not worth a jump.
+const CATCH_UP_US: i64 = 500_000;
+
 /// What the wall clock says, in microseconds since 1970. Signature windows use it; leases never do.
 pub trait WallClock: Send + Sync + 'static {
     fn wall(&self) -> Micros;
@@ -82,6 +85,15 @@ impl EngineClock {
     /// From now on the wall clock that is followed is so far ahead of this machine's.
     pub fn wall_is_ahead(&self, ahead_us: i64) {
         self.source.ahead_us.store(ahead_us, Ordering::Relaxed);
+    }
+
+    /// Makes up at once for time that the monotonic clock did not see pass, as when the machine slept. Only forward: time
+    /// that was given out is not taken back.
+    pub fn catch_up(&self) {
+        let behind_us = self.source.wall().0 - self.now().0;
+        if behind_us > CATCH_UP_US {
+            self.slewed_us.fetch_add(behind_us, Ordering::Relaxed);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use consign_kernel::once::Scope;
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 
-use crate::{Engine, Error};
+use crate::{Engine, Error, OffDuty};
 
 const NAP_MAX: Duration = Duration::from_secs(1);
 const NAP_MIN: Duration = Duration::from_millis(2);
@@ -67,6 +67,8 @@ impl Timekeeper {
         let now = self.engine.now();
         let mut more = more;
         if now >= self.forget_at {
+            // A piece that fails is not tried again at once: leases and delays have their turn.
+            self.forget_at = now.plus(FORGET_INTERVAL_US);
             let rest = self.forget(now).await?;
             self.forget_at = if rest {
                 now
@@ -128,6 +130,10 @@ impl Timekeeper {
 impl Engine {
     /// Lets time act on a bounded number of rows; `true` when more are due.
     pub async fn sweep(&self) -> Result<bool, Error> {
+        if self.off_duty() == Some(OffDuty::WrongClock) {
+            // What is over by a wrong clock may not be over.
+            return Ok(false);
+        }
         let sweep = Command::Sweep(Sweep {
             limit: limits::SWEEP_ROWS_MAX,
         });

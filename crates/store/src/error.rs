@@ -79,7 +79,8 @@ impl From<tokio_postgres::Error> for Error {
             Some(
                 &SqlState::T_R_SERIALIZATION_FAILURE
                 | &SqlState::T_R_DEADLOCK_DETECTED
-                | &SqlState::UNIQUE_VIOLATION,
+                | &SqlState::UNIQUE_VIOLATION
+                | &SqlState::LOCK_NOT_AVAILABLE,
             ) => Self::Conflict(reason),
             Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => Self::Corrupt(reason),
             _ => Self::Unavailable(reason),

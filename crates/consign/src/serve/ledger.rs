@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use consign_engine::{EngineClock, SystemTimes};
-use consign_store::postgres::{self, Postgres, WRITERS_DEFAULT};
+use consign_store::postgres::{self, DatabaseClock, Postgres, WRITERS_DEFAULT};
 use consign_store::sqlite::{self, Sqlite};
 use consign_store::{Clock, SharedStore};
 
@@ -30,7 +30,7 @@ impl Place {
         Ok(Arc::new(match self {
             Self::File(path) => EngineClock::start(Sqlite::last_time(path)?),
             Self::Database(address) => {
-                let ahead_us = skew::ahead_us(|| Postgres::time_at(address)).await?;
+                let ahead_us = skew::ahead_us(&DatabaseClock::at(address)).await?;
                 EngineClock::over(SystemTimes::ahead(ahead_us), None)
             }
         }))

@@ -6,27 +6,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_engine::{Engine, EngineClock, SystemTimes};
-use consign_kernel::ids::{Micros, SECOND_US};
+use consign_engine::{Clock as _, Engine, EngineClock, SystemTimes, WallClock as _};
+use consign_kernel::ids::SECOND_US;
 use consign_store::Error;
-use consign_store::postgres::Postgres;
+use consign_store::postgres::{DatabaseClock, Postgres};
 
 /// Beyond this a node gives out no work.
 const SKEW_US_MAX: i64 = 2 * SECOND_US;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// An answer that took longer than this says little about clocks, so another is asked for.
 const ROUND_TRIP_US_GOOD: i64 = 20_000;
+/// And one that took longer than this says nothing.
+const ROUND_TRIP_US_MAX: i64 = 500_000;
 const TRIES: usize = 3;
 
 /// How far the database's clock is ahead of this machine's: the quickest of a few answers, taken at its middle.
-pub(super) async fn ahead_us<F>(ask: impl Fn() -> F) -> Result<i64, Error>
-where
-    F: Future<Output = Result<Micros, Error>>,
-{
+pub(super) async fn ahead_us(clock: &DatabaseClock) -> Result<i64, Error> {
+    // The first answer has a connection to wait for.
+    clock.ask().await?;
     let mut best = (i64::MAX, 0);
     for _ in 0..TRIES {
         let before = SystemTimes::own_wall().0;
-        let there = ask().await?.0;
+        let there = clock.ask().await?.0;
         let took = SystemTimes::own_wall().0 - before;
         // A clock that was set meanwhile makes nonsense of the answer.
         if (0..best.0).contains(&took) {
@@ -36,17 +37,28 @@ where
             break;
         }
     }
+    if best.0 > ROUND_TRIP_US_MAX {
+        let slow = "its answers take so long that clocks cannot be compared";
+        return Err(Error::Unavailable(slow.to_owned()));
+    }
     Ok(best.1)
 }
 
 /// Keeps the clock on the database's time, and the node off duty while its own is far from it.
 pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engine: Engine) {
+    let database = postgres.clock();
     let mut wrong = false;
     loop {
         // Who cannot ask the database cannot claim there either.
-        if let Ok(ahead_us) = ahead_us(|| postgres.time()).await {
+        if let Ok(ahead_us) = ahead_us(&database).await {
             clock.wall_is_ahead(ahead_us);
-            let is_wrong = ahead_us.abs() > SKEW_US_MAX;
+            let own_is_wrong = ahead_us.abs() > SKEW_US_MAX;
+            if !own_is_wrong {
+                // A machine that slept has missed time: what it gave out then would be over already.
+                clock.catch_up();
+            }
+            let engine_ahead_us = clock.now().0 - clock.wall().0;
+            let is_wrong = own_is_wrong || engine_ahead_us > SKEW_US_MAX;
             if is_wrong != wrong {
                 wrong = is_wrong;
                 engine.clock_is_wrong(wrong);

@@ -53,6 +53,8 @@ struct State {
     turns: u64,
     /// Writers that sleep, and want to know when something changes.
     asleep: usize,
+    /// Those of them that were called and have not got up yet.
+    called: usize,
     beside: Beside,
     /// How many were in the last group and in the one before.
     recent: [usize; 2],
@@ -115,33 +117,34 @@ impl Inner {
     }
 
     fn wake_writer(&self, state: &mut State) {
-        if state.asleep > 0 {
-            state.asleep -= 1;
+        if state.asleep > state.called {
+            state.called += 1;
             self.writer.notify_one();
         }
     }
 
     fn wake_all(&self, state: &mut State) {
-        state.asleep = 0;
+        state.called = state.asleep;
         self.writer.notify_all();
     }
 
     fn sleep<'s>(&self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         state.asleep += 1;
-        self.writer
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
+        let woken = self.writer.wait(state);
+        Self::up(woken.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The same, but not for longer than `pause`.
     fn nap<'s>(&self, mut state: MutexGuard<'s, State>, pause: Duration) -> MutexGuard<'s, State> {
         state.asleep += 1;
         let woken = self.writer.wait_timeout(state, pause);
-        let (mut state, over) = woken.unwrap_or_else(PoisonError::into_inner);
-        if over.timed_out() {
-            // Nobody counted it out.
-            state.asleep = state.asleep.saturating_sub(1);
-        }
+        Self::up(woken.unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// Whoever gets up counts itself out, called or not; a call that came too late for it is as good as heard.
+    fn up(mut state: MutexGuard<'_, State>) -> MutexGuard<'_, State> {
+        state.asleep -= 1;
+        state.called = state.called.saturating_sub(1).min(state.asleep);
         state
     }
 }
@@ -324,7 +327,12 @@ impl Line {
             } else if state.is_time() {
                 let jobs = self.take(&mut state, Vec::new());
                 if !jobs.is_empty() {
-                    return Some((self.group(jobs), self.turn(&mut state)));
+                    let running = self.turn(&mut state);
+                    if !state.jobs.is_empty() {
+                        // More than one group takes: another writer shall know of them.
+                        self.line.wake_writer(&mut state);
+                    }
+                    return Some((self.group(jobs), running));
                 }
             } else if let Some(pause) = state.held_up() {
                 state = self.line.nap(state, pause);

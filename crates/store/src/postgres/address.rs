@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
@@ -34,7 +35,8 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// plans that are made once and follow an index. A plan made while a table was young would read all of it for ever.
 const SETTINGS: &str = "-c search_path=consign,pg_catalog -c synchronous_commit=on -c statement_timeout=10s \
     -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s -c jit=off -c enable_seqscan=off \
-    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan";
+    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan \
+    -c client_min_messages=warning -c default_transaction_isolation=read\\ committed";
 
 #[derive(Clone)]
 pub struct Address {
@@ -93,24 +95,20 @@ impl Address {
 
     /// A connection whose traffic the current runtime carries.
     pub(super) async fn connect(&self) -> Result<Client, Error> {
-        let (client, _) = self.connect_hearing().await?;
-        Ok(client)
+        Ok(self.connect_hearing().await?.client)
     }
 
-    /// A connection, and what the server says on it unasked. Nothing is kept for somebody who does not listen.
-    pub(super) async fn connect_hearing(&self) -> Result<(Client, Receiver<AsyncMessage>), Error> {
+    pub(super) async fn connect_hearing(&self) -> Result<Connected, Error> {
         let (said, heard) = channel(MESSAGES_MAX);
         let connecting = async {
             Ok(match &self.tls {
                 None => {
                     let (client, connection) = self.config.connect(NoTls).await?;
-                    tokio::spawn(carry(connection, said));
-                    client
+                    (client, tokio::spawn(carry(connection, said)))
                 }
                 Some(tls) => {
                     let (client, connection) = self.config.connect(tls.clone()).await?;
-                    tokio::spawn(carry(connection, said));
-                    client
+                    (client, tokio::spawn(carry(connection, said)))
                 }
             })
         };
@@ -120,10 +118,22 @@ impl Address {
         let connected = timeout(CONNECT_PATIENCE, connecting)
             .await
             .map_err(|_elapsed| unreachable("it did not answer in time"))?;
-        let client =
+        let (client, carrying) =
             connected.map_err(|error: tokio_postgres::Error| unreachable(&cause(&error)))?;
-        Ok((client, heard))
+        Ok(Connected {
+            client,
+            heard,
+            carrying,
+        })
     }
+}
+
+pub(super) struct Connected {
+    pub(super) client: Client,
+    /// What the server says unasked. Nothing is kept for somebody who does not listen.
+    pub(super) heard: Receiver<AsyncMessage>,
+    /// Ends when both sides are done with each other.
+    pub(super) carrying: JoinHandle<()>,
 }
 
 /// Carries the traffic of a connection until it ends.

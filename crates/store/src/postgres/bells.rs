@@ -142,15 +142,15 @@ async fn hear_until_lost(
     shared: &Shared,
     missed: bool,
 ) -> Result<(), Error> {
-    let (client, mut messages) = address.connect_hearing().await?;
-    client.batch_execute("LISTEN consign").await?;
+    let mut connected = address.connect_hearing().await?;
+    connected.client.batch_execute("LISTEN consign").await?;
     if missed {
         shared.listeners.tell_heard(&News {
             missed,
             ..News::default()
         });
     }
-    while let Some(message) = messages.recv().await {
+    while let Some(message) = connected.heard.recv().await {
         if let AsyncMessage::Notification(bell) = message
             && let Some(news) = read(node, bell.payload())
         {

@@ -1,4 +1,4 @@
-//! Writing what a transaction decided, one statement for each kind of row.
+//! Writing what a transaction decided, all rows of a kind at once.
 
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::Seq;
@@ -25,30 +25,33 @@ macro_rules! into_intents {
     };
 }
 
-const INSERT: &str = concat!(into_intents!(), "SELECT * FROM unnest($1::admission[])");
-
-/// The node stays the one that gave out the token, whoever extends the lease.
+/// New rows, changed rows, facts and counters, in one statement: nearly every group has all of them.
 ///
-/// The rows are there and locked, so it never inserts: the form is chosen because it looks up each row by its key, where a
-/// join may be planned as a walk through all rows.
-const UPDATE: &str = concat!(
+/// Changed rows are there and locked, so they are never inserted: the form is chosen because it looks up each row by its
+/// key, where a join may be planned as a walk through all rows. Their node stays the one that gave out the token, whoever
+/// extends the lease. Counters are taken in the order of their key, so that no two writers wait for each other in a circle.
+const WRITE: &str = concat!(
+    "WITH new AS (",
     into_intents!(),
-    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL FROM unnest($1::change[]) AS u \
+    "SELECT * FROM unnest($1::admission[])), changed AS (",
+    into_intents!(),
+    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL FROM unnest($2::change[]) AS u \
      ON CONFLICT (seq) DO UPDATE SET state = excluded.state, cause = excluded.cause, shelf = excluded.shelf, \
      wake_at = excluded.wake_at, own_lane = excluded.own_lane, own_goal_lane = excluded.own_goal_lane, \
      public_lane = excluded.public_lane, public_goal_lane = excluded.public_goal_lane, run_at = excluded.run_at, \
      attempts = excluded.attempts, expires_at = excluded.expires_at, claimed_at = excluded.claimed_at, \
      lease_until = excluded.lease_until, settled_at = excluded.settled_at, last_fact = excluded.last_fact, \
-     node = CASE WHEN excluded.node IS NULL OR excluded.token IS DISTINCT FROM i.token THEN excluded.node ELSE i.node \
-     END, \
-     holder = excluded.holder, token = excluded.token, last_error = excluded.last_error, \
-     result_kind = excluded.result_kind, result = excluded.result"
+     node = CASE WHEN excluded.node IS NULL OR excluded.token IS DISTINCT FROM i.token THEN excluded.node \
+     ELSE i.node END, holder = excluded.holder, token = excluded.token, last_error = excluded.last_error, \
+     result_kind = excluded.result_kind, result = excluded.result), \
+     told AS (INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, owner, \
+     actor, detail) SELECT * FROM unnest($3::fact[])) \
+     INSERT INTO counts (kind, face, name, state, shard, count) \
+     SELECT kind, face, name, state, $5, count FROM unnest($4::counted[]) ORDER BY 1, 2, 3, 4 \
+     ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count"
 );
 
 const DELETE: &str = "DELETE FROM intents WHERE seq = ANY($1::bigint[])";
-
-const APPEND: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, \
-    owner, actor, detail) SELECT * FROM unnest($1::fact[])";
 
 /// A key that was not there and is now was used by another node meanwhile: the error makes this transaction look again.
 const ONCE: &str = "INSERT INTO once (scope, owner, key, fingerprint, intent, answer, until) \
@@ -69,22 +72,14 @@ const RECORD_AGAIN: &str = "INSERT INTO records (kind, owner, name, version, val
 const RECORD_GONE: &str = "DELETE FROM records r USING unnest($1::smallint[], $2::text[], $3::text[]) \
     AS u (kind, owner, name) WHERE r.kind = u.kind AND r.owner = u.owner AND r.name = u.name";
 
-/// In the order of the key, so that no two writers wait for each other in a circle.
-const COUNT: &str = "INSERT INTO counts (kind, face, name, state, shard, count) \
-    SELECT kind, face, name, state, $2, count FROM unnest($1::counted[]) ORDER BY 1, 2, 3, 4 \
-    ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count";
-
 pub(super) const STATEMENTS: &[&str] = &[
-    INSERT,
-    UPDATE,
+    WRITE,
     DELETE,
-    APPEND,
     ONCE,
     ONCE_AGAIN,
     RECORD,
     RECORD_AGAIN,
     RECORD_GONE,
-    COUNT,
 ];
 
 /// What is to be written in one go.
@@ -120,24 +115,44 @@ pub(super) fn flush(
     let once: Vec<Cells> = writes.once.iter().map(|row| used(row)).collect();
     let once_again: Vec<Cells> = writes.once_again.iter().map(|row| used(row)).collect();
     let counts: Vec<Cells> = writes.counts.iter().map(counted).collect();
-    // What is deleted goes first: its id may be used anew. Keys that others may be using come last but one, counters
-    // last, so that they are locked as shortly as possible.
-    let steps: [(_, Vec<&(dyn ToSql + Sync)>, _); 10] = [
-        (DELETE, vec![&removed], removed.len()),
-        (INSERT, vec![&new], new.len()),
-        (UPDATE, vec![&changed], changed.len()),
-        (APPEND, vec![&facts], facts.len()),
-        (RECORD_GONE, vec![&gone.0, &gone.1, &gone.2], gone.0.len()),
-        (RECORD, vec![&records], records.len()),
-        (RECORD_AGAIN, vec![&records_again], records_again.len()),
-        (ONCE, vec![&once], once.len()),
-        (ONCE_AGAIN, vec![&once_again], once_again.len()),
-        (COUNT, vec![&counts, &shard], counts.len()),
+    let written = new.len() + changed.len() + facts.len() + counts.len();
+    // What is deleted goes first: its id may be used anew. Counters come last, so that they are locked as shortly as
+    // possible. Of what is written together, the counters alone are counted.
+    let steps: [(_, Vec<&(dyn ToSql + Sync)>, _, _); 7] = [
+        (DELETE, vec![&removed], removed.len(), removed.len()),
+        (
+            RECORD_GONE,
+            vec![&gone.0, &gone.1, &gone.2],
+            gone.0.len(),
+            gone.0.len(),
+        ),
+        (RECORD, vec![&records], records.len(), records.len()),
+        (
+            RECORD_AGAIN,
+            vec![&records_again],
+            records_again.len(),
+            records_again.len(),
+        ),
+        (ONCE, vec![&once], once.len(), once.len()),
+        (
+            ONCE_AGAIN,
+            vec![&once_again],
+            once_again.len(),
+            once_again.len(),
+        ),
+        (
+            WRITE,
+            vec![&new, &changed, &facts, &counts, &shard],
+            written,
+            counts.len(),
+        ),
     ];
     let (mut asked, mut expected) = (Vec::new(), Vec::new());
-    for (text, parameters, rows) in steps.into_iter().filter(|(_, _, rows)| *rows > 0) {
-        asked.push(Asked { text, parameters });
-        expected.push(rows as u64);
+    for (text, parameters, wanted, counted) in steps {
+        if wanted > 0 {
+            asked.push(Asked { text, parameters });
+            expected.push(counted as u64);
+        }
     }
     if session.execute_all(&asked)? == expected {
         return Ok(());

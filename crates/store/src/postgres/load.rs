@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use consign_kernel::command::{Command, Request, Sweep};
 use consign_kernel::decide::{Needs, needs};
 use consign_kernel::ids::{IntentId, Micros};
-use consign_kernel::intent::Shelf;
+use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Probe};
 use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::record::{self, ApiKey};
 use tokio_postgres::Row;
 
-use super::rows::{intent_columns, stored};
+use super::rows::{self, INTENT_COLUMNS, intent_columns, stored};
 use super::session::{Asked, Session};
 use crate::Error;
 use crate::ledger::Counter;
@@ -52,20 +52,52 @@ pub(super) const LOCK_OWNERS: &str = "SELECT pg_advisory_xact_lock(17230, h) FRO
 pub(super) const COUNT: &str = "SELECT coalesce(sum(count), 0)::bigint FROM counts \
     WHERE kind = $1 AND face = $2 AND name = $3 AND state = $4";
 
-macro_rules! lane {
-    ($lane:literal) => {
+/// The best rows of some lanes of one column, so many of each. Rows that another transaction holds are passed over: it
+/// will hand them out itself, or let them go.
+macro_rules! lanes {
+    ($lane:literal, $lanes:literal, $wanted:literal, $part:literal) => {
         concat!(
             "SELECT ",
             intent_columns!(),
-            ", p.lane FROM unnest($1::bigint[], $2::bigint[]) AS p (lane, wanted), LATERAL (SELECT * FROM intents WHERE ",
+            ", ",
+            $part,
+            ", p.lane FROM unnest(",
+            $lanes,
+            "::bigint[], ",
+            $wanted,
+            "::bigint[]) AS p (lane, wanted), LATERAL (SELECT * FROM intents WHERE ",
             $lane,
             " = p.lane ORDER BY priority DESC, run_at, attempts, seq LIMIT p.wanted FOR UPDATE SKIP LOCKED) i"
         )
     };
 }
 
-/// Rows of one lane that are loaded in advance; each comes with its payload.
-const LANE_ROWS_MAX: u32 = 512;
+/// All rows of intents at once: those that are named, those that are due, and the best of each lane. A statement for each
+/// would cost more than what it finds.
+const ROWS: &str = concat!(
+    "SELECT ",
+    intent_columns!(),
+    ", 0::smallint, NULL::bigint FROM unnest($1::bytea[]) AS k (id), \
+     LATERAL (SELECT * FROM intents WHERE id = k.id FOR UPDATE) i UNION ALL SELECT ",
+    intent_columns!(),
+    ", 1::smallint, NULL::bigint FROM unnest($2::smallint[], $3::bigint[]) AS s (shelf, until), \
+     LATERAL (SELECT * FROM intents WHERE shelf = s.shelf AND wake_at <= s.until ORDER BY wake_at, seq LIMIT $4 \
+     FOR UPDATE SKIP LOCKED) i UNION ALL ",
+    lanes!("own_lane", "$5", "$6", "2::smallint"),
+    " UNION ALL ",
+    lanes!("own_goal_lane", "$7", "$8", "3::smallint"),
+    " UNION ALL ",
+    lanes!("public_lane", "$9", "$10", "4::smallint"),
+    " UNION ALL ",
+    lanes!("public_goal_lane", "$11", "$12", "5::smallint")
+);
+
+/// Which part of [`ROWS`] a row comes from, and of which lane.
+const PART: usize = INTENT_COLUMNS;
+const LANE: usize = INTENT_COLUMNS + 1;
+
+/// Rows of lanes that a group loads in advance. Each is locked and comes with its payload, and others pass over it.
+const ROWS_MAX: u32 = 1_024;
 
 const COLUMNS: [Column; 4] = [
     Column::Own,
@@ -74,36 +106,16 @@ const COLUMNS: [Column; 4] = [
     Column::PublicGoal,
 ];
 
-/// Rows that another transaction holds are passed over: it will hand them out itself, or let them go.
 pub(super) const fn lane(column: Column) -> &'static str {
     match column {
-        Column::Own => lane!("own_lane"),
-        Column::OwnGoal => lane!("own_goal_lane"),
-        Column::Public => lane!("public_lane"),
-        Column::PublicGoal => lane!("public_goal_lane"),
+        Column::Own => lanes!("own_lane", "$1", "$2", "2::smallint"),
+        Column::OwnGoal => lanes!("own_goal_lane", "$1", "$2", "3::smallint"),
+        Column::Public => lanes!("public_lane", "$1", "$2", "4::smallint"),
+        Column::PublicGoal => lanes!("public_goal_lane", "$1", "$2", "5::smallint"),
     }
 }
 
-pub(super) const DUE: &str = concat!(
-    "SELECT ",
-    intent_columns!(),
-    " FROM unnest($1::smallint[], $2::bigint[]) AS s (shelf, until), LATERAL (SELECT * FROM intents \
-     WHERE shelf = s.shelf AND wake_at <= s.until ORDER BY wake_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED) i"
-);
-
-pub(super) const STATEMENTS: &[&str] = &[
-    BEGIN,
-    BLOCKS,
-    INTENTS,
-    ONCE,
-    RECORDS,
-    LOCK_OWNERS,
-    lane(Column::Own),
-    lane(Column::OwnGoal),
-    lane(Column::Public),
-    lane(Column::PublicGoal),
-    DUE,
-];
+pub(super) const STATEMENTS: &[&str] = &[BEGIN, BLOCKS, ROWS, ONCE, RECORDS, LOCK_OWNERS];
 
 /// What the requests of a group will ask for.
 #[derive(Debug, Default)]
@@ -115,6 +127,8 @@ pub(super) struct Foreseen<'r> {
     /// How many rows of which lane.
     pub(super) lanes: HashMap<Probe, u32>,
     pub(super) shelves: Vec<(Shelf, Micros)>,
+    /// Of all lanes.
+    rows: u32,
 }
 
 impl<'r> Foreseen<'r> {
@@ -138,8 +152,12 @@ impl<'r> Foreseen<'r> {
         if let Command::Claim(claim) = command {
             let wanted = claim.max.clamp(1, limits::CLAIM_BATCH_MAX);
             for probe in claim.probes() {
-                let all = self.lanes.entry(probe).or_default();
-                *all = (*all + wanted).min(LANE_ROWS_MAX);
+                // What is not loaded in advance is looked for when it is asked for.
+                let more = wanted.min(ROWS_MAX - self.rows);
+                if more > 0 {
+                    *self.lanes.entry(probe).or_default() += more;
+                    self.rows += more;
+                }
             }
             let sweep = Command::Sweep(Sweep {
                 limit: limits::SWEEP_ROWS_MAX,
@@ -186,15 +204,38 @@ impl<'r> Foreseen<'r> {
     }
 }
 
-/// The rows that were found.
+/// What was found.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) blocks: Vec<Row>,
     pub(super) records: Vec<Row>,
     pub(super) once: Vec<Row>,
-    pub(super) intents: Vec<Row>,
-    pub(super) due: Vec<Row>,
-    pub(super) lanes: Vec<(Column, Vec<Row>)>,
+    /// By their id.
+    pub(super) named: Vec<Intent>,
+    pub(super) due: Vec<Intent>,
+    pub(super) lanes: HashMap<Probe, Vec<Intent>>,
+}
+
+impl Found {
+    fn take_rows(&mut self, rows: &[Row]) -> Result<(), Error> {
+        for row in rows {
+            let intent = rows::intent(row)?;
+            let part: i16 = rows::get(row, PART)?;
+            let lane: Option<i64> = rows::get(row, LANE)?;
+            match lane {
+                None if part == 0 => self.named.push(intent),
+                None => self.due.push(intent),
+                Some(lane) => {
+                    let column = usize::try_from(part - 2).ok();
+                    let column = column.and_then(|index| COLUMNS.get(index).copied());
+                    let column = column.ok_or(Error::Closed)?;
+                    let probe = Probe { column, lane };
+                    self.lanes.entry(probe).or_default().push(intent);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Begins a transaction and sends all questions at once. Locks that may have to be waited for come first and in a fixed
@@ -220,7 +261,8 @@ pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, 
         .map(|(shelf, until)| (i16::from(shelf.code()), until.0))
         .unzip();
     let rows_max = i64::from(limits::SWEEP_ROWS_MAX);
-    let lanes = COLUMNS.map(|column| (column, foreseen.lanes(column)));
+    let [own, own_goal, public, public_goal] = COLUMNS.map(|column| foreseen.lanes(column));
+    let any_rows = !(ids.is_empty() && shelves.is_empty() && foreseen.lanes.is_empty());
 
     let mut asked = Vec::new();
     let mut ask = |wanted: bool, text, parameters| {
@@ -236,11 +278,24 @@ pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, 
         vec![&records.0, &records.1, &records.2],
     );
     ask(!once.0.is_empty(), ONCE, vec![&once.0, &once.1, &once.2]);
-    ask(!ids.is_empty(), INTENTS, vec![&ids]);
-    ask(!shelves.is_empty(), DUE, vec![&shelves, &untils, &rows_max]);
-    for (column, (names, wanted)) in &lanes {
-        ask(!names.is_empty(), lane(*column), vec![names, wanted]);
-    }
+    ask(
+        any_rows,
+        ROWS,
+        vec![
+            &ids,
+            &shelves,
+            &untils,
+            &rows_max,
+            &own.0,
+            &own.1,
+            &own_goal.0,
+            &own_goal.1,
+            &public.0,
+            &public.1,
+            &public_goal.0,
+            &public_goal.1,
+        ],
+    );
     // Last, so that the numbers are above those of all facts that were loaded.
     ask(true, BLOCKS, vec![]);
     let mut found = Found::default();
@@ -248,13 +303,9 @@ pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, 
         match asked.text {
             RECORDS => found.records = rows,
             ONCE => found.once = rows,
-            INTENTS => found.intents = rows,
             BLOCKS => found.blocks = rows,
-            DUE => found.due = rows,
-            other => {
-                let column = COLUMNS.into_iter().find(|column| lane(*column) == other);
-                found.lanes.extend(column.map(|column| (column, rows)));
-            }
+            ROWS => found.take_rows(&rows)?,
+            _ => {}
         }
     }
     Ok(found)

@@ -84,9 +84,10 @@ impl Postgres {
     /// Reaches the database, brings its schema up to date, starts the writers.
     pub async fn open(options: Options) -> Result<Self, Error> {
         schema::migrate(&options.address, options.clock.now().0, options.hold).await?;
-        copy::refuse_part(&options.address).await?;
         let readers = Readers::new(options.address.clone(), READERS);
         let last_fact = reads::last_fact(&readers).await?;
+        // With a connection that stays, by which a copy sees that somebody is there.
+        copy::refuse_part(&options.address).await?;
         let node = Arc::new(Node {
             id: options.node,
             clock: Arc::clone(&options.clock),
@@ -121,19 +122,14 @@ impl Postgres {
         check::check(&Readers::new(address.clone(), 1)).await
     }
 
+    /// The clock that all nodes of this database go by.
+    pub fn clock(&self) -> DatabaseClock {
+        DatabaseClock::at(&self.address)
+    }
+
     /// Whether the database has a ledger already.
     pub async fn exists(address: &Address) -> Result<bool, Error> {
         schema::exists(address).await
-    }
-
-    /// What the database's clock says.
-    pub async fn time(&self) -> Result<Micros, Error> {
-        reads::time(&self.readers).await
-    }
-
-    /// The same of a database that is not opened.
-    pub async fn time_at(address: &Address) -> Result<Micros, Error> {
-        reads::time(&Readers::new(address.clone(), 1)).await
     }
 
     /// Returns only if a thread of the ledger failed. Then everything is refused, and only a new start helps.
@@ -148,6 +144,25 @@ impl Postgres {
     /// Finishes what waits and ends the writers. Later requests are refused.
     pub fn close(&self) {
         self.writers.close();
+    }
+}
+
+/// The database's clock, on a connection of its own: nothing is in the way of an answer.
+pub struct DatabaseClock(Arc<Readers>);
+
+impl DatabaseClock {
+    pub fn at(address: &Address) -> Self {
+        Self(Readers::new(address.clone(), 1))
+    }
+
+    pub async fn ask(&self) -> Result<Micros, Error> {
+        reads::time(&self.0).await
+    }
+}
+
+impl fmt::Debug for DatabaseClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatabaseClock")
     }
 }
 

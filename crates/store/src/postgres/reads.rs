@@ -25,6 +25,9 @@ use crate::{Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
 
+/// For one statement of whoever looks at everything.
+const LONG: Duration = Duration::from_hours(1);
+
 pub(super) struct Readers {
     address: Address,
     idle: Mutex<Vec<Reader>>,
@@ -101,7 +104,7 @@ impl Lent<'_> {
 
     async fn run(&self, text: &str) -> Result<(), Error> {
         let reader = self.reader.as_ref().ok_or(Error::Closed)?;
-        in_time(reader.client.batch_execute(text)).await
+        in_time(PATIENCE, reader.client.batch_execute(text)).await
     }
 
     pub(super) async fn query(
@@ -111,7 +114,9 @@ impl Lent<'_> {
     ) -> Result<Vec<Row>, Error> {
         // Whoever gives up waiting leaves a connection in the middle of something: it is not lent again.
         let mut reader = self.reader.take().ok_or(Error::Closed)?;
-        let done = reader.query(text, parameters).await;
+        // Who looks at everything may take as long as it takes.
+        let patience = if self.open { LONG } else { PATIENCE };
+        let done = reader.query(text, parameters, patience).await;
         self.reader = Some(reader).filter(|_| done.is_ok());
         done
     }
@@ -129,23 +134,25 @@ impl Reader {
         &mut self,
         text: &'static str,
         parameters: Parameters<'_>,
+        patience: Duration,
     ) -> Result<Vec<Row>, Error> {
         let statement = if let Some(statement) = self.statements.get(text) {
             statement.clone()
         } else {
-            let statement = in_time(self.client.prepare(text)).await?;
+            let statement = in_time(PATIENCE, self.client.prepare(text)).await?;
             self.statements.insert(text, statement.clone());
             statement
         };
-        in_time(self.client.query(&statement, parameters)).await
+        in_time(patience, self.client.query(&statement, parameters)).await
     }
 }
 
 /// A database behind a broken network never answers.
 async fn in_time<T>(
+    patience: Duration,
     asked: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, Error> {
-    let answered = timeout(PATIENCE, asked).await;
+    let answered = timeout(patience, asked).await;
     Ok(answered.map_err(|_elapsed| silent())??)
 }
 

@@ -9,24 +9,28 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
-use super::address::Address;
+use super::address::{Address, Connected};
 use crate::Error;
 
 /// How long a statement may take before the connection counts as lost: more than the server itself allows.
 pub(super) const PATIENCE: Duration = Duration::from_secs(12);
 
+/// How long a request waits to see whether an abandoned connection has ended.
+const GLANCE: Duration = Duration::from_millis(50);
+
 pub(super) struct Session {
     address: Address,
     runtime: Runtime,
-    client: Option<Client>,
-    /// What the server says unasked.
-    heard: Option<Receiver<AsyncMessage>>,
+    connected: Option<Connected>,
+    /// A connection that was given up in the middle of a commit. As long as its server has not let go of it, there is no
+    /// second one: a server that waits for its standby would be given more and more of them.
+    abandoned: Option<JoinHandle<()>>,
     statements: HashMap<&'static str, Statement>,
     /// An answer is missing: whatever comes next on this connection would be taken for it.
     silent: Cell<bool>,
@@ -44,8 +48,8 @@ impl Session {
         Ok(Self {
             address,
             runtime,
-            client: None,
-            heard: None,
+            connected: None,
+            abandoned: None,
             statements: HashMap::new(),
             silent: Cell::new(false),
         })
@@ -53,19 +57,17 @@ impl Session {
 
     /// Whether the connection can be used for another statement.
     pub(super) fn is_usable(&self) -> bool {
-        !self.silent.get()
-            && self
-                .client
-                .as_ref()
-                .is_some_and(|client| !client.is_closed())
+        let connected = self.connected.as_ref();
+        !self.silent.get() && connected.is_some_and(|connected| !connected.client.is_closed())
     }
 
     /// Makes a connection if there is none, and all statements that `texts` name.
     pub(super) fn ready(&mut self, texts: &[&'static str]) -> Result<(), Error> {
         if !self.is_usable() {
             self.give_up();
-            let (client, heard) = self.runtime.block_on(self.address.connect_hearing())?;
-            (self.client, self.heard) = (Some(client), Some(heard));
+            self.await_abandoned()?;
+            let connecting = self.address.connect_hearing();
+            self.connected = Some(self.runtime.block_on(connecting)?);
         }
         for text in texts {
             self.prepare(text)?;
@@ -75,7 +77,7 @@ impl Session {
 
     /// Forgets the connection; the server rolls back what was open on it.
     pub(super) fn give_up(&mut self) {
-        (self.client, self.heard) = (None, None);
+        self.connected = None;
         self.statements.clear();
         self.silent.set(false);
     }
@@ -93,16 +95,19 @@ impl Session {
     where
         F: Future<Output = Result<T, tokio_postgres::Error>>,
     {
-        let client = self.client.as_ref().ok_or(Error::Closed)?;
+        let connected = self.connected.as_ref().ok_or(Error::Closed)?;
         let link = Link {
-            client,
+            client: &connected.client,
             statements: &self.statements,
         };
         let done = self
             .runtime
             .block_on(async { timeout(PATIENCE, work(link)).await });
         match done {
-            Ok(done) => Ok(done?),
+            Ok(done) => done.map_err(|error| {
+                self.silent.set(self.silent.get() || is_over(&error));
+                error.into()
+            }),
             Err(_elapsed) => {
                 self.silent.set(true);
                 Err(silent())
@@ -168,7 +173,7 @@ impl Session {
     }
 
     fn warning(&mut self) -> Option<String> {
-        let heard = self.heard.as_mut()?;
+        let heard = &mut self.connected.as_mut()?.heard;
         while let Ok(message) = heard.try_recv() {
             if let AsyncMessage::Notice(notice) = message
                 && notice.parsed_severity() == Some(Severity::Warning)
@@ -179,10 +184,38 @@ impl Session {
         None
     }
 
+    /// Gives up the connection in the middle of a commit.
+    pub(super) fn abandon(&mut self) {
+        self.abandoned = self.connected.take().map(|connected| connected.carrying);
+        self.give_up();
+    }
+
+    fn await_abandoned(&mut self) -> Result<(), Error> {
+        let Some(carrying) = &mut self.abandoned else {
+            return Ok(());
+        };
+        let ended = self
+            .runtime
+            .block_on(async { timeout(GLANCE, carrying).await });
+        if ended.is_err() {
+            let waits = "a commit from before still waits in the database, perhaps for a standby";
+            return Err(Error::Unavailable(waits.to_owned()));
+        }
+        self.abandoned = None;
+        Ok(())
+    }
+
     /// A statement without parameters.
     pub(super) fn run(&self, text: &str) -> Result<(), Error> {
         self.wait(|link| link.client.batch_execute(text))
     }
+}
+
+/// Whether a server that says this takes no more writes on this connection: it ends, or is no primary any more.
+fn is_over(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| {
+        *code == SqlState::READ_ONLY_SQL_TRANSACTION || code.code().starts_with("57P")
+    })
 }
 
 pub(super) fn silent() -> Error {

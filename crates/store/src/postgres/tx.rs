@@ -18,7 +18,7 @@ use consign_kernel::record::{self, Record};
 use super::flush::{Writes, flush};
 use super::held::{Held, Pending, Rank};
 use super::load::{self, BLOCK, Foreseen};
-use super::rows::{self, INTENT_COLUMNS, intent_columns, signed, stored};
+use super::rows::{self, intent_columns, signed, stored};
 use super::session::Session;
 use crate::Error;
 use crate::ledger::{Counter, Position, Tx, profiles_of};
@@ -70,8 +70,8 @@ impl<'a> Open<'a> {
         position.fact = rows::unsigned(blocks, 2)? * BLOCK;
         open.take_records(&found.records)?;
         open.take_once(&found.once)?;
-        for row in &found.intents {
-            open.held.load(rows::intent(row)?);
+        for intent in found.named {
+            open.held.load(intent);
         }
         for id in &foreseen.ids {
             open.held.absent(*id);
@@ -83,25 +83,17 @@ impl<'a> Open<'a> {
             open.once.entry(key.clone()).or_insert_with(Entry::none);
         }
         let whole = found.due.len() < limits::SWEEP_ROWS_MAX as usize;
-        for row in &found.due {
-            open.held.load(rows::intent(row)?);
+        for intent in found.due {
+            open.held.load(intent);
         }
         for (shelf, until) in foreseen.shelves.iter().filter(|_| whole) {
             open.held.searched(*shelf, *until);
         }
-        for (column, lanes) in found.lanes {
-            let mut by_lane: HashMap<i64, Vec<Intent>> = HashMap::new();
-            for row in &lanes {
-                let lane = rows::get(row, INTENT_COLUMNS)?;
-                by_lane.entry(lane).or_default().push(rows::intent(row)?);
-            }
-            for (probe, wanted) in &foreseen.lanes {
-                if probe.column == column {
-                    let intents = by_lane.remove(&probe.lane).unwrap_or_default();
-                    let whole = intents.len() < *wanted as usize;
-                    open.held.load_lane(*probe, intents, whole);
-                }
-            }
+        let mut lanes = found.lanes;
+        for (probe, wanted) in &foreseen.lanes {
+            let intents = lanes.remove(probe).unwrap_or_default();
+            let whole = intents.len() < *wanted as usize;
+            open.held.load_lane(*probe, intents, whole);
         }
         Ok(open)
     }

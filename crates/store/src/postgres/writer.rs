@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
@@ -21,6 +22,9 @@ use crate::{Clock, Error};
 
 /// How often a transaction is taken anew before its requests are refused.
 const ATTEMPTS_MAX: u32 = 10;
+
+/// And for how long: a lock that a dead node left is gone after ten seconds, and was waited for five of them already.
+const ATTEMPTS_TIME: Duration = Duration::from_secs(8);
 
 /// Counters are split into this many parts.
 const SHARDS: i64 = 64;
@@ -174,14 +178,16 @@ impl<'l> Ledger<'l> {
 
 impl Transact for Ledger<'_> {
     fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
-        let (mut attempt, mut reconnected) = (1, false);
+        let (mut attempt, mut reconnected, began) = (1, false, Instant::now());
         loop {
             match self.run_once(group) {
                 Ok((replies, ran)) => {
                     group.answer_with(replies);
                     return Ok(ran);
                 }
-                Err(Error::Conflict(reason)) if attempt < ATTEMPTS_MAX => {
+                Err(Error::Conflict(reason))
+                    if attempt < ATTEMPTS_MAX && began.elapsed() < ATTEMPTS_TIME =>
+                {
                     tracing::debug!(%reason, attempt, "another node was first; taking the transaction anew");
                     self.roll_back();
                     attempt += 1;
@@ -200,7 +206,7 @@ impl Transact for Ledger<'_> {
     fn commit(&mut self) -> Result<(), Error> {
         self.session.commit().map_err(|error| {
             // The answer is missing, not necessarily the commit.
-            self.session.give_up();
+            self.session.abandon();
             Error::Unsure(error.to_string())
         })
     }
