@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -21,6 +21,9 @@ use crate::Error;
 /// How long a statement may take before the connection counts as lost: more than the server itself allows.
 pub(super) const PATIENCE: Duration = Duration::from_secs(12);
 
+/// Bounds of [`Session::reserve`].
+const RESERVE_MIN: Duration = Duration::from_secs(4);
+const RESERVE_MAX: Duration = Duration::from_mins(5);
 /// How long a request waits to see whether an abandoned connection has ended.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -28,9 +31,11 @@ pub(super) struct Session {
     address: Address,
     runtime: Runtime,
     connected: Option<Connected>,
-    /// A connection that was given up in the middle of a commit. As long as its server has not let go of it, there is no
-    /// second one: a server that waits for its standby would be given more and more of them.
-    abandoned: Option<JoinHandle<()>>,
+    /// A connection that was given up in the middle of a commit, and until when it is waited for.
+    abandoned: Option<(JoinHandle<()>, Instant)>,
+    /// How long the next one is waited for: longer each time, so that a server that waits for its standby for an hour is
+    /// not given ever more connections, and a wire that hangs once is soon forgotten.
+    reserve: Duration,
     statements: HashMap<&'static str, Statement>,
     /// An answer is missing: whatever comes next on this connection would be taken for it.
     silent: Cell<bool>,
@@ -50,6 +55,7 @@ impl Session {
             runtime,
             connected: None,
             abandoned: None,
+            reserve: RESERVE_MIN,
             statements: HashMap::new(),
             silent: Cell::new(false),
         })
@@ -166,10 +172,11 @@ impl Session {
     pub(super) fn commit(&mut self) -> Result<(), Error> {
         while self.warning().is_some() {}
         self.run("COMMIT")?;
-        match self.warning() {
-            Some(warning) => Err(Error::Unavailable(warning)),
-            None => Ok(()),
+        if let Some(warning) = self.warning() {
+            return Err(Error::Unavailable(warning));
         }
+        self.reserve = RESERVE_MIN;
+        Ok(())
     }
 
     fn warning(&mut self) -> Option<String> {
@@ -186,18 +193,21 @@ impl Session {
 
     /// Gives up the connection in the middle of a commit.
     pub(super) fn abandon(&mut self) {
-        self.abandoned = self.connected.take().map(|connected| connected.carrying);
+        let until = Instant::now() + self.reserve;
+        self.reserve = (self.reserve * 2).min(RESERVE_MAX);
+        let connected = self.connected.take();
+        self.abandoned = connected.map(|connected| (connected.carrying, until));
         self.give_up();
     }
 
     fn await_abandoned(&mut self) -> Result<(), Error> {
-        let Some(carrying) = &mut self.abandoned else {
+        let Some((carrying, until)) = &mut self.abandoned else {
             return Ok(());
         };
         let ended = self
             .runtime
             .block_on(async { timeout(GLANCE, carrying).await });
-        if ended.is_err() {
+        if ended.is_err() && Instant::now() < *until {
             let waits = "a commit from before still waits in the database, perhaps for a standby";
             return Err(Error::Unavailable(waits.to_owned()));
         }
