@@ -51,14 +51,15 @@ impl Fault {
     pub(crate) fn promises(self) -> &'static [Promise] {
         match self {
             Self::StopNode => &[Promise::Alive, Promise::LateRefused],
-            Self::Upgrade => &[Promise::Alive],
-            Self::KillNode | Self::KillPostmaster | Self::Promote | Self::Cut | Self::FullDisk => {
+            Self::Upgrade | Self::Cut => &[Promise::Alive],
+            Self::KillNode | Self::KillPostmaster | Self::Promote | Self::FullDisk => {
                 &[Promise::Alive, Promise::Felt]
             }
         }
     }
 
-    /// Whether somebody must have asked in vain. Nodes that are replaced in order, or sleep shortly, may go unnoticed.
+    /// Whether somebody must have asked in vain. Nodes that are replaced in order, or sleep shortly, may go unnoticed, and so
+    /// may a wire that breaks outside of a commit: the node makes a new one and begins anew.
     pub(crate) fn is_felt(self) -> bool {
         self.promises().contains(&Promise::Felt)
     }
