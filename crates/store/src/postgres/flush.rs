@@ -97,7 +97,7 @@ pub(super) struct Writes<'r> {
     pub(super) counts: &'r [(Counter, i64)],
 }
 
-/// Sends everything at once and waits for all of it. A row that vanished although it was locked is an error.
+/// Sends everything at once and waits for all of it. A row to be deleted that vanished although it was locked is an error.
 pub(super) fn flush(
     session: &Session,
     writes: &Writes<'_>,

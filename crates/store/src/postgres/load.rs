@@ -31,11 +31,14 @@ pub(super) const BLOCKS: &str = "SELECT pg_advisory_xact_lock_shared((17230::big
 
 /// Keys come in their order, and so they are locked: no two transactions wait for each other in a circle. A look-up for
 /// each key, and no join: whatever the planner thinks of a table that was empty when it planned, it has no choice.
-pub(super) const INTENTS: &str = concat!(
-    "SELECT ",
-    intent_columns!(),
-    " FROM unnest($1::bytea[]) AS k (id), LATERAL (SELECT * FROM intents WHERE id = k.id FOR UPDATE) i"
-);
+macro_rules! named {
+    () => {
+        " FROM unnest($1::bytea[]) AS k (id), LATERAL (SELECT * FROM intents WHERE id = k.id FOR UPDATE) i"
+    };
+}
+
+/// Rows by their id.
+pub(super) const INTENTS: &str = concat!("SELECT ", intent_columns!(), named!());
 
 pub(super) const ONCE: &str = "SELECT o.* FROM unnest($1::smallint[], $2::text[], $3::text[]) AS k (scope, owner, key), \
     LATERAL (SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
@@ -77,8 +80,9 @@ macro_rules! lanes {
 const ROWS: &str = concat!(
     "SELECT ",
     intent_columns!(),
-    ", 0::smallint, NULL::bigint FROM unnest($1::bytea[]) AS k (id), \
-     LATERAL (SELECT * FROM intents WHERE id = k.id FOR UPDATE) i UNION ALL SELECT ",
+    ", 0::smallint, NULL::bigint",
+    named!(),
+    " UNION ALL SELECT ",
     intent_columns!(),
     ", 1::smallint, NULL::bigint FROM unnest($2::smallint[], $3::bigint[]) AS s (shelf, until), \
      LATERAL (SELECT * FROM intents WHERE shelf = s.shelf AND wake_at <= s.until ORDER BY wake_at, seq LIMIT $4 \

@@ -9,9 +9,9 @@ use consign_kernel::profile::Face;
 use consign_store::conformance::{World, claim_by, guarded, item};
 use consign_store::{EventFilter, Store};
 use tokio::task::JoinSet;
-use tokio_postgres::NoTls;
 
 use super::Cluster;
+use super::trouble::slow_node;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_intent_goes_to_one_claimer_of_two_nodes() {
@@ -113,23 +113,7 @@ async fn a_reader_of_events_never_passes_an_open_transaction() {
     let first = read(&world, FactSeq(0)).await;
     assert_eq!(first.len(), 1);
 
-    // Another node, in the middle of a transaction: it has its numbers and has not committed.
-    let (client, connection) = tokio_postgres::connect(&cluster.url(), NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    client
-        .batch_execute("BEGIN; SET search_path = consign")
-        .await
-        .unwrap();
-    let mark =
-        "SELECT pg_advisory_xact_lock_shared((17230::bigint << 48) + last_value) FROM fact_blocks";
-    client.query(mark, &[]).await.unwrap();
-    let slow = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, owner) \
-                SELECT nextval('fact_blocks') * 4096 + 1, intent, NULL, at, attempt, face, verb, from_state, to_state, \
-                cause, owner FROM facts LIMIT 1";
-    client.execute(slow, &[]).await.unwrap();
-
+    let client = slow_node(&cluster.url()).await;
     world.publish(item()).await;
     assert_eq!(read(&world, FactSeq(0)).await, first, "later numbers wait");
     client.batch_execute("COMMIT").await.unwrap();

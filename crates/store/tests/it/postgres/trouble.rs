@@ -27,7 +27,7 @@ async fn stranger(url: &str) -> Client {
 }
 
 /// A transaction of another node that has its numbers, has told a fact, and is not committed.
-async fn slow_node(url: &str) -> Client {
+pub(super) async fn slow_node(url: &str) -> Client {
     let client = stranger(url).await;
     client.batch_execute("BEGIN").await.unwrap();
     let mark =
