@@ -72,9 +72,18 @@ impl From<rusqlite::Error> for Error {
 
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
+        Self::of_server(error.code(), crate::postgres::cause(&error))
+    }
+}
+
+impl Error {
+    /// What an error of PostgreSQL means to us.
+    pub(crate) fn of_server(
+        code: Option<&tokio_postgres::error::SqlState>,
+        reason: String,
+    ) -> Self {
         use tokio_postgres::error::SqlState;
-        let reason = crate::postgres::cause(&error);
-        match error.code() {
+        match code {
             // Two transactions met: one of them is taken anew.
             Some(
                 &SqlState::T_R_SERIALIZATION_FAILURE

@@ -29,6 +29,10 @@ pub(crate) trait Transact {
     /// Ends the transaction: readers see it, and it may not be safe yet.
     fn commit(&mut self) -> Result<(), Error>;
     fn roll_back(&mut self);
+    /// Whether the group shall be carried out once more: nothing came of it, and it was nobody's fault.
+    fn again(&mut self, _: &Error) -> bool {
+        false
+    }
 }
 
 /// Where commits become safe.
@@ -77,24 +81,12 @@ pub(crate) fn commit(
     shared: &Shared,
 ) -> Option<Committed> {
     failpoint::hit(Failpoint::BeforeWrite);
-    let ran = run_guarded(backend, &mut group);
-    let ended = ran.and_then(|ran| {
-        failpoint::hit(Failpoint::AfterWrite);
-        // The group before this one may have been lost while this one ran.
-        shared.safety.confirm()?;
-        if plant::on(Plant::AnswerBeforeCommit) {
-            deliver(group.take_answers());
-            std::thread::sleep(std::time::Duration::from_millis(20));
+    let ended = loop {
+        match run_and_commit(backend, &mut group, shared) {
+            Err(error) if backend.again(&error) => {}
+            ended => break ended,
         }
-        if ran.wrote {
-            shared.safety.committing();
-        }
-        let committed = backend.commit();
-        if committed.is_err() {
-            shared.safety.safe();
-        }
-        committed.map(|()| ran)
-    });
+    };
     match ended {
         Ok(ran) => {
             // Only a hint: whoever hears it asks the ledger, and is answered when both commits are safe.
@@ -121,6 +113,29 @@ pub(crate) fn commit(
             None
         }
     }
+}
+
+fn run_and_commit(
+    backend: &mut impl Transact,
+    group: &mut Group<'_>,
+    shared: &Shared,
+) -> Result<Ran, Error> {
+    let ran = run_guarded(backend, group)?;
+    failpoint::hit(Failpoint::AfterWrite);
+    // The group before this one may have been lost while this one ran.
+    shared.safety.confirm()?;
+    if plant::on(Plant::AnswerBeforeCommit) {
+        deliver(group.take_answers());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    if ran.wrote {
+        shared.safety.committing();
+    }
+    let committed = backend.commit();
+    if committed.is_err() {
+        shared.safety.safe();
+    }
+    committed.map(|()| ran)
 }
 
 impl Committed {

@@ -14,12 +14,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};
+use tokio_postgres::config::{ChannelBinding, Host, SslMode, SslNegotiation, TargetSessionAttrs};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::wire::{self, Wire};
 use crate::Error;
 
 /// Everything of ours lives in a schema of this name.
@@ -41,7 +41,8 @@ const SETTINGS: &str = "-c search_path=consign,pg_catalog -c synchronous_commit=
 #[derive(Clone)]
 pub struct Address {
     config: Config,
-    tls: Option<MakeRustlsConnect>,
+    /// How to prove who the server is, for both kinds of connections.
+    tls: Option<(Arc<ClientConfig>, MakeRustlsConnect)>,
 }
 
 impl Address {
@@ -57,6 +58,15 @@ impl Address {
         }
         if config.get_dbname().is_none() {
             return Err(unfit("it names no database"));
+        }
+        if config.get_user().is_none() {
+            let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+            config.user(user.map_err(|_| unfit("it names no user"))?);
+        }
+        if config.get_channel_binding() == ChannelBinding::Require {
+            return Err(unfit(
+                "channel_binding=require is not offered; TLS with a verified certificate is",
+            ));
         }
         let local = config.get_hosts().iter().all(is_local)
             && config.get_hostaddrs().iter().all(IpAddr::is_loopback);
@@ -83,7 +93,8 @@ impl Address {
             }
             Mode::Verified => {
                 config.ssl_mode(SslMode::Require);
-                Some(MakeRustlsConnect::new(tls_config(roots)?))
+                let tls = tls_config(roots)?;
+                Some((Arc::new(tls.clone()), MakeRustlsConnect::new(tls)))
             }
         };
         Ok(Self { config, tls })
@@ -91,6 +102,12 @@ impl Address {
 
     pub(super) fn database(&self) -> &str {
         self.config.get_dbname().unwrap_or_default()
+    }
+
+    /// A connection that the calling thread drives itself.
+    pub(super) fn open(&self) -> Result<Wire, Error> {
+        wire::open(&self.config, self.tls.as_ref().map(|(tls, _)| tls))
+            .map_err(|failure| unreachable(&failure.to_string()))
     }
 
     /// A connection whose traffic the current runtime carries.
@@ -104,27 +121,23 @@ impl Address {
             Ok(match &self.tls {
                 None => {
                     let (client, connection) = self.config.connect(NoTls).await?;
-                    (client, tokio::spawn(carry(connection, said)))
+                    tokio::spawn(carry(connection, said));
+                    client
                 }
-                Some(tls) => {
+                Some((_, tls)) => {
                     let (client, connection) = self.config.connect(tls.clone()).await?;
-                    (client, tokio::spawn(carry(connection, said)))
+                    tokio::spawn(carry(connection, said));
+                    client
                 }
             })
         };
-        let unreachable =
-            |why: &str| Error::Unavailable(format!("cannot reach the database: {why}"));
         // A server may take the connection and then say nothing.
         let connected = timeout(CONNECT_PATIENCE, connecting)
             .await
             .map_err(|_elapsed| unreachable("it did not answer in time"))?;
-        let (client, carrying) =
+        let client =
             connected.map_err(|error: tokio_postgres::Error| unreachable(&cause(&error)))?;
-        Ok(Connected {
-            client,
-            heard,
-            carrying,
-        })
+        Ok(Connected { client, heard })
     }
 }
 
@@ -132,8 +145,6 @@ pub(super) struct Connected {
     pub(super) client: Client,
     /// What the server says unasked. Nothing is kept for somebody who does not listen.
     pub(super) heard: Receiver<AsyncMessage>,
-    /// Ends when both sides are done with each other.
-    pub(super) carrying: JoinHandle<()>,
 }
 
 /// Carries the traffic of a connection until it ends.
@@ -252,6 +263,10 @@ fn is_local(host: &Host) -> bool {
         #[cfg(unix)]
         Host::Unix(_) => true,
     }
+}
+
+fn unreachable(why: &str) -> Error {
+    Error::Unavailable(format!("cannot reach the database: {why}"))
 }
 
 fn unfit(reason: &str) -> Error {

@@ -21,7 +21,7 @@ use super::rows::{
     self, INTENT_COLUMNS, fact_columns, get, intent_columns, signed, stored, text, unsigned,
 };
 use super::schema;
-use super::session::Parameters;
+use super::wire::Parameters;
 use crate::Error;
 use crate::copy::{Cursor, Mark, Marked, Page, Rows, Source, Table, Target, lanes};
 use crate::ledger::{Counter, Position};

@@ -1,17 +1,19 @@
 //! Writing what a transaction decided, all rows of a kind at once.
 
+use std::borrow::Cow;
+
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::Seq;
 use consign_kernel::intent::Shelf;
 use consign_kernel::state::State;
 use consign_kernel::{once, record};
-use tokio_postgres::types::ToSql;
 
 use super::cells::Cells;
 use super::held::Row;
 use super::load::keys;
 use super::rows::{result_code, signed};
-use super::session::{Asked, Session};
+use super::session::Session;
+use super::wire::Asked;
 use crate::Error;
 use crate::ledger::Counter;
 
@@ -25,17 +27,14 @@ macro_rules! into_intents {
     };
 }
 
-/// New rows, changed rows, facts and counters, in one statement: nearly every group has all of them.
-///
+const NEW: &str = concat!(into_intents!(), "SELECT * FROM unnest($1::admission[])");
+
 /// Changed rows are there and locked, so they are never inserted: the form is chosen because it looks up each row by its
 /// key, where a join may be planned as a walk through all rows. Their node stays the one that gave out the token, whoever
-/// extends the lease. Counters are taken in the order of their key, so that no two writers wait for each other in a circle.
-const WRITE: &str = concat!(
-    "WITH new AS (",
+/// extends the lease.
+const CHANGED: &str = concat!(
     into_intents!(),
-    "SELECT * FROM unnest($1::admission[])), changed AS (",
-    into_intents!(),
-    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL FROM unnest($2::change[]) AS u \
+    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL FROM unnest($1::change[]) AS u \
      ON CONFLICT (seq) DO UPDATE SET state = excluded.state, cause = excluded.cause, shelf = excluded.shelf, \
      wake_at = excluded.wake_at, own_lane = excluded.own_lane, own_goal_lane = excluded.own_goal_lane, \
      public_lane = excluded.public_lane, public_goal_lane = excluded.public_goal_lane, run_at = excluded.run_at, \
@@ -43,13 +42,16 @@ const WRITE: &str = concat!(
      lease_until = excluded.lease_until, settled_at = excluded.settled_at, last_fact = excluded.last_fact, \
      node = CASE WHEN excluded.node IS NULL OR excluded.token IS DISTINCT FROM i.token THEN excluded.node \
      ELSE i.node END, holder = excluded.holder, token = excluded.token, last_error = excluded.last_error, \
-     result_kind = excluded.result_kind, result = excluded.result), \
-     told AS (INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, owner, \
-     actor, detail) SELECT * FROM unnest($3::fact[])) \
-     INSERT INTO counts (kind, face, name, state, shard, count) \
-     SELECT kind, face, name, state, $5, count FROM unnest($4::counted[]) ORDER BY 1, 2, 3, 4 \
-     ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count"
+     result_kind = excluded.result_kind, result = excluded.result"
 );
+
+const FACTS: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, \
+    owner, actor, detail) SELECT * FROM unnest($1::fact[])";
+
+/// Counters are taken in the order of their key, so that no two writers wait for each other in a circle.
+const COUNTS: &str = "INSERT INTO counts (kind, face, name, state, shard, count) \
+    SELECT kind, face, name, state, $2, count FROM unnest($1::counted[]) ORDER BY 1, 2, 3, 4 \
+    ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count";
 
 const DELETE: &str = "DELETE FROM intents WHERE seq = ANY($1::bigint[])";
 
@@ -72,19 +74,9 @@ const RECORD_AGAIN: &str = "INSERT INTO records (kind, owner, name, version, val
 const RECORD_GONE: &str = "DELETE FROM records r USING unnest($1::smallint[], $2::text[], $3::text[]) \
     AS u (kind, owner, name) WHERE r.kind = u.kind AND r.owner = u.owner AND r.name = u.name";
 
-pub(super) const STATEMENTS: &[&str] = &[
-    WRITE,
-    DELETE,
-    ONCE,
-    ONCE_AGAIN,
-    RECORD,
-    RECORD_AGAIN,
-    RECORD_GONE,
-];
-
-/// What is to be written in one go.
+/// What was decided and has to be written.
 #[derive(Default)]
-pub(super) struct Writes<'r> {
+pub(super) struct Decided<'r> {
     pub(super) new: Vec<&'r Row>,
     pub(super) changed: Vec<&'r Row>,
     pub(super) removed: Vec<Seq>,
@@ -97,69 +89,93 @@ pub(super) struct Writes<'r> {
     pub(super) counts: &'r [(Counter, i64)],
 }
 
-/// Sends everything at once and waits for all of it. A row to be deleted that vanished although it was locked is an error.
-pub(super) fn flush(
-    session: &Session,
-    writes: &Writes<'_>,
-    node: i64,
-    shard: i16,
-) -> Result<(), Error> {
-    let removed: Vec<i64> = writes.removed.iter().map(|seq| signed(seq.0)).collect();
-    let new: Vec<Cells> = writes.new.iter().map(|row| admission(row, node)).collect();
-    let changed: Vec<Cells> = writes.changed.iter().map(|row| change(row, node)).collect();
-    let facts: Vec<Cells> = writes.facts.iter().map(fact).collect();
-    let gone = writes.records_gone.iter();
-    let gone = keys(gone.map(|key| (key.kind.code(), &key.owner, &key.name)));
-    let records: Vec<Cells> = writes.records.iter().map(|row| kept(row)).collect();
-    let records_again: Vec<Cells> = writes.records_again.iter().map(|row| kept(row)).collect();
-    let once: Vec<Cells> = writes.once.iter().map(|row| used(row)).collect();
-    let once_again: Vec<Cells> = writes.once_again.iter().map(|row| used(row)).collect();
-    let counts: Vec<Cells> = writes.counts.iter().map(counted).collect();
-    let written = new.len() + changed.len() + facts.len() + counts.len();
-    // What is deleted goes first: its id may be used anew. Counters come last, so that they are locked as shortly as
-    // possible. Of what is written together, the counters alone are counted.
-    let steps: [(_, Vec<&(dyn ToSql + Sync)>, _, _); 7] = [
-        (DELETE, vec![&removed], removed.len(), removed.len()),
-        (
-            RECORD_GONE,
-            vec![&gone.0, &gone.1, &gone.2],
-            gone.0.len(),
-            gone.0.len(),
-        ),
-        (RECORD, vec![&records], records.len(), records.len()),
-        (
-            RECORD_AGAIN,
-            vec![&records_again],
-            records_again.len(),
-            records_again.len(),
-        ),
-        (ONCE, vec![&once], once.len(), once.len()),
-        (
-            ONCE_AGAIN,
-            vec![&once_again],
-            once_again.len(),
-            once_again.len(),
-        ),
-        (
-            WRITE,
-            vec![&new, &changed, &facts, &counts, &shard],
-            written,
-            counts.len(),
-        ),
-    ];
-    let (mut asked, mut expected) = (Vec::new(), Vec::new());
-    for (text, parameters, wanted, counted) in steps {
-        if wanted > 0 {
-            asked.push(Asked { text, parameters });
-            expected.push(counted as u64);
+impl Decided<'_> {
+    pub(super) fn encode(&self, node: i64, shard: i16) -> Writes {
+        let gone = self.records_gone.iter();
+        let (kinds, owners, names) = keys(gone.map(|key| (key.kind.code(), &key.owner, &key.name)));
+        let owned = |texts: Vec<Cow<'_, str>>| texts.into_iter().map(Cow::into_owned).collect();
+        Writes {
+            removed: self.removed.iter().map(|seq| signed(seq.0)).collect(),
+            records_gone: (kinds, owned(owners), owned(names)),
+            records: self.records.iter().map(|row| kept(row)).collect(),
+            records_again: self.records_again.iter().map(|row| kept(row)).collect(),
+            once: self.once.iter().map(|row| used(row)).collect(),
+            once_again: self.once_again.iter().map(|row| used(row)).collect(),
+            new: self.new.iter().map(|row| admission(row, node)).collect(),
+            changed: self.changed.iter().map(|row| change(row, node)).collect(),
+            facts: self.facts.iter().map(fact).collect(),
+            counts: self.counts.iter().map(counted).collect(),
+            shard,
         }
     }
-    if session.execute_all(&asked)? == expected {
-        return Ok(());
+}
+
+/// The same, ready to be sent.
+#[derive(Default)]
+pub(super) struct Writes {
+    removed: Vec<i64>,
+    records_gone: (Vec<i16>, Vec<String>, Vec<String>),
+    records: Vec<Cells>,
+    records_again: Vec<Cells>,
+    once: Vec<Cells>,
+    once_again: Vec<Cells>,
+    new: Vec<Cells>,
+    changed: Vec<Cells>,
+    facts: Vec<Cells>,
+    counts: Vec<Cells>,
+    shard: i16,
+}
+
+impl Writes {
+    /// Sends everything at once and waits for all of it. A row to be deleted that vanished although it was locked is an
+    /// error.
+    pub(super) fn send(&self, session: &mut Session) -> Result<(), Error> {
+        let (asked, expected): (Vec<_>, Vec<u64>) = self.statements().into_iter().unzip();
+        let answers = session.ask(&asked)?.into_iter();
+        if answers.map(|answer| answer.count).eq(expected) {
+            return Ok(());
+        }
+        Err(Error::Corrupt(
+            "a locked row vanished inside its transaction".to_owned(),
+        ))
     }
-    Err(Error::Corrupt(
-        "a locked row vanished inside its transaction".to_owned(),
-    ))
+
+    /// Sends everything and the commit with it. Where rows are deleted, it is looked first whether they were there.
+    pub(super) fn commit(&self, session: &mut Session) -> Result<(), Error> {
+        if !self.removed.is_empty() || !self.records_gone.0.is_empty() {
+            self.send(session)?;
+            return session.commit(Vec::new());
+        }
+        let statements = self.statements().into_iter();
+        session.commit(statements.map(|(asked, _)| asked).collect())
+    }
+
+    /// The statements that have something to do, and how many rows each writes. What is deleted goes first: its id may
+    /// be used anew. Counters come last, so that they are locked as shortly as possible.
+    fn statements(&self) -> Vec<(Asked<'_>, u64)> {
+        let mut statements = Vec::new();
+        let mut add = |text, parameters, rows: usize| {
+            if rows > 0 {
+                statements.push((Asked { text, parameters }, rows as u64));
+            }
+        };
+        let gone = &self.records_gone;
+        add(DELETE, vec![&self.removed], self.removed.len());
+        add(RECORD_GONE, vec![&gone.0, &gone.1, &gone.2], gone.0.len());
+        for (text, cells) in [
+            (RECORD, &self.records),
+            (RECORD_AGAIN, &self.records_again),
+            (ONCE, &self.once),
+            (ONCE_AGAIN, &self.once_again),
+            (NEW, &self.new),
+            (CHANGED, &self.changed),
+            (FACTS, &self.facts),
+        ] {
+            add(text, vec![cells], cells.len());
+        }
+        add(COUNTS, vec![&self.counts, &self.shard], self.counts.len());
+        statements
+    }
 }
 
 /// The node that gave out a lease, as long as it lasts.

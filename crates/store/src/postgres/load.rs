@@ -12,10 +12,10 @@ use consign_kernel::lane::{Column, Probe};
 use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::record::{self, ApiKey};
-use tokio_postgres::Row;
 
 use super::rows::{self, INTENT_COLUMNS, intent_columns, stored};
-use super::session::{Asked, Session};
+use super::session::Session;
+use super::wire::{Asked, Row};
 use crate::Error;
 use crate::ledger::Counter;
 
@@ -26,20 +26,44 @@ const BEGIN: &str = "BEGIN";
 
 /// New blocks of numbers. Whoever reads events must not pass the numbers of a transaction that is still open. So that it
 /// can be seen, the transaction first locks the last block that was given out; see `reads::blocks`.
-pub(super) const BLOCKS: &str = "SELECT pg_advisory_xact_lock_shared((17230::bigint << 48) + last_value)::text, \
-    nextval('intent_blocks'), nextval('fact_blocks') FROM fact_blocks";
-
-/// Keys come in their order, and so they are locked: no two transactions wait for each other in a circle. A look-up for
-/// each key, and no join: whatever the planner thinks of a table that was empty when it planned, it has no choice.
-macro_rules! named {
-    () => {
-        " FROM unnest($1::bytea[]) AS k (id), LATERAL (SELECT * FROM intents WHERE id = k.id FOR UPDATE) i"
+macro_rules! blocks {
+    ($and:literal) => {
+        concat!(
+            "SELECT pg_advisory_xact_lock_shared((17230::bigint << 48) + last_value)::text, \
+             nextval('intent_blocks'), nextval('fact_blocks')",
+            $and,
+            " FROM fact_blocks"
+        )
     };
 }
+pub(super) const BLOCKS: &str = blocks!("");
 
-/// Rows by their id.
-pub(super) const INTENTS: &str = concat!("SELECT ", intent_columns!(), named!());
+/// The same, and whether anything is due: mostly nothing is, and asking for it costs less than asking for the rows.
+const BLOCKS_AND_DUE: &str = blocks!(
+    ", (SELECT bool_or((SELECT true FROM intents WHERE shelf = s.shelf AND wake_at <= s.until LIMIT 1)) \
+     FROM unnest($1::smallint[], $2::bigint[]) AS s (shelf, until))"
+);
+const DUE_OR_NOT: usize = 3;
 
+/// Rows by their id. The index gives them in the order of their ids, and so they are locked: no two transactions wait for
+/// each other in a circle.
+pub(super) const INTENTS: &str = concat!(
+    "SELECT ",
+    intent_columns!(),
+    " FROM intents i WHERE id = ANY($1::bytea[]) FOR UPDATE"
+);
+
+/// Rows whose time has come, so many of each shelf.
+const DUE: &str = concat!(
+    "SELECT ",
+    intent_columns!(),
+    " FROM unnest($1::smallint[], $2::bigint[]) AS s (shelf, until), \
+     LATERAL (SELECT * FROM intents WHERE shelf = s.shelf AND wake_at <= s.until ORDER BY wake_at, seq LIMIT $3 \
+     FOR UPDATE SKIP LOCKED) i"
+);
+
+/// Keys come in their order. A look-up for each, and no join: whatever the planner thinks of a table that was empty when it
+/// planned, it has no choice.
 pub(super) const ONCE: &str = "SELECT o.* FROM unnest($1::smallint[], $2::text[], $3::text[]) AS k (scope, owner, key), \
     LATERAL (SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
     WHERE scope = k.scope AND owner = k.owner AND key = k.key FOR UPDATE) o";
@@ -55,50 +79,38 @@ pub(super) const LOCK_OWNERS: &str = "SELECT pg_advisory_xact_lock(17230, h) FRO
 pub(super) const COUNT: &str = "SELECT coalesce(sum(count), 0)::bigint FROM counts \
     WHERE kind = $1 AND face = $2 AND name = $3 AND state = $4";
 
-/// The best rows of some lanes of one column, so many of each. Rows that another transaction holds are passed over: it
-/// will hand them out itself, or let them go.
-macro_rules! lanes {
-    ($lane:literal, $lanes:literal, $wanted:literal, $part:literal) => {
+/// The best rows of a lane. Rows that another transaction holds are passed over: it will hand them out itself, or let them
+/// go.
+macro_rules! lane {
+    ($lane:literal) => {
         concat!(
             "SELECT ",
             intent_columns!(),
-            ", ",
-            $part,
-            ", p.lane FROM unnest(",
-            $lanes,
-            "::bigint[], ",
-            $wanted,
-            "::bigint[]) AS p (lane, wanted), LATERAL (SELECT * FROM intents WHERE ",
+            ", i.",
+            $lane,
+            " FROM intents i WHERE i.",
+            $lane,
+            " = $1 ORDER BY i.priority DESC, i.run_at, i.attempts, i.seq LIMIT $2 FOR UPDATE SKIP LOCKED"
+        )
+    };
+}
+
+/// The same for several lanes of a column, so many rows of each.
+macro_rules! lanes {
+    ($lane:literal) => {
+        concat!(
+            "SELECT ",
+            intent_columns!(),
+            ", p.lane FROM unnest($1::bigint[], $2::bigint[]) AS p (lane, wanted), \
+             LATERAL (SELECT * FROM intents WHERE ",
             $lane,
             " = p.lane ORDER BY priority DESC, run_at, attempts, seq LIMIT p.wanted FOR UPDATE SKIP LOCKED) i"
         )
     };
 }
 
-/// All rows of intents at once: those that are named, those that are due, and the best of each lane. A statement for each
-/// would cost more than what it finds.
-const ROWS: &str = concat!(
-    "SELECT ",
-    intent_columns!(),
-    ", 0::smallint, NULL::bigint",
-    named!(),
-    " UNION ALL SELECT ",
-    intent_columns!(),
-    ", 1::smallint, NULL::bigint FROM unnest($2::smallint[], $3::bigint[]) AS s (shelf, until), \
-     LATERAL (SELECT * FROM intents WHERE shelf = s.shelf AND wake_at <= s.until ORDER BY wake_at, seq LIMIT $4 \
-     FOR UPDATE SKIP LOCKED) i UNION ALL ",
-    lanes!("own_lane", "$5", "$6", "2::smallint"),
-    " UNION ALL ",
-    lanes!("own_goal_lane", "$7", "$8", "3::smallint"),
-    " UNION ALL ",
-    lanes!("public_lane", "$9", "$10", "4::smallint"),
-    " UNION ALL ",
-    lanes!("public_goal_lane", "$11", "$12", "5::smallint")
-);
-
-/// Which part of [`ROWS`] a row comes from, and of which lane.
-const PART: usize = INTENT_COLUMNS;
-const LANE: usize = INTENT_COLUMNS + 1;
+/// Of which lane a row is.
+const LANE: usize = INTENT_COLUMNS;
 
 /// Rows of lanes that a group loads in advance. Each is locked and comes with its payload, and others pass over it.
 const ROWS_MAX: u32 = 1_024;
@@ -112,14 +124,21 @@ const COLUMNS: [Column; 4] = [
 
 pub(super) const fn lane(column: Column) -> &'static str {
     match column {
-        Column::Own => lanes!("own_lane", "$1", "$2", "2::smallint"),
-        Column::OwnGoal => lanes!("own_goal_lane", "$1", "$2", "3::smallint"),
-        Column::Public => lanes!("public_lane", "$1", "$2", "4::smallint"),
-        Column::PublicGoal => lanes!("public_goal_lane", "$1", "$2", "5::smallint"),
+        Column::Own => lane!("own_lane"),
+        Column::OwnGoal => lane!("own_goal_lane"),
+        Column::Public => lane!("public_lane"),
+        Column::PublicGoal => lane!("public_goal_lane"),
     }
 }
 
-pub(super) const STATEMENTS: &[&str] = &[BEGIN, BLOCKS, ROWS, ONCE, RECORDS, LOCK_OWNERS];
+const fn lanes(column: Column) -> &'static str {
+    match column {
+        Column::Own => lanes!("own_lane"),
+        Column::OwnGoal => lanes!("own_goal_lane"),
+        Column::Public => lanes!("public_lane"),
+        Column::PublicGoal => lanes!("public_goal_lane"),
+    }
+}
 
 /// What the requests of a group will ask for.
 #[derive(Debug, Default)]
@@ -220,31 +239,9 @@ pub(super) struct Found {
     pub(super) lanes: HashMap<Probe, Vec<Intent>>,
 }
 
-impl Found {
-    fn take_rows(&mut self, rows: &[Row]) -> Result<(), Error> {
-        for row in rows {
-            let intent = rows::intent(row)?;
-            let part: i16 = rows::get(row, PART)?;
-            let lane: Option<i64> = rows::get(row, LANE)?;
-            match lane {
-                None if part == 0 => self.named.push(intent),
-                None => self.due.push(intent),
-                Some(lane) => {
-                    let column = usize::try_from(part - 2).ok();
-                    let column = column.and_then(|index| COLUMNS.get(index).copied());
-                    let column = column.ok_or(Error::Closed)?;
-                    let probe = Probe { column, lane };
-                    self.lanes.entry(probe).or_default().push(intent);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Begins a transaction and sends all questions at once. Locks that may have to be waited for come first and in a fixed
 /// order: owners, records, keys, rows by id.
-pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, Error> {
+pub(super) fn load(session: &mut Session, foreseen: &Foreseen<'_>) -> Result<Found, Error> {
     let owners: Vec<_> = foreseen.capped.iter().map(|owner| stored(owner)).collect();
     let records = keys(
         foreseen
@@ -265,8 +262,7 @@ pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, 
         .map(|(shelf, until)| (i16::from(shelf.code()), until.0))
         .unzip();
     let rows_max = i64::from(limits::SWEEP_ROWS_MAX);
-    let [own, own_goal, public, public_goal] = COLUMNS.map(|column| foreseen.lanes(column));
-    let any_rows = !(ids.is_empty() && shelves.is_empty() && foreseen.lanes.is_empty());
+    let of_columns = COLUMNS.map(|column| foreseen.lanes(column));
 
     let mut asked = Vec::new();
     let mut ask = |wanted: bool, text, parameters| {
@@ -282,37 +278,53 @@ pub(super) fn load(session: &Session, foreseen: &Foreseen<'_>) -> Result<Found, 
         vec![&records.0, &records.1, &records.2],
     );
     ask(!once.0.is_empty(), ONCE, vec![&once.0, &once.1, &once.2]);
-    ask(
-        any_rows,
-        ROWS,
-        vec![
-            &ids,
-            &shelves,
-            &untils,
-            &rows_max,
-            &own.0,
-            &own.1,
-            &own_goal.0,
-            &own_goal.1,
-            &public.0,
-            &public.1,
-            &public_goal.0,
-            &public_goal.1,
-        ],
-    );
-    // Last, so that the numbers are above those of all facts that were loaded.
-    ask(true, BLOCKS, vec![]);
-    let mut found = Found::default();
-    for (asked, rows) in asked.iter().zip(session.query_all(&asked)?) {
-        match asked.text {
-            RECORDS => found.records = rows,
-            ONCE => found.once = rows,
-            BLOCKS => found.blocks = rows,
-            ROWS => found.take_rows(&rows)?,
-            _ => {}
+    ask(!ids.is_empty(), INTENTS, vec![&ids]);
+    for (column, (of_column, wanted)) in COLUMNS.iter().zip(&of_columns) {
+        match (&of_column[..], &wanted[..]) {
+            ([], _) | (_, []) => {}
+            ([of_lane], [wanted]) => ask(true, lane(*column), vec![of_lane, wanted]),
+            _ => ask(true, lanes(*column), vec![of_column, wanted]),
         }
     }
+    // Last, so that the numbers are above those of all facts that were loaded.
+    ask(shelves.is_empty(), BLOCKS, vec![]);
+    ask(!shelves.is_empty(), BLOCKS_AND_DUE, vec![&shelves, &untils]);
+    let mut found = Found::default();
+    let mut any_due: Option<bool> = None;
+    for (asked, answer) in asked.iter().zip(session.ask(&asked)?) {
+        let rows = answer.rows;
+        match asked.text {
+            BEGIN | LOCK_OWNERS => {}
+            RECORDS => found.records = rows,
+            ONCE => found.once = rows,
+            INTENTS => found.named = intents(&rows)?,
+            BLOCKS => found.blocks = rows,
+            BLOCKS_AND_DUE => {
+                if let Some(row) = rows.first() {
+                    any_due = rows::get(row, DUE_OR_NOT)?;
+                }
+                found.blocks = rows;
+            }
+            text => {
+                let of_column = |column: &Column| lane(*column) == text || lanes(*column) == text;
+                let column = COLUMNS.into_iter().find(of_column).ok_or(Error::Closed)?;
+                for row in &rows {
+                    let lane = rows::get(row, LANE)?;
+                    let of_lane = found.lanes.entry(Probe { column, lane }).or_default();
+                    of_lane.push(rows::intent(row)?);
+                }
+            }
+        }
+    }
+    if any_due == Some(true) {
+        let due = session.query(DUE, &[&shelves, &untils, &rows_max])?;
+        found.due = intents(&due)?;
+    }
     Ok(found)
+}
+
+fn intents(rows: &[Row]) -> Result<Vec<Intent>, Error> {
+    rows.iter().map(rows::intent).collect()
 }
 
 type Keys<'k> = (

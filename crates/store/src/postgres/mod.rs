@@ -17,6 +17,7 @@ mod rows;
 mod schema;
 mod session;
 mod tx;
+mod wire;
 mod writer;
 
 use std::fmt;
@@ -48,7 +49,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// A name for databases that hold nothing but this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_3";
+pub const TEMPLATE: &str = "consign_template_4";
 
 #[derive(Clone)]
 pub struct Options {

@@ -1,15 +1,17 @@
 //! Which node has given out what. A row names its node exactly as long as it is leased.
 
+use consign_kernel::intent::Shelf;
+
 use super::reads::Readers;
 use super::rows;
 use crate::{Error, Held};
 
-/// An index holds leased rows alone, so nothing else is read.
-const HELD: &str =
-    "SELECT node, count(*) FROM intents WHERE node IS NOT NULL GROUP BY node ORDER BY node";
+/// Only rows on the shelf of leases are read, and the index of deadlines has them together.
+const HELD: &str = "SELECT node, count(*) FROM intents WHERE shelf = $1 AND node IS NOT NULL GROUP BY node ORDER BY node";
 
 pub(super) async fn held(readers: &Readers) -> Result<Vec<Held>, Error> {
-    let found = readers.query(HELD, &[]).await?;
+    let leased = i16::from(Shelf::Leased.code());
+    let found = readers.query(HELD, &[&leased]).await?;
     let held = |row| {
         Ok(Held {
             node: rows::get(row, 0)?,

@@ -18,7 +18,7 @@ use tokio_postgres::{Client, Row, Statement};
 use super::address::Address;
 use super::load::BLOCK;
 use super::rows::{self, FACT_COLUMNS, fact_columns, intent_columns, signed, stored};
-use super::session::{PATIENCE, Parameters, silent};
+use super::wire::{PATIENCE, Parameters, silent};
 use crate::ledger::{Counter, profiles_of};
 use crate::{Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
 

@@ -9,10 +9,28 @@ use consign_kernel::once;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::{Cause, State, Verb};
-use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use crate::Error;
+
+/// A row, whichever way it came.
+pub(super) trait Source {
+    fn cell<'r, T: FromSql<'r>>(&'r self, index: usize) -> Result<T, Error>;
+    fn column(&self, index: usize) -> &str;
+}
+
+impl Source for tokio_postgres::Row {
+    fn cell<'r, T: FromSql<'r>>(&'r self, index: usize) -> Result<T, Error> {
+        self.try_get(index)
+            .map_err(|error| Error::Corrupt(error.to_string()))
+    }
+
+    fn column(&self, index: usize) -> &str {
+        self.columns()
+            .get(index)
+            .map_or("?", tokio_postgres::Column::name)
+    }
+}
 
 /// Columns in the order [`intent`] reads them.
 macro_rules! intent_columns {
@@ -37,7 +55,7 @@ pub(super) use fact_columns;
 
 pub(super) const FACT_COLUMNS: usize = 13;
 
-pub(super) fn intent(row: &Row) -> Result<Intent, Error> {
+pub(super) fn intent(row: &impl Source) -> Result<Intent, Error> {
     let kind: Option<i16> = get(row, 27)?;
     let body = optional_text(row, 28)?;
     Ok(Intent {
@@ -92,7 +110,7 @@ fn result_kind(code: i16) -> ResultKind {
     }
 }
 
-pub(super) fn fact(row: &Row) -> Result<Fact, Error> {
+pub(super) fn fact(row: &impl Source) -> Result<Fact, Error> {
     Ok(Fact {
         seq: FactSeq(unsigned(row, 0)?),
         intent: Seq(unsigned(row, 1)?),
@@ -113,12 +131,12 @@ pub(super) fn fact(row: &Row) -> Result<Fact, Error> {
     })
 }
 
-fn fact_seq(row: &Row, index: usize) -> Result<Option<FactSeq>, Error> {
+fn fact_seq(row: &impl Source, index: usize) -> Result<Option<FactSeq>, Error> {
     let value: Option<i64> = get(row, index)?;
     value.map(|_| unsigned(row, index).map(FactSeq)).transpose()
 }
 
-pub(super) fn once(row: &Row) -> Result<once::Row, Error> {
+pub(super) fn once(row: &impl Source) -> Result<once::Row, Error> {
     Ok(once::Row {
         key: once::Key {
             scope: coded(row, 0, once::Scope::from_code)?,
@@ -132,7 +150,7 @@ pub(super) fn once(row: &Row) -> Result<once::Row, Error> {
     })
 }
 
-pub(super) fn record(row: &Row) -> Result<Record, Error> {
+pub(super) fn record(row: &impl Source) -> Result<Record, Error> {
     Ok(Record {
         key: record::Key {
             kind: coded(row, 0, record::Kind::from_code)?,
@@ -150,35 +168,37 @@ pub(super) fn signed(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
-pub(super) fn get<'r, T: FromSql<'r>>(row: &'r Row, index: usize) -> Result<T, Error> {
-    row.try_get(index)
-        .map_err(|error| Error::Corrupt(error.to_string()))
+pub(super) fn get<'r, T: FromSql<'r>>(row: &'r impl Source, index: usize) -> Result<T, Error> {
+    row.cell(index)
 }
 
-pub(super) fn unsigned(row: &Row, index: usize) -> Result<u64, Error> {
+pub(super) fn unsigned(row: &impl Source, index: usize) -> Result<u64, Error> {
     let value: i64 = get(row, index)?;
     u64::try_from(value).map_err(|_| unfit(row, index, value))
 }
 
-fn small(row: &Row, index: usize) -> Result<u32, Error> {
+fn small(row: &impl Source, index: usize) -> Result<u32, Error> {
     let value: i64 = get(row, index)?;
     u32::try_from(value).map_err(|_| unfit(row, index, value))
 }
 
-fn bytes<const N: usize>(row: &Row, index: usize) -> Result<[u8; N], Error> {
+fn bytes<const N: usize>(row: &impl Source, index: usize) -> Result<[u8; N], Error> {
     let value: &[u8] = get(row, index)?;
     value
         .try_into()
         .map_err(|_| unfit(row, index, format!("{} bytes", value.len())))
 }
 
-fn optional_bytes<const N: usize>(row: &Row, index: usize) -> Result<Option<[u8; N]>, Error> {
+fn optional_bytes<const N: usize>(
+    row: &impl Source,
+    index: usize,
+) -> Result<Option<[u8; N]>, Error> {
     let value: Option<&[u8]> = get(row, index)?;
     value.map(|_| bytes(row, index)).transpose()
 }
 
 pub(super) fn coded<T>(
-    row: &Row,
+    row: &impl Source,
     index: usize,
     from_code: impl Fn(u8) -> Option<T>,
 ) -> Result<T, Error> {
@@ -187,8 +207,8 @@ pub(super) fn coded<T>(
     known.ok_or_else(|| unfit(row, index, format!("unknown code {code}")))
 }
 
-fn unfit(row: &Row, index: usize, value: impl std::fmt::Display) -> Error {
-    let column = row.columns().get(index).map_or("?", |column| column.name());
+fn unfit(row: &impl Source, index: usize, value: impl std::fmt::Display) -> Error {
+    let column = row.column(index);
     Error::Corrupt(format!("column {column} holds {value}"))
 }
 
@@ -228,11 +248,11 @@ fn read(stored: &str) -> String {
     text
 }
 
-pub(super) fn text(row: &Row, index: usize) -> Result<String, Error> {
+pub(super) fn text(row: &impl Source, index: usize) -> Result<String, Error> {
     Ok(read(get(row, index)?))
 }
 
-fn optional_text(row: &Row, index: usize) -> Result<Option<String>, Error> {
+fn optional_text(row: &impl Source, index: usize) -> Result<Option<String>, Error> {
     Ok(get::<Option<&str>>(row, index)?.map(read))
 }
 

@@ -37,10 +37,10 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: 2,
-        name: "holders",
+        name: "deaths",
         oldest: 1,
         run: Run::Online,
-        sql: include_str!("migrations/0002_holders.sql"),
+        sql: include_str!("migrations/0002_deaths.sql"),
     },
 ];
 

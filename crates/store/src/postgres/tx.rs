@@ -15,11 +15,12 @@ use consign_kernel::once;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 
-use super::flush::{Writes, flush};
+use super::flush::{Decided, Writes};
 use super::held::{Held, Pending, Rank};
 use super::load::{self, BLOCK, Foreseen};
 use super::rows::{self, intent_columns, signed, stored};
 use super::session::Session;
+use super::wire::Row;
 use crate::Error;
 use crate::ledger::{Counter, Position, Tx, profiles_of};
 
@@ -98,7 +99,7 @@ impl<'a> Open<'a> {
         Ok(open)
     }
 
-    fn take_records(&mut self, found: &[tokio_postgres::Row]) -> Result<(), Error> {
+    fn take_records(&mut self, found: &[Row]) -> Result<(), Error> {
         for row in found {
             let record = rows::record(row)?;
             let key = record.key.clone();
@@ -107,7 +108,7 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
-    fn take_once(&mut self, found: &[tokio_postgres::Row]) -> Result<(), Error> {
+    fn take_once(&mut self, found: &[Row]) -> Result<(), Error> {
         for row in found {
             let row = rows::once(row)?;
             self.once.insert(row.key.clone(), Entry::found(row));
@@ -122,36 +123,7 @@ impl<'a> Open<'a> {
 
     /// Writes everything that was decided so far.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
-        let (new, changed, removed) = self.held.take_pending();
-        let mut writes = Writes {
-            new,
-            changed,
-            removed,
-            facts: &self.facts,
-            counts: &self.counts,
-            ..Writes::default()
-        };
-        for entry in self.once.values().filter(|entry| entry.changed) {
-            let list = if entry.stored {
-                &mut writes.once_again
-            } else {
-                &mut writes.once
-            };
-            list.extend(&entry.now);
-        }
-        // Whoever waits for another's new key waits in the order of the keys, never in a circle.
-        writes.once.sort_unstable_by_key(|row| &row.key);
-        writes.new.sort_unstable_by_key(|row| row.intent.seq);
-        for (key, entry) in self.records.iter().filter(|(_, entry)| entry.changed) {
-            match (&entry.now, entry.stored) {
-                (Some(record), true) => writes.records_again.push(record),
-                (Some(record), false) => writes.records.push(record),
-                (None, true) => writes.records_gone.push(key),
-                (None, false) => {}
-            }
-        }
-        writes.records.sort_unstable_by_key(|record| &record.key);
-        flush(self.session, &writes, self.node, self.shard)?;
+        self.pending().send(self.session)?;
         self.held.written();
         self.facts.clear();
         self.counts.clear();
@@ -160,12 +132,49 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
+    /// Everything that was decided and not written yet, to be written together with the commit.
+    pub(super) fn into_writes(mut self) -> Writes {
+        self.pending()
+    }
+
+    fn pending(&mut self) -> Writes {
+        let (new, changed, removed) = self.held.take_pending();
+        let mut decided = Decided {
+            new,
+            changed,
+            removed,
+            facts: &self.facts,
+            counts: &self.counts,
+            ..Decided::default()
+        };
+        for entry in self.once.values().filter(|entry| entry.changed) {
+            let list = if entry.stored {
+                &mut decided.once_again
+            } else {
+                &mut decided.once
+            };
+            list.extend(&entry.now);
+        }
+        // Whoever waits for another's new key waits in the order of the keys, never in a circle.
+        decided.once.sort_unstable_by_key(|row| &row.key);
+        decided.new.sort_unstable_by_key(|row| row.intent.seq);
+        for (key, entry) in self.records.iter().filter(|(_, entry)| entry.changed) {
+            match (&entry.now, entry.stored) {
+                (Some(record), true) => decided.records_again.push(record),
+                (Some(record), false) => decided.records.push(record),
+                (None, true) => decided.records_gone.push(key),
+                (None, false) => {}
+            }
+        }
+        decided.records.sort_unstable_by_key(|record| &record.key);
+        decided.encode(self.node, self.shard)
+    }
+
     fn search_lane(&mut self, probe: Probe, limit: u32) -> Result<(), Error> {
         self.flush()?;
-        let parameters = (vec![probe.lane], vec![i64::from(limit)]);
         let found = self
             .session
-            .query(load::lane(probe.column), &[&parameters.0, &parameters.1])?;
+            .query(load::lane(probe.column), &[&probe.lane, &i64::from(limit)])?;
         let intents = found
             .iter()
             .map(rows::intent)
@@ -392,7 +401,7 @@ impl Tx for Open<'_> {
 }
 
 impl Open<'_> {
-    fn hold(&mut self, found: &[tokio_postgres::Row]) -> Result<Vec<Intent>, Error> {
+    fn hold(&mut self, found: &[Row]) -> Result<Vec<Intent>, Error> {
         let mut intents = Vec::with_capacity(found.len());
         for row in found {
             let intent = rows::intent(row)?;

@@ -12,8 +12,8 @@ use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
 
 use super::address::Address;
-use super::flush;
-use super::load::{self, Foreseen};
+use super::flush::Writes;
+use super::load::Foreseen;
 use super::session::Session;
 use super::tx::Open;
 use crate::group::{self, Disk, Group, Intake, Line, Ran, Running, Shared, Transact};
@@ -62,7 +62,7 @@ impl Writers {
         let (intake, line) = group::line(queue_max, &shared);
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
-            let (session, shard) = (Session::new(address.clone())?, shard(node.id, index));
+            let (session, shard) = (Session::new(address.clone()), shard(node.id, index));
             let (line, shared, node) = (line.clone(), Arc::clone(&shared), Arc::clone(node));
             let work = move || {
                 let ledger = Ledger {
@@ -70,6 +70,8 @@ impl Writers {
                     shard,
                     node,
                     running: None,
+                    last: None,
+                    tries: Tries::new(),
                 };
                 line.guarded(|| ledger.work(&line, &shared));
             };
@@ -127,12 +129,33 @@ struct Ledger<'l> {
     shard: i16,
     node: Arc<Node>,
     running: Option<Running<'l>>,
+    /// What is left to write in the open transaction: it goes together with the commit.
+    last: Option<Writes>,
+    tries: Tries,
+}
+
+/// How often the group at hand was carried out.
+struct Tries {
+    count: u32,
+    began: Instant,
+    reconnected: bool,
+}
+
+impl Tries {
+    fn new() -> Self {
+        Self {
+            count: 1,
+            began: Instant::now(),
+            reconnected: false,
+        }
+    }
 }
 
 impl<'l> Ledger<'l> {
     fn work(mut self, line: &'l Line, shared: &Arc<Shared>) {
         while let Some((group, running)) = line.gather_in_turn() {
             self.running = Some(running);
+            self.tries = Tries::new();
             if let Some(committed) = group::commit(&mut self, group, shared) {
                 let safe = committed.sync(&Committed, shared);
                 committed.answer(safe, shared);
@@ -140,10 +163,11 @@ impl<'l> Ledger<'l> {
             self.running = None;
         }
     }
+}
 
-    fn run_once(&mut self, group: &Group<'_>) -> Result<(Vec<Reply>, Ran), Error> {
-        self.session.ready(load::STATEMENTS)?;
-        self.session.ready(flush::STATEMENTS)?;
+impl Transact for Ledger<'_> {
+    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+        self.session.ready()?;
         let now = self.node.now();
         let foreseen = Foreseen::of(group.requests(), now);
         let mut position = Position {
@@ -164,51 +188,25 @@ impl<'l> Ledger<'l> {
             .collect::<Result<_, _>>()?;
         let wrote = batch.wrote;
         let news = batch.finish()?;
+        let last_fact = tx.last_fact().0;
+        self.last = Some(tx.into_writes());
+        group.answer_with(replies);
         // While this one is written and waits for the disk, the next is loaded and carried out.
         self.running = None;
-        tx.flush()?;
-        let ran = Ran {
+        Ok(Ran {
             news,
             wrote,
-            last_fact: tx.last_fact().0,
-        };
-        Ok((replies, ran))
-    }
-}
-
-impl Transact for Ledger<'_> {
-    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
-        let (mut attempt, mut reconnected, began) = (1, false, Instant::now());
-        loop {
-            match self.run_once(group) {
-                Ok((replies, ran)) => {
-                    group.answer_with(replies);
-                    return Ok(ran);
-                }
-                Err(Error::Conflict(reason))
-                    if attempt < ATTEMPTS_MAX && began.elapsed() < ATTEMPTS_TIME =>
-                {
-                    tracing::debug!(%reason, attempt, "another node was first; taking the transaction anew");
-                    self.roll_back();
-                    attempt += 1;
-                }
-                // Before the commit nothing has happened, so a connection that was lost meanwhile is no reason to refuse.
-                Err(error) if !self.session.is_usable() && !reconnected => {
-                    tracing::debug!(%error, "a connection was lost; taking the transaction anew");
-                    self.session.give_up();
-                    reconnected = true;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+            last_fact,
+        })
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        self.session.commit().map_err(|error| {
-            // The answer is missing, not necessarily the commit.
+        let last = self.last.take().unwrap_or_default();
+        let committed = last.commit(&mut self.session);
+        if matches!(committed, Err(Error::Unsure(_))) {
             self.session.abandon();
-            Error::Unsure(error.to_string())
-        })
+        }
+        committed
     }
 
     fn roll_back(&mut self) {
@@ -216,5 +214,28 @@ impl Transact for Ledger<'_> {
         if !self.session.is_usable() || self.session.run("ROLLBACK").is_err() {
             self.session.give_up();
         }
+    }
+
+    fn again(&mut self, error: &Error) -> bool {
+        // It may have happened.
+        if matches!(error, Error::Unsure(_)) {
+            return false;
+        }
+        let tries = &mut self.tries;
+        let conflict = matches!(error, Error::Conflict(_));
+        if conflict && tries.count < ATTEMPTS_MAX && tries.began.elapsed() < ATTEMPTS_TIME {
+            tracing::debug!(%error, count = tries.count, "another node was first; taking the transaction anew");
+            tries.count += 1;
+            self.roll_back();
+            return true;
+        }
+        // Before the commit nothing has happened, so a connection that was lost meanwhile is no reason to refuse.
+        if !self.session.is_usable() && !tries.reconnected {
+            tracing::debug!(%error, "a connection was lost; taking the transaction anew");
+            tries.reconnected = true;
+            self.session.give_up();
+            return true;
+        }
+        false
     }
 }

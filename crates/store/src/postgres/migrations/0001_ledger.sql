@@ -5,9 +5,9 @@ CREATE TABLE intents (
   seq bigint PRIMARY KEY,
   id bytea NOT NULL,
   profile smallint NOT NULL,
-  state smallint NOT NULL CHECK (state BETWEEN 0 AND 7),
+  state smallint NOT NULL,
   cause smallint NOT NULL,
-  shelf smallint NOT NULL CHECK (shelf BETWEEN 0 AND 5),
+  shelf smallint NOT NULL,
   wake_at bigint NOT NULL,
   -- Lanes are null while the row cannot be claimed, which keeps it out of the indexes that claims walk.
   own_lane bigint,
@@ -46,7 +46,6 @@ CREATE UNIQUE INDEX intents_by_id ON intents (id);
 CREATE INDEX intents_by_owner ON intents (owner, seq);
 -- One walk per kind of deadline.
 CREATE INDEX intents_by_deadline ON intents (shelf, wake_at, seq);
-CREATE INDEX intents_by_death ON intents (settled_at, seq) WHERE state = 7;
 -- The order of claiming.
 CREATE INDEX lane_own ON intents (own_lane, priority DESC, run_at, attempts, seq) WHERE own_lane IS NOT NULL;
 CREATE INDEX lane_own_goal ON intents (own_goal_lane, priority DESC, run_at, attempts, seq) WHERE own_goal_lane IS NOT NULL;

@@ -1,0 +1,456 @@
+//! A connection that is driven by the thread that uses it: statements leave together and are answered together.
+//!
+//! A driver that ends each statement by itself makes the server answer each by itself, with a system call and a wake-up on
+//! both sides. Here the end is said once for all of them.
+//!
+//! Invariant: every call reads up to the server's "ready for query", or else says [`Failure::Lost`]; after that the
+//! connection must not be used.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the protocol has thirty kinds of messages, and each place waits for a few"
+)]
+
+mod open;
+mod row;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use postgres_protocol::IsNull;
+use postgres_protocol::message::backend::{ErrorFields, Message};
+use postgres_protocol::message::frontend::{self, BindError};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::fallible_iterator::FallibleIterator as _;
+use tokio_postgres::types::{Kind, ToSql, Type};
+
+pub(super) use open::open;
+pub(super) use row::Row;
+
+/// How long the server may take for what it was asked before the connection counts as lost: more than it allows itself.
+pub(super) const PATIENCE: Duration = Duration::from_secs(12);
+
+/// What may be sent before something is read. More could get stuck: the server waits to be read, and we wait to be read.
+const UNREAD_MAX: usize = 16 * 1_024;
+
+/// What is read at once.
+const READ_BYTES: usize = 16 * 1_024;
+
+/// A socket, with or without TLS.
+pub(super) trait Stream: Read + Write + Send {
+    /// From now on, reading and writing give up after this time.
+    fn patience(&self, patience: Duration) -> io::Result<()>;
+}
+
+/// A statement with what it is given.
+pub(super) struct Asked<'a> {
+    pub(super) text: &'static str,
+    pub(super) parameters: Vec<&'a (dyn ToSql + Sync)>,
+}
+
+/// What a statement is given.
+pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
+
+/// What a statement brought.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) rows: Vec<Row>,
+    /// How many rows it found or wrote.
+    pub(super) count: u64,
+}
+
+/// Why a statement brought nothing.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server refused it, and the transaction with it.
+    Refused(Refusal),
+    /// The connection ended, or was silent for too long. What became of the statement is unknown.
+    Lost(io::Error),
+}
+
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) code: SqlState,
+    severity: String,
+    message: String,
+    detail: Option<String>,
+}
+
+impl Refusal {
+    fn read(mut fields: ErrorFields<'_>) -> io::Result<Self> {
+        let mut refusal = Self {
+            code: SqlState::from_code(""),
+            severity: String::new(),
+            message: String::new(),
+            detail: None,
+        };
+        while let Some(field) = fields.next()? {
+            let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                b'C' => refusal.code = SqlState::from_code(&text),
+                // Never translated.
+                b'V' => refusal.severity = text,
+                b'M' => refusal.message = text,
+                b'D' => refusal.detail = Some(text),
+                _ => {}
+            }
+        }
+        Ok(refusal)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity, self.message)?;
+        match &self.detail {
+            Some(detail) => write!(f, " ({detail})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Lost(error) if is_timeout(error) => f.write_str(SILENT),
+            Self::Lost(error) => write!(f, "the connection to the database was lost: {error}"),
+        }
+    }
+}
+
+impl From<Failure> for crate::Error {
+    fn from(failure: Failure) -> Self {
+        let code = match &failure {
+            Failure::Refused(refusal) => Some(&refusal.code),
+            Failure::Lost(_) => None,
+        };
+        Self::of_server(code, failure.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+const SILENT: &str = "the database did not answer in time";
+
+pub(super) fn silent() -> crate::Error {
+    crate::Error::Unavailable(SILENT.to_owned())
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+/// What the server knows under a name.
+struct Prepared {
+    name: String,
+    parameters: Vec<Type>,
+    columns: Arc<[String]>,
+}
+
+pub(super) struct Wire {
+    stream: Box<dyn Stream>,
+    incoming: BytesMut,
+    outgoing: BytesMut,
+    statements: HashMap<&'static str, Prepared>,
+    /// Types of our own, which are asked for once.
+    types: HashMap<u32, Type>,
+    /// What the server warned of since somebody looked.
+    warning: Option<String>,
+    /// The server was told where the statements end: there it will be ready again, whatever happens before.
+    ended: bool,
+}
+
+impl Wire {
+    fn new(stream: Box<dyn Stream>) -> Self {
+        Self {
+            stream,
+            incoming: BytesMut::new(),
+            outgoing: BytesMut::new(),
+            statements: HashMap::new(),
+            types: HashMap::new(),
+            warning: None,
+            ended: true,
+        }
+    }
+
+    /// Carries out all statements. Of each that was reached there is an answer, and after the first that fails the
+    /// others are not carried out: the last answer is its failure.
+    pub(super) fn ask(&mut self, asked: &[Asked<'_>]) -> Vec<Result<Answer, Failure>> {
+        let mut answers = Vec::with_capacity(asked.len());
+        if let Err(failure) = self.try_ask(asked, &mut answers) {
+            answers.push(Err(failure));
+        }
+        answers
+    }
+
+    fn try_ask(
+        &mut self,
+        asked: &[Asked<'_>],
+        answers: &mut Vec<Result<Answer, Failure>>,
+    ) -> Result<(), Failure> {
+        for asked in asked {
+            self.prepare(asked.text)?;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        self.ended = false;
+        let mut columns = Vec::with_capacity(asked.len());
+        for asked in asked {
+            let prepared = &self.statements[asked.text];
+            columns.push(Arc::clone(&prepared.columns));
+            let start = self.outgoing.len();
+            bind(prepared, &asked.parameters, &mut self.outgoing)?;
+            frontend::execute("", 0, &mut self.outgoing)?;
+            if start > 0 && self.outgoing.len() > UNREAD_MAX {
+                // The ones before it go first, and are read before more is sent.
+                let later = self.outgoing.split_off(start);
+                frontend::flush(&mut self.outgoing);
+                self.send()?;
+                let done = columns.len() - 1;
+                for columns in &columns[answers.len()..done] {
+                    let answer = self.answer(columns, deadline)?;
+                    answers.push(Ok(answer));
+                }
+                self.outgoing = later;
+            }
+        }
+        self.end();
+        self.send()?;
+        for columns in &columns[answers.len()..] {
+            let answer = self.answer(columns, deadline)?;
+            answers.push(Ok(answer));
+        }
+        self.ready(deadline)
+    }
+
+    /// A statement that is rare: planned for what the tables hold now.
+    pub(super) fn ask_anew(
+        &mut self,
+        text: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Answer, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        let prepared = self.parse(String::new(), text)?;
+        bind(&prepared, parameters, &mut self.outgoing)?;
+        frontend::execute("", 0, &mut self.outgoing)?;
+        self.end();
+        self.send()?;
+        let answer = self.answer(&prepared.columns, deadline)?;
+        self.ready(deadline)?;
+        Ok(answer)
+    }
+
+    /// A text without parameters, which may be several statements.
+    pub(super) fn run(&mut self, text: &str) -> Result<Vec<Row>, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        frontend::query(text, &mut self.outgoing)?;
+        self.send()?;
+        let (mut rows, mut columns): (Vec<Row>, Arc<[String]>) = (Vec::new(), Arc::from([]));
+        loop {
+            match self.receive(deadline)? {
+                Message::ReadyForQuery(_) => return Ok(rows),
+                Message::RowDescription(body) => {
+                    let names = body.fields().map(|field| Ok(field.name().to_owned()));
+                    columns = names.collect::<Vec<_>>()?.into();
+                }
+                Message::DataRow(body) => rows.push(Row::new(body, &columns)?),
+                Message::ErrorResponse(body) => return Err(self.refused(body.fields(), deadline)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the server warned of since the last look.
+    pub(super) fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
+    }
+
+    /// Whether the other side has said anything or gone away, within this time.
+    pub(super) fn stirs_within(&mut self, time: Duration) -> bool {
+        let waited = self.stream.patience(time);
+        let read = waited.and_then(|()| self.stream.read(&mut [0; 1]));
+        !read.is_err_and(|error| is_timeout(&error))
+    }
+
+    /// Makes a statement ready, if it is not yet.
+    pub(super) fn prepare(&mut self, text: &'static str) -> Result<(), Failure> {
+        if !self.statements.contains_key(text) {
+            let name = format!("s{}", self.statements.len());
+            let prepared = self.parse(name, text)?;
+            self.statements.insert(text, prepared);
+        }
+        Ok(())
+    }
+
+    fn parse(&mut self, name: String, text: &str) -> Result<Prepared, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        frontend::parse(&name, text, [], &mut self.outgoing)?;
+        frontend::describe(b'S', &name, &mut self.outgoing)?;
+        self.end();
+        self.send()?;
+        let (mut parameters, mut columns) = (Vec::new(), Vec::new());
+        loop {
+            match self.receive(deadline)? {
+                Message::ParameterDescription(body) => parameters = body.parameters().collect()?,
+                Message::RowDescription(body) => {
+                    let names = body.fields().map(|field| Ok(field.name().to_owned()));
+                    columns = names.collect()?;
+                }
+                Message::ErrorResponse(body) => return Err(self.refused(body.fields(), deadline)),
+                Message::ReadyForQuery(_) => break,
+                _ => {}
+            }
+        }
+        let parameters = parameters.into_iter().map(|oid| self.type_of(oid));
+        Ok(Prepared {
+            name,
+            parameters: parameters.collect::<Result<_, _>>()?,
+            columns: columns.into(),
+        })
+    }
+
+    /// An array of a row type of ours is known by what it is an array of.
+    fn type_of(&mut self, oid: u32) -> Result<Type, Failure> {
+        if let Some(known) = Type::from_oid(oid).or_else(|| self.types.get(&oid).cloned()) {
+            return Ok(known);
+        }
+        let rows = self.run(&format!(
+            "SELECT typelem FROM pg_catalog.pg_type WHERE oid = {oid}"
+        ))?;
+        let element = rows.first().and_then(Row::number_as_text).unwrap_or(0);
+        let named = |oid, kind| Type::new(format!("type {oid}"), oid, kind, "consign".to_owned());
+        let element = named(element, Kind::Simple);
+        let array = named(oid, Kind::Array(element));
+        self.types.insert(oid, array.clone());
+        Ok(array)
+    }
+
+    fn send(&mut self) -> Result<(), Failure> {
+        self.stream.write_all(&self.outgoing)?;
+        self.stream.flush()?;
+        self.outgoing.clear();
+        Ok(())
+    }
+
+    /// What one statement brings.
+    fn answer(&mut self, columns: &Arc<[String]>, deadline: Instant) -> Result<Answer, Failure> {
+        let mut answer = Answer::default();
+        loop {
+            match self.receive(deadline)? {
+                Message::DataRow(body) => answer.rows.push(Row::new(body, columns)?),
+                Message::CommandComplete(body) => {
+                    let count = body.tag()?.rsplit(' ').next();
+                    answer.count = count.and_then(|count| count.parse().ok()).unwrap_or(0);
+                    return Ok(answer);
+                }
+                Message::ErrorResponse(body) => return Err(self.refused(body.fields(), deadline)),
+                _ => {}
+            }
+        }
+    }
+
+    /// After a refusal the server passes over everything up to the next end that it was told of.
+    fn refused(&mut self, fields: ErrorFields<'_>, deadline: Instant) -> Failure {
+        let refusal = match Refusal::read(fields) {
+            Ok(refusal) => refusal,
+            Err(error) => return Failure::Lost(error),
+        };
+        if matches!(refusal.severity.as_str(), "FATAL" | "PANIC") {
+            return Failure::Refused(refusal);
+        }
+        self.outgoing.clear();
+        let told = if self.ended {
+            Ok(())
+        } else {
+            self.end();
+            self.send()
+        };
+        match told.and_then(|()| self.ready(deadline)) {
+            Ok(()) => Failure::Refused(refusal),
+            Err(failure) => failure,
+        }
+    }
+
+    fn end(&mut self) {
+        frontend::sync(&mut self.outgoing);
+        self.ended = true;
+    }
+
+    fn ready(&mut self, deadline: Instant) -> Result<(), Failure> {
+        loop {
+            if let Message::ReadyForQuery(_) = self.receive(deadline)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next message that is an answer.
+    fn receive(&mut self, deadline: Instant) -> Result<Message, Failure> {
+        loop {
+            match Message::parse(&mut self.incoming)? {
+                Some(Message::NoticeResponse(body)) => {
+                    let notice = Refusal::read(body.fields())?;
+                    if notice.severity == "WARNING" {
+                        self.warning = Some(notice.message);
+                    }
+                }
+                Some(Message::ParameterStatus(_) | Message::NotificationResponse(_)) => {}
+                Some(message) => return Ok(message),
+                None => self.fill(deadline)?,
+            }
+        }
+    }
+
+    fn fill(&mut self, deadline: Instant) -> Result<(), Failure> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
+        let length = self.incoming.len();
+        self.incoming.resize(length + READ_BYTES, 0);
+        let read = self.stream.read(&mut self.incoming[length..]);
+        self.incoming
+            .truncate(length + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn bind(
+    prepared: &Prepared,
+    parameters: Parameters<'_>,
+    out: &mut BytesMut,
+) -> Result<(), Failure> {
+    let values = parameters.iter().zip(&prepared.parameters);
+    let bound = frontend::bind(
+        "",
+        &prepared.name,
+        [1],
+        values,
+        |(value, of), out| match value.to_sql_checked(of, out)? {
+            tokio_postgres::types::IsNull::Yes => Ok(IsNull::Yes),
+            tokio_postgres::types::IsNull::No => Ok(IsNull::No),
+        },
+        [1],
+        out,
+    );
+    bound.map_err(|error| match error {
+        BindError::Serialization(error) => Failure::Lost(error),
+        BindError::Conversion(error) => Failure::Lost(io::Error::other(error)),
+    })
+}

@@ -1,0 +1,216 @@
+//! Opening a connection: which host, whether it is who it says, and how it is told who we are.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::message::backend::Message;
+use postgres_protocol::message::frontend;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+use tokio_postgres::fallible_iterator::FallibleIterator as _;
+
+use super::{Failure, PATIENCE, Row, Stream, Wire};
+
+/// For one host, until it answers at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// And until it has let us in.
+const ENTRY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Of several hosts, the first that takes writes.
+pub(in super::super) fn open(
+    config: &Config,
+    tls: Option<&Arc<ClientConfig>>,
+) -> Result<Wire, Failure> {
+    let count = config.get_hosts().len().max(config.get_hostaddrs().len());
+    let mut failed = Failure::Lost(io::Error::other("the address names no host"));
+    for index in 0..count {
+        match open_host(config, index, tls) {
+            Ok(wire) => return Ok(wire),
+            Err(failure) => failed = failure,
+        }
+    }
+    Err(failed)
+}
+
+fn open_host(
+    config: &Config,
+    index: usize,
+    tls: Option<&Arc<ClientConfig>>,
+) -> Result<Wire, Failure> {
+    let stream = connect(config, index, tls)?;
+    stream.patience(ENTRY_PATIENCE)?;
+    let mut wire = Wire::new(stream);
+    wire.enter(config)?;
+    wire.stream.patience(PATIENCE)?;
+    let rows = wire.run("SHOW transaction_read_only")?;
+    if rows.first().is_some_and(|row| Row::word(row) == "on") {
+        let standby = "the server takes no writes; name the primary too";
+        return Err(Failure::Lost(io::Error::other(standby)));
+    }
+    Ok(wire)
+}
+
+fn connect(
+    config: &Config,
+    index: usize,
+    tls: Option<&Arc<ClientConfig>>,
+) -> io::Result<Box<dyn Stream>> {
+    let ports = config.get_ports();
+    let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+    // An address that was given apart saves looking up the name.
+    let ip = config.get_hostaddrs().get(index);
+    let (name, stream) = match (config.get_hosts().get(index), ip) {
+        #[cfg(unix)]
+        (Some(Host::Unix(folder)), _) => {
+            let path = folder.join(format!(".s.PGSQL.{port}"));
+            return Ok(Box::new(UnixStream::connect(path)?));
+        }
+        (Some(Host::Tcp(name)), Some(ip)) => (name.clone(), reach((*ip, port))?),
+        (Some(Host::Tcp(name)), None) => (name.clone(), reach((name.as_str(), port))?),
+        (None, Some(ip)) => (ip.to_string(), reach((*ip, port))?),
+        (None, None) => return Err(io::Error::other("the address names no host")),
+    };
+    Ok(match tls {
+        Some(tls) => Box::new(secure(stream, name, tls)?),
+        None => Box::new(stream),
+    })
+}
+
+fn reach(to: impl ToSocketAddrs) -> io::Result<TcpStream> {
+    let mut failed = io::Error::other("the name has no address");
+    for address in to.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+type Secured = StreamOwned<ClientConnection, TcpStream>;
+
+/// The server is asked for TLS before anything else is said.
+fn secure(mut stream: TcpStream, name: String, tls: &Arc<ClientConfig>) -> io::Result<Secured> {
+    stream.patience(ENTRY_PATIENCE)?;
+    let mut request = BytesMut::new();
+    frontend::ssl_request(&mut request);
+    stream.write_all(&request)?;
+    let mut answer = [0];
+    stream.read_exact(&mut answer)?;
+    if answer != *b"S" {
+        return Err(io::Error::other("the server offers no TLS"));
+    }
+    let name = ServerName::try_from(name).map_err(io::Error::other)?;
+    let connection = ClientConnection::new(Arc::clone(tls), name).map_err(io::Error::other)?;
+    let mut secured = StreamOwned::new(connection, stream);
+    // So that a certificate that does not fit is told here.
+    while secured.conn.is_handshaking() {
+        secured.conn.complete_io(&mut secured.sock)?;
+    }
+    Ok(secured)
+}
+
+impl Wire {
+    /// Says who we are and proves it, until the server is ready.
+    fn enter(&mut self, config: &Config) -> Result<(), Failure> {
+        let deadline = Instant::now() + ENTRY_PATIENCE;
+        let user = config.get_user().unwrap_or_default();
+        let password = || {
+            let missing = || io::Error::other("the server wants a password, and none was given");
+            config.get_password().ok_or_else(missing)
+        };
+        let parameters = [
+            ("user", Some(user)),
+            ("database", config.get_dbname()),
+            ("client_encoding", Some("UTF8")),
+            ("application_name", config.get_application_name()),
+            ("options", config.get_options()),
+        ];
+        let given = parameters
+            .into_iter()
+            .filter_map(|(name, value)| value.map(|value| (name, value)));
+        frontend::startup_message(given, &mut self.outgoing)?;
+        self.send()?;
+        let mut scram = None;
+        loop {
+            match self.receive(deadline)? {
+                Message::ReadyForQuery(_) => return Ok(()),
+                Message::AuthenticationCleartextPassword => {
+                    frontend::password_message(password()?, &mut self.outgoing)?;
+                    self.send()?;
+                }
+                Message::AuthenticationMd5Password(body) => {
+                    let hash = md5_hash(user.as_bytes(), password()?, body.salt());
+                    frontend::password_message(hash.as_bytes(), &mut self.outgoing)?;
+                    self.send()?;
+                }
+                Message::AuthenticationSasl(body) => {
+                    if !body.mechanisms().any(|name| Ok(name == SCRAM_SHA_256))? {
+                        return Err(unknown_way());
+                    }
+                    let proof = ScramSha256::new(password()?, ChannelBinding::unsupported());
+                    let first = proof.message();
+                    frontend::sasl_initial_response(SCRAM_SHA_256, first, &mut self.outgoing)?;
+                    self.send()?;
+                    scram = Some(proof);
+                }
+                Message::AuthenticationSaslContinue(body) => {
+                    let proof = scram.as_mut().ok_or_else(unknown_way)?;
+                    proof.update(body.data())?;
+                    frontend::sasl_response(proof.message(), &mut self.outgoing)?;
+                    self.send()?;
+                }
+                // The server proves that it knows the password too.
+                Message::AuthenticationSaslFinal(body) => {
+                    scram
+                        .as_mut()
+                        .ok_or_else(unknown_way)?
+                        .finish(body.data())?;
+                }
+                Message::AuthenticationOk | Message::BackendKeyData(_) => {}
+                Message::ErrorResponse(body) => {
+                    return Err(Failure::Refused(super::Refusal::read(body.fields())?));
+                }
+                _ => return Err(unknown_way()),
+            }
+        }
+    }
+}
+
+fn unknown_way() -> Failure {
+    let wanted = "the server wants to be convinced in a way that is not offered here; use SCRAM or a password";
+    Failure::Lost(io::Error::other(wanted))
+}
+
+impl Stream for TcpStream {
+    fn patience(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))?;
+        self.set_write_timeout(Some(patience))
+    }
+}
+
+#[cfg(unix)]
+impl Stream for UnixStream {
+    fn patience(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))?;
+        self.set_write_timeout(Some(patience))
+    }
+}
+
+impl Stream for Secured {
+    fn patience(&self, patience: Duration) -> io::Result<()> {
+        self.sock.patience(patience)
+    }
+}
