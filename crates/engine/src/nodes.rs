@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Command, Forget};
+use consign_kernel::command::{Answer, Command};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::record::{Key, Kind, Put, Record};
@@ -177,8 +177,7 @@ impl Heartbeat {
     /// Tells that this node is there, and hears whether it shall drain.
     pub async fn beat(&mut self) -> Result<(), Error> {
         if self.version == 0 && self.identity.alone {
-            let dead = Forget::AllRecords { kind: Kind::Node };
-            self.engine.apply(None, Command::Forget(dead)).await?;
+            self.engine.forget_all_records(Kind::Node).await?;
         }
         let refusing = self.engine.is_draining();
         if self.identity.alone && self.is_told(refusing).await? {
