@@ -391,6 +391,7 @@ impl Inner {
             self.earlier.notify_one();
         }
         self.wakes.wake(&news.ripe);
+        self.wakes.wake(&news.left);
         if let Some(at) = news.wake_at
             && at.0 < self.planned.load(std::sync::atomic::Ordering::Acquire)
         {

@@ -27,6 +27,8 @@ const SWEEPS_PER_BATCH_MAX: u32 = 8;
 pub struct News {
     /// Lanes in which a row became claimable, once for each row.
     pub ripe: Vec<Probe>,
+    /// The same for rows that the commit held and did not change: others may have passed over them.
+    pub left: Vec<Probe>,
     /// The earliest end of a delay or a lease that was written.
     pub wake_at: Option<Micros>,
     /// Owners whose intents have news.
@@ -38,6 +40,7 @@ pub struct News {
 impl News {
     pub fn is_empty(&self) -> bool {
         self.ripe.is_empty()
+            && self.left.is_empty()
             && self.wake_at.is_none()
             && self.told.is_empty()
             && !self.missed
@@ -116,6 +119,10 @@ pub(crate) trait Tx {
     /// Looks at the next facts, and removes those of the face that are old enough. Says how many, and which one was the
     /// last if all of them were old enough: only then there may be more, for facts grow older towards the front.
     fn forget_facts(&mut self, forget: &ForgetFacts) -> Result<(u64, Option<FactSeq>), Error>;
+    /// See [`News::left`].
+    fn left(&self) -> Vec<Probe> {
+        Vec::new()
+    }
 }
 
 /// Where time and the sequences stand.
@@ -206,7 +213,8 @@ impl<'a, T: Tx> Batch<'a, T> {
     }
 
     /// Writes what was counted. Call once, before the commit.
-    pub(crate) fn finish(self) -> Result<News, Error> {
+    pub(crate) fn finish(mut self) -> Result<News, Error> {
+        self.news.left = self.tx.left();
         for (counter, delta) in self.deltas {
             if delta != 0 {
                 self.tx.add(&counter, delta)?;

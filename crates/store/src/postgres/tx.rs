@@ -417,6 +417,10 @@ impl Tx for Open<'_> {
         let last = FactSeq(rows::unsigned(told, 2)?);
         Ok((rows::unsigned(told, 0)?, all_old.then_some(last)))
     }
+
+    fn left(&self) -> Vec<Probe> {
+        self.held.left().collect()
+    }
 }
 
 impl Open<'_> {
