@@ -115,6 +115,15 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// How many lanes [`Claim::probes`] names, without naming them.
+    pub fn lanes(&self) -> usize {
+        let audiences = match self.audience {
+            Audience::Caller => 2,
+            Audience::Publisher(_) => 1,
+        };
+        audiences * (1 + usize::from(self.worker_id.is_some())) * (1 + self.capabilities.len())
+    }
+
     /// The lanes whose heads compete for this claim.
     pub fn probes(&self) -> Vec<Probe> {
         let (owner, everybody) = match &self.audience {
