@@ -135,13 +135,17 @@ impl Timekeeper {
                 after: self.facts_seen,
                 limit: FORGET_ROWS_MAX,
             };
-            let forgotten = self.engine.apply(None, Command::ForgetFacts(piece)).await?;
-            match forgotten {
-                Answer::FactsForgotten {
-                    after: Some(after), ..
-                } => self.facts_seen = after,
-                _ => return Ok(false),
-            }
+            let Answer::FactsForgotten { after, .. } =
+                self.engine.apply(None, Command::ForgetFacts(piece)).await?
+            else {
+                return Err(Error::Internal(
+                    "forgetting facts answered something else".to_owned(),
+                ));
+            };
+            let Some(after) = after else {
+                return Ok(false);
+            };
+            self.facts_seen = after;
         }
         Ok(true)
     }

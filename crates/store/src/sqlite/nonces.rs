@@ -97,7 +97,7 @@ impl Nonces {
             if forgotten == limit as usize {
                 break;
             }
-            let oldest = self.oldest(prepared, scope, limit as usize - forgotten)?;
+            let oldest = oldest(prepared, scope, limit as usize - forgotten)?;
             let over = oldest.iter().take_while(|(_, row)| row.until <= now);
             let over: Vec<_> = over.collect();
             if over.is_empty() {
@@ -151,7 +151,7 @@ impl Nonces {
         limit: usize,
     ) -> Result<usize, Error> {
         self.forgot = true;
-        let oldest = self.oldest(prepared, scope, limit)?;
+        let oldest = oldest(prepared, scope, limit)?;
         for (seq, row) in &oldest {
             prepared.get(DELETE)?.execute([seq])?;
             let name = self.name(&row.key);
@@ -161,21 +161,6 @@ impl Nonces {
             }
         }
         Ok(oldest.len())
-    }
-
-    fn oldest(
-        &self,
-        prepared: &mut Prepared<'_>,
-        scope: once::Scope,
-        limit: usize,
-    ) -> Result<Vec<(i64, once::Row)>, Error> {
-        let sql = concat!(rows::nonces!(), " WHERE scope = ?1 ORDER BY seq LIMIT ?2");
-        let statement = prepared.get(sql)?;
-        let found = statement
-            .query_map(params![scope.code(), rows::signed(limit as u64)], |row| {
-                Ok((row.get::<_, i64>(0)?, rows::nonce(row)?))
-            })?;
-        Ok(found.collect::<Result<_, _>>()?)
     }
 
     pub(super) fn committed(&mut self) {
@@ -192,4 +177,17 @@ impl Nonces {
         }
         self.stale |= std::mem::take(&mut self.forgot);
     }
+}
+
+fn oldest(
+    prepared: &mut Prepared<'_>,
+    scope: once::Scope,
+    limit: usize,
+) -> Result<Vec<(i64, once::Row)>, Error> {
+    let sql = concat!(rows::nonces!(), " WHERE scope = ?1 ORDER BY seq LIMIT ?2");
+    let statement = prepared.get(sql)?;
+    let found = statement.query_map(params![scope.code(), rows::signed(limit as u64)], |row| {
+        Ok((row.get::<_, i64>(0)?, rows::nonce(row)?))
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
 }

@@ -57,7 +57,9 @@ fn listen(store: &dyn Store) -> Heard {
 /// Only where several write is something passed over, so what was left is not compared.
 fn heard(since: &Heard) -> Vec<News> {
     let mut heard = std::mem::take(&mut *since.lock().unwrap());
-    heard.iter_mut().for_each(|news| news.left.clear());
+    for news in &mut heard {
+        news.left.clear();
+    }
     heard.retain(|news| !news.is_empty());
     heard
 }
