@@ -195,6 +195,11 @@ impl Engine {
         {
             return self.admit_one_by_one(gate, admit).await;
         }
+        let claims = |step: &Command| matches!(step, Command::Claim(_));
+        let _in_flight = steps
+            .iter()
+            .any(claims)
+            .then(|| self.inner.duty.claim_begins());
         let request = Request {
             gate,
             steps,
@@ -391,6 +396,7 @@ impl Inner {
             self.earlier.notify_one();
         }
         self.wakes.wake(&news.ripe);
+        self.wakes.wake(&news.left);
         if let Some(at) = news.wake_at
             && at.0 < self.planned.load(std::sync::atomic::Ordering::Acquire)
         {

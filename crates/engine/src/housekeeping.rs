@@ -154,14 +154,23 @@ impl Engine {
             }
         }
         if namespace.is_none() {
-            let steps = vec![
-                Command::Forget(Forget::OnceOfFace { face }),
-                Command::Forget(Forget::AllRecords { kind: Kind::Kv }),
-            ];
-            self.execute(None, steps).await?;
+            self.forget(|| Forget::OnceOfFace {
+                face,
+                limit: PIECE_ROWS,
+            })
+            .await?;
+            self.forget_all_records(Kind::Kv).await?;
             self.forget_all_windows().await?;
         }
         Ok(removed)
+    }
+
+    pub(crate) async fn forget_all_records(&self, kind: Kind) -> Result<u64, Error> {
+        self.forget(|| Forget::AllRecords {
+            kind,
+            limit: PIECE_ROWS,
+        })
+        .await
     }
 
     async fn forget_once(&self, scope: Scope) -> Result<u64, Error> {

@@ -2,14 +2,15 @@
 //!
 //! A node is a record that expires. Its heartbeat and an operator both write it, each only on the version it knows, so
 //! neither undoes the other: a heartbeat that finds another version reads what is wished, and then writes again.
-//! Invariant: a node counts as drained only when it has refused claims since the heartbeat before and no lease of its own
-//! is left. So a claim that was on its way when it stopped is not overlooked.
+//! Invariant: a node counts as drained only when it has refused claims since the heartbeat before, none waits for the
+//! ledger any more, and no lease of its own is left. So a claim that was on its way when it stopped is not overlooked.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Command, Forget};
+use consign_kernel::command::{Answer, Command};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::record::{Key, Kind, Put, Record};
@@ -94,7 +95,7 @@ struct Told {
     seen_at: i64,
     /// An operator wants it to stop giving out work.
     drain: bool,
-    /// It did not give out work since the heartbeat before.
+    /// It did not give out work since the heartbeat before, and will not.
     stopped: bool,
 }
 
@@ -103,6 +104,25 @@ struct Told {
 pub(crate) struct Duty {
     id: OnceLock<i64>,
     reasons: watch::Sender<Reasons>,
+    /// Claims that were given to the ledger, which has not answered.
+    claims: AtomicUsize,
+}
+
+impl Duty {
+    /// To be kept until the ledger has answered.
+    pub(crate) fn claim_begins(&self) -> InFlight<'_> {
+        self.claims.fetch_add(1, Ordering::AcqRel);
+        InFlight(&self.claims)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct InFlight<'d>(&'d AtomicUsize);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Why a node gives out no work.
@@ -177,14 +197,15 @@ impl Heartbeat {
     /// Tells that this node is there, and hears whether it shall drain.
     pub async fn beat(&mut self) -> Result<(), Error> {
         if self.version == 0 && self.identity.alone {
-            let dead = Forget::AllRecords { kind: Kind::Node };
-            self.engine.apply(None, Command::Forget(dead)).await?;
+            self.engine.forget_all_records(Kind::Node).await?;
         }
         let refusing = self.engine.is_draining();
-        if self.identity.alone && self.is_told(refusing).await? {
+        let duty = &self.engine.inner.duty;
+        let stopped = refusing && duty.claims.load(Ordering::Acquire) == 0;
+        if self.identity.alone && self.is_told(refusing, stopped).await? {
             return Ok(());
         }
-        match self.put(refusing, refusing).await {
+        match self.put(refusing, stopped).await {
             Err(Error::Refused(Refusal::VersionMismatch)) => {}
             done => return done,
         }
@@ -204,16 +225,16 @@ impl Heartbeat {
         }
         let reasons = &self.engine.inner.duty.reasons;
         reasons.send_modify(|reasons| reasons.drain = drain);
-        self.put(drain, drain && refusing).await
+        self.put(drain, drain && stopped).await
     }
 
     /// Whether the record says already what would be written. Nobody else asks after a node that is alone, so it need not
     /// write for the sake of being seen: an idle disk may sleep.
-    async fn is_told(&self, refusing: bool) -> Result<bool, Error> {
+    async fn is_told(&self, drain: bool, stopped: bool) -> Result<bool, Error> {
         let found = self.engine.record(key(self.identity.id)).await?;
         let same = found.filter(|record| record.version == self.version);
         let told = same.as_ref().map(parse).transpose()?;
-        Ok(told.is_some_and(|told| told.drain == refusing && told.stopped == refusing))
+        Ok(told.is_some_and(|told| told.drain == drain && told.stopped == stopped))
     }
 
     /// Removes the record: whoever lists nodes sees this one no more.

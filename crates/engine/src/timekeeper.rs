@@ -5,8 +5,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Command, Forget, Sweep};
-use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::command::{Answer, Command, Forget, ForgetFacts, Sweep};
+use consign_kernel::ids::{FactSeq, Micros, SECOND_US};
 use consign_kernel::limits;
 use consign_kernel::once::Scope;
 use consign_kernel::profile::Face;
@@ -27,12 +27,18 @@ const FORGET_PIECES_MAX: u32 = 20;
 pub struct Timekeeper {
     engine: Engine,
     forget_at: Micros,
+    /// Up to here all facts are old, and those that are left belong to others.
+    facts_seen: FactSeq,
 }
 
 impl Timekeeper {
     pub fn new(engine: Engine) -> Self {
         let forget_at = engine.now().plus(FORGET_INTERVAL_US);
-        Self { engine, forget_at }
+        Self {
+            engine,
+            forget_at,
+            facts_seen: FactSeq(0),
+        }
     }
 
     /// Runs until `shutdown` ends. `follow` is called about once a second, for the clock.
@@ -89,7 +95,7 @@ impl Timekeeper {
     }
 
     /// Forgets in small pieces, so that others get their turn; says whether there is more to forget.
-    async fn forget(&self, now: Micros) -> Result<bool, Error> {
+    async fn forget(&mut self, now: Micros) -> Result<bool, Error> {
         let mut rest = false;
         let limit = FORGET_ROWS_MAX;
         let mut pieces: Vec<Forget> = Scope::ALL
@@ -102,12 +108,6 @@ impl Timekeeper {
         for kind in [Kind::Kv, Kind::Receipt, Kind::Node] {
             pieces.push(Forget::Records { kind, limit });
         }
-        // Of this face alone: others keep theirs longer, or for ever.
-        pieces.push(Forget::Facts {
-            face: Face::Intent,
-            before: now.minus(limits::FACT_RETENTION_US),
-            limit,
-        });
         for piece in pieces {
             for number in 1..=FORGET_PIECES_MAX {
                 let forgotten = self
@@ -123,7 +123,31 @@ impl Timekeeper {
                 rest |= number == FORGET_PIECES_MAX;
             }
         }
-        Ok(rest)
+        Ok(self.forget_facts(now).await? || rest)
+    }
+
+    /// Of this face alone: others keep theirs longer, or for ever, and are walked past once.
+    async fn forget_facts(&mut self, now: Micros) -> Result<bool, Error> {
+        for _ in 0..FORGET_PIECES_MAX {
+            let piece = ForgetFacts {
+                face: Face::Intent,
+                before: now.minus(limits::FACT_RETENTION_US),
+                after: self.facts_seen,
+                limit: FORGET_ROWS_MAX,
+            };
+            let Answer::FactsForgotten { after, .. } =
+                self.engine.apply(None, Command::ForgetFacts(piece)).await?
+            else {
+                return Err(Error::Internal(
+                    "forgetting facts answered something else".to_owned(),
+                ));
+            };
+            let Some(after) = after else {
+                return Ok(false);
+            };
+            self.facts_seen = after;
+        }
+        Ok(true)
     }
 }
 

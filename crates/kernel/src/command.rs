@@ -1,6 +1,6 @@
 //! What can be asked of the ledger, as owned plain data that may cross threads.
 
-use crate::ids::{IntentId, Micros, Seq, Token};
+use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
 use crate::intent::{Intent, Outcome};
 use crate::lane::{Column, Place, Probe};
 use crate::once;
@@ -51,6 +51,8 @@ pub enum Command {
     Delete(record::Key),
     /// Set-wise removal of what is past its time or whose owner is gone.
     Forget(Forget),
+    /// One bounded piece of forgetting old facts.
+    ForgetFacts(ForgetFacts),
     /// Takes over a row made elsewhere, as it is.
     Restore(Box<Intent>),
 }
@@ -113,6 +115,15 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// How many lanes [`Claim::probes`] names, without naming them.
+    pub fn lanes(&self) -> usize {
+        let audiences = match self.audience {
+            Audience::Caller => 2,
+            Audience::Publisher(_) => 1,
+        };
+        audiences * (1 + usize::from(self.worker_id.is_some())) * (1 + self.capabilities.len())
+    }
+
     /// The lanes whose heads compete for this claim.
     pub fn probes(&self) -> Vec<Probe> {
         let (owner, everybody) = match &self.audience {
@@ -201,33 +212,27 @@ pub struct Purge {
     pub namespace: Option<String>,
     /// Where the last piece stopped.
     pub after: Seq,
+    /// How many rows are looked at, whosever they are.
     pub limit: u32,
 }
 
 #[derive(Clone, Debug)]
 pub enum Forget {
-    Once {
-        scope: once::Scope,
-        limit: u32,
-    },
-    OnceOf {
-        owner: String,
-    },
-    OnceOfFace {
-        face: Face,
-    },
-    Records {
-        kind: record::Kind,
-        limit: u32,
-    },
-    AllRecords {
-        kind: record::Kind,
-    },
-    Facts {
-        face: Face,
-        before: Micros,
-        limit: u32,
-    },
+    Once { scope: once::Scope, limit: u32 },
+    OnceOf { owner: String },
+    OnceOfFace { face: Face, limit: u32 },
+    Records { kind: record::Kind, limit: u32 },
+    AllRecords { kind: record::Kind, limit: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct ForgetFacts {
+    pub face: Face,
+    pub before: Micros,
+    /// Where the last piece stopped.
+    pub after: FactSeq,
+    /// How many facts are looked at, of whatever face.
+    pub limit: u32,
 }
 
 /// What became of a request: an answer per step, or the gate's refusal for all.
@@ -252,6 +257,7 @@ pub enum Answer {
         more: bool,
     },
     Cleaned(Cleaned),
+    /// `after` is where to go on, if there may be more.
     Purged {
         rows: u32,
         after: Option<Seq>,
@@ -264,6 +270,11 @@ pub enum Answer {
     },
     Forgotten {
         rows: u64,
+    },
+    /// `after` is where to go on, if more may be old enough.
+    FactsForgotten {
+        rows: u64,
+        after: Option<FactSeq>,
     },
     Restored,
 }

@@ -44,6 +44,11 @@ impl Scope {
         }
     }
 
+    pub fn of(face: Face) -> impl Iterator<Item = Self> {
+        let all = Self::ALL.iter().copied();
+        all.filter(move |scope| scope.face() == face)
+    }
+
     /// Whether nothing is remembered of a use but that it happened: no fingerprint, no answer.
     pub const fn is_bare(self) -> bool {
         match self {

@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use consign_kernel::command::{Answer, Claim, Command, Forget, Reply, Request, Sweep};
+use consign_kernel::command::{Answer, Claim, Command, Forget, ForgetFacts, Reply, Request, Sweep};
 use consign_kernel::decide::{Cx, Needs, View, Write, decide, gate, needs, on_time};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{Entropy, IntentId, Micros, Seq};
+use consign_kernel::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
 use consign_kernel::limits;
@@ -27,6 +27,8 @@ const SWEEPS_PER_BATCH_MAX: u32 = 8;
 pub struct News {
     /// Lanes in which a row became claimable, once for each row.
     pub ripe: Vec<Probe>,
+    /// The same for rows that the commit held and did not change: others may have passed over them.
+    pub left: Vec<Probe>,
     /// The earliest end of a delay or a lease that was written.
     pub wake_at: Option<Micros>,
     /// Owners whose intents have news.
@@ -37,7 +39,11 @@ pub struct News {
 
 impl News {
     pub fn is_empty(&self) -> bool {
-        self.ripe.is_empty() && self.wake_at.is_none() && self.told.is_empty() && !self.missed
+        self.ripe.is_empty()
+            && self.left.is_empty()
+            && self.wake_at.is_none()
+            && self.told.is_empty()
+            && !self.missed
     }
 }
 
@@ -86,12 +92,15 @@ pub(crate) trait Tx {
         until: Micros,
         limit: u32,
     ) -> Result<Vec<Intent>, Error>;
+    /// The last of the next `limit` rows, whosever they are; `None` if there are fewer.
+    fn stop(&mut self, after: Seq, limit: u32) -> Result<Option<Seq>, Error>;
+    /// Rows of a face up to and including `until`, in the order of admission.
     fn rows(
         &mut self,
         face: Face,
         namespace: Option<&str>,
         after: Seq,
-        limit: u32,
+        until: Seq,
     ) -> Result<Vec<Intent>, Error>;
     fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error>;
     fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error>;
@@ -107,6 +116,13 @@ pub(crate) trait Tx {
     fn delete_record(&mut self, key: &record::Key) -> Result<(), Error>;
     fn add(&mut self, counter: &Counter, delta: i64) -> Result<(), Error>;
     fn forget(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error>;
+    /// Looks at the next facts, and removes those of the face that are old enough. Says how many, and which one was the
+    /// last if all of them were old enough: only then there may be more, for facts grow older towards the front.
+    fn forget_facts(&mut self, forget: &ForgetFacts) -> Result<(u64, Option<FactSeq>), Error>;
+    /// See [`News::left`].
+    fn left(&self) -> Vec<Probe> {
+        Vec::new()
+    }
 }
 
 /// Where time and the sequences stand.
@@ -197,7 +213,8 @@ impl<'a, T: Tx> Batch<'a, T> {
     }
 
     /// Writes what was counted. Call once, before the commit.
-    pub(crate) fn finish(self) -> Result<News, Error> {
+    pub(crate) fn finish(mut self) -> Result<News, Error> {
+        self.news.left = self.tx.left();
         for (counter, delta) in self.deltas {
             if delta != 0 {
                 self.tx.add(&counter, delta)?;
@@ -215,6 +232,11 @@ impl<'a, T: Tx> Batch<'a, T> {
             let rows = self.tx.forget(forget, self.now)?;
             self.wrote |= rows > 0;
             return Ok(Ok(Answer::Forgotten { rows }));
+        }
+        if let Command::ForgetFacts(forget) = command {
+            let (rows, after) = self.tx.forget_facts(forget)?;
+            self.wrote |= rows > 0;
+            return Ok(Ok(Answer::FactsForgotten { rows, after }));
         }
         let view = if let Command::Claim(claim) = command {
             View {
@@ -357,7 +379,10 @@ impl<'a, T: Tx> Batch<'a, T> {
                 after,
                 limit,
             } => {
-                view.intents = self.tx.rows(face, namespace, after, limit)?;
+                // However few of them are wanted, one piece looks at no more than so many.
+                view.stopped_at = self.tx.stop(after, limit)?;
+                let until = view.stopped_at.unwrap_or(Seq(u64::MAX));
+                view.intents = self.tx.rows(face, namespace, after, until)?;
             }
             Needs::Record(key) => view.record = self.tx.record(key)?,
         }

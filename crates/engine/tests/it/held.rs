@@ -1,7 +1,7 @@
 //! A ledger that carries out one request at a time, when a test says so.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
@@ -42,6 +42,28 @@ impl Held {
         let _ = job.asker.send(answer);
     }
 
+    /// Lets all requests of `asking` pass those that wait already, as a second writer would.
+    pub(crate) async fn past<T>(&self, asking: impl Future<Output = T>) -> T {
+        let waiting = self.line().len();
+        tokio::pin!(asking);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut asking => return done,
+                () = self.turn_behind(waiting) => {}
+            }
+        }
+    }
+
+    async fn turn_behind(&self, waiting: usize) {
+        while self.line().len() <= waiting {
+            tokio::task::yield_now().await;
+        }
+        let job = self.line().pop_back().expect("more wait than before");
+        let answer = self.inner.execute(job.request).await;
+        let _ = job.asker.send(answer);
+    }
+
     /// Refuses the request that waits longest, as a disk would.
     pub(crate) async fn refuse(&self) {
         let refusal = Err(Error::Unavailable("planned".to_owned()));
@@ -55,15 +77,19 @@ impl Held {
         }
     }
 
+    fn line(&self) -> MutexGuard<'_, VecDeque<Job>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_asked(&self) -> bool {
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.line();
         line.retain(|job| !job.asker.is_closed());
         !line.is_empty()
     }
 
     async fn next(&self) -> Job {
         self.asked().await;
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.line();
         line.pop_front().expect("somebody asked")
     }
 }
@@ -71,7 +97,7 @@ impl Held {
 impl Store for Held {
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
         let (asker, answered) = oneshot::channel();
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.line();
         line.push_back(Job { request, asker });
         Box::pin(async { answered.await.map_err(|_| Error::Closed)? })
     }

@@ -6,6 +6,7 @@ use consign_engine::{Differing, Engine, Heartbeat, Identity, NodeInfo, NodeState
 use consign_kernel::command::Settlement;
 use consign_kernel::intent::Intent;
 
+use crate::held::Held;
 use crate::world::{MAIN, World, claim, engine, engine_with, intent};
 
 fn identity(id: i64) -> Identity {
@@ -174,6 +175,33 @@ async fn nobody_is_drained_before_it_refused_claims_for_a_whole_heartbeat() {
         "a claim may be on its way"
     );
     heart.beat().await.unwrap();
+    assert_eq!(states(&world.engine).await, [(1, NodeState::Drained)]);
+}
+
+/// Two heartbeats pass it, as they may where several write.
+#[tokio::test]
+async fn nobody_is_drained_while_a_claim_waits_for_the_ledger() {
+    let mut held = None;
+    let world = World::over(|store| held.insert(Held::around(store)).clone());
+    let ledger = held.unwrap();
+    let mut heart = Heartbeat::new(world.engine.clone(), identity(1));
+    ledger.past(heart.beat()).await.unwrap();
+    ledger.past(world.publish(intent())).await;
+    let engine = world.engine.clone();
+    let claiming = tokio::spawn(async move { engine.claim(None, claim(), Duration::ZERO).await });
+    ledger.asked().await;
+    ledger.past(wish(&world.engine, 1, true)).await.unwrap();
+    for _ in 0..3 {
+        ledger.past(heart.beat()).await.unwrap();
+        assert_eq!(states(&world.engine).await, [(1, NodeState::Draining)]);
+    }
+    ledger.turn().await;
+    let taken = claiming.await.unwrap().unwrap().remove(0);
+    ledger.past(heart.beat()).await.unwrap();
+    let shown = nodes(&world.engine).await;
+    assert_eq!((shown[0].state, shown[0].leases), (NodeState::Draining, 1));
+    let done = Settlement::Complete { result: None };
+    ledger.past(world.settle(&taken, done)).await;
     assert_eq!(states(&world.engine).await, [(1, NodeState::Drained)]);
 }
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use consign_engine::{Operator, Timekeeper};
+use consign_kernel::command::{Admit, Command, NewIntent};
 use consign_kernel::ids::DAY_US;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::State;
 
 use crate::world::{World, claim, intent};
@@ -25,7 +27,7 @@ async fn the_pass_is_due_an_interval_after_the_start_and_once_per_interval() {
 async fn an_exhausted_lease_dies_by_the_timekeeper_alone() {
     let world = World::new();
     let id = world
-        .publish(consign_kernel::command::NewIntent {
+        .publish(NewIntent {
             attempts_max: 1,
             ..intent()
         })
@@ -61,6 +63,71 @@ async fn a_purge_larger_than_one_piece_removes_everything() {
             .unwrap()
             .is_empty()
     );
+}
+
+/// Many of a kind in a few commits.
+async fn publish_many(world: &World, new: NewIntent, hundreds: u32) {
+    for _ in 0..hundreds {
+        let items = vec![new.clone(); 100];
+        let admit = Command::Admit(Admit { items, cap: None });
+        world.engine.apply(None, admit).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_purge_finds_a_namespace_behind_pieces_that_hold_others_alone() {
+    let world = World::new();
+    publish_many(&world, intent(), 12).await;
+    let rare = NewIntent {
+        namespace: "rare".to_owned(),
+        ..intent()
+    };
+    world.publish(rare).await;
+    let purged = world
+        .engine
+        .purge(Operator::vouched(), Face::Intent, Some("rare"));
+    assert_eq!(purged.await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_purge_of_everything_removes_more_entries_than_one_piece_holds() {
+    let world = World::new();
+    for request in 0..6 {
+        let entry = |number| {
+            Command::Put(Put {
+                key: Key {
+                    kind: Kind::Kv,
+                    owner: "main".to_owned(),
+                    name: format!("{request} {number}"),
+                },
+                value: "1".to_owned(),
+                expires_at: None,
+                expect: None,
+            })
+        };
+        let steps = (0..100).map(entry).collect();
+        world.engine.execute(None, steps).await.unwrap();
+    }
+    let purged = world.engine.purge(Operator::vouched(), Face::Intent, None);
+    assert_eq!(purged.await.unwrap(), 0);
+    assert_eq!(world.store.dump().await.unwrap().records, []);
+}
+
+#[tokio::test]
+async fn old_facts_behind_many_of_another_face_are_forgotten() {
+    let world = World::new();
+    let foreign = NewIntent {
+        profile: ProfileId::MeshOutbox,
+        ..intent()
+    };
+    publish_many(&world, foreign, 21).await;
+    world.publish(intent()).await;
+    let mut timekeeper = Timekeeper::new(world.engine.clone());
+    world.clock.advance_us(31 * DAY_US);
+    timekeeper.tick().await.unwrap();
+    let facts = world.store.dump().await.unwrap().facts;
+    assert!(!facts.iter().any(|fact| fact.face == Face::Intent));
+    assert!(facts.len() >= 2_100, "others keep theirs");
 }
 
 #[tokio::test]

@@ -82,12 +82,10 @@ impl Stream {
     /// Ends when the reader goes away, its key is revoked, the server drains or the ledger fails.
     async fn run(mut self) {
         let mut news = self.engine.follow(&self.caller);
-        if self
-            .pages
-            .send(Bytes::from_static(b": connected\n\n"))
-            .await
-            .is_err()
-        {
+        // A block without data is no event, but its id is remembered: who comes back before the first event goes on here.
+        let begin = cursor::event_text(self.filter.after);
+        let connected = format!(": connected\nid: {begin}\n\n");
+        if self.pages.send(Bytes::from(connected)).await.is_err() {
             return;
         }
         loop {

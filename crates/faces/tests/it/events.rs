@@ -13,6 +13,8 @@ use crate::world::{Call, MAIN, World};
 struct Reader {
     body: Body,
     text: String,
+    /// The id that came with the first block.
+    begin: u64,
 }
 
 /// One event as it was framed.
@@ -31,8 +33,11 @@ impl Reader {
         let mut reader = Self {
             body: response.into_body(),
             text: String::new(),
+            begin: 0,
         };
-        assert_eq!(reader.block().await, ": connected");
+        let first = reader.block().await;
+        let begin = first.strip_prefix(": connected\nid: ").expect("an id");
+        reader.begin = begin.parse().unwrap();
         reader
     }
 
@@ -163,6 +168,23 @@ async fn a_stream_without_a_position_begins_with_what_happens_next() {
 }
 
 #[tokio::test]
+async fn who_comes_back_before_the_first_event_skips_nothing() {
+    let world = World::new();
+    world.publish(json!({"goal": "before", "payload": 1})).await;
+    let cut_off = Reader::open(&world, Call::get("/events").key(MAIN)).await;
+    let begin = cut_off.begin.to_string();
+    drop(cut_off);
+    world
+        .publish(json!({"goal": "between", "payload": 1}))
+        .await;
+    let again = Call::get("/events").key(MAIN);
+    let again = again.header("last-event-id", &begin);
+    let mut reader = Reader::open(&world, again).await;
+    assert_eq!(reader.begin.to_string(), begin);
+    assert_eq!(reader.next().await.data["goal"], "between");
+}
+
+#[tokio::test]
 async fn going_on_from_any_event_skips_nothing_and_repeats_nothing() {
     let world = World::new();
     let anna = world.tester("anna").await;
@@ -236,11 +258,11 @@ async fn a_position_that_is_none_is_refused_and_a_stranger_gets_no_stream() {
 #[tokio::test]
 async fn a_draining_server_ends_its_streams() {
     let world = World::new();
-    let response = world.respond(Call::get("/events").key(MAIN)).await;
+    let response = world.respond(Call::get("/events?after=0").key(MAIN)).await;
     world.drain.send(true).unwrap();
     let whole = tokio::time::timeout(Duration::from_secs(20), response.into_body().collect());
     let whole = whole.await.expect("the stream ends").unwrap().to_bytes();
-    assert_eq!(whole, ": connected\n\n");
+    assert_eq!(whole, ": connected\nid: 0\n\n");
 }
 
 #[tokio::test(start_paused = true)]

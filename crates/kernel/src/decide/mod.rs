@@ -86,7 +86,7 @@ pub enum Needs<'a> {
         face: Option<Face>,
         limit: u32,
     },
-    /// Rows of a face in order of admission.
+    /// Of the next rows in order of admission, so many, those of a face.
     Rows {
         face: Face,
         namespace: Option<&'a str>,
@@ -102,13 +102,15 @@ pub struct View {
     pub intents: Vec<Intent>,
     pub once: Vec<Option<once::Row>>,
     pub unsettled: u64,
+    /// The last row that was looked at, if there may be more behind it.
+    pub stopped_at: Option<Seq>,
     pub record: Option<record::Record>,
 }
 
 pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
     match command {
         Command::Admit(admit) => admit::needs(admit),
-        Command::Claim(_) | Command::Forget(_) => Needs::Nothing,
+        Command::Claim(_) | Command::Forget(_) | Command::ForgetFacts(_) => Needs::Nothing,
         Command::Extend(extend) => Needs::Intent(extend.id),
         Command::Settle(settle) => Needs::Intent(settle.id),
         Command::Cancel(operate) | Command::Requeue(operate) => Needs::Intent(operate.id),
@@ -139,12 +141,19 @@ pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision
         Command::Observe(_) => Ok(time::observe(view.intents.into_iter().next(), cx)),
         Command::Sweep(sweep) => Ok(time::sweep(view.intents, *sweep, cx)),
         Command::Clean(clean) => Ok(time::clean(view.intents, *clean, cx)),
-        Command::Purge(purge) => Ok(operate::purge(view.intents, purge)),
+        Command::Purge(_) => Ok(operate::purge(view)),
         Command::Put(put) => records::put(live(view.record, cx.now), put),
         Command::Delete(key) => Ok(records::delete(live(view.record, cx.now).as_ref(), key)),
         Command::Forget(_) => Ok(Decision {
             writes: Vec::new(),
             answer: Answer::Forgotten { rows: 0 },
+        }),
+        Command::ForgetFacts(_) => Ok(Decision {
+            writes: Vec::new(),
+            answer: Answer::FactsForgotten {
+                rows: 0,
+                after: None,
+            },
         }),
         Command::Restore(intent) => operate::restore(&view, intent, cx),
     }

@@ -3,7 +3,7 @@
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
 use super::{Cx, Decision, Told, View, Write, fact, finish, step};
-use crate::command::{Answer, Operate, Purge};
+use crate::command::{Answer, Operate};
 use crate::error::Refusal;
 use crate::intent::Intent;
 use crate::limits;
@@ -44,16 +44,14 @@ pub(super) fn requeue(
     Ok(operated(was, intent, Verb::Requeue, operate, cx))
 }
 
-pub(super) fn purge(rows: Vec<Intent>, purge: &Purge) -> Decision {
-    let more = u32::try_from(rows.len()).is_ok_and(|rows| rows >= purge.limit);
-    let after = rows.last().map(|row| row.seq).filter(|_| more);
-    let rows_removed = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+pub(super) fn purge(view: View) -> Decision {
+    let answer = Answer::Purged {
+        rows: u32::try_from(view.intents.len()).unwrap_or(u32::MAX),
+        after: view.stopped_at,
+    };
     Decision {
-        writes: rows.into_iter().map(Write::Remove).collect(),
-        answer: Answer::Purged {
-            rows: rows_removed,
-            after,
-        },
+        writes: view.intents.into_iter().map(Write::Remove).collect(),
+        answer,
     }
 }
 

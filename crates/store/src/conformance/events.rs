@@ -1,6 +1,6 @@
 //! The stream of facts: whose, in which order, how far it was read.
 
-use consign_kernel::command::{Answer, Command, Forget, NewIntent, Purge};
+use consign_kernel::command::{Answer, Command, ForgetFacts, NewIntent, Purge};
 use consign_kernel::ids::{DAY_US, FactSeq, Seq};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::Verb;
@@ -106,42 +106,53 @@ pub async fn old_facts_are_forgotten_and_their_numbers_never_used_again(world: W
     world.publish(item()).await;
     let before = numbers(&world).await;
     world.clock.advance(DAY_US);
-    let forget = async |limit| {
-        let forget = Forget::Facts {
-            face: Face::Intent,
-            before: world.now(),
-            limit,
-        };
-        world.step(Command::Forget(forget)).await
-    };
-    assert_eq!(forget(1).await, Ok(Answer::Forgotten { rows: 1 }));
-    assert_eq!(forget(5).await, Ok(Answer::Forgotten { rows: 1 }));
-    assert_eq!(forget(5).await, Ok(Answer::Forgotten { rows: 0 }));
+    assert_eq!(forget(&world, FactSeq(0), 1).await, (1, Some(before[0])));
+    assert_eq!(forget(&world, before[0], 5).await, (1, None));
+    assert_eq!(forget(&world, FactSeq(0), 5).await, (0, None));
     let fresh = world.publish(item()).await;
-    assert_eq!(
-        forget(5).await,
-        Ok(Answer::Forgotten { rows: 0 }),
-        "not old enough"
-    );
+    let not_old_enough = forget(&world, FactSeq(0), 1).await;
+    assert_eq!(not_old_enough, (0, None));
     let page = read(&world, "alice", FactSeq(0), 10).await;
     let told: Vec<_> = page.events.iter().map(|event| event.id).collect();
     assert_eq!(told, [fresh]);
     assert!(page.events[0].fact.seq > before[1]);
 }
 
+/// Forgets what is older than now, of the next so many facts; says how many, and where to go on.
+async fn forget(world: &World, after: FactSeq, limit: u32) -> (u64, Option<FactSeq>) {
+    let forget = ForgetFacts {
+        face: Face::Intent,
+        before: world.now(),
+        after,
+        limit,
+    };
+    match world.step(Command::ForgetFacts(forget)).await {
+        Ok(Answer::FactsForgotten { rows, after }) => (rows, after),
+        other => panic!("forgetting facts answered {other:?}"),
+    }
+}
+
 pub async fn a_face_forgets_its_own_facts_and_keeps_the_others(world: World) {
     let other = world.publish(in_face(ProfileId::MeshOutbox)).await;
     world.publish(item()).await;
     world.clock.advance(DAY_US);
-    let forget = Forget::Facts {
-        face: Face::Intent,
-        before: world.now(),
-        limit: 1,
-    };
-    let forgotten = world.step(Command::Forget(forget)).await;
-    assert_eq!(forgotten, Ok(Answer::Forgotten { rows: 1 }));
+    assert_eq!(forget(&world, FactSeq(0), 5).await, (1, None));
     let other = world.load(other).await;
     assert_eq!(world.verbs(&other).await, [Verb::Admit], "it is kept");
+}
+
+pub async fn a_piece_of_forgetting_looks_at_no_more_facts_than_it_may(world: World) {
+    for _ in 0..4 {
+        world.publish(in_face(ProfileId::MeshOutbox)).await;
+    }
+    world.publish(item()).await;
+    world.clock.advance(DAY_US);
+    world.publish(in_face(ProfileId::MeshOutbox)).await;
+    let facts = numbers(&world).await;
+    assert_eq!(forget(&world, FactSeq(0), 2).await, (0, Some(facts[1])));
+    assert_eq!(forget(&world, facts[1], 2).await, (0, Some(facts[3])));
+    let young = "one is not old enough, so neither are those behind it";
+    assert_eq!(forget(&world, facts[3], 2).await, (1, None), "{young}");
 }
 
 pub async fn a_step_that_changes_nothing_tells_nothing(world: World) {

@@ -192,3 +192,22 @@ pub async fn a_purge_goes_on_where_its_last_piece_stopped(world: World) {
     assert_eq!(purge(&world, None, seqs[4], 3).await, (1, None));
     assert_eq!(world.store.dump().await.expect("storage works").intents, []);
 }
+
+pub async fn a_piece_of_a_purge_looks_at_no_more_rows_than_it_may(world: World) {
+    let mut seqs = Vec::new();
+    for namespace in ["b", "b", "b", "a", "b"] {
+        let namespace = namespace.to_owned();
+        let new = NewIntent {
+            namespace,
+            ..item()
+        };
+        let id = world.publish(new).await;
+        seqs.push(world.load(id).await.seq);
+    }
+    let a = Some("a");
+    assert_eq!(purge(&world, a, Seq(0), 2).await, (0, Some(seqs[1])));
+    assert_eq!(purge(&world, a, seqs[1], 2).await, (1, Some(seqs[3])));
+    assert_eq!(purge(&world, a, seqs[3], 2).await, (0, None));
+    let left = world.store.dump().await.expect("storage works").intents;
+    assert_eq!(left.len(), 4);
+}

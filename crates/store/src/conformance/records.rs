@@ -183,10 +183,13 @@ pub async fn forgetting_all_of_a_kind_spares_other_kinds(world: World) {
         ..key("a", "k")
     };
     assert!(put(&world, receipt.clone(), "", None, None).await.is_ok());
-    assert_eq!(
-        forget(&world, Forget::AllRecords { kind: Kind::Kv }).await,
-        1
-    );
+    let another = put(&world, key("b", "k"), "", None, None).await;
+    assert!(another.is_ok());
+    let kind = Kind::Kv;
+    let all = |limit| Forget::AllRecords { kind, limit };
+    assert_eq!(forget(&world, all(1)).await, 1, "no more than asked for");
+    assert!(get(&world, key("b", "k")).await.is_some());
+    assert_eq!(forget(&world, all(10)).await, 1);
     assert_eq!(get(&world, key("a", "k")).await, None);
     assert!(get(&world, receipt).await.is_some());
 }

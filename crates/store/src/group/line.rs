@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use consign_kernel::command::{Command, Reply, Request};
+use consign_kernel::limits;
 use tokio::sync::oneshot;
 
 use super::delivery::{Answers, Asker};
@@ -29,7 +30,7 @@ struct Job {
     weight: usize,
 }
 
-/// Roughly what a request costs: one for each intent and for each kilobyte.
+/// Roughly what a request costs: one for each intent and for each kilobyte. A claim may find as many in each of its lanes.
 fn weight(request: &Request) -> usize {
     let steps = request.steps.iter().map(|step| {
         if let Command::Admit(admit) = step {
@@ -37,7 +38,8 @@ fn weight(request: &Request) -> usize {
             return items.map(|item| 1 + item.payload.len() / 1_024).sum();
         }
         if let Command::Claim(claim) = step {
-            return claim.max as usize;
+            let max = claim.max.clamp(1, limits::CLAIM_BATCH_MAX) as usize;
+            return (max * claim.lanes()).min(GROUP_WEIGHT_MAX);
         }
         1
     });
@@ -485,7 +487,38 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use consign_kernel::command::{Audience, Claim};
+    use consign_kernel::profile::Face;
+
     use super::*;
+
+    #[test]
+    fn a_claim_weighs_what_it_may_find_in_all_its_lanes() {
+        let weighed = |max, worker_id: Option<&str>, capabilities| {
+            let claim = Claim {
+                face: Face::Intent,
+                namespace: "default".to_owned(),
+                goal: None,
+                holder: "alice".to_owned(),
+                audience: Audience::Caller,
+                worker_id: worker_id.map(str::to_owned),
+                capabilities: vec!["c".to_owned(); capabilities],
+                max,
+                lease_us: 1,
+            };
+            assert_eq!(claim.lanes(), claim.probes().len());
+            weight(&Request {
+                gate: None,
+                steps: vec![Command::Claim(claim)],
+                seed: [0; 32],
+            })
+        };
+        assert_eq!(weighed(1, None, 0), 2, "one's own, and public ones");
+        assert_eq!(weighed(0, None, 0), 2, "it takes one all the same");
+        assert_eq!(weighed(10, Some("w"), 4), 10 * 2 * 5 * 2);
+        assert_eq!(weighed(u32::MAX, None, 0), 200);
+        assert_eq!(weighed(100, Some("w"), 32), GROUP_WEIGHT_MAX);
+    }
 
     #[test]
     fn a_group_is_worth_a_commit_with_half_of_those_on_their_way() {

@@ -1,6 +1,6 @@
 //! The model's transaction: every search looks at every row.
 
-use consign_kernel::command::Forget;
+use consign_kernel::command::{Forget, ForgetFacts};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
@@ -54,25 +54,24 @@ impl Tx for Data {
         Ok(rows.into_iter().take(limit as usize).cloned().collect())
     }
 
+    fn stop(&mut self, after: Seq, limit: u32) -> Done<Option<Seq>> {
+        let mut next = self.intents.keys().filter(|seq| **seq > after);
+        Ok(next.nth(limit.saturating_sub(1) as usize).copied())
+    }
+
     fn rows(
         &mut self,
         face: Face,
         namespace: Option<&str>,
         after: Seq,
-        limit: u32,
+        until: Seq,
     ) -> Done<Vec<Intent>> {
         let wanted = |row: &&Intent| {
-            row.seq > after
+            (row.seq > after && row.seq <= until)
                 && row.profile.profile().face == face
                 && namespace.is_none_or(|namespace| row.namespace == namespace)
         };
-        Ok(self
-            .intents
-            .values()
-            .filter(wanted)
-            .take(limit as usize)
-            .cloned()
-            .collect())
+        Ok(self.intents.values().filter(wanted).cloned().collect())
     }
 
     fn once(&mut self, key: &once::Key) -> Done<Option<once::Row>> {
@@ -151,9 +150,10 @@ impl Tx for Data {
                     .count() as u64)
             }
             Forget::OnceOf { owner } => {
-                Ok(drop_where(&mut self.once, |key, _| key.owner == *owner))
+                let all = u32::MAX;
+                Ok(drop_where(&mut self.once, all, |key| key.owner == *owner))
             }
-            Forget::OnceOfFace { face } => Ok(drop_where(&mut self.once, |key, _| {
+            Forget::OnceOfFace { face, limit } => Ok(drop_where(&mut self.once, *limit, |key| {
                 key.scope.face() == *face
             })),
             Forget::Records { kind, limit } => {
@@ -175,36 +175,46 @@ impl Tx for Data {
                     .filter(|(_, key)| self.records.remove(key).is_some())
                     .count() as u64)
             }
-            Forget::AllRecords { kind } => {
-                Ok(drop_where(&mut self.records, |key, _| key.kind == *kind))
-            }
-            Forget::Facts {
-                face,
-                before,
-                limit,
-            } => {
-                let over: Vec<FactSeq> = self
-                    .facts
-                    .values()
-                    .filter(|fact| fact.face == *face)
-                    .take(*limit as usize)
-                    .filter(|fact| fact.at < *before)
-                    .map(|fact| fact.seq)
-                    .collect();
-                Ok(over
-                    .iter()
-                    .filter(|seq| self.facts.remove(seq).is_some())
-                    .count() as u64)
+            Forget::AllRecords { kind, limit } => {
+                Ok(drop_where(&mut self.records, *limit, |key| {
+                    key.kind == *kind
+                }))
             }
         }
     }
+
+    fn forget_facts(&mut self, forget: &ForgetFacts) -> Done<(u64, Option<FactSeq>)> {
+        let next = self
+            .facts
+            .values()
+            .filter(|fact| fact.seq > forget.after)
+            .take(forget.limit as usize);
+        let old: Vec<(FactSeq, Face)> = next
+            .filter(|fact| fact.at < forget.before)
+            .map(|fact| (fact.seq, fact.face))
+            .collect();
+        let all_old = old.len() == forget.limit as usize;
+        let last = old.last().map(|(seq, _)| *seq).filter(|_| all_old);
+        let rows = old
+            .into_iter()
+            .filter(|(seq, face)| *face == forget.face && self.facts.remove(seq).is_some())
+            .count();
+        Ok((rows as u64, last))
+    }
 }
 
+/// Drops the first ones that are over, at most so many.
 fn drop_where<K: Ord, V>(
     map: &mut std::collections::BTreeMap<K, V>,
-    mut over: impl FnMut(&K, &V) -> bool,
+    limit: u32,
+    over: impl Fn(&K) -> bool,
 ) -> u64 {
     let before = map.len();
-    map.retain(|key, value| !over(key, value));
+    let mut room = limit as usize;
+    map.retain(|key, _| {
+        let drop = room > 0 && over(key);
+        room -= usize::from(drop);
+        !drop
+    });
     (before - map.len()) as u64
 }

@@ -43,7 +43,7 @@ struct Tower {
 impl Tower {
     fn note(&self, news: &News) {
         let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        untold.ripe.extend(&news.ripe);
+        untold.ripe.extend(news.ripe.iter().chain(&news.left));
         for owner in &news.told {
             if !untold.told.contains(owner) {
                 untold.told.insert(owner.clone());

@@ -181,6 +181,14 @@ impl Held {
         enough.then(|| heads.ranks.iter().copied().take(limit))
     }
 
+    /// The lanes of claimable rows that nothing has changed.
+    pub(super) fn left(&self) -> impl Iterator<Item = Probe> {
+        let rows = self.rows.values();
+        let left = rows.filter(|row| row.pending == Pending::Nothing);
+        left.filter_map(|row| row.lanes.as_ref())
+            .flat_map(Lanes::probes)
+    }
+
     /// Everything on the shelf up to this deadline is held from now on.
     pub(super) fn searched(&mut self, shelf: Shelf, until: Micros) {
         self.searched.insert(shelf, until);

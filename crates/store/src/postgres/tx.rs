@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use consign_kernel::command::Forget;
+use consign_kernel::command::{Forget, ForgetFacts};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
@@ -14,6 +14,7 @@ use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
+use tokio_postgres::types::ToSql;
 
 use super::flush::{Decided, Writes};
 use super::held::{Held, Pending, Rank};
@@ -294,26 +295,35 @@ impl Tx for Open<'_> {
         self.hold(&found)
     }
 
+    fn stop(&mut self, after: Seq, limit: u32) -> Result<Option<Seq>, Error> {
+        self.flush()?;
+        let sql = "SELECT seq FROM intents WHERE seq > $1 ORDER BY seq OFFSET $2 LIMIT 1";
+        let (after, before) = (signed(after.0), i64::from(limit) - 1);
+        let found = self.session.query_anew(sql, &[&after, &before.max(0)])?;
+        let last = found.first().map(|row| rows::unsigned(row, 0));
+        Ok(last.transpose()?.map(Seq))
+    }
+
     fn rows(
         &mut self,
         face: Face,
         namespace: Option<&str>,
         after: Seq,
-        limit: u32,
+        until: Seq,
     ) -> Result<Vec<Intent>, Error> {
         self.flush()?;
         let sql = concat!(
             "SELECT ",
             intent_columns!(),
-            " FROM intents i WHERE i.seq > $1 AND i.profile = ANY($2::smallint[]) AND ($3::text IS NULL OR i.namespace = $3) \
-             ORDER BY i.seq LIMIT $4 FOR UPDATE"
+            " FROM intents i WHERE i.seq > $1 AND i.seq <= $2 AND i.profile = ANY($3::smallint[]) \
+             AND ($4::text IS NULL OR i.namespace = $4) ORDER BY i.seq FOR UPDATE"
         );
         let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();
-        let (after, limit) = (signed(after.0), i64::from(limit));
+        let (after, until) = (signed(after.0), signed(until.0));
         let namespace = namespace.map(stored);
         let found = self
             .session
-            .query_anew(sql, &[&after, &profiles, &namespace, &limit])?;
+            .query_anew(sql, &[&after, &until, &profiles, &namespace])?;
         self.hold(&found)
     }
 
@@ -398,6 +408,28 @@ impl Tx for Open<'_> {
         self.records.clear();
         Ok(forgotten)
     }
+
+    fn forget_facts(&mut self, forget: &ForgetFacts) -> Result<(u64, Option<FactSeq>), Error> {
+        self.flush()?;
+        // An array, and no join: whatever the planner thinks of the table, it looks up each number.
+        let sql = "WITH looked AS MATERIALIZED \
+                   (SELECT seq, face, at < $3 AS old FROM facts WHERE seq > $1 ORDER BY seq LIMIT $2), \
+                   gone AS (DELETE FROM facts WHERE seq = ANY (ARRAY(SELECT seq FROM looked WHERE old AND face = $4)) \
+                   RETURNING seq) \
+                   SELECT (SELECT count(*) FROM gone), count(*) FILTER (WHERE old), coalesce(max(seq), 0) FROM looked";
+        let (after, face) = (signed(forget.after.0), i16::from(forget.face.code()));
+        let limit = i64::from(forget.limit);
+        let parameters: [&(dyn ToSql + Sync); 4] = [&after, &limit, &forget.before.0, &face];
+        let found = self.session.query_anew(sql, &parameters)?;
+        let told = found.first().ok_or(Error::Closed)?;
+        let all_old = rows::unsigned(told, 1)? == u64::from(forget.limit);
+        let last = FactSeq(rows::unsigned(told, 2)?);
+        Ok((rows::unsigned(told, 0)?, all_old.then_some(last)))
+    }
+
+    fn left(&self) -> Vec<Probe> {
+        self.held.left().collect()
+    }
 }
 
 impl Open<'_> {
@@ -429,13 +461,17 @@ impl Open<'_> {
                 let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[]) AND owner = $2";
                 self.session.execute_anew(sql, &[&scopes, &stored(owner)])
             }
-            Forget::OnceOfFace { face } => {
-                let scopes = once::Scope::ALL
-                    .iter()
-                    .filter(|scope| scope.face() == *face);
-                let scopes: Vec<i16> = scopes.map(|scope| scope.code().into()).collect();
-                let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[])";
-                self.session.execute_anew(sql, &[&scopes])
+            // Scope by scope, so that the first ones are found by the key. None may be left, so locks are waited for.
+            Forget::OnceOfFace { face, limit } => {
+                let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
+                           WHERE scope = $1 ORDER BY owner, key LIMIT $2 FOR UPDATE)";
+                let mut forgotten = 0;
+                for scope in once::Scope::of(*face) {
+                    let room = i64::from(*limit) - i64::try_from(forgotten).unwrap_or(i64::MAX);
+                    let scope = i16::from(scope.code());
+                    forgotten += self.session.execute_anew(sql, &[&scope, &room])?;
+                }
+                Ok(forgotten)
             }
             Forget::Records { kind, limit } => {
                 let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
@@ -444,21 +480,11 @@ impl Open<'_> {
                 let (kind, limit) = (i16::from(kind.code()), i64::from(*limit));
                 self.session.execute_anew(sql, &[&kind, &now.0, &limit])
             }
-            Forget::AllRecords { kind } => {
-                let kind = i16::from(kind.code());
-                self.session
-                    .execute_anew("DELETE FROM records WHERE kind = $1", &[&kind])
-            }
-            // Facts grow older towards the front, so looking at the first few is enough.
-            Forget::Facts {
-                face,
-                before,
-                limit,
-            } => {
-                let sql = "DELETE FROM facts WHERE seq IN (SELECT seq FROM (SELECT seq, at FROM facts WHERE face = $3 \
-                           ORDER BY seq LIMIT $2) AS oldest WHERE at < $1)";
-                let (limit, face) = (i64::from(*limit), i16::from(face.code()));
-                self.session.execute_anew(sql, &[&before.0, &limit, &face])
+            Forget::AllRecords { kind, limit } => {
+                let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
+                           WHERE kind = $1 ORDER BY owner, name LIMIT $2 FOR UPDATE)";
+                let (kind, limit) = (i16::from(kind.code()), i64::from(*limit));
+                self.session.execute_anew(sql, &[&kind, &limit])
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::Error;
 
 /// Looks at the oldest, so that many that lie there twice do not make one command long.
 const PASSES_MAX: u32 = 4;
+const DELETE: &str = "DELETE FROM nonces WHERE seq = ?1";
 
 #[derive(Default)]
 pub(super) struct Nonces {
@@ -96,21 +97,14 @@ impl Nonces {
             if forgotten == limit as usize {
                 break;
             }
-            let room = i64::from(limit) - i64::try_from(forgotten).unwrap_or(0);
-            let sql = concat!(rows::nonces!(), " WHERE scope = ?1 ORDER BY seq LIMIT ?2");
-            let statement = prepared.get(sql)?;
-            let found = statement.query_map(params![scope.code(), room], |row| {
-                Ok((row.get::<_, i64>(0)?, rows::nonce(row)?))
-            })?;
-            let oldest: Vec<(i64, once::Row)> = found.collect::<Result<_, _>>()?;
+            let oldest = oldest(prepared, scope, limit as usize - forgotten)?;
             let over = oldest.iter().take_while(|(_, row)| row.until <= now);
             let over: Vec<_> = over.collect();
             if over.is_empty() {
                 break;
             }
             for (seq, row) in over {
-                let sql = "DELETE FROM nonces WHERE seq = ?1";
-                prepared.get(sql)?.execute([seq])?;
+                prepared.get(DELETE)?.execute([seq])?;
                 let name = self.name(&row.key);
                 if self.until.get(&name).is_some_and(|until| *until <= now) {
                     self.until.remove(&name);
@@ -124,17 +118,17 @@ impl Nonces {
         Ok(forgotten)
     }
 
-    /// Forgets those of an owner, or all of a scope. Rare, so everything is read for it.
-    pub(super) fn forget_all(
+    /// Forgets those of an owner. Rare, so everything is read for it.
+    pub(super) fn forget_owner(
         &mut self,
         prepared: &mut Prepared<'_>,
         scope: once::Scope,
-        owner: Option<&str>,
+        owner: &str,
     ) -> Result<usize, Error> {
         self.forgot = true;
         let sql = concat!(
             rows::nonces!(),
-            " WHERE scope = ?1 AND (?2 IS NULL OR owner = ?2) ORDER BY seq"
+            " WHERE scope = ?1 AND owner = ?2 ORDER BY seq"
         );
         let statement = prepared.get(sql)?;
         let found = statement.query_map(params![scope.code(), owner], rows::nonce)?;
@@ -143,10 +137,30 @@ impl Nonces {
             let name = self.name(&row?.key);
             forgotten += usize::from(self.until.remove(&name).is_some());
         }
-        let sql = "DELETE FROM nonces WHERE scope = ?1 AND (?2 IS NULL OR owner = ?2)";
+        let sql = "DELETE FROM nonces WHERE scope = ?1 AND owner = ?2";
         let statement = prepared.get(sql)?;
         statement.execute(params![scope.code(), owner])?;
         Ok(forgotten)
+    }
+
+    /// Forgets the oldest of a scope, over or not, at most so many.
+    pub(super) fn forget_first(
+        &mut self,
+        prepared: &mut Prepared<'_>,
+        scope: once::Scope,
+        limit: usize,
+    ) -> Result<usize, Error> {
+        self.forgot = true;
+        let oldest = oldest(prepared, scope, limit)?;
+        for (seq, row) in &oldest {
+            prepared.get(DELETE)?.execute([seq])?;
+            let name = self.name(&row.key);
+            // One that was used again lies there once more, and is forgotten with its last row.
+            if self.until.get(&name) == Some(&row.until) {
+                self.until.remove(&name);
+            }
+        }
+        Ok(oldest.len())
     }
 
     pub(super) fn committed(&mut self) {
@@ -163,4 +177,17 @@ impl Nonces {
         }
         self.stale |= std::mem::take(&mut self.forgot);
     }
+}
+
+fn oldest(
+    prepared: &mut Prepared<'_>,
+    scope: once::Scope,
+    limit: usize,
+) -> Result<Vec<(i64, once::Row)>, Error> {
+    let sql = concat!(rows::nonces!(), " WHERE scope = ?1 ORDER BY seq LIMIT ?2");
+    let statement = prepared.get(sql)?;
+    let found = statement.query_map(params![scope.code(), rows::signed(limit as u64)], |row| {
+        Ok((row.get::<_, i64>(0)?, rows::nonce(row)?))
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
 }

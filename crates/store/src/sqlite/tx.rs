@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use consign_kernel::command::Forget;
+use consign_kernel::command::{Forget, ForgetFacts};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
@@ -136,31 +136,40 @@ impl Tx for Open<'_, '_> {
         Ok(due)
     }
 
+    fn stop(&mut self, after: Seq, limit: u32) -> Result<Option<Seq>, Error> {
+        let sql = "SELECT seq FROM intents WHERE seq > ?1 ORDER BY seq LIMIT 1 OFFSET ?2";
+        let before = limit.saturating_sub(1);
+        let last = self
+            .prepared
+            .get(sql)?
+            .query_row(params![signed(after.0), before], |row| {
+                rows::unsigned(row, 0)
+            });
+        Ok(last.optional()?.map(Seq))
+    }
+
     fn rows(
         &mut self,
         face: Face,
         namespace: Option<&str>,
         after: Seq,
-        limit: u32,
+        until: Seq,
     ) -> Result<Vec<Intent>, Error> {
         let mut all = Vec::new();
         for profile in profiles_of(face) {
             let sql = concat!(
                 "SELECT ",
                 intent_columns!(),
-                " FROM intents WHERE seq > ?1 AND profile = ?2 AND (?3 IS NULL OR namespace = ?3) ORDER BY seq LIMIT ?4"
+                " FROM intents WHERE seq > ?1 AND seq <= ?2 AND profile = ?3 AND (?4 IS NULL OR namespace = ?4)"
             );
+            let (after, until) = (signed(after.0), signed(until.0));
             let statement = self.prepared.get(sql)?;
-            let found = statement.query_map(
-                params![signed(after.0), profile.code(), namespace, limit],
-                rows::intent,
-            )?;
-            for intent in found {
+            let wanted = params![after, until, profile.code(), namespace];
+            for intent in statement.query_map(wanted, rows::intent)? {
                 all.push(intent?);
             }
         }
         all.sort_by_key(|intent: &Intent| intent.seq);
-        all.truncate(limit as usize);
         Ok(all)
     }
 
@@ -400,17 +409,14 @@ impl Tx for Open<'_, '_> {
             Forget::OnceOf { owner } => {
                 let mut changed = 0;
                 for scope in once::Scope::ALL {
-                    changed += self.forget_scope(*scope, Some(owner))?;
+                    changed += self.forget_owner(*scope, owner)?;
                 }
                 changed
             }
-            Forget::OnceOfFace { face } => {
+            Forget::OnceOfFace { face, limit } => {
                 let mut changed = 0;
-                for scope in once::Scope::ALL
-                    .iter()
-                    .filter(|scope| scope.face() == *face)
-                {
-                    changed += self.forget_scope(*scope, None)?;
+                for scope in once::Scope::of(*face) {
+                    changed += self.forget_scope(scope, *limit as usize - changed)?;
                 }
                 changed
             }
@@ -421,50 +427,32 @@ impl Tx for Open<'_, '_> {
                     .get(sql)?
                     .execute(params![kind.code(), now.0, limit])?
             }
-            Forget::AllRecords { kind } => self
-                .prepared
-                .get("DELETE FROM records WHERE kind = ?1")?
-                .execute([kind.code()])?,
-            Forget::Facts {
-                face,
-                before,
-                limit,
-            } => {
-                return self.forget_facts(*face, *before, *limit);
+            Forget::AllRecords { kind, limit } => {
+                let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
+                           WHERE kind = ?1 ORDER BY owner, name LIMIT ?2)";
+                self.prepared
+                    .get(sql)?
+                    .execute(params![kind.code(), limit])?
             }
         };
         Ok(changed as u64)
     }
-}
 
-impl Open<'_, '_> {
-    /// Once-keys of an owner, or of everybody.
-    fn forget_scope(&mut self, scope: once::Scope, owner: Option<&str>) -> Result<usize, Error> {
-        if scope.is_bare() {
-            return self.nonces.forget_all(self.prepared, scope, owner);
-        }
-        let changed = if let Some(owner) = owner {
-            let sql = "DELETE FROM once WHERE scope = ?1 AND owner = ?2";
-            let statement = self.prepared.get(sql)?;
-            statement.execute(params![scope.code(), owner])?
-        } else {
-            let statement = self.prepared.get("DELETE FROM once WHERE scope = ?1")?;
-            statement.execute([scope.code()])?
-        };
-        Ok(changed)
-    }
-
-    /// Facts grow older towards the front, so looking at the first few is enough.
-    fn forget_facts(&mut self, face: Face, before: Micros, limit: u32) -> Result<u64, Error> {
-        let sql = "SELECT seq, owner FROM (SELECT seq, owner, at FROM facts WHERE face = ?3 ORDER BY seq LIMIT ?2) \
-                   WHERE at < ?1";
+    fn forget_facts(&mut self, forget: &ForgetFacts) -> Result<(u64, Option<FactSeq>), Error> {
+        let sql = "SELECT seq, face, at, owner FROM facts WHERE seq > ?1 ORDER BY seq LIMIT ?2";
         let statement = self.prepared.get(sql)?;
-        let mut found = statement.query(params![before.0, limit, face.code()])?;
-        let mut over: Vec<i64> = Vec::new();
-        let mut owners = BTreeSet::new();
+        let mut found = statement.query(params![signed(forget.after.0), forget.limit])?;
+        let (mut over, mut owners) = (Vec::new(), BTreeSet::new());
+        let (mut old, mut last) = (0, FactSeq(0));
         while let Some(row) = found.next()? {
-            over.push(row.get(0)?);
-            owners.insert(row.get::<_, String>(1)?);
+            last = FactSeq(rows::unsigned(row, 0)?);
+            if row.get::<_, i64>(2)? < forget.before.0 {
+                old += 1;
+                if row.get::<_, u8>(1)? == forget.face.code() {
+                    over.push(signed(last.0));
+                    owners.insert(row.get::<_, String>(3)?);
+                }
+            }
         }
         drop(found);
         for seq in &over {
@@ -478,6 +466,28 @@ impl Open<'_, '_> {
             let statement = self.prepared.get(sql)?;
             statement.execute(params![owner, over.last()])?;
         }
-        Ok(over.len() as u64)
+        Ok((over.len() as u64, (old == forget.limit).then_some(last)))
+    }
+}
+
+impl Open<'_, '_> {
+    fn forget_owner(&mut self, scope: once::Scope, owner: &str) -> Result<usize, Error> {
+        if scope.is_bare() {
+            return self.nonces.forget_owner(self.prepared, scope, owner);
+        }
+        let sql = "DELETE FROM once WHERE scope = ?1 AND owner = ?2";
+        let statement = self.prepared.get(sql)?;
+        Ok(statement.execute(params![scope.code(), owner])?)
+    }
+
+    /// Once-keys of everybody, at most so many.
+    fn forget_scope(&mut self, scope: once::Scope, limit: usize) -> Result<usize, Error> {
+        if scope.is_bare() {
+            return self.nonces.forget_first(self.prepared, scope, limit);
+        }
+        let sql = "DELETE FROM once WHERE (scope, owner, key) IN \
+                   (SELECT scope, owner, key FROM once WHERE scope = ?1 ORDER BY owner, key LIMIT ?2)";
+        let statement = self.prepared.get(sql)?;
+        Ok(statement.execute(params![scope.code(), signed(limit as u64)])?)
     }
 }

@@ -95,7 +95,8 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         | Command::Purge(_)
         | Command::Put(_)
         | Command::Delete(_)
-        | Command::Forget(_) => None,
+        | Command::Forget(_)
+        | Command::ForgetFacts(_) => None,
     }
 }
 
@@ -113,6 +114,8 @@ pub(super) fn unnumbered(reply: &Reply) -> Reply {
             without(intent);
         } else if let Answer::Purged { after, .. } = answer {
             *after = after.map(|_| Seq(0));
+        } else if let Answer::FactsForgotten { after, .. } = answer {
+            *after = after.map(|_| FactSeq(0));
         }
     }
     reply

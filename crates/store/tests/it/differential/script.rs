@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use consign_kernel::command::{
-    Admit, Answer, Audience, Claim, Clean, Command, Extend, Forget, Gate, NewIntent, OnceGuard,
-    Operate, Purge, Reply, Request, Settle, Settlement, Sweep,
+    Admit, Answer, Audience, Claim, Clean, Command, Extend, Forget, ForgetFacts, Gate, NewIntent,
+    OnceGuard, Operate, Purge, Reply, Request, Settle, Settlement, Sweep,
 };
-use consign_kernel::ids::{DAY_US, IntentId, Micros, SECOND_US, Seq, Token};
+use consign_kernel::ids::{DAY_US, FactSeq, IntentId, Micros, SECOND_US, Seq, Token};
 use consign_kernel::once;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, ApiKey, Put};
@@ -117,9 +117,10 @@ impl Script {
                 kind: record::Kind::Kv,
                 limit: *limit,
             }),
-            Step::ForgetFacts(limit) => Command::Forget(Forget::Facts {
+            Step::ForgetFacts(limit) => Command::ForgetFacts(ForgetFacts {
                 face: Face::Intent,
                 before: self.clock.now().minus(30 * DAY_US),
+                after: FactSeq(0),
                 limit: *limit,
             }),
         }

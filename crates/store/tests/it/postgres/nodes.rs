@@ -1,9 +1,11 @@
 //! Several nodes on one database.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use consign_kernel::command::{Claim, NewIntent};
 use consign_kernel::ids::FactSeq;
 use consign_kernel::profile::Face;
 use consign_store::conformance::{World, claim_by, guarded, item};
@@ -11,7 +13,7 @@ use consign_store::{EventFilter, Store};
 use tokio::task::JoinSet;
 
 use super::Cluster;
-use super::trouble::slow_node;
+use super::trouble::{slow_node, stranger};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_intent_goes_to_one_claimer_of_two_nodes() {
@@ -103,6 +105,71 @@ async fn a_publish_on_one_node_is_heard_on_the_other() {
         }
     }
     panic!("nothing was heard");
+}
+
+/// A claim holds the best row of each of its lanes and takes one. Whoever passed over the others shall look again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
+    let cluster = Cluster::new(2).await;
+    let (here, there) = (cluster.world(0), cluster.world(1));
+    let lane = claim_by("carol").probes()[1];
+    let heard = Arc::new(AtomicBool::new(false));
+    let hearing = Arc::clone(&heard);
+    cluster.nodes[1].listen(Box::new(move |news| {
+        hearing.fetch_or(news.ripe.contains(&lane), Ordering::SeqCst);
+    }));
+    let hears = async || heard.swap(false, Ordering::SeqCst);
+    let for_all = || NewIntent {
+        owner: "bob".to_owned(),
+        public: true,
+        ..item()
+    };
+    // Both nodes may still be on their way to the bells.
+    until(async || {
+        here.publish(for_all()).await;
+        hears().await
+    })
+    .await;
+    let all = Claim {
+        max: 100,
+        ..claim_by("carol")
+    };
+    there.claim(all).await;
+    here.publish(item()).await;
+    here.publish(for_all()).await;
+    // What was told of them has been heard by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    hears().await;
+
+    // The next transaction waits for its numbers when it holds its rows, and those after it do not.
+    let keeper = stranger(&cluster.url()).await;
+    keeper
+        .batch_execute(
+            "BEGIN; SELECT pg_advisory_xact_lock((17230::bigint << 48) + last_value) FROM fact_blocks",
+        )
+        .await
+        .unwrap();
+    let taking = tokio::spawn(async move { here.take("alice").await });
+    let waits = "SELECT 1 FROM pg_locks l, pg_database d WHERE l.database = d.oid AND d.datname = current_database() \
+                 AND l.locktype = 'advisory' AND NOT l.granted";
+    until(async || !keeper.query(waits, &[]).await.unwrap().is_empty()).await;
+    let next = "SELECT nextval('fact_blocks')";
+    keeper.query(next, &[]).await.unwrap();
+    assert_eq!(there.claim(claim_by("carol")).await, [], "passed over");
+    assert!(!hears().await);
+    keeper.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(taking.await.unwrap().owner, "alice");
+    until(hears).await;
+    assert_eq!(there.claim(claim_by("carol")).await.len(), 1);
+}
+
+/// Asks again and again until it is so.
+async fn until(mut so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !so().await {
+        assert!(began.elapsed() < Duration::from_secs(10), "it never was");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

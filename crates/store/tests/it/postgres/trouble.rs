@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_kernel::command::{Command, Request, Settle, Settlement};
-use consign_kernel::ids::FactSeq;
+use consign_kernel::command::{Answer, Command, Request, Settle, Settlement};
+use consign_kernel::ids::{FactSeq, IntentId};
 use consign_store::Error;
-use consign_store::conformance::{ManualClock, claim_by, item};
+use consign_store::conformance::{ManualClock, World, claim_by, item};
 use consign_store::postgres::Postgres;
 use consign_testkit::postgres;
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ use super::nodes::read;
 use super::{Cluster, options};
 
 /// Somebody else on the same database.
-async fn stranger(url: &str) -> Client {
+pub(super) async fn stranger(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
@@ -133,37 +133,40 @@ async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_statement_reads_more_rows_when_more_are_there() {
     let cluster = Cluster::new(1).await;
-    let world = cluster.world(0);
+    let clock = Arc::new(ManualClock::default());
+    let one_writer = consign_store::postgres::Options {
+        writers: 1,
+        ..options(&cluster.url(), &clock, 7)
+    };
+    let store = Postgres::open(one_writer).await.unwrap();
+    let world = cluster.world(0).through(Arc::new(store));
     let client = stranger(&cluster.url()).await;
     let mut per_cycle = Vec::new();
     for _ in 0..2 {
-        let before = rows_read(&client).await;
+        let before = rows_read(&client, &world).await;
         for _ in 0..10 {
             world.publish(item()).await;
             let held = world.take("alice").await;
             world.complete(&held).await.unwrap();
         }
-        per_cycle.push((rows_read(&client).await - before) / 10);
+        per_cycle.push((rows_read(&client, &world).await - before) / 10);
         for _ in 0..30 {
             world.admit(vec![item(); 100]).await.unwrap();
         }
     }
+    assert!(per_cycle[0] > 0, "nothing was counted");
     assert!(per_cycle[1] <= per_cycle[0] + 10, "{per_cycle:?}");
 }
 
-/// Of all tables, once the writers have reported what they did.
-async fn rows_read(client: &Client) -> i64 {
-    let sql =
-        "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_user_tables";
-    let mut last = -1;
-    loop {
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
-        let now: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
-        if now == last {
-            return now;
-        }
-        last = now;
-    }
+/// Of all tables, once the writer has reported what it did: after a command, but at most once a second.
+async fn rows_read(client: &Client, world: &World) -> i64 {
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let nobody = Command::Observe(IntentId([0; 16]));
+    assert_eq!(world.step(nobody).await, Ok(Answer::Observed(None)));
+    let sql = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_user_tables";
+    // The answer left before the report did.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    client.query_one(sql, &[]).await.unwrap().get(0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,6 +10,11 @@ use consign_store::conformance::item;
 
 use super::World;
 
+const ALL: Forget = Forget::OnceOfFace {
+    face: Face::Intent,
+    limit: 10,
+};
+
 fn signed(nonce: &str, steps: Vec<Command>) -> Request {
     Request {
         gate: Some(Gate {
@@ -62,7 +67,7 @@ async fn a_commit_that_failed_burns_nothing_and_forgets_nothing() {
             "CREATE TRIGGER no BEFORE INSERT ON intents BEGIN SELECT RAISE(ABORT, 'no'); END",
         )
         .unwrap();
-    let forget = Command::Forget(Forget::OnceOfFace { face: Face::Intent });
+    let forget = Command::Forget(ALL);
     for steps in [vec![publish()], vec![forget, publish()]] {
         let refused = world.store.execute(signed("new", steps)).await;
         assert!(refused.is_err(), "{refused:?}");
@@ -85,7 +90,7 @@ async fn a_purge_that_failed_half_way_lets_no_replay_through() {
         .unwrap();
     let purge = Request {
         gate: None,
-        steps: vec![Command::Forget(Forget::OnceOfFace { face: Face::Intent })],
+        steps: vec![Command::Forget(ALL)],
         seed: [1; 32],
     };
     assert!(world.store.execute(purge).await.is_err());
@@ -115,4 +120,28 @@ async fn what_is_over_is_forgotten_in_the_file_as_well() {
     assert_eq!(rows, 1, "the later use of the first one");
     assert!(!passes(&world, "a").await);
     assert!(passes(&world, "b").await);
+}
+
+#[tokio::test]
+async fn a_nonce_that_lies_there_twice_is_forgotten_with_its_last_row() {
+    let world = World::new();
+    assert!(passes(&world, "a").await);
+    world.clock.advance(HOUR_US);
+    assert!(passes(&world, "a").await, "used again, its time was over");
+    let forget_one = async || {
+        let steps = vec![Command::Forget(Forget::OnceOfFace {
+            face: Face::Intent,
+            limit: 1,
+        })];
+        let request = Request {
+            gate: None,
+            steps,
+            seed: [1; 32],
+        };
+        world.store.execute(request).await.unwrap().unwrap();
+    };
+    forget_one().await;
+    assert!(!passes(&world, "a").await);
+    forget_one().await;
+    assert!(passes(&world, "a").await);
 }
