@@ -5,6 +5,7 @@
 //! `CONSIGN_PLANT` passes through, because that is how planted defects are woken.
 
 mod http;
+pub mod table;
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader};
