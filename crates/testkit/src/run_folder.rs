@@ -77,10 +77,7 @@ impl RunFolder {
                 // Whatever cannot be removed is left, as there is nobody to tell.
                 let _ = clear(&folder);
             }
-            #[expect(
-                clippy::exit,
-                reason = "the main thread waits for a child and cannot be asked"
-            )]
+            // The main thread waits for a child and cannot be asked.
             std::process::exit(ENDED_BY_SIGNAL);
         });
         Ok(())
