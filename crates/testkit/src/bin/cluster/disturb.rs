@@ -78,8 +78,8 @@ impl Stretch<'_> {
         self.pair.rebuild()
     }
 
-    /// One node has another time than the others and the database; then it is set again. In some rounds it is started anew
-    /// meanwhile.
+    /// One node has another time than the others and the database; then it is set again. In every
+    /// second round it is started anew meanwhile.
     fn set_node_clock(&mut self, round: u64) -> io::Result<()> {
         let index = self.course.chance.index(NODES);
         let (shim, clock) = (&self.ground.base.shim, nodes::clock(index));
@@ -87,8 +87,7 @@ impl Stretch<'_> {
         let ahead = !round.is_multiple_of(2);
         shim.set_clock(clock, if ahead { self.apart_us } else { -self.apart_us })?;
         self.course.pause(CLOCK_MS);
-        let again = self.course.chance.percent(30);
-        if again {
+        if restarts_with_another_clock(round) {
             self.nodes[index].restart()?;
             self.course.pause(CLOCK_MS);
         }
@@ -218,4 +217,9 @@ impl Stretch<'_> {
         }
         self.demand_newest_schema()
     }
+}
+
+/// Whether the node whose clock is moved is also ended and started with it; whoever talks to it then may hear that it ends.
+pub(crate) fn restarts_with_another_clock(round: u64) -> bool {
+    round.is_multiple_of(2)
 }
