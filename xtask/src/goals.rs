@@ -4,6 +4,7 @@ use crate::Done;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::process::{self, Output};
+use crate::product;
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask goals [--only A,B] [--rounds N] [--seconds S] [--quick] [--json] [FLAGS]
@@ -50,21 +51,9 @@ const fn plain(name: &'static str) -> Flag {
     }
 }
 
-/// What is measured is what is shipped, so it is built for release even to see whether it works.
-const BUILD: &[&str] = &[
-    "build",
-    "--release",
-    "--locked",
-    "-p",
-    "consign",
-    "-p",
-    "consign-peers",
-];
-
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     Flags::parse(words, FLAGS)?;
-    process::run(context.cargo(BUILD), Output::Terminal, context.deadline)?
-        .demand_success("building ours and the program that measures")?;
+    product::build_measured(context)?;
     let release = context.target.join("release");
     let mut measure = context.program(release.join("consign-goals"), &[]);
     measure.args(words);

@@ -39,7 +39,7 @@ pub(crate) fn install(context: &Context, package: &Package) -> Done {
     ] {
         let mut command = context.program("apt-get", args);
         command.env("DEBIAN_FRONTEND", "noninteractive");
-        process::run(command, Output::Terminal, context.deadline)
+        process::run(command, Output::Aside, context.deadline)
             .and_then(|ended| ended.demand_success(&format!("installing {name}")))
             .map_err(|error| format!("{error}; install it with: {by_hand}"))?;
     }

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::packages::{self, POSTGRESQL, Package};
 use crate::process::{self, Output};
+use crate::product;
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask peers [--only A,B] [--clients 1,16,64] [--seconds S] [--rounds N] [--work pairs|cycle] [FLAGS]
@@ -142,17 +143,7 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
             arguments.extend(["--missing".to_owned(), format!("{subject}={reason}")]);
         }
     }
-    let build = [
-        "build",
-        "--release",
-        "--locked",
-        "-p",
-        "consign",
-        "-p",
-        "consign-peers",
-    ];
-    process::run(context.cargo(&build), Output::Terminal, context.deadline)?
-        .demand_success("building ours and the program that measures")?;
+    product::build_measured(context)?;
     let release = context.target.join("release");
     let mut measure = context.program(release.join("consign-peers"), &[]);
     measure.args(arguments);
@@ -278,7 +269,7 @@ fn install_nats(context: &Context, shelf: &Shelf) -> Done {
 }
 
 fn run(context: &Context, command: Command, what: &str) -> Done {
-    process::run(command, Output::Terminal, context.deadline)?.demand_success(what)
+    process::run(command, Output::Aside, context.deadline)?.demand_success(what)
 }
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ impl Ended {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Output<'a> {
     Terminal,
+    /// All of it to the terminal's stream for errors: what our output holds is somebody else's report.
+    Aside,
     /// To the terminal, with a copy in this file.
     Copied(&'a Path),
     /// To this file only: for runs whose failures are wanted and would read like real ones.
@@ -57,10 +59,14 @@ pub(crate) fn run(
     output: Output<'_>,
     deadline: Option<Instant>,
 ) -> Result<Ended, String> {
-    println!("$ {}", shown(&command));
+    eprintln!("$ {}", shown(&command));
     command.stdin(Stdio::null());
     let log = match output {
         Output::Terminal => None,
+        Output::Aside => {
+            command.stdout(io::stderr());
+            None
+        }
         Output::Copied(log) => Some((log, true)),
         Output::Logged(log) => Some((log, false)),
     };

@@ -21,6 +21,21 @@ pub(crate) fn build(context: &Context) -> Done {
         .demand_success("building the server and the testkit's programs")
 }
 
+/// What is measured is what is shipped, so it is built for release even to see whether measuring works.
+pub(crate) fn build_measured(context: &Context) -> Done {
+    let args = [
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "consign",
+        "-p",
+        "consign-peers",
+    ];
+    process::run(context.cargo(&args), Output::Aside, context.deadline)?
+        .demand_success("building ours and the program that measures")
+}
+
 /// The server binary, as an argument for programs that start it.
 pub(crate) fn consign(context: &Context) -> String {
     context.binary("consign").to_string_lossy().into_owned()

@@ -21,7 +21,7 @@ use table::{FAMILIES, Goal};
 use crate::error::Error;
 use crate::figures::Spread;
 use crate::subject::{Tools, Yard};
-use crate::{interrupt, machine, place, rounds};
+use crate::{machine, place, rounds};
 
 /// More than this share of the machine given to others, and a round says little.
 const STOLEN_MAX: f64 = 0.015;
@@ -72,7 +72,6 @@ pub(crate) fn run(options: &Options) -> Result<bool, Error> {
     }
     let families = table::chosen(&options.only)?;
     let folder = place::make(&options.dir)?;
-    interrupt::clean_up(folder.path().to_owned())?;
     // Of the programs only ours is started here.
     let tools = Tools {
         consign: options.consign.clone(),

@@ -1,7 +1,7 @@
 //! Runs the same work on other queues and on ours, in alternating short rounds, and prints the ratios with their spread.
 //!
-//! It expects the peers to be installed; `cargo xtask peers` does that. It depends on none of our crates, because ours is
-//! measured as others would measure it: as a program. What is compared with ourselves, the disk and SQLite alone is
+//! It expects the peers to be installed; `cargo xtask peers` does that. It looks into none of our crates, because ours is
+//! measured as others would measure it: as a program; of the testkit it has folders, processes and PostgreSQL. What is compared with ourselves, the disk and SQLite alone is
 //! `cargo xtask goals`, a second program over the same parts.
 #![expect(
     clippy::print_stdout,
@@ -14,7 +14,6 @@ mod error;
 mod figures;
 mod generate;
 mod goals;
-mod interrupt;
 mod load;
 mod machine;
 mod options;
@@ -65,7 +64,6 @@ fn run(options: &Options) -> Result<bool, Error> {
     }
     let entries = chosen(&options.only)?;
     let folder = place::make(&options.dir)?;
-    interrupt::clean_up(folder.path().to_owned())?;
     let tools = Tools {
         consign: options.consign.clone(),
         nats: options.nats.clone(),

@@ -6,6 +6,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use consign_testkit::process::table;
+
 use crate::error::Error;
 use crate::load::Busy;
 
@@ -73,27 +75,8 @@ pub(crate) fn wait_until_quiet() -> Result<f64, Error> {
     }
 }
 
-/// A process and all that descend from it.
-pub(crate) fn family(first: u32) -> Vec<u32> {
-    let mut parents = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let id = name.to_str().and_then(|name| name.parse::<u32>().ok());
-        let parent = id.and_then(|id| parent_of(&stat(&id.to_string()).ok()?));
-        parents.extend(id.zip(parent));
-    }
-    let mut family = vec![first];
-    let mut next = 0;
-    while let Some(&member) = family.get(next) {
-        let children = parents.iter().filter(|(_, parent)| *parent == member);
-        family.extend(children.map(|(id, _)| *id));
-        next += 1;
-    }
-    family
-}
-
 fn family_seconds(first: u32) -> f64 {
-    let members = family(first).into_iter();
+    let members = table::family(first).into_iter();
     // One that ended since is counted by its parent.
     members
         .filter_map(|id| stat(&id.to_string()).ok())
@@ -110,10 +93,6 @@ fn stat(process: &str) -> Result<String, Error> {
 fn fields(stat: &str) -> Vec<&str> {
     let (_, rest) = stat.rsplit_once(')').unwrap_or_default();
     rest.split_whitespace().collect()
-}
-
-fn parent_of(stat: &str) -> Option<u32> {
-    fields(stat).get(1)?.parse().ok()
 }
 
 /// User and system time of the process and of its children that it has waited for.
@@ -188,9 +167,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_table_is_read_past_odd_names() {
+    fn processor_time_is_read_past_odd_names() {
         let stat = "12 (a) b) S 7 1 1 0 -1 0 0 0 0 0 100 50 25 25 20 0 1 0 99";
-        assert_eq!(parent_of(stat), Some(7));
         assert!((own_seconds(stat) - 2.0).abs() < 1e-9);
     }
 
@@ -225,17 +203,5 @@ mod tests {
         assert!((shares.busy.generator - 0.75).abs() < 1e-9);
         assert!((shares.busy.server - 0.5).abs() < 1e-9);
         assert!((shares.other_of_all * processors() - 0.5).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_family_has_its_children() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        let family = family(std::process::id());
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(family.contains(&child.id()));
     }
 }

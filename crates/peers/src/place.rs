@@ -1,4 +1,4 @@
-//! Where servers keep their files: a new folder on a real disk, gone when the run is over.
+//! Where servers keep their files: a new folder on a real disk, gone when the run is over, also when a signal ends it.
 //!
 //! A sync to a file system in memory costs nothing, so every figure from there would be wrong; it is refused.
 
@@ -6,13 +6,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use tempfile::TempDir;
+use consign_testkit::run_folder::RunFolder;
 
 use crate::error::Error;
 
 const IN_MEMORY: &[&str] = &["tmpfs", "ramfs"];
 
-pub(crate) fn make(parent: &Path) -> Result<TempDir, Error> {
+pub(crate) fn make(parent: &Path) -> Result<RunFolder, Error> {
     let shown = parent.display().to_string();
     let parent = parent.canonicalize().map_err(Error::io(&*shown))?;
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(Error::io("/proc/self/mounts"))?;
@@ -22,10 +22,9 @@ pub(crate) fn make(parent: &Path) -> Result<TempDir, Error> {
             "{shown} is in memory ({kind}), where a sync costs nothing; name a folder on a disk with --dir"
         )));
     }
-    let folder = tempfile::Builder::new()
-        .prefix("consign-peers-")
-        .tempdir_in(&parent)
-        .map_err(Error::io(&*shown))?;
+    let folder = RunFolder::make(&parent, "consign-peers-").map_err(Error::io(&*shown))?;
+    let watch = folder.end_on_signal();
+    watch.map_err(Error::io("watching for signals"))?;
     // Servers that refuse to run as root must get at their part of it.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
         .map_err(Error::io(shown))?;

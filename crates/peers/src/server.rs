@@ -3,17 +3,16 @@
 //! Everything a server writes is thrown away with the folder, so it is not asked to save anything on its way out.
 
 use std::fs::{self, File};
-use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use consign_testkit::process::table;
+use consign_testkit::run_folder;
+
 use crate::error::Error;
-use crate::machine;
 
 const START_MAX: Duration = Duration::from_secs(90);
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -24,7 +23,6 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
-    stop_signal: &'static str,
 }
 
 impl Server {
@@ -34,14 +32,12 @@ impl Server {
         let output = File::create(log).map_err(Error::io(log.display().to_string()))?;
         let errors = output.try_clone().map_err(Error::io("copying a handle"))?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        // Shows whose it is, in case that this process is killed.
+        command.env(run_folder::VARIABLE, log);
         let child = command
             .spawn()
             .map_err(Error::io(format!("starting {name}")))?;
-        let mut server = Self {
-            child,
-            port,
-            stop_signal: "-TERM",
-        };
+        let mut server = Self { child, port };
         let give_up_at = Instant::now() + START_MAX;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let ended = matches!(server.child.try_wait(), Ok(Some(_)) | Err(_));
@@ -56,12 +52,6 @@ impl Server {
         Ok(server)
     }
 
-    /// For servers that take their time on SIGTERM, such as one that waits for its clients to leave.
-    pub(crate) fn stopped_by(mut self, signal: &'static str) -> Self {
-        self.stop_signal = signal;
-        self
-    }
-
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -69,8 +59,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let family = machine::family(self.child.id());
-        signal(self.stop_signal, &family[..1]);
+        let family = table::family(self.child.id());
+        signal("-TERM", &family[..1]);
         let give_up_at = Instant::now() + STOP_MAX;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < give_up_at {
             thread::sleep(LOOK);
@@ -83,7 +73,7 @@ impl Drop for Server {
     }
 }
 
-pub(crate) fn signal(signal: &str, processes: &[u32]) {
+fn signal(signal: &str, processes: &[u32]) {
     let ids = processes.iter().map(ToString::to_string);
     // Those that have ended in the meantime make `kill` complain, which is fine.
     let _ = Command::new("kill")
@@ -129,72 +119,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Error> {
     )))
 }
 
-/// The user that runs what refuses to run as root.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Unprivileged {
-    ids: Option<(u32, u32)>,
-}
-
-impl Unprivileged {
-    /// The user `nobody` when we are root; otherwise we are unprivileged ourselves.
-    pub(crate) fn find(folder: &Path) -> Result<Self, Error> {
-        let probe = folder.join("owner");
-        File::create(&probe).map_err(Error::io(probe.display().to_string()))?;
-        let ours = std::os::unix::fs::MetadataExt::uid(
-            &fs::metadata(&probe).map_err(Error::io(probe.display().to_string()))?,
-        );
-        if ours != 0 {
-            return Ok(Self { ids: None });
-        }
-        let users = fs::read_to_string("/etc/passwd").map_err(Error::io("/etc/passwd"))?;
-        let ids = ids_of(&users, "nobody");
-        let missing = || Error::Program("there is no user `nobody` to run it as".to_owned());
-        Ok(Self {
-            ids: Some(ids.ok_or_else(missing)?),
-        })
-    }
-
-    pub(crate) fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        if let Some((user, group)) = self.ids {
-            command.uid(user).gid(group);
-        }
-        command
-    }
-
-    /// A folder that this user may write.
-    pub(crate) fn folder(self, path: PathBuf) -> Result<PathBuf, Error> {
-        let made = fs::create_dir_all(&path).and_then(|()| match self.ids {
-            Some((user, group)) => chown(&path, Some(user), Some(group)),
-            None => io::Result::Ok(()),
-        });
-        made.map_err(Error::io(path.display().to_string()))?;
-        Ok(path)
-    }
-}
-
-/// User and group of a line such as `nobody:x:65534:65534:...`.
-fn ids_of(users: &str, name: &str) -> Option<(u32, u32)> {
-    let line = users
-        .lines()
-        .find(|line| line.split(':').next() == Some(name))?;
-    let mut numbers = line
-        .split(':')
-        .skip(2)
-        .map_while(|field| field.parse().ok());
-    Some((numbers.next()?, numbers.next()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_user_is_found_by_its_whole_name() {
-        let users = "nobody2:x:5:6::/:\nnobody:x:65534:65533:n:/:/bin/sh\n";
-        assert_eq!(ids_of(users, "nobody"), Some((65534, 65533)));
-        assert_eq!(ids_of(users, "postgres"), None);
-    }
 
     #[test]
     fn a_server_that_ends_at_once_is_told_with_its_last_words() {

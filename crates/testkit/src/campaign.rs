@@ -4,8 +4,10 @@
 //! were told against what is there afterwards. What fails, and how, is the business of each program.
 
 pub mod clients;
+pub mod course;
 pub mod crowd;
 pub mod findings;
+pub mod ground;
 pub mod leases;
 pub mod plan;
 pub mod reach;

@@ -6,15 +6,17 @@
 
 mod replica;
 
+pub(crate) use replica::{data_folders, kill_server};
+
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt as _, chown};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::unprivileged::User;
 
 /// Databases that this process has made.
 static DATABASES: AtomicU64 = AtomicU64::new(0);
@@ -187,11 +189,9 @@ impl Cluster {
         self.folder.join("data")
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
-        if let Some((user, group)) = self.user.ids {
-            command.uid(user).gid(group);
-        }
+    /// One of PostgreSQL's programs, such as `psql`, of the same version and as the same user.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = self.user.command(self.programs.join(program));
         command.current_dir(&self.folder);
         command
     }
@@ -298,35 +298,19 @@ fn newest(versions: &Path) -> io::Result<PathBuf> {
     newest.map(|(_, programs)| programs).ok_or_else(missing)
 }
 
-/// Whom PostgreSQL runs as: it refuses to be root.
-#[derive(Clone, Copy, Debug)]
-struct User {
-    ids: Option<(u32, u32)>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl User {
-    /// The user `nobody` when we are root; otherwise we are unprivileged ourselves.
-    fn find() -> io::Result<Self> {
-        if fs::metadata("/proc/self")?.uid() != 0 {
-            return Ok(Self { ids: None });
+    #[test]
+    fn the_newest_version_is_taken_by_number() {
+        let folder = tempfile::tempdir().unwrap();
+        for version in ["9", "15", "common"] {
+            let programs = folder.path().join(version).join("bin");
+            fs::create_dir_all(&programs).unwrap();
+            fs::write(programs.join("initdb"), "").unwrap();
         }
-        let users = fs::read_to_string("/etc/passwd")?;
-        let nobody = users.lines().find(|line| line.starts_with("nobody:"));
-        let mut numbers = nobody
-            .into_iter()
-            .flat_map(|line| line.split(':').skip(2))
-            .map_while(|field| field.parse().ok());
-        let ids = numbers.next().zip(numbers.next());
-        let missing = || io::Error::other("there is no user `nobody` to run PostgreSQL as");
-        Ok(Self {
-            ids: Some(ids.ok_or_else(missing)?),
-        })
-    }
-
-    fn owns(self, path: &Path) -> io::Result<()> {
-        match self.ids {
-            Some((user, group)) => chown(path, Some(user), Some(group)),
-            None => Ok(()),
-        }
+        let found = newest(folder.path()).unwrap();
+        assert!(found.ends_with("15/bin"), "{found:?}");
     }
 }

@@ -5,9 +5,11 @@
 //! `CONSIGN_PLANT` passes through, because that is how planted defects are woken.
 
 mod http;
+pub mod table;
 
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -244,6 +246,18 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Gives another data directory the secrets of a server, as its nodes must have.
+pub fn copy_secrets(from: &Path, to: &Path) -> io::Result<()> {
+    let keys = to.join("keys");
+    let mut private = DirBuilder::new();
+    private.mode(0o700).recursive(true).create(&keys)?;
+    for entry in std::fs::read_dir(from.join("keys"))? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), keys.join(entry.file_name()))?;
+    }
+    Ok(())
 }
 
 /// Sends a signal by its name to a process.

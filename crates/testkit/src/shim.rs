@@ -20,9 +20,10 @@ const STATE_BYTES: u64 = 4096;
 const SYNCS_AT: u64 = 0;
 const FAILED_AT: u64 = 8;
 const MODE_AT: u64 = 16;
-const CLOCK_AT: u64 = 24;
-const PASSED_AT: u64 = 32;
-const DIE_AT: u64 = 40;
+const PASSED_AT: u64 = 24;
+const DIE_AT: u64 = 32;
+const CLOCKS_AT: u64 = 40;
+const CLOCK_READS_AT: u64 = 104;
 
 /// What the disk refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,17 @@ pub enum Fault {
     Writes,
     /// Writes and growing fail with EIO.
     WritesIo,
+}
+
+/// One of the wall clocks that can be moved each on its own: below eight. What says nothing else has the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock(pub u64);
+
+impl Clock {
+    /// What lets a process under the library have this clock.
+    pub fn variable(self) -> (&'static str, String) {
+        ("CONSIGN_SHIM_CLOCK", self.0.to_string())
+    }
 }
 
 /// The compiled library and the state it shares with one server.
@@ -123,7 +135,18 @@ impl Shim {
 
     /// Moves the server's wall clock by so many seconds from the true time.
     pub fn move_clock(&self, seconds: i64) -> io::Result<()> {
-        self.state.write_all_at(&seconds.to_ne_bytes(), CLOCK_AT)
+        self.set_clock(Clock(0), seconds * 1_000_000)
+    }
+
+    /// Lets one of the clocks be so far ahead of the true time.
+    pub fn set_clock(&self, clock: Clock, ahead_us: i64) -> io::Result<()> {
+        let at = CLOCKS_AT + 8 * clock.0;
+        self.state.write_all_at(&ahead_us.to_ne_bytes(), at)
+    }
+
+    /// How often it was read so far while it was moved.
+    pub fn clock_reads(&self, clock: Clock) -> io::Result<u64> {
+        self.number(CLOCK_READS_AT + 8 * clock.0)
     }
 
     /// Lets so many seconds pass for all clocks of the server at once, as if it had slept through them.

@@ -43,16 +43,7 @@ impl Nodes {
 }
 
 fn copy_secrets(from: &std::path::Path, to: &std::path::Path) {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let keys = to.join("keys");
-    let mut folder = std::fs::DirBuilder::new();
-    let made = folder.recursive(true).mode(0o700).create(&keys);
-    made.expect("a folder can be made");
-    for secret in std::fs::read_dir(from.join("keys")).expect("there are secrets") {
-        let secret = secret.expect("there are secrets");
-        let copied = std::fs::copy(secret.path(), keys.join(secret.file_name()));
-        copied.expect("a secret can be copied");
-    }
+    consign_testkit::process::copy_secrets(from, to).expect("there are secrets to copy");
 }
 
 #[test]

@@ -3,32 +3,41 @@
 //! pgbench shows what SQL alone reaches with one statement per step: insert, claim, delete, each its own transaction.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::io;
+use std::path::PathBuf;
 use std::rc::Rc;
+
+use consign_testkit::postgres;
 
 use super::{Subject, Yard};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::load::{self, Done, Load, Step};
-use crate::server::{Server, Unprivileged, free_port, output};
+use crate::server::output;
 
 pub(super) const SETTINGS: &str =
     "postgres with fsync on, synchronous_commit on, shared_buffers 512MB, max_wal_size 4GB";
 
-/// Debian keeps the programs of each version here and not on the path.
-const VERSIONS: &str = "/usr/lib/postgresql";
+const SETTINGS_SET: &[&str] = &[
+    "fsync=on",
+    "synchronous_commit=on",
+    "shared_buffers=512MB",
+    "max_wal_size=4GB",
+    "max_connections=200",
+];
 
-/// A cluster that takes anyone from this machine.
+const DATABASE: &str = "postgres";
+
+/// A running cluster; it ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    server: Server,
-    programs: PathBuf,
+    server: postgres::Cluster,
+    postmaster: u32,
 }
 
 impl Cluster {
     pub(super) fn id(&self) -> u32 {
-        self.server.id()
+        self.postmaster
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -41,87 +50,41 @@ impl Cluster {
     }
 
     pub(super) fn url(&self) -> String {
-        format!(
-            "postgres://postgres@127.0.0.1:{}/postgres",
-            self.server.port
-        )
+        self.server.url(DATABASE)
     }
 
     /// A database with nothing in it, for a server that brings its own tables; the one of before goes.
     pub(super) fn new_database(&self) -> Result<String, Error> {
         self.sql("DROP DATABASE IF EXISTS fresh WITH (FORCE)")?;
         self.sql("CREATE DATABASE fresh")?;
-        Ok(format!(
-            "postgres://postgres@127.0.0.1:{}/fresh",
-            self.server.port
-        ))
+        Ok(self.server.url("fresh"))
     }
 
     /// Gives back what the last statement selected, without ornaments.
     fn sql(&self, text: &str) -> Result<String, Error> {
-        let mut psql = Command::new(self.programs.join("psql"));
-        psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
-        psql.args(["--set", "ON_ERROR_STOP=1"]);
-        psql.args(["--command", text, &self.url()]);
-        output(&mut psql)
+        self.server.sql(DATABASE, text).map_err(Error::io("psql"))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Nobody is left who could be told.
+        let _ = self.server.kill9();
     }
 }
 
 pub(super) fn serve(yard: &Yard) -> Result<Cluster, Error> {
-    let programs = newest(Path::new(VERSIONS))?;
-    let user = Unprivileged::find(&yard.path)?;
-    let folder = user.folder(yard.path.join("postgres"))?;
-    let data = folder.join("data");
-    let mut init = user.command(programs.join("initdb"));
-    init.current_dir(&folder);
-    init.args([
-        "--username=postgres",
-        "--auth=trust",
-        "--encoding=UTF8",
-        "--locale=C",
-    ]);
-    output(init.arg("--pgdata").arg(&data))?;
-    let port = free_port()?;
-    let mut command = user.command(programs.join("postgres"));
-    command.current_dir(&folder).arg("-D").arg(&data);
-    let settings = [
-        "listen_addresses=127.0.0.1".to_owned(),
-        format!("port={port}"),
-        format!("unix_socket_directories={}", folder.display()),
-        "shared_buffers=512MB".to_owned(),
-        "max_connections=200".to_owned(),
-        "max_wal_size=4GB".to_owned(),
-        "synchronous_commit=on".to_owned(),
-    ];
-    for setting in settings {
-        command.arg("-c").arg(setting);
-    }
-    // On SIGTERM it would wait for its clients.
-    let server = Server::start(command, port, &yard.path.join("postgres.log"))?.stopped_by("-INT");
-    let cluster = Cluster { server, programs };
-    // It listens before it is ready to answer.
-    for _ in 0..100 {
-        if cluster.sql("SELECT 1").is_ok() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    Ok(cluster)
-}
-
-fn newest(versions: &Path) -> Result<PathBuf, Error> {
-    let entries = fs::read_dir(versions).map_err(Error::io(versions.display().to_string()))?;
-    let numbered = entries.flatten().filter_map(|entry| {
-        let version: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let programs = entry.path().join("bin");
-        programs
-            .join("initdb")
-            .is_file()
-            .then_some((version, programs))
+    let folder = yard.path.join("postgres");
+    let started = postgres::Cluster::make(&folder, SETTINGS_SET).and_then(|server| {
+        let ended = || io::Error::other("it ended at once");
+        let postmaster = server.postmaster().ok_or_else(ended)?;
+        Ok(Cluster { server, postmaster })
     });
-    let newest = numbered.max_by_key(|(version, _)| *version);
-    let missing = || Error::Program(format!("there is no initdb below {}", versions.display()));
-    newest.map(|(_, programs)| programs).ok_or_else(missing)
+    let cluster = started.map_err(Error::io("starting PostgreSQL"))?;
+    // What was made until now is not synced, and must not be so while something is measured.
+    let mut sync = std::process::Command::new("sync");
+    output(sync.arg("--file-system").arg(&folder))?;
+    Ok(cluster)
 }
 
 pub(super) fn start_pgbench(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
@@ -175,7 +138,7 @@ impl Subject for Pgbench {
              DELETE FROM jobs WHERE id = :id;\n"
         );
         fs::write(&script, text).map_err(Error::io(script.display().to_string()))?;
-        let mut pgbench = Command::new(self.cluster.programs.join("pgbench"));
+        let mut pgbench = self.cluster.server.command("pgbench");
         pgbench.args(["--no-vacuum", "--protocol=prepared", "--jobs=1"]);
         pgbench.arg(format!("--client={}", load.clients));
         pgbench.arg(format!("--time={}", load.seconds));
@@ -247,17 +210,5 @@ mod tests {
         assert_eq!((figures.cycles, figures.failed), (4065, 2));
         assert!((figures.mean_ms - 15.721).abs() < 1e-9);
         assert!(Figures::read("pgbench: error").is_err());
-    }
-
-    #[test]
-    fn the_newest_version_is_taken_by_number() {
-        let folder = tempfile::tempdir().unwrap();
-        for version in ["9", "15", "common"] {
-            let programs = folder.path().join(version).join("bin");
-            fs::create_dir_all(&programs).unwrap();
-            fs::write(programs.join("initdb"), "").unwrap();
-        }
-        let found = newest(folder.path()).unwrap();
-        assert!(found.ends_with("15/bin"), "{found:?}");
     }
 }

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
+use consign_testkit::unprivileged::User;
+
 use super::amqp::{self, Arguments, Fields, Frame, Method};
 use super::{Subject, Yard};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
 use crate::load::{Done, Load};
-use crate::server::{Server, Unprivileged, free_port, output};
+use crate::server::{Server, free_port, output};
 use crate::wire::Wire;
 
 /// Not the program on the path: that one insists on the packaged service's own user and folders.
@@ -30,8 +32,10 @@ pub(super) struct Broker {
 }
 
 pub(super) fn serve(yard: &Yard) -> Result<Broker, Error> {
-    let user = Unprivileged::find(&yard.path)?;
-    let folder = user.folder(yard.path.join("rabbitmq"))?;
+    let folder = yard.folder("rabbitmq")?;
+    let user = User::find().map_err(Error::io("looking for a user"))?;
+    let owned = user.owns(&folder);
+    owned.map_err(Error::io(folder.display().to_string()))?;
     let [port, names_port, peers_port] = [free_port()?, free_port()?, free_port()?];
     let mut command = user.command(PROGRAM);
     command

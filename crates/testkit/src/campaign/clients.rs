@@ -42,9 +42,18 @@ pub struct Shared {
     held: Mutex<Vec<Hold>>,
     /// Tokens that are worthless from the given time on.
     stale: Mutex<Vec<(Hold, i64)>>,
+    /// How much later than by the clock of clients a lease may end.
+    apart_us: i64,
 }
 
 impl Shared {
+    pub fn clocks_apart(apart_us: i64) -> Self {
+        Self {
+            apart_us,
+            ..Self::default()
+        }
+    }
+
     fn keep(&self, hold: Hold) {
         self.held
             .lock()
@@ -211,7 +220,8 @@ impl Client {
                     Heard::Yes { .. } => SHORT_LEASE_S,
                     Heard::Nothing | Heard::Refused { .. } | Heard::Lost => LONG_LEASE_S,
                 };
-                shared.is_stale_from(&hold, now_us() + (lease_s + 1) * SECOND_US);
+                let over_us = now_us() + (lease_s + 1) * SECOND_US;
+                shared.is_stale_from(&hold, over_us + shared.apart_us);
             }
             5..12 => shared.keep(hold),
             12..27 => self.fail(&hold, shared)?,

@@ -34,6 +34,7 @@ pub struct Crowd {
     shared: Arc<Shared>,
     entries: Vec<Entry>,
     slow: bool,
+    apart_us: i64,
 }
 
 /// The clients of a round at work.
@@ -51,6 +52,7 @@ impl Crowd {
             shared: Arc::default(),
             entries: Vec::new(),
             slow: false,
+            apart_us: 0,
         }
     }
 
@@ -58,6 +60,14 @@ impl Crowd {
     #[must_use]
     pub fn slow(mut self, slow: bool) -> Self {
         self.slow = slow;
+        self
+    }
+
+    /// Leases are measured by clocks that are so far apart, so they may end that much early or late.
+    #[must_use]
+    pub fn clocks_apart(mut self, apart_us: i64) -> Self {
+        self.apart_us = apart_us;
+        self.shared = Arc::new(Shared::clocks_apart(apart_us));
         self
     }
 
@@ -156,10 +166,15 @@ impl Crowd {
 
     /// Holds everything that was ever heard against what the server knows.
     pub fn check_all(&self, http: &mut Http, findings: &mut Findings) -> io::Result<()> {
-        leases::judge(&self.entries, findings);
+        self.judge(&self.entries, findings);
         verify::acknowledged(&self.entries, http, findings)?;
         verify::once_keys(&self.entries, http, findings)?;
         verify::timelines(&self.entries, http, findings)
+    }
+
+    /// What the histories say about leases.
+    pub fn judge(&self, entries: &[Entry], findings: &mut Findings) {
+        leases::judge(entries, self.apart_us, findings);
     }
 
     pub fn of_round(&self, round: u64) -> Vec<Entry> {

@@ -26,10 +26,12 @@ pub enum Promise {
     Felt,
     /// Each node works again soon after a fault is over.
     Alive,
+    /// Whoever was to have another clock did read it.
+    ClockMoved,
 }
 
 impl Promise {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::PublishSurvives,
         Self::SettlementSurvives,
         Self::LeaseSurvives,
@@ -47,6 +49,7 @@ impl Promise {
         Self::BackupWhole,
         Self::Felt,
         Self::Alive,
+        Self::ClockMoved,
     ];
 
     /// What every campaign must have checked, whatever its faults.
@@ -81,6 +84,7 @@ impl Promise {
             Self::BackupWhole => "a_backup_taken_under_load_is_whole",
             Self::Felt => "somebody_felt_each_fault",
             Self::Alive => "every_node_works_again_soon_after_a_fault",
+            Self::ClockMoved => "a_clock_that_was_moved_was_read",
         }
     }
 }

@@ -46,8 +46,8 @@ impl Claim<'_> {
     }
 
     /// Whether it may have been granted when the other lease was over.
-    fn may_follow(&self, other: &Self) -> bool {
-        self.granted.heard_us + TOLERANCE_US >= other.may_end_us()
+    fn may_follow(&self, other: &Self, tolerance_us: i64) -> bool {
+        self.granted.heard_us + tolerance_us >= other.may_end_us()
     }
 
     /// The last moment at which this lease may have been alive.
@@ -137,13 +137,16 @@ pub fn left_behind(entries: &[Entry]) -> BTreeMap<&str, &str> {
     left
 }
 
-/// Looks for two holders at once, work after the end, forged tokens and leases that got lost.
-pub fn judge(entries: &[Entry], findings: &mut Findings) {
+/// Looks for two holders at once, work after the end, forged tokens and leases that got lost. Leases may have been measured
+/// by clocks that are so far apart.
+pub fn judge(entries: &[Entry], apart_us: i64, findings: &mut Findings) {
+    let tolerance_us = TOLERANCE_US + apart_us;
     for (id, of_intent) in claims(entries) {
         for pair in of_intent.windows(2) {
             let (first, second) = (&pair[0], &pair[1]);
             // A client that slept may hear last what was granted first.
-            let free = second.may_follow(first) || first.may_follow(second);
+            let free =
+                second.may_follow(first, tolerance_us) || first.may_follow(second, tolerance_us);
             findings.check(Promise::OneLease, free, || {
                 format!(
                     "{id} was claimed by client {} at {} and by client {} at {}, before {}",
@@ -166,7 +169,7 @@ pub fn judge(entries: &[Entry], findings: &mut Findings) {
             format!("{id} was fulfilled {fulfilled} times")
         });
         for claim in &of_intent {
-            refusals(id, claim, findings);
+            refusals(id, claim, tolerance_us, findings);
         }
     }
     for entry in entries {
@@ -185,16 +188,16 @@ pub fn judge(entries: &[Entry], findings: &mut Findings) {
 }
 
 /// A holder inside its lease must never be turned away, and one that comes late always.
-fn refusals(id: &str, claim: &Claim<'_>, findings: &mut Findings) {
+fn refusals(id: &str, claim: &Claim<'_>, tolerance_us: i64, findings: &mut Findings) {
     for (place, entry) in claim.acts.iter().enumerate() {
         let before = Claim {
             granted: claim.granted,
             token: claim.token,
             acts: claim.acts[..place].to_vec(),
         };
-        let certainly_held = entry.heard_us < before.may_end_us() - TOLERANCE_US;
+        let certainly_held = entry.heard_us < before.may_end_us() - tolerance_us;
         let let_in = matches!(entry.heard, Heard::Yes { .. });
-        if entry.sent_us > before.must_end_us().saturating_add(TOLERANCE_US)
+        if entry.sent_us > before.must_end_us().saturating_add(tolerance_us)
             && !entry.heard.is_unknown()
         {
             findings.check(Promise::LateRefused, !let_in, || {
@@ -246,7 +249,7 @@ mod tests {
 
     fn is_clean(entries: &[Entry]) -> bool {
         let mut findings = Findings::new("test");
-        judge(entries, &mut findings);
+        judge(entries, 0, &mut findings);
         findings.is_clean()
     }
 
@@ -271,6 +274,22 @@ mod tests {
         };
         assert!(is_clean(&[claim(61, "u"), heard_late(0)]));
         assert!(!is_clean(&[claim(61, "u"), heard_late(5)]));
+    }
+
+    #[test]
+    fn clocks_that_are_apart_let_a_lease_end_that_much_early_or_late_and_no_more() {
+        let claim = |at_s, token| entry(at_s, claim(), yes(token));
+        let late = |at_s| entry(at_s, fail("t"), yes(""));
+        let refused = |at_s| entry(at_s, fail("t"), Heard::Refused { status: 404 });
+        let is_clean = |entries: &[Entry], apart_s| {
+            let mut findings = Findings::new("test");
+            judge(entries, apart_s * SECOND_US, &mut findings);
+            findings.is_clean()
+        };
+        for other in [claim(58, "u"), refused(58), late(62)] {
+            let entries = [claim(0, "t"), other];
+            assert!(is_clean(&entries, 2) && !is_clean(&entries, 1));
+        }
     }
 
     #[test]

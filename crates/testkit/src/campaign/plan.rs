@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::findings::Promise;
 use super::results::Results;
 use crate::results::Revision;
 
@@ -17,6 +18,9 @@ pub trait Named: Copy + PartialEq + 'static {
     const ALL: &'static [Self];
 
     fn name(self) -> &'static str;
+
+    /// What a campaign with this fault must have checked, beside what all of them check.
+    fn promises(self) -> &'static [Promise];
 
     fn named(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|fault| fault.name() == name);

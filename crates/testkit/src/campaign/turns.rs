@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use super::findings::Findings;
+use super::findings::{Findings, Promise};
 use super::plan::{Named, Plan};
 use super::report;
 use super::results::{Outcome, Results};
 use crate::chance::Chance;
+use crate::run_folder::{self, RunFolder};
 
 /// One kind of campaign.
 pub trait Kind: Sized {
@@ -34,13 +35,10 @@ pub trait Kind: Sized {
     /// helps to understand that stays in the folder.
     fn stretch(&self, task: &Task<'_, Self::Fault>, findings: &mut Findings) -> io::Result<Ran>;
 
-    /// What is left to do when all stretches were clean; these faults had their turn.
-    fn finish(
-        &self,
-        folder: &Path,
-        faults: &[Self::Fault],
-        findings: &mut Findings,
-    ) -> io::Result<()>;
+    /// What is left to do when all stretches were clean, and what must have been checked then, whatever the faults were.
+    fn finish(&self, _: &Path, _: &mut Findings) -> io::Result<&'static [Promise]> {
+        Ok(&[])
+    }
 }
 
 /// What a stretch is to do.
@@ -78,7 +76,10 @@ pub fn run<K: Kind>(words: impl Iterator<Item = String>) -> ExitCode {
     }
     match Turns::<K>::prepare(plan) {
         Ok(turns) => turns.carry_out(),
-        Err(error) => not_carried_out(&error),
+        Err(error) => {
+            run_folder::unless_ending();
+            not_carried_out(&error)
+        }
     }
 }
 
@@ -91,7 +92,7 @@ pub fn not_carried_out(error: &io::Error) -> ExitCode {
 struct Turns<K: Kind> {
     plan: Plan<K::Fault>,
     kind: K,
-    folder: tempfile::TempDir,
+    folder: RunFolder,
     results: Results,
     findings: Findings,
     /// Faults that had their turn in this slice; the findings are of this slice too.
@@ -102,9 +103,9 @@ struct Turns<K: Kind> {
 
 impl<K: Kind> Turns<K> {
     fn prepare(plan: Plan<K::Fault>) -> io::Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix(&format!("consign-{}-", K::NAME))
-            .tempdir()?;
+        let prefix = format!("consign-{}-", K::NAME);
+        let folder = RunFolder::make(&std::env::temp_dir(), &prefix)?;
+        folder.end_on_signal()?;
         Ok(Self {
             kind: K::prepare(&plan, folder.path())?,
             folder,
@@ -118,7 +119,9 @@ impl<K: Kind> Turns<K> {
 
     fn carry_out(mut self) -> ExitCode {
         // A server that misbehaves can also derail the campaign; then what was found counts.
-        let exit = self.take_turns().err().map(|error| not_carried_out(&error));
+        let taken = self.take_turns();
+        run_folder::unless_ending();
+        let exit = taken.err().map(|error| not_carried_out(&error));
         if let Some(exit) = exit
             && self.findings.is_clean()
         {
@@ -157,8 +160,12 @@ impl<K: Kind> Turns<K> {
                 return Ok(());
             }
         }
-        self.kind
-            .finish(self.folder.path(), &self.done, &mut self.findings)
+        let findings = &mut self.findings;
+        let mut due = Promise::ALWAYS.to_vec();
+        due.extend(self.kind.finish(self.folder.path(), findings)?);
+        due.extend(self.done.iter().flat_map(|fault| fault.promises()));
+        findings.completed(due);
+        Ok(())
     }
 
     fn stretch(&mut self, rounds: u64) -> io::Result<Outcome> {

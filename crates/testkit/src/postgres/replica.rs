@@ -4,12 +4,14 @@
 
 use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Cluster, output};
 use crate::process::signal;
+use crate::process::table::{family, is_alive};
 
 /// Included by the configuration, and not part of the data directory: a copy of that does not bring it along.
 const OWN_SETTINGS: &str = "own.conf";
@@ -72,30 +74,12 @@ impl Cluster {
 
     /// The first process of its server, if that runs.
     pub fn postmaster(&self) -> Option<u32> {
-        let text = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
-        let pid = text.lines().next()?.trim().parse().ok()?;
-        is_alive(pid).then_some(pid)
+        postmaster(&self.data())
     }
 
     /// Kills all its processes with SIGKILL, as if the machine had gone.
     pub fn kill9(&self) -> io::Result<()> {
-        let Some(postmaster) = self.postmaster() else {
-            return self.forget_lock();
-        };
-        // While it sleeps it makes no new ones.
-        signal(postmaster, "STOP")?;
-        let mut pids = children(postmaster)?;
-        pids.push(postmaster);
-        let words = pids.iter().map(u32::to_string);
-        // All at once; some may have ended by themselves meanwhile.
-        let _ = Command::new("kill").arg("-KILL").args(words).output()?;
-        let deadline = Instant::now() + GONE_LIMIT;
-        while pids.iter().any(|pid| is_alive(*pid)) {
-            if Instant::now() > deadline {
-                return Err(io::Error::other("killed processes are still there"));
-            }
-            thread::sleep(POLL);
-        }
+        kill_server(&self.data())?;
         self.forget_lock()
     }
 
@@ -112,23 +96,45 @@ impl Cluster {
     }
 }
 
-fn children(parent: u32) -> io::Result<Vec<u32>> {
-    let entries = fs::read_dir("/proc")?.flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    Ok(pids
-        .filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent))
-        .collect())
+/// The first process of the server over this data directory.
+fn postmaster(data: &Path) -> Option<u32> {
+    let text = fs::read_to_string(data.join("postmaster.pid")).ok()?;
+    let pid = text.lines().next()?.trim().parse().ok()?;
+    // It lives in its data; another process may have its number by now.
+    let lives_in = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    let there = fs::canonicalize(data).is_ok_and(|data| data == lives_in);
+    (there && is_alive(pid)).then_some(pid)
 }
 
-/// Not gone, and not only waiting to be counted.
-fn is_alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
+/// Kills all processes of the server over this data directory with SIGKILL, if one runs.
+pub(crate) fn kill_server(data: &Path) -> io::Result<()> {
+    let Some(postmaster) = postmaster(data) else {
+        return Ok(());
+    };
+    // While it sleeps it makes no new ones.
+    signal(postmaster, "STOP")?;
+    let pids = family(postmaster);
+    let words = pids.iter().map(u32::to_string);
+    // All at once; some may have ended by themselves meanwhile.
+    let _ = Command::new("kill").arg("-KILL").args(words).output()?;
+    let deadline = Instant::now() + GONE_LIMIT;
+    while pids.iter().any(|pid| is_alive(*pid)) {
+        if Instant::now() > deadline {
+            return Err(io::Error::other("killed processes are still there"));
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
 }
 
-/// The state of a process and its parent. The name before them, in brackets, may hold anything.
-fn stat(pid: u32) -> Option<(String, u32)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(") ")?;
-    let mut fields = rest.split(' ');
-    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+/// Data directories below a folder.
+pub(crate) fn data_folders(folder: &Path) -> Vec<PathBuf> {
+    if folder.join("PG_VERSION").exists() {
+        return vec![folder.to_owned()];
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders
+        .flat_map(|entry| data_folders(&entry.path()))
+        .collect()
 }

@@ -6,9 +6,10 @@
  *   0  u64  syncs that succeeded
  *   8  u64  calls that were made to fail
  *  16  u64  what fails now: 0 nothing, 1 syncs (EIO), 2 writes and growth (ENOSPC), 3 writes (EIO)
- *  24  i64  seconds by which the wall clock alone is moved
- *  32  i64  seconds that passed for every clock while nobody looked
- *  40  u64  0, or at which write to the database file itself the process dies; SQLite makes them only in a checkpoint
+ *  24  i64  seconds that passed for every clock while nobody looked
+ *  32  u64  0, or at which write to the database file itself the process dies; SQLite makes them only in a checkpoint
+ *  40  8 i64  microseconds by which the wall clock alone is moved, for processes with the same number in CONSIGN_SHIM_CLOCK
+ * 104  8 u64  how often each of these clocks was read while it was moved
  * Only files whose path contains CONSIGN_SHIM_FILES are counted and disturbed.
  *
  * CONSIGN_SHIM_LOG, if set, is appended to: what happens to files below the directory CONSIGN_SHIM_TREE. A record has a
@@ -35,10 +36,13 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { CLOCKS = 8 };
 struct state {
     volatile uint64_t syncs, failed, mode;
-    volatile int64_t clock_s, passed_s;
+    volatile int64_t passed_s;
     volatile uint64_t die_at;
+    volatile int64_t moved_us[CLOCKS];
+    volatile uint64_t reads[CLOCKS];
 };
 enum { FAIL_SYNCS = 1, FAIL_WRITES_FULL = 2, FAIL_WRITES_IO = 3 };
 /* Numbers of the record: write (inode, offset; bytes), truncate (inode, length), sync (inode, 1 if it succeeded),
@@ -48,6 +52,7 @@ enum { WRITE = 'w', TRUNCATE = 't', SYNC = 's', CREATE = 'c', RENAME = 'r', REMO
 static struct state *state;
 static const char *files, *tree;
 static int log_fd = -1;
+static unsigned own_clock;
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 
 #define REAL(type, name, ...) \
@@ -69,6 +74,9 @@ __attribute__((constructor)) static void attach(void) {
         log_fd = open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
         if (log_fd < 0) abort();
     }
+    const char *number = getenv("CONSIGN_SHIM_CLOCK");
+    own_clock = number ? strtoul(number, NULL, 10) : 0;
+    if (own_clock >= CLOCKS) abort();
     state = map;
 }
 
@@ -305,11 +313,22 @@ int mkdir(const char *path, mode_t mode) {
     return result;
 }
 
+/* Microseconds by which the wall clock of this process is moved. */
+static int64_t moved_us(void) {
+    int64_t moved = state->moved_us[own_clock];
+    if (moved != 0) __atomic_add_fetch(&state->reads[own_clock], 1, __ATOMIC_SEQ_CST);
+    return moved;
+}
+
 int clock_gettime(clockid_t clock, struct timespec *now) {
     REAL(int, "clock_gettime", clockid_t, struct timespec *);
     int result = real(clock, now);
     if (result != 0 || !state) return result;
-    if (clock == CLOCK_REALTIME) now->tv_sec += state->clock_s + state->passed_s;
+    if (clock == CLOCK_REALTIME) {
+        int64_t us = now->tv_nsec / 1000 + moved_us() + 1000000 * (now->tv_sec + state->passed_s);
+        now->tv_nsec = us % 1000000 * 1000 + now->tv_nsec % 1000;
+        now->tv_sec = us / 1000000;
+    }
     if (clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME) now->tv_sec += state->passed_s;
     return result;
 }
@@ -318,6 +337,9 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 int gettimeofday(struct timeval *restrict now, void *restrict zone) {
     REAL(int, "gettimeofday", struct timeval *, void *);
     int result = real(now, zone);
-    if (result == 0 && state) now->tv_sec += state->clock_s + state->passed_s;
+    if (result != 0 || !state) return result;
+    int64_t us = now->tv_usec + moved_us() + 1000000 * (now->tv_sec + state->passed_s);
+    now->tv_usec = us % 1000000;
+    now->tv_sec = us / 1000000;
     return result;
 }

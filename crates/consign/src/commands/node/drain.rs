@@ -4,55 +4,42 @@ use std::time::Duration;
 
 use consign_client::{Client, NodeInfo};
 
-use super::{called, find};
-use crate::commands::OutputArgs;
+use super::{OneArgs, called};
 use crate::failure::{Exit, Failure};
-use crate::link::AdminArgs;
 use crate::out;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Its id, or its name if no other has it
-    #[arg(value_name = "NODE")]
-    node: String,
-
     /// Wait until no lease is left that it gave out
     #[arg(long)]
     wait: bool,
 
-    /// Show which node would be drained, and stop
-    #[arg(long)]
-    dry_run: bool,
-
     #[command(flatten)]
-    output: OutputArgs,
-
-    #[command(flatten)]
-    admin: AdminArgs,
+    one: OneArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let client = self.admin.client()?;
+        let client = self.one.admin.client()?;
         let nodes = client.nodes().await?;
-        let mut node = find(&nodes, &self.node)?.clone();
-        if !self.output.json && !others_serve(&nodes, node.id) {
+        let mut node = self.one.find(&nodes)?.clone();
+        if !self.one.output.json && !others_serve(&nodes, node.id) {
             out::note("no other node of this ledger gives out work");
         }
-        if !self.dry_run {
+        if !self.one.dry_run {
             node = client.drain_node(node.id, true).await?;
             if self.wait {
                 node = self.until_drained(&client, node).await?;
             }
         }
-        if self.output.json {
+        if self.one.output.json {
             out::json(&node)?;
             return Ok(Exit::Done);
         }
         let (called, leases) = (called(&node), node.leases);
-        out::note(&if self.dry_run {
+        out::note(&if self.one.dry_run {
             format!("would drain {called}, which gave out {leases} leases; nothing was sent")
         } else if node.state == "drained" {
             format!("{called} is drained and can be stopped")
@@ -67,7 +54,7 @@ impl Args {
         let mut told = None;
         while node.state != "drained" {
             let news = (node.state.clone(), node.leases);
-            if !self.output.json && told.as_ref() != Some(&news) {
+            if !self.one.output.json && told.as_ref() != Some(&news) {
                 let (called, leases) = (called(&node), node.leases);
                 out::note(&format!("{called} is {}, {leases} leases left", news.0));
                 told = Some(news);

@@ -7,7 +7,9 @@ mod resume;
 use clap::Subcommand;
 use consign_client::NodeInfo;
 
+use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
+use crate::link::AdminArgs;
 use crate::render;
 
 #[derive(Debug, Subcommand)]
@@ -27,6 +29,30 @@ impl Action {
             Self::Drain(args) => args.run().await,
             Self::Resume(args) => args.run().await,
         }
+    }
+}
+
+/// Which node is meant, and how to tell of it.
+#[derive(Debug, clap::Args)]
+struct OneArgs {
+    /// Its id, or its name if no other has it
+    #[arg(value_name = "NODE")]
+    node: String,
+
+    /// Show which node is meant, and stop
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+impl OneArgs {
+    fn find<'a>(&self, nodes: &'a [NodeInfo]) -> Result<&'a NodeInfo, Failure> {
+        find(nodes, &self.node)
     }
 }
 

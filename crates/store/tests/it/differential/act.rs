@@ -98,7 +98,80 @@ const GOALS: [&str; 2] = ["greet", "wave"];
 const WORKERS: [&str; 2] = ["w1", "w2"];
 const CAPABILITIES: [&str; 2] = ["cpu", "gpu"];
 
-pub(super) fn act() -> impl Strategy<Value = Act> {
+/// So many acts, with a long lane among them now and then.
+pub(super) fn acts(count: usize) -> impl Strategy<Value = Vec<Act>> {
+    let few = prop_oneof![
+        24 => act().prop_map(|act| vec![act]),
+        1 => long_lane(),
+    ];
+    vec(few, count).prop_map(|few| few.concat())
+}
+
+/// A lane with more rows than a claim takes, whose order needs all that it is made of: some were tried and failed before
+/// others came, so that those with more attempts are due earlier, and priorities mix.
+fn long_lane() -> impl Strategy<Value = Vec<Act>> {
+    let rows = || vec(select(vec![0, 0, 100]), 2..5);
+    let tried = 1..4_usize;
+    (rows(), tried, rows(), vec(1..3_u32, 3)).prop_map(|(first, tried, later, claims)| {
+        let ask = |steps| Act::Ask(None, steps);
+        let admit = |priorities: Vec<i32>| {
+            let items = priorities.into_iter().map(in_lane).collect();
+            ask(vec![Step::Admit(items, None)])
+        };
+        let fail = |pick| {
+            Step::Fail(Lease {
+                pick,
+                shown: Shown::Right,
+            })
+        };
+        let mut acts = vec![
+            admit(first),
+            ask(vec![Step::Claim(from_lane(
+                u32::try_from(tried).unwrap_or(u32::MAX),
+            ))]),
+            ask((0..tried).map(fail).collect()),
+            // The pauses of those that failed are over before the others come.
+            Act::Advance(10 * SECOND_US),
+            admit(later),
+        ];
+        let claims = claims.into_iter().map(|max| Step::Claim(from_lane(max)));
+        acts.extend(claims.map(|claim| ask(vec![claim])));
+        acts
+    })
+}
+
+fn in_lane(priority: i32) -> Item {
+    Item {
+        profile: ProfileId::Intent,
+        namespace: NAMESPACES[0],
+        owner: OWNERS[0],
+        goal: GOALS[0],
+        public: false,
+        target: None,
+        capability: None,
+        priority,
+        delay_us: 0,
+        ttl_us: DAY_US,
+        attempts_max: 3,
+        once: None,
+    }
+}
+
+fn from_lane(max: u32) -> Wish {
+    Wish {
+        face: Face::Intent,
+        namespace: NAMESPACES[0],
+        holder: OWNERS[0],
+        publisher: None,
+        goal: None,
+        worker: None,
+        capabilities: Vec::new(),
+        max,
+        lease_us: 60 * SECOND_US,
+    }
+}
+
+fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         2 => advance().prop_map(Act::Advance),
         9 => (option::weighted(0.15, pass()), vec(step(), 1..3))

@@ -14,10 +14,9 @@ use consign_store::memory::Memory;
 use consign_store::sqlite::{Options, Sqlite};
 use consign_store::{News, Store};
 use consign_testkit::ledger::{Backend, Ledger};
-use proptest::collection::vec;
 use proptest::prelude::*;
 
-use act::{Act, act};
+use act::{Act, acts};
 use names::{Names, ranked, unnumbered};
 use script::Script;
 
@@ -37,7 +36,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn memory_sqlite_and_postgres_answer_alike(acts in vec(act(), STEPS)) {
+    fn memory_sqlite_and_postgres_answer_alike(acts in acts(STEPS)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(compare(&acts))?;
     }

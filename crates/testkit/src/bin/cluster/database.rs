@@ -9,8 +9,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use consign_testkit::history::now_us;
 use consign_testkit::postgres::Cluster;
 use consign_testkit::proxy::{Mode, Wire};
+use consign_testkit::shim::Clock;
 
 use crate::fault::Plant;
 use crate::ground::Ground;
@@ -31,6 +33,8 @@ const SETTINGS: &[&str] = &[
     "wal_receiver_timeout=0",
     "wal_retrieve_retry_interval=100ms",
 ];
+/// Of the two servers; those of nodes come before.
+const CLOCKS: [Clock; 2] = [Clock(6), Clock(7)];
 const WHOLE_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 /// How long a server may take to act on settings that it has read again.
@@ -40,6 +44,7 @@ const SETTINGS_LAG: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 struct Side {
     name: &'static str,
+    clock: Clock,
     cluster: Cluster,
     wire: Wire,
 }
@@ -66,21 +71,23 @@ pub(crate) fn template(folder: &Path) -> io::Result<Cluster> {
 impl Pair {
     /// Makes both below `folder`, from the template.
     pub(crate) fn make(folder: &Path, ground: &Ground) -> io::Result<Self> {
-        let side = |name: &'static str| -> io::Result<Side> {
+        let side = |name: &'static str, clock: Clock| -> io::Result<Side> {
             let place = folder.join(name);
             let mut cluster = Cluster::place(&place)?;
-            for (variable, value) in ground.shim.variables(&place.to_string_lossy()) {
+            let shim = ground.base.shim.variables(&place.to_string_lossy());
+            for (variable, value) in shim.into_iter().chain([clock.variable()]) {
                 cluster = cluster.env(variable, &value);
             }
             let wire = ground.carrier.wire(cluster.port)?;
             Ok(Side {
                 name,
+                clock,
                 cluster,
                 wire,
             })
         };
         let pair = Self {
-            sides: [side("a")?, side("b")?],
+            sides: [side("a", CLOCKS[0])?, side("b", CLOCKS[1])?],
             primary: 0,
             waits: ground.plant != Some(Plant::AsyncStandby),
         };
@@ -170,6 +177,19 @@ impl Pair {
     /// Loses the primary for a while.
     pub(crate) fn kill_primary(&self) -> io::Result<()> {
         self.primary().cluster.kill9()
+    }
+
+    /// The clock of the server that is next to be promoted.
+    pub(crate) fn standby_clock(&self) -> Clock {
+        self.standby().clock
+    }
+
+    /// How far the primary's clock is ahead of that of clients.
+    pub(crate) fn ahead_us(&self) -> io::Result<i64> {
+        let sent_us = now_us();
+        let text = self.sql("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")?;
+        let told_us: i64 = text.trim().parse().map_err(io::Error::other)?;
+        Ok(told_us - i64::midpoint(sent_us, now_us()))
     }
 
     pub(crate) fn start_primary(&self) -> io::Result<()> {

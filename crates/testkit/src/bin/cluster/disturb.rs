@@ -2,14 +2,14 @@
 
 use std::io;
 use std::ops::Range;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use consign_testkit::campaign::clients::LONG_LEASE_S;
+use consign_testkit::campaign::findings::Promise;
 use consign_testkit::proxy::Mode;
 
 use crate::fault::Fault;
-use crate::nodes::{NODES, Node};
+use crate::nodes::{self, NODES, Node};
 use crate::stretch::Stretch;
 
 /// How long the clients work undisturbed.
@@ -22,6 +22,12 @@ const SLEEP_MS: Range<u64> = 300..2_600;
 const LAG_MS: Range<u64> = 200..500;
 /// How long a wire hangs before the time limits of nodes run out, and after.
 const HUNG_MS: Range<u64> = 300..900;
+/// How long a node works with another clock: it compares clocks every second.
+const CLOCK_MS: Range<u64> = 1_300..2_200;
+/// How far clocks are moved; a node that is two seconds off gives out no work.
+pub(crate) const APART_US: i64 = 1_500_000;
+/// A clock is asked by starting a program.
+const CLOCK_US_UNSURE: u64 = 400_000;
 /// The rest of a round, when all works again.
 pub(crate) const AFTER_MS: Range<u64> = 100..300;
 /// A disk that was filled is noticed within this time.
@@ -31,12 +37,12 @@ const LIMITS_OVER_S: i64 = 61;
 
 impl Stretch<'_> {
     pub(crate) fn disturb(&mut self, round: u64) -> io::Result<()> {
-        self.pause(WORK_MS);
-        match self.fault {
+        self.course.pause(WORK_MS);
+        match self.course.fault {
             Fault::KillNode => self.kill_node(),
             Fault::KillPostmaster => {
                 self.pair.kill_primary()?;
-                self.pause(GONE_MS);
+                self.course.pause(GONE_MS);
                 self.pair.start_primary()
             }
             Fault::Promote => self.promote(),
@@ -48,41 +54,88 @@ impl Stretch<'_> {
             }
             Fault::FullDisk => self.fill_disk(),
             Fault::Upgrade => self.upgrade(),
+            Fault::NodeClock => self.set_node_clock(round),
+            Fault::PromoteClock => self.promote_with_another_clock(round),
         }
     }
 
     fn kill_node(&mut self) -> io::Result<()> {
-        let index = self.chance.index(NODES);
+        let index = self.course.chance.index(NODES);
         self.nodes[index].kill9()?;
-        self.pause(GONE_MS);
+        self.course.pause(GONE_MS);
         self.nodes[index].start_again()
     }
 
     /// In most rounds the standby is behind when its primary dies: commits that were acknowledged had waited for it.
     fn promote(&mut self) -> io::Result<()> {
-        if self.chance.percent(70) {
+        if self.course.chance.percent(70) {
             self.pair.hang_replication();
-            self.pause(LAG_MS);
+            self.course.pause(LAG_MS);
         }
-        let patient = self.chance.percent(40);
+        let patient = self.course.chance.percent(40);
         self.pair.promote(patient)?;
-        self.pause(GONE_MS);
+        self.course.pause(GONE_MS);
         self.pair.rebuild()
+    }
+
+    /// One node has another time than the others and the database; then it is set again. In every
+    /// second round it is started anew meanwhile.
+    fn set_node_clock(&mut self, round: u64) -> io::Result<()> {
+        let index = self.course.chance.index(NODES);
+        let (shim, clock) = (&self.ground.base.shim, nodes::clock(index));
+        let before = shim.clock_reads(clock)?;
+        let ahead = !round.is_multiple_of(2);
+        shim.set_clock(clock, if ahead { self.apart_us } else { -self.apart_us })?;
+        self.course.pause(CLOCK_MS);
+        if restarts_with_another_clock(round) {
+            self.nodes[index].restart()?;
+            self.course.pause(CLOCK_MS);
+        }
+        let reads = shim.clock_reads(clock)? - before;
+        self.clock_moved(reads > 0, || format!("node {index} never looked at it"));
+        // Its clients are served by a node that knows the time of the ledger, whatever its own says.
+        self.alive(round);
+        shim.set_clock(clock, 0)
+    }
+
+    /// The clocks of the two servers are apart, so that time leaps in one round and goes back in the next, or the other way
+    /// round. They do not drift further apart: a node whose time is far ahead of its database gives out no work either.
+    fn promote_with_another_clock(&mut self, round: u64) -> io::Result<()> {
+        let wanted_us = if round.is_multiple_of(2) {
+            0
+        } else {
+            self.apart_us
+        };
+        let clock = self.pair.standby_clock();
+        self.ground.base.shim.set_clock(clock, wanted_us)?;
+        self.promote()?;
+        let found_us = self.pair.ahead_us()?;
+        let there = found_us.abs_diff(wanted_us) < CLOCK_US_UNSURE;
+        self.clock_moved(there, || {
+            format!("the new primary is ahead by {found_us} us instead of {wanted_us}")
+        });
+        Ok(())
+    }
+
+    fn clock_moved(&mut self, moved: bool, why_not: impl FnOnce() -> String) {
+        self.clocks_moved += u64::from(moved);
+        let findings = &mut *self.course.findings;
+        findings.check(Promise::ClockMoved, moved, why_not);
     }
 
     /// Sleeps past every lease, while the others take over.
     fn stop_node(&mut self) -> io::Result<()> {
-        let index = self.chance.index(NODES);
+        let index = self.course.chance.index(NODES);
         self.nodes[index].signal("STOP")?;
-        self.ground.shim.let_pass(LONG_LEASE_S + 1)?;
-        self.pause(SLEEP_MS);
+        self.ground.base.shim.let_pass(LONG_LEASE_S + 1)?;
+        self.course.pause(SLEEP_MS);
         self.nodes[index].signal("CONT")
     }
 
     fn cut_wires(&mut self) {
         let cut = self.some_nodes();
         self.each(&cut, |node| node.set_wires(Mode::Cut));
-        self.pause(GONE_MS);
+        self.course.pause(GONE_MS);
         self.each(&cut, |node| node.set_wires(Mode::Open));
     }
 
@@ -90,19 +143,19 @@ impl Stretch<'_> {
     fn hang_wires(&mut self) -> io::Result<()> {
         let cut = self.some_nodes();
         self.each(&cut, |node| node.set_wires(Mode::Hung));
-        self.pause(HUNG_MS);
+        self.course.pause(HUNG_MS);
         self.let_limits_pass()?;
-        self.pause(HUNG_MS);
-        match self.chance.below(3) {
+        self.course.pause(HUNG_MS);
+        match self.course.chance.below(3) {
             0 => self.each(&cut, |node| node.set_wires(Mode::Open)),
             1 => {
                 self.each(&cut, |node| node.set_wires(Mode::Cut));
-                self.pause(GONE_MS);
+                self.course.pause(GONE_MS);
                 self.each(&cut, |node| node.set_wires(Mode::Open));
             }
             _ => {
                 self.each(&cut, Node::forget_wires);
-                self.pause(HUNG_MS);
+                self.course.pause(HUNG_MS);
                 self.let_limits_pass()?;
             }
         }
@@ -111,10 +164,10 @@ impl Stretch<'_> {
 
     /// One node, and sometimes all of them.
     fn some_nodes(&mut self) -> Vec<usize> {
-        if self.chance.percent(25) {
+        if self.course.chance.percent(25) {
             return (0..NODES).collect();
         }
-        vec![self.chance.index(NODES)]
+        vec![self.course.chance.index(NODES)]
     }
 
     fn each(&self, indexes: &[usize], act: impl Fn(&Node)) {
@@ -126,7 +179,7 @@ impl Stretch<'_> {
     /// Time passes for all. A process that waits for its network does not look at the clock before it is woken, which
     /// a short stop does.
     fn let_limits_pass(&self) -> io::Result<()> {
-        self.ground.shim.let_pass(LIMITS_OVER_S)?;
+        self.ground.base.shim.let_pass(LIMITS_OVER_S)?;
         for node in &self.nodes {
             node.signal("STOP")?;
             node.signal("CONT")?;
@@ -136,8 +189,10 @@ impl Stretch<'_> {
 
     /// PostgreSQL refuses what it has no space for, and ends when it has none for its log; then it is started again.
     fn fill_disk(&mut self) -> io::Result<()> {
-        let log_too = self.chance.percent(50);
-        self.space.fill(&self.ground.shim, &mut self.chance)?;
+        let log_too = self.course.chance.percent(50);
+        self.course
+            .space
+            .fill(&self.ground.base.shim, &mut self.course.chance)?;
         let deadline = Instant::now() + FULL_LIMIT;
         while self.pair.primary_runs() && Instant::now() < deadline {
             if log_too {
@@ -146,8 +201,8 @@ impl Stretch<'_> {
                 break;
             }
         }
-        self.pause(GONE_MS);
-        self.space.free(&self.ground.shim)?;
+        self.course.pause(GONE_MS);
+        self.course.space.free(&self.ground.base.shim)?;
         if self.pair.is_writable() {
             return Ok(());
         }
@@ -158,13 +213,13 @@ impl Stretch<'_> {
     fn upgrade(&mut self) -> io::Result<()> {
         for index in 0..NODES {
             self.nodes[index].upgrade()?;
-            self.pause(AFTER_MS);
+            self.course.pause(AFTER_MS);
         }
         self.demand_newest_schema()
     }
+}
 
-    pub(crate) fn pause(&mut self, range_ms: Range<u64>) {
-        let pause_ms = range_ms.start + self.chance.below(range_ms.end - range_ms.start);
-        thread::sleep(Duration::from_millis(pause_ms));
-    }
+/// Whether the node whose clock is moved is also ended and started with it; whoever talks to it then may hear that it ends.
+pub(crate) fn restarts_with_another_clock(round: u64) -> bool {
+    round.is_multiple_of(2)
 }

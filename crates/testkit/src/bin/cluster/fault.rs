@@ -20,6 +20,10 @@ pub(crate) enum Fault {
     FullDisk,
     /// Nodes are replaced one after the other, from an older schema to the newest.
     Upgrade,
+    /// The clock of a node is set, by less than what is allowed.
+    NodeClock,
+    /// As [`Fault::Promote`], and the new primary has another clock than the one before.
+    PromoteClock,
 }
 
 impl Named for Fault {
@@ -31,6 +35,8 @@ impl Named for Fault {
         Self::Cut,
         Self::FullDisk,
         Self::Upgrade,
+        Self::NodeClock,
+        Self::PromoteClock,
     ];
 
     fn name(self) -> &'static str {
@@ -42,26 +48,28 @@ impl Named for Fault {
             Self::Cut => "cut",
             Self::FullDisk => "full-disk",
             Self::Upgrade => "upgrade",
+            Self::NodeClock => "node-clock",
+            Self::PromoteClock => "promote-clock",
         }
     }
-}
 
-impl Fault {
-    /// What a campaign with this fault must have checked, beside what all of them check.
-    pub(crate) fn promises(self) -> &'static [Promise] {
+    fn promises(self) -> &'static [Promise] {
         match self {
             Self::StopNode => &[Promise::Alive, Promise::LateRefused],
             Self::Upgrade | Self::Cut => &[Promise::Alive],
             Self::KillNode | Self::KillPostmaster | Self::Promote | Self::FullDisk => {
                 &[Promise::Alive, Promise::Felt]
             }
+            Self::NodeClock | Self::PromoteClock => &[Promise::Alive, Promise::ClockMoved],
         }
     }
+}
 
+impl Fault {
     /// Whether somebody must have asked in vain. Nodes that are replaced in order, or sleep shortly, may go unnoticed, and so
     /// may a wire that breaks outside of a commit: the node makes a new one and begins anew.
     pub(crate) fn is_felt(self) -> bool {
-        self.promises().contains(&Promise::Felt)
+        self == Self::PromoteClock || self.promises().contains(&Promise::Felt)
     }
 }
 
@@ -82,6 +90,14 @@ impl Plant {
             "async-standby" => Self::AsyncStandby,
             "once-without-index" => Self::OnceWithoutIndex,
             other => Self::InNodes(other.to_owned()),
+        }
+    }
+
+    /// The name by which nodes know it.
+    pub(crate) fn in_nodes(&self) -> Option<String> {
+        match self {
+            Self::InNodes(name) => Some(name.clone()),
+            Self::AsyncStandby | Self::OnceWithoutIndex => None,
         }
     }
 }

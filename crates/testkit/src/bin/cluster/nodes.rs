@@ -1,8 +1,6 @@
 //! The nodes: server processes with the same secrets, each with wires of its own to both databases.
 
-use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,8 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use consign_testkit::campaign::reach::Reach;
-use consign_testkit::process::{Http, Options, Server};
+use consign_testkit::process::{Http, Options, Server, copy_secrets};
 use consign_testkit::proxy::{Mode, Wire};
+use consign_testkit::shim::Clock;
 use serde_json::json;
 
 use crate::database::{DATABASE, Pair};
@@ -52,11 +51,16 @@ impl Node {
         Ok(())
     }
 
-    /// Ends it in order and starts it with all that its binary knows.
-    pub(crate) fn upgrade(&mut self) -> io::Result<()> {
+    /// Ends it in order and starts it again.
+    pub(crate) fn restart(&mut self) -> io::Result<()> {
         self.server.terminate(END_LIMIT)?;
-        self.options.env.retain(|(name, _)| name != HOLD);
         self.start_again()
+    }
+
+    /// Restarts it with all that its binary knows.
+    pub(crate) fn upgrade(&mut self) -> io::Result<()> {
+        self.options.env.retain(|(name, _)| name != HOLD);
+        self.restart()
     }
 
     pub(crate) fn signal(&self, name: &str) -> io::Result<()> {
@@ -136,7 +140,7 @@ pub(crate) fn start(recipe: &Recipe<'_>, pair: &Pair) -> io::Result<Vec<Node>> {
     for index in 0..NODES {
         let data = recipe.folder.join(format!("node-{index}"));
         if index > 0 {
-            copy_keys(&recipe.folder.join("node-0"), &data)?;
+            copy_secrets(&recipe.folder.join("node-0"), &data)?;
         }
         let [first, second] = pair.ports();
         let wires = [carrier.wire(first)?, carrier.wire(second)?];
@@ -145,7 +149,8 @@ pub(crate) fn start(recipe: &Recipe<'_>, pair: &Pair) -> io::Result<Vec<Node>> {
             wires[0].port, wires[1].port
         );
         let options = recipe.ground.options(&data);
-        let mut options = options.arg("--store").arg(&url);
+        let (name, number) = clock(index).variable();
+        let mut options = options.arg("--store").arg(&url).env(name, &number);
         if let Some(version) = recipe.hold {
             options = options.env(HOLD, &version.to_string());
         }
@@ -154,15 +159,9 @@ pub(crate) fn start(recipe: &Recipe<'_>, pair: &Pair) -> io::Result<Vec<Node>> {
     Ok(nodes)
 }
 
-fn copy_keys(from: &Path, to: &Path) -> io::Result<()> {
-    let keys = to.join("keys");
-    let mut private = DirBuilder::new();
-    private.mode(0o700).recursive(true).create(&keys)?;
-    for entry in fs::read_dir(from.join("keys"))? {
-        let entry = entry?;
-        fs::copy(entry.path(), keys.join(entry.file_name()))?;
-    }
-    Ok(())
+/// The wall clock of a node. The first one of the shim is nobody's.
+pub(crate) fn clock(index: usize) -> Clock {
+    Clock(1 + index as u64)
 }
 
 /// What a client can reach; it begins at node `first`.

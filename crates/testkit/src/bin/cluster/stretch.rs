@@ -4,7 +4,7 @@
 //! the ledger holds then. At the end everything is held against it once more.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ use consign_kernel::ids::Micros;
 use consign_store::postgres::{Address, Options, Postgres, QUEUE_REQUESTS_MAX};
 use consign_store::{Clock, Store as _};
 use consign_testkit::campaign::clients::CLIENTS;
+use consign_testkit::campaign::course::{self, Course};
 use consign_testkit::campaign::crowd::Crowd;
 use consign_testkit::campaign::findings::{Findings, Promise};
 use consign_testkit::campaign::turns::Task;
-use consign_testkit::campaign::{leases, verify};
-use consign_testkit::chance::Chance;
+use consign_testkit::campaign::verify;
 use consign_testkit::history::now_us;
 use consign_testkit::process::{self, Server};
 use consign_testkit::space::Space;
 
 use crate::database::Pair;
-use crate::disturb::AFTER_MS;
+use crate::disturb::{AFTER_MS, APART_US, restarts_with_another_clock};
 use crate::fault::{Fault, Plant};
 use crate::ground::Ground;
 use crate::nodes::{self, NODES, Node, Recipe};
@@ -38,18 +38,71 @@ const DRAIN_LOOKS: u32 = 10;
 #[derive(Debug)]
 pub(crate) struct Stretch<'a> {
     pub(crate) ground: &'a Ground,
-    pub(crate) fault: Fault,
-    folder: PathBuf,
-    pub(crate) chance: Chance,
-    pub(crate) findings: &'a mut Findings,
-    pub(crate) crowd: Crowd,
-    // Ordering: nodes go before their databases, and those before the disk below them.
+    // Ordering: nodes go before their databases, and those before the disk below them, which is in the course.
     pub(crate) nodes: Vec<Node>,
     pub(crate) pair: Pair,
-    pub(crate) space: Space,
     schemas: Option<Schemas>,
-    pub(crate) rounds: u64,
-    pub(crate) kills: u64,
+    /// By how much a clock is moved first.
+    pub(crate) apart_us: i64,
+    pub(crate) clocks_moved: u64,
+    pub(crate) course: Course<'a, Fault>,
+}
+
+impl<'a> course::Stretch<'a> for Stretch<'a> {
+    type Fault = Fault;
+
+    fn course(&self) -> &Course<'a, Fault> {
+        &self.course
+    }
+
+    fn run(&mut self, rounds: u64) -> io::Result<()> {
+        for round in 1..=rounds {
+            let end: Arc<AtomicBool> = Arc::default();
+            let nodes = &self.nodes;
+            let at_work = self
+                .course
+                .crowd
+                .send(round, 0..CLIENTS, |index| nodes::reach(nodes, index, &end))?;
+            let disturbed = self.disturb(round);
+            if disturbed.is_ok() {
+                self.alive(round);
+                self.course.pause(AFTER_MS);
+            }
+            end.store(true, Ordering::Relaxed);
+            self.course.crowd.gather(at_work)?;
+            disturbed?;
+            self.course.kills += 1;
+            self.pair.until_whole()?;
+            self.check_round(round)?;
+            self.course.rounds = round;
+            if !self.course.findings.is_clean() {
+                return Ok(());
+            }
+        }
+        let never: Arc<AtomicBool> = Arc::default();
+        let nodes = &self.nodes;
+        let reach = || nodes::reach(nodes, 0, &never);
+        let shim = &self.ground.base.shim;
+        self.course
+            .crowd
+            .drain(rounds + 1, DRAIN_LOOKS, shim, reach)?;
+        let mut http = nodes::asker(&self.nodes, self.course.chance.index(NODES))?;
+        self.course
+            .crowd
+            .check_all(&mut http, self.course.findings)?;
+        self.check_store()
+    }
+
+    fn also(&self) -> Option<(&'static str, u64)> {
+        (self.clocks_moved > 0).then_some(("moved_clocks", self.clocks_moved))
+    }
+
+    fn about(&self) -> String {
+        match &self.schemas {
+            Some(schemas) => schemas.about(),
+            None => self.course.space.about().to_owned(),
+        }
+    }
 }
 
 impl<'a> Stretch<'a> {
@@ -89,84 +142,61 @@ impl<'a> Stretch<'a> {
                 newest,
             }),
         };
+        // The ledger's time is that of its database, and so are leases.
+        let leases_apart_us = if task.fault == Fault::PromoteClock {
+            APART_US
+        } else {
+            0
+        };
+        let crowd = Crowd::new(folder, task.seed)
+            .slow(task.fault == Fault::StopNode)
+            .clocks_apart(leases_apart_us);
+        let mut course = Course::new(task, findings, space, crowd);
+        let begins_ahead = course.chance.percent(50);
         Ok(Self {
             ground,
-            fault: task.fault,
-            folder: folder.to_owned(),
-            chance: Chance::new(task.seed),
-            findings,
-            crowd: Crowd::new(folder, task.seed).slow(task.fault == Fault::StopNode),
             nodes,
             pair,
-            space,
             schemas,
-            rounds: 0,
-            kills: 0,
+            apart_us: if begins_ahead { APART_US } else { -APART_US },
+            clocks_moved: 0,
+            course,
         })
     }
 
-    /// Runs until a promise is broken or all is checked.
-    pub(crate) fn run(&mut self, rounds: u64) -> io::Result<()> {
-        for round in 1..=rounds {
-            let end: Arc<AtomicBool> = Arc::default();
-            let nodes = &self.nodes;
-            let at_work = self
-                .crowd
-                .send(round, 0..CLIENTS, |index| nodes::reach(nodes, index, &end))?;
-            let disturbed = self.disturb(round);
-            if disturbed.is_ok() {
-                self.alive(round);
-                self.pause(AFTER_MS);
-            }
-            end.store(true, Ordering::Relaxed);
-            self.crowd.gather(at_work)?;
-            disturbed?;
-            self.kills += 1;
-            self.pair.until_whole()?;
-            self.check_round(round)?;
-            self.rounds = round;
-            if !self.findings.is_clean() {
-                return Ok(());
-            }
-        }
-        let never: Arc<AtomicBool> = Arc::default();
-        let nodes = &self.nodes;
-        let reach = || nodes::reach(nodes, 0, &never);
-        let shim = &self.ground.shim;
-        self.crowd.drain(rounds + 1, DRAIN_LOOKS, shim, reach)?;
-        let mut http = nodes::asker(&self.nodes, self.chance.index(NODES))?;
-        self.crowd.check_all(&mut http, self.findings)?;
-        self.check_store()
-    }
-
     /// Each node publishes, claims, fulfils and reads again, and is given a while for it.
-    fn alive(&mut self, round: u64) {
+    pub(crate) fn alive(&mut self, round: u64) {
         let deadline = Instant::now() + ALIVE_LIMIT;
         for (index, node) in self.nodes.iter().enumerate() {
             let works = node.works(&format!("alive-{round}-{index}"), deadline);
-            self.findings.check(Promise::Alive, works.is_ok(), || {
-                let why = works.as_ref().err();
-                format!("round {round}: after {ALIVE_LIMIT:?} node {index} answers {why:?}")
-            });
+            self.course
+                .findings
+                .check(Promise::Alive, works.is_ok(), || {
+                    let why = works.as_ref().err();
+                    format!("round {round}: after {ALIVE_LIMIT:?} node {index} answers {why:?}")
+                });
         }
     }
 
     /// What must hold as soon as the fault is over, for the acts of its round.
     fn check_round(&mut self, round: u64) -> io::Result<()> {
         let never: Arc<AtomicBool> = Arc::default();
-        let first = self.chance.index(NODES);
+        let course = &mut self.course;
+        let first = course.chance.index(NODES);
         let reach = nodes::reach(&self.nodes, first, &never)?;
-        self.crowd.repeat(round, reach)?;
-        let recent = self.crowd.of_round(round);
-        leases::judge(&recent, self.findings);
-        if self.fault.is_felt() {
+        let mut http = nodes::asker(&self.nodes, first)?;
+        let recent = course.check_round(round, reach, &mut http)?;
+        if course.fault.is_felt() {
             let felt = recent.iter().any(|entry| entry.heard.is_unknown());
-            self.findings.check(Promise::Felt, felt, || {
+            let findings = &mut *course.findings;
+            findings.check(Promise::Felt, felt, || {
                 format!("round {round}: nobody noticed the fault")
             });
         }
-        let mut http = nodes::asker(&self.nodes, first)?;
-        verify::acknowledged(&recent, &mut http, self.findings)
+        if course.fault == Fault::NodeClock && !restarts_with_another_clock(round) {
+            verify::no_trouble(&recent, course.findings);
+        }
+        Ok(())
     }
 
     /// Reads everything once: do the parts of the ledger agree?
@@ -187,7 +217,8 @@ impl<'a> Stretch<'a> {
             store.await?.check().await
         });
         let found = found.map_err(|error| io::Error::other(error.to_string()))?;
-        self.findings
+        self.course
+            .findings
             .check(Promise::StoreSound, found.is_empty(), || found.join("; "));
         Ok(())
     }
@@ -205,19 +236,6 @@ impl<'a> Stretch<'a> {
         Err(io::Error::other(format!(
             "upgraded nodes left schema {now}, and {newest} is the newest"
         )))
-    }
-
-    /// For the report: how the fault was made.
-    pub(crate) fn about(&self) -> String {
-        match &self.schemas {
-            Some(schemas) => schemas.about(),
-            None => self.space.about().to_owned(),
-        }
-    }
-
-    /// Makes sure that what is needed to understand a finding stays.
-    pub(crate) fn keep(&mut self) -> io::Result<()> {
-        self.space.keep(&self.folder.join("data-of-the-full-disk"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Processes that die beside the server: one that migrates a new database, and one that makes a backup.
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use consign_testkit::process::{Server, cleaned, run, serve_until_exit};
+use consign_testkit::process::{Server, cleaned, copy_secrets, run, serve_until_exit};
 use serde_json::json;
 
 use crate::stretch::Stretch;
@@ -31,7 +31,7 @@ impl Stretch<'_> {
     pub(crate) fn abort_a_migration(&mut self, round: u64) -> io::Result<()> {
         let options = self
             .ground
-            .options(&self.folder.join(format!("migrated-{round}")));
+            .options(&self.course.folder.join(format!("migrated-{round}")));
         let aborted = options
             .clone()
             .env("CONSIGN_FAILPOINT", "during-migration:1");
@@ -45,28 +45,30 @@ impl Stretch<'_> {
 
     /// One backup dies on its way, the next one comes through; both while the clients work.
     pub(crate) fn abort_a_backup(&mut self, round: u64, server: &Server) -> io::Result<Backup> {
-        let torn = self.folder.join(format!("torn-{round}.db"));
+        let torn = self.course.folder.join(format!("torn-{round}.db"));
         let mut command = self.backup_to(&torn);
         command.env("CONSIGN_FAILPOINT", "during-backup:1");
         must_have_died(&run(command, LIMIT)?, "the backup")?;
-        self.findings
+        self.course
+            .findings
             .check(Promise::BackupWhole, !torn.exists(), || {
                 format!("{} was cut short and has its name", torn.display())
             });
 
         let ids = publish(server, IN_BACKUP)?;
-        let folder = self.folder.join(format!("restored-{round}"));
+        let folder = self.course.folder.join(format!("restored-{round}"));
         DirBuilder::new().mode(0o700).create(&folder)?;
         let file = folder.join("consign.db");
         let made = run(self.backup_to(&file), LIMIT);
         let succeeded = made.as_ref().is_ok_and(|made| made.status.success());
-        self.findings
+        self.course
+            .findings
             .check(Promise::BackupWhole, succeeded, || format!("{made:?}"));
         Ok(Backup { file, folder, ids })
     }
 
     fn backup_to(&self, to: &Path) -> std::process::Command {
-        let mut command = cleaned(&self.ground.consign);
+        let mut command = cleaned(&self.ground.base.consign);
         command.args(["store", "backup"]).arg(to);
         command.arg("--data").arg(&self.options.data);
         command
@@ -77,18 +79,14 @@ impl Stretch<'_> {
         if !backup.file.exists() {
             return Ok(());
         }
-        let keys = backup.folder.join("keys");
-        DirBuilder::new().mode(0o700).create(&keys)?;
-        for entry in fs::read_dir(self.options.data.join("keys"))? {
-            let entry = entry?;
-            fs::copy(entry.path(), keys.join(entry.file_name()))?;
-        }
-        let mut command = cleaned(&self.ground.consign);
+        copy_secrets(&self.options.data, &backup.folder)?;
+        let mut command = cleaned(&self.ground.base.consign);
         command
             .args(["store", "check", "--data"])
             .arg(&backup.folder);
         let checked = run(command, LIMIT)?;
-        self.findings
+        self.course
+            .findings
             .check(Promise::BackupWhole, checked.status.success(), || {
                 String::from_utf8_lossy(&checked.stderr).into_owned()
             });
@@ -100,7 +98,8 @@ impl Stretch<'_> {
         let mut http = server.main_client()?;
         for id in ids {
             let status = http.get(&format!("/result/{id}"))?.status;
-            self.findings
+            self.course
+                .findings
                 .check(promise, status == 200, || format!("{id} is now {status}"));
         }
         Ok(())

@@ -30,8 +30,8 @@ const SLEEP: Duration = Duration::from_millis(20);
 
 impl Stretch<'_> {
     pub(crate) fn disturb(&mut self, round: u64, server: &mut Server) -> io::Result<()> {
-        match self.fault {
-            Fault::Kill | Fault::Power => self.pause(WORK_MS),
+        match self.course.fault {
+            Fault::Kill | Fault::Power => self.course.pause(WORK_MS),
             Fault::Failpoint => return self.fail_at_point(round, server),
             Fault::Full => self.fill_the_disk(server)?,
             Fault::Eio if round.is_multiple_of(2) => return self.break_syncs(server),
@@ -47,10 +47,10 @@ impl Stretch<'_> {
                 ended_by_itself(server)
             }
             Point::Checkpoint => {
-                let at_write = 1 + self.chance.below(CHECKPOINT_WRITES);
-                self.ground.shim.die_in_checkpoint(at_write)?;
+                let at_write = 1 + self.course.chance.below(CHECKPOINT_WRITES);
+                self.ground.base.shim.die_in_checkpoint(at_write)?;
                 let ended = ended_by_itself(server);
-                self.ground.shim.die_in_checkpoint(0)?;
+                self.ground.base.shim.die_in_checkpoint(0)?;
                 ended
             }
             Point::Migration => {
@@ -58,7 +58,7 @@ impl Stretch<'_> {
                 server.kill9().map(drop)
             }
             Point::Backup => {
-                self.pause(WORK_MS);
+                self.course.pause(WORK_MS);
                 let backup = self.abort_a_backup(round, server)?;
                 server.kill9()?;
                 self.restore(&backup)
@@ -67,44 +67,47 @@ impl Stretch<'_> {
     }
 
     fn fill_the_disk(&mut self, server: &Server) -> io::Result<()> {
-        self.pause(WORK_MS);
-        self.space.fill(&self.ground.shim, &mut self.chance)?;
+        self.course.pause(WORK_MS);
+        self.course
+            .space
+            .fill(&self.ground.base.shim, &mut self.course.chance)?;
         // What the log has room for is still taken, so wait until it has none.
         let deadline = Instant::now() + HEAL_LIMIT;
         while is_writable(server)? && Instant::now() < deadline {}
         self.answers_reads(server)?;
-        self.pause(TROUBLE_MS);
-        self.space.free(&self.ground.shim)?;
+        self.course.pause(TROUBLE_MS);
+        self.course.space.free(&self.ground.base.shim)?;
         self.heals(server)?;
-        self.pause(AFTER_MS);
+        self.course.pause(AFTER_MS);
         Ok(())
     }
 
     /// Some rounds see the disk heal, and in others the power goes while it is broken.
     fn break_writes(&mut self, server: &Server) -> io::Result<()> {
-        self.pause(WORK_MS);
-        self.ground.shim.set(shim::Fault::WritesIo)?;
-        self.pause(TROUBLE_MS);
+        self.course.pause(WORK_MS);
+        self.ground.base.shim.set(shim::Fault::WritesIo)?;
+        self.course.pause(TROUBLE_MS);
         self.answers_reads(server)?;
-        if self.chance.percent(30) {
+        if self.course.chance.percent(30) {
             // The next server finds a healthy disk; this one is dead before it could use it.
             server.signal("STOP")?;
-            return self.ground.shim.set(shim::Fault::None);
+            return self.ground.base.shim.set(shim::Fault::None);
         }
-        self.ground.shim.set(shim::Fault::None)?;
+        self.ground.base.shim.set(shim::Fault::None)?;
         self.heals(server)?;
-        self.pause(AFTER_MS);
+        self.course.pause(AFTER_MS);
         Ok(())
     }
 
     /// A disk that failed to sync cannot be believed any more, so the server ends; the next one finds a healthy disk.
     fn break_syncs(&mut self, server: &mut Server) -> io::Result<()> {
-        self.pause(WORK_MS);
-        self.ground.shim.set(shim::Fault::Syncs)?;
+        self.course.pause(WORK_MS);
+        self.ground.base.shim.set(shim::Fault::Syncs)?;
         let ended = server.wait(FAILPOINT_LIMIT);
-        self.ground.shim.set(shim::Fault::None)?;
+        self.ground.base.shim.set(shim::Fault::None)?;
         let code = ended.as_ref().ok().and_then(std::process::ExitStatus::code);
-        self.findings
+        self.course
+            .findings
             .check(Promise::EndsAfterLostSync, code == Some(1), || {
                 format!("after a failed sync the server ended with {ended:?}")
             });
@@ -113,13 +116,13 @@ impl Stretch<'_> {
 
     /// Sleeps past every lease: the workers in their own process if there are some, else the server.
     fn stop_and_continue(&mut self, server: &Server) -> io::Result<()> {
-        self.pause(WORK_MS);
+        self.course.pause(WORK_MS);
         match &self.workers {
             Some(workers) => workers.signal("STOP")?,
             None => server.signal("STOP")?,
         }
         thread::sleep(SLEEP);
-        self.ground.shim.let_pass(LONG_LEASE_S + 1)?;
+        self.ground.base.shim.let_pass(LONG_LEASE_S + 1)?;
         if let Some(workers) = &self.workers {
             // The others take over what the sleepers hold.
             thread::sleep(SLEEP * 5);
@@ -127,15 +130,17 @@ impl Stretch<'_> {
         } else {
             server.signal("CONT")?;
         }
-        self.pause(AFTER_MS);
+        self.course.pause(AFTER_MS);
         Ok(())
     }
 
     fn answers_reads(&mut self, server: &Server) -> io::Result<()> {
         let status = server.http().get("/health")?.status;
-        self.findings.check(Promise::Heals, status == 200, || {
-            format!("/health answered {status} while the disk was in trouble")
-        });
+        self.course
+            .findings
+            .check(Promise::Heals, status == 200, || {
+                format!("/health answered {status} while the disk was in trouble")
+            });
         Ok(())
     }
 
@@ -146,15 +151,10 @@ impl Stretch<'_> {
             thread::sleep(Duration::from_millis(5));
             healed = is_writable(server)?;
         }
-        self.findings.check(Promise::Heals, healed, || {
+        self.course.findings.check(Promise::Heals, healed, || {
             format!("nothing was accepted in {HEAL_LIMIT:?} after the disk healed")
         });
         Ok(())
-    }
-
-    pub(crate) fn pause(&mut self, range_ms: Range<u64>) {
-        let pause_ms = range_ms.start + self.chance.below(range_ms.end - range_ms.start);
-        thread::sleep(Duration::from_millis(pause_ms));
     }
 }
 

@@ -40,11 +40,8 @@ impl Named for Fault {
             Self::Stop => "stop",
         }
     }
-}
 
-impl Fault {
-    /// What a campaign with this fault must have checked, beside what all of them check.
-    pub(crate) fn promises(self) -> &'static [Promise] {
+    fn promises(self) -> &'static [Promise] {
         match self {
             Self::Kill | Self::Power => &[Promise::HealthyAnswers],
             Self::Failpoint => &[Promise::HealthyAnswers, Promise::BackupWhole],
@@ -57,7 +54,9 @@ impl Fault {
             Self::Stop => &[Promise::HealthyAnswers, Promise::LateRefused],
         }
     }
+}
 
+impl Fault {
     /// The machine goes down with the server, so that only what was synced counts.
     pub(crate) fn loses_power(self) -> bool {
         matches!(self, Self::Power | Self::Eio)

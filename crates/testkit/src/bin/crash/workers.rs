@@ -32,9 +32,12 @@ impl Workers {
 
     pub(crate) fn start(stretch: &Stretch<'_>, round: u64, server: &Server) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("client").arg(&stretch.folder);
-        command.arg(stretch.ground.shim.state_file());
-        command.args([round.to_string(), stretch.chance.clone().draw().to_string()]);
+        command.arg("client").arg(&stretch.course.folder);
+        command.arg(stretch.ground.base.shim.state_file());
+        command.args([
+            round.to_string(),
+            stretch.course.chance.clone().draw().to_string(),
+        ]);
         command.args([server.authority(), &server.secret("bus_secret")?]);
         command.spawn().map(Self)
     }
