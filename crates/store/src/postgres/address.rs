@@ -60,8 +60,7 @@ impl Address {
             return Err(unfit("it names no database"));
         }
         if config.get_user().is_none() {
-            let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-            config.user(user.map_err(|_| unfit("it names no user"))?);
+            return Err(unfit("it names no user"));
         }
         if config.get_channel_binding() == ChannelBinding::Require {
             return Err(unfit(
