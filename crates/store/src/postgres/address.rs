@@ -134,8 +134,12 @@ impl Address {
         let connected = timeout(CONNECT_PATIENCE, connecting)
             .await
             .map_err(|_elapsed| unreachable("it did not answer in time"))?;
-        let client =
-            connected.map_err(|error: tokio_postgres::Error| unreachable(&cause(&error)))?;
+        let client = connected.map_err(|error: tokio_postgres::Error| {
+            let why = cause(&error);
+            // The driver's words are for those who program it.
+            let missing = why.ends_with("password missing");
+            unreachable(if missing { wire::NO_PASSWORD } else { &why })
+        })?;
         Ok(Connected { client, heard })
     }
 }

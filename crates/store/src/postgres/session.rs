@@ -117,7 +117,7 @@ impl Session {
     fn note(&mut self, failure: &Failure) {
         self.spent |= match failure {
             Failure::Lost(_) => true,
-            Failure::Refused(refusal) => is_over(&refusal.code),
+            Failure::Refused(refusal) => refusal.is_last() || is_over(&refusal.code),
         };
     }
 
@@ -138,6 +138,10 @@ impl Session {
         let before_commit = answers.len() < last.len();
         let failure = match (answers.pop(), warning) {
             (Some(Err(failure)), _) => failure,
+            (Some(Ok(Answer { undone: true, .. })), _) => {
+                let failed = "the transaction had failed before it was committed";
+                return Err(Error::Unavailable(failed.to_owned()));
+            }
             (_, Some(warning)) => return Err(Error::Unsure(warning)),
             (_, None) => {
                 self.reserve = RESERVE_MIN;
@@ -151,11 +155,13 @@ impl Session {
         Err(Error::Unsure(failure.to_string()))
     }
 
-    /// Gives up the connection in the middle of a commit.
+    /// Gives up the connection in the middle of a commit. One that has answered, with a warning, waits for nothing.
     pub(super) fn abandon(&mut self) {
-        let until = Instant::now() + self.reserve;
-        self.reserve = (self.reserve * 2).min(RESERVE_MAX);
-        self.abandoned = self.wire.take().map(|wire| (wire, until));
+        if self.spent {
+            let until = Instant::now() + self.reserve;
+            self.reserve = (self.reserve * 2).min(RESERVE_MAX);
+            self.abandoned = self.wire.take().map(|wire| (wire, until));
+        }
         self.give_up();
     }
 
@@ -175,4 +181,82 @@ impl Session {
 /// Whether a server that says this takes no more writes on this connection: it ends, or is no primary any more.
 fn is_over(code: &SqlState) -> bool {
     *code == SqlState::READ_ONLY_SQL_TRANSACTION || code.code().starts_with("57P")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Session {
+        let cluster = consign_testkit::postgres::shared().unwrap();
+        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let mut session = Session::new(address);
+        session.ready().unwrap();
+        session
+    }
+
+    fn asked(text: &'static str) -> Asked<'static> {
+        Asked {
+            text,
+            parameters: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn whatever_the_server_takes_leave_with_the_connection_is_spent() {
+        let mut session = session();
+        session
+            .run("SET idle_in_transaction_session_timeout = 20")
+            .unwrap();
+        session.run("BEGIN").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        session.query("SELECT 1", &[]).unwrap_err();
+        assert!(!session.is_usable());
+        session.ready().unwrap();
+        session.query("SELECT 1", &[]).unwrap();
+    }
+
+    #[test]
+    fn a_commit_that_was_answered_with_a_warning_keeps_nobody_waiting() {
+        const WARN: &str = "DO $$ BEGIN RAISE WARNING 'no standby'; END $$";
+        let mut session = session();
+        session.run("BEGIN").unwrap();
+        let unsure = session.commit(vec![asked(WARN)]);
+        assert!(matches!(&unsure, Err(Error::Unsure(why)) if why == "no standby"));
+        session.abandon();
+        session.ready().unwrap();
+    }
+
+    #[test]
+    fn a_commit_that_hangs_is_waited_for_until_it_ends() {
+        let mut session = session();
+        session.spent = true;
+        session.abandon();
+        assert!(matches!(session.ready(), Err(Error::Unavailable(_))));
+        session.abandoned.as_mut().unwrap().1 = Instant::now();
+        session.ready().unwrap();
+    }
+
+    #[test]
+    fn a_commit_of_a_failed_transaction_is_no_commit() {
+        let mut session = session();
+        session.run("BEGIN").unwrap();
+        session.run("SELECT 1 / 0").unwrap_err();
+        let refused = session.commit(Vec::new());
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+        session.run("BEGIN").unwrap();
+        session.commit(Vec::new()).unwrap();
+    }
+
+    #[test]
+    fn a_statement_that_cannot_be_made_ready_undoes_its_transaction_and_no_more() {
+        let mut session = session();
+        session.run("BEGIN").unwrap();
+        let refused = session.commit(vec![asked("SELECT 1"), asked("SELECT FROM nowhere")]);
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+        assert!(session.is_usable());
+        session.run("ROLLBACK").unwrap();
+        session.run("BEGIN").unwrap();
+        session.commit(vec![asked("SELECT 1")]).unwrap();
+    }
 }

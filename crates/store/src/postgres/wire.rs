@@ -3,8 +3,8 @@
 //! A driver that ends each statement by itself makes the server answer each by itself, with a system call and a wake-up on
 //! both sides. Here the end is said once for all of them.
 //!
-//! Invariant: every call reads up to the server's "ready for query", or else says [`Failure::Lost`]; after that the
-//! connection must not be used.
+//! Invariant: every call reads up to the server's "ready for query", or else says [`Failure::Lost`] or a refusal that
+//! [`Refusal::is_last`]; after that the connection must not be used.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -13,6 +13,8 @@
 
 mod open;
 mod row;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,13 +24,13 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use postgres_protocol::IsNull;
-use postgres_protocol::message::backend::{ErrorFields, Message};
+use postgres_protocol::message::backend::{ErrorFields, Header, Message};
 use postgres_protocol::message::frontend::{self, BindError};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::fallible_iterator::FallibleIterator as _;
 use tokio_postgres::types::{Kind, ToSql, Type};
 
-pub(super) use open::open;
+pub(super) use open::{NO_PASSWORD, open};
 pub(super) use row::Row;
 
 /// How long the server may take for what it was asked before the connection counts as lost: more than it allows itself.
@@ -39,6 +41,9 @@ const UNREAD_MAX: usize = 16 * 1_024;
 
 /// What is read at once.
 const READ_BYTES: usize = 16 * 1_024;
+
+/// No row of ours comes near it. Without a bound, whoever answers at that address could make us ask for gigabytes.
+const MESSAGE_BYTES_MAX: i32 = 64 << 20;
 
 /// A socket, with or without TLS.
 pub(super) trait Stream: Read + Write + Send {
@@ -61,6 +66,8 @@ pub(super) struct Answer {
     pub(super) rows: Vec<Row>,
     /// How many rows it found or wrote.
     pub(super) count: u64,
+    /// It was a COMMIT of a transaction that had failed: the server says so by another word, and by no error.
+    pub(super) undone: bool,
 }
 
 /// Why a statement brought nothing.
@@ -81,6 +88,11 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
+    /// Whether the server said it and went away.
+    pub(super) fn is_last(&self) -> bool {
+        matches!(self.severity.as_str(), "FATAL" | "PANIC")
+    }
+
     fn read(mut fields: ErrorFields<'_>) -> io::Result<Self> {
         let mut refusal = Self {
             code: SqlState::from_code(""),
@@ -164,6 +176,8 @@ pub(super) struct Wire {
     incoming: BytesMut,
     outgoing: BytesMut,
     statements: HashMap<&'static str, Prepared>,
+    /// How many names were given to statements. A name whose statement came to nothing may be taken at the server.
+    names: usize,
     /// Types of our own, which are asked for once.
     types: HashMap<u32, Type>,
     /// What the server warned of since somebody looked.
@@ -179,6 +193,7 @@ impl Wire {
             incoming: BytesMut::new(),
             outgoing: BytesMut::new(),
             statements: HashMap::new(),
+            names: 0,
             types: HashMap::new(),
             warning: None,
             ended: true,
@@ -234,7 +249,8 @@ impl Wire {
         self.ready(deadline)
     }
 
-    /// A statement that is rare: planned for what the tables hold now.
+    /// A statement that is rare: planned for what the tables hold now. Its parameters are of PostgreSQL's own types: it has
+    /// no name, and to ask for a type would displace it.
     pub(super) fn ask_anew(
         &mut self,
         text: &str,
@@ -286,7 +302,8 @@ impl Wire {
     /// Makes a statement ready, if it is not yet.
     pub(super) fn prepare(&mut self, text: &'static str) -> Result<(), Failure> {
         if !self.statements.contains_key(text) {
-            let name = format!("s{}", self.statements.len());
+            let name = format!("s{}", self.names);
+            self.names += 1;
             let prepared = self.parse(name, text)?;
             self.statements.insert(text, prepared);
         }
@@ -350,11 +367,16 @@ impl Wire {
             match self.receive(deadline)? {
                 Message::DataRow(body) => answer.rows.push(Row::new(body, columns)?),
                 Message::CommandComplete(body) => {
-                    let count = body.tag()?.rsplit(' ').next();
+                    let tag = body.tag()?;
+                    let count = tag.rsplit(' ').next();
                     answer.count = count.and_then(|count| count.parse().ok()).unwrap_or(0);
+                    answer.undone = tag == "ROLLBACK";
                     return Ok(answer);
                 }
                 Message::ErrorResponse(body) => return Err(self.refused(body.fields(), deadline)),
+                Message::ReadyForQuery(_) => {
+                    return Err(io::Error::other("an answer is missing").into());
+                }
                 _ => {}
             }
         }
@@ -366,7 +388,7 @@ impl Wire {
             Ok(refusal) => refusal,
             Err(error) => return Failure::Lost(error),
         };
-        if matches!(refusal.severity.as_str(), "FATAL" | "PANIC") {
+        if refusal.is_last() {
             return Failure::Refused(refusal);
         }
         self.outgoing.clear();
@@ -398,6 +420,10 @@ impl Wire {
     /// The next message that is an answer.
     fn receive(&mut self, deadline: Instant) -> Result<Message, Failure> {
         loop {
+            let header = Header::parse(&self.incoming)?;
+            if header.is_some_and(|header| header.len() > MESSAGE_BYTES_MAX) {
+                return Err(io::Error::other("it announced a message that is too large").into());
+            }
             match Message::parse(&mut self.incoming)? {
                 Some(Message::NoticeResponse(body)) => {
                     let notice = Refusal::read(body.fields())?;

@@ -25,6 +25,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// And until it has let us in.
 const ENTRY_PATIENCE: Duration = Duration::from_secs(10);
 
+pub(in super::super) const NO_PASSWORD: &str = "the server wants a password and was given none; set \
+    CONSIGN_STORE_PASSWORD, or name a file by --store-password-file";
+
 /// Of several hosts, the first that takes writes.
 pub(in super::super) fn open(
     config: &Config,
@@ -124,11 +127,11 @@ fn secure(mut stream: TcpStream, name: String, tls: &Arc<ClientConfig>) -> io::R
 
 impl Wire {
     /// Says who we are and proves it, until the server is ready.
-    fn enter(&mut self, config: &Config) -> Result<(), Failure> {
+    pub(super) fn enter(&mut self, config: &Config) -> Result<(), Failure> {
         let deadline = Instant::now() + ENTRY_PATIENCE;
         let user = config.get_user().unwrap_or_default();
         let password = || {
-            let missing = || io::Error::other("the server wants a password, and none was given");
+            let missing = || io::Error::other(NO_PASSWORD);
             config.get_password().ok_or_else(missing)
         };
         let parameters = [
@@ -143,9 +146,13 @@ impl Wire {
             .filter_map(|(name, value)| value.map(|value| (name, value)));
         frontend::startup_message(given, &mut self.outgoing)?;
         self.send()?;
-        let mut scram = None;
+        let (mut scram, mut unproven) = (None, false);
         loop {
             match self.receive(deadline)? {
+                Message::ReadyForQuery(_) if unproven => {
+                    let stranger = "the server did not prove that it knows the password";
+                    return Err(io::Error::other(stranger).into());
+                }
                 Message::ReadyForQuery(_) => return Ok(()),
                 Message::AuthenticationCleartextPassword => {
                     frontend::password_message(password()?, &mut self.outgoing)?;
@@ -164,7 +171,7 @@ impl Wire {
                     let first = proof.message();
                     frontend::sasl_initial_response(SCRAM_SHA_256, first, &mut self.outgoing)?;
                     self.send()?;
-                    scram = Some(proof);
+                    (scram, unproven) = (Some(proof), true);
                 }
                 Message::AuthenticationSaslContinue(body) => {
                     let proof = scram.as_mut().ok_or_else(unknown_way)?;
@@ -178,6 +185,7 @@ impl Wire {
                         .as_mut()
                         .ok_or_else(unknown_way)?
                         .finish(body.data())?;
+                    unproven = false;
                 }
                 Message::AuthenticationOk | Message::BackendKeyData(_) => {}
                 Message::ErrorResponse(body) => {

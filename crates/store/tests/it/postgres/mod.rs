@@ -1,5 +1,6 @@
 //! What only the PostgreSQL backend promises: many nodes on one database.
 
+mod entry;
 mod nodes;
 mod trouble;
 

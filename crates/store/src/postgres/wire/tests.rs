@@ -1,0 +1,182 @@
+//! What a server rarely does, from a script; and what needs one that really answers.
+
+use std::io::Cursor;
+use std::sync::Mutex;
+
+use super::super::address::Address;
+use super::super::rows;
+use super::*;
+
+/// Says what is written here, and remembers what it heard.
+struct Scripted {
+    says: Cursor<Vec<u8>>,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Read for Scripted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.says.read(into)
+    }
+}
+
+impl Write for Scripted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.heard.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream for Scripted {
+    fn patience(&self, _: Duration) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A connection to a server that says all of this, and what it hears.
+fn scripted(says: &[Vec<u8>]) -> (Wire, Arc<Mutex<Vec<u8>>>) {
+    let heard = Arc::default();
+    let stream = Scripted {
+        says: Cursor::new(says.concat()),
+        heard: Arc::clone(&heard),
+    };
+    (Wire::new(Box::new(stream)), heard)
+}
+
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&[tag], &length.to_be_bytes()[..], body].concat()
+}
+
+fn ready() -> Vec<u8> {
+    message(b'Z', b"I")
+}
+
+fn error() -> Vec<u8> {
+    message(b'E', b"VERROR\0C57014\0Mcanceled\0\0")
+}
+
+fn real() -> Wire {
+    let cluster = consign_testkit::postgres::shared().unwrap();
+    let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+    address.open().unwrap()
+}
+
+fn lost<T: fmt::Debug>(failed: Result<T, Failure>) -> String {
+    match failed {
+        Err(Failure::Lost(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn questions_and_answers_of_many_megabytes_do_not_wait_for_each_other() {
+    const MANY: &str = "SELECT repeat('x', 1000000) FROM generate_series(1, 24)";
+    const LONG: &str = "SELECT octet_length($1::bytea)";
+    let bytes = vec![7_u8; 24_000_000];
+    let many = || Asked {
+        text: MANY,
+        parameters: Vec::new(),
+    };
+    let long = || Asked {
+        text: LONG,
+        parameters: vec![&bytes],
+    };
+    let mut wire = real();
+    let answers = wire.ask(&[many(), long(), many(), many(), long()]);
+    let answers: Vec<Answer> = answers.into_iter().map(Result::unwrap).collect();
+    let found: Vec<_> = answers.iter().map(|answer| answer.rows.len()).collect();
+    assert_eq!(found, [24, 1, 24, 24, 1]);
+    for index in [1, 4] {
+        let length: i32 = rows::get(&answers[index].rows[0], 0).unwrap();
+        assert_eq!(length, 24_000_000);
+    }
+}
+
+#[test]
+fn a_refusal_of_what_was_sent_early_leaves_the_connection_usable() {
+    const DIVIDE: &str = "SELECT 6 / $1::int4";
+    const LONG: &str = "SELECT octet_length($1::bytea)";
+    fn divide(by: &i32) -> Asked<'_> {
+        Asked {
+            text: DIVIDE,
+            parameters: vec![by],
+        }
+    }
+    let (zero, two, bytes) = (0_i32, 2_i32, vec![7_u8; 100_000]);
+    let mut wire = real();
+    for _ in 0..3 {
+        let asked = [
+            divide(&two),
+            divide(&zero),
+            Asked {
+                text: LONG,
+                parameters: vec![&bytes],
+            },
+            divide(&two),
+        ];
+        let answers = wire.ask(&asked);
+        assert!(
+            matches!(&answers[..], [Ok(_), Err(Failure::Refused(refusal))] if refusal.code == SqlState::DIVISION_BY_ZERO),
+            "{answers:?}"
+        );
+        assert!(wire.outgoing.is_empty());
+        let again = wire.ask(&asked[2..]).pop().unwrap().unwrap();
+        assert_eq!(rows::get::<i32>(&again.rows[0], 0).unwrap(), 3);
+    }
+}
+
+#[test]
+fn a_statement_that_could_not_be_made_ready_does_not_leave_its_name_in_the_way() {
+    // It is parsed and has a parameter of our own type, and asking for that type is refused.
+    let described = message(b't', &[&[0, 1][..], &99_999_u32.to_be_bytes()].concat());
+    let parsed = [message(b'1', b""), described, message(b'n', b""), ready()].concat();
+    let refused = [error(), ready()].concat();
+    let (mut wire, heard) = scripted(&[parsed.clone(), refused.clone(), parsed, refused]);
+    for name in [b"s0\0", b"s1\0"] {
+        heard.lock().unwrap().clear();
+        assert!(matches!(wire.prepare("SELECT"), Err(Failure::Refused(_))));
+        let heard = heard.lock().unwrap();
+        assert_eq!(&heard[5..8], name);
+    }
+}
+
+#[test]
+fn a_message_without_bounds_ends_the_connection_before_room_is_made_for_it() {
+    let huge = [&b"D"[..], &i32::MAX.to_be_bytes()].concat();
+    let (mut wire, _) = scripted(&[huge]);
+    assert!(lost(wire.run("SELECT 1")).contains("too large"));
+    assert!(wire.incoming.capacity() < 1 << 20);
+}
+
+#[test]
+fn an_answer_that_is_missing_ends_the_connection() {
+    let parsed = [message(b'1', b""), message(b'n', b""), ready()].concat();
+    let (mut wire, _) = scripted(&[parsed, message(b'I', b""), ready()]);
+    let asked = Asked {
+        text: "",
+        parameters: Vec::new(),
+    };
+    assert!(lost(wire.ask(&[asked]).pop().unwrap()).contains("missing"));
+}
+
+#[test]
+fn a_server_that_lets_us_in_without_its_own_proof_is_left() {
+    let sasl = message(
+        b'R',
+        &[&10_u32.to_be_bytes()[..], b"SCRAM-SHA-256\0\0"].concat(),
+    );
+    let welcome = [message(b'R', &0_u32.to_be_bytes()), ready()].concat();
+    let mut config = tokio_postgres::Config::new();
+    config.user("app").password("hidden");
+    let (mut wire, heard) = scripted(&[sasl, welcome.clone()]);
+    assert!(lost(wire.enter(&config)).contains("prove"));
+    let heard = heard.lock().unwrap();
+    assert!(!String::from_utf8_lossy(&heard).contains("hidden"));
+    // One that asks for nothing has nothing to prove.
+    let (mut wire, _) = scripted(&[welcome]);
+    wire.enter(&config).unwrap();
+}

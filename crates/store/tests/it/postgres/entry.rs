@@ -1,0 +1,288 @@
+//! Getting in: passwords, certificates, several hosts. Readers and writers have each their own way, and both must take it.
+//!
+//! Where a server refuses, the readers are told when the store is opened. The writers are told when the server changed its
+//! mind meanwhile and dismissed them.
+
+mod tls;
+
+use std::fs;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use consign_kernel::command::{Admit, Answer, Claim, Command, NewIntent, Request};
+use consign_kernel::ids::IntentId;
+use consign_kernel::limits;
+use consign_store::Error;
+use consign_store::conformance::{ManualClock, World, claim_by, guarded, item};
+use consign_store::postgres::{Address, Postgres};
+use consign_testkit::postgres::{Cluster, FAST};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::options_at;
+
+const PASSWORD: &str = "open-sesame";
+
+/// A server with rules of its own about who may enter, and a database `ledger` of the user `app`.
+struct Server {
+    cluster: Cluster,
+    folder: TempDir,
+}
+
+impl Server {
+    fn start(rules: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = Cluster::place(folder.path()).unwrap();
+        cluster.init().unwrap();
+        cluster.include_settings().unwrap();
+        let server = Self { cluster, folder };
+        server.write_rules(rules);
+        server.configure("");
+        server.cluster.start(FAST).unwrap();
+        server.sql(&format!("CREATE ROLE app LOGIN PASSWORD '{PASSWORD}'"));
+        server.sql("CREATE DATABASE ledger OWNER app");
+        server
+    }
+
+    /// The tests' own user comes in by all means.
+    fn write_rules(&self, rules: &str) {
+        let file = self.folder.path().join("rules");
+        let ours = "local all all trust\nhost all postgres 127.0.0.1/32 trust";
+        fs::write(file, format!("{ours}\n{rules}\n")).unwrap();
+    }
+
+    fn configure(&self, settings: &str) {
+        let rules = self.folder.path().join("rules");
+        let settings = format!("hba_file = '{}'\n{settings}\n", rules.display());
+        self.cluster.configure(&settings).unwrap();
+    }
+
+    fn change_rules(&self, rules: &str) {
+        self.write_rules(rules);
+        self.reload();
+    }
+
+    /// Returns when new connections see the change.
+    fn reload(&self) {
+        let loaded = || self.sql("SELECT pg_conf_load_time()");
+        let before = loaded();
+        self.cluster.reload().unwrap();
+        while loaded() == before {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends all connections of the store.
+    fn dismiss(&self) {
+        self.sql(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+             WHERE application_name = 'consign'",
+        );
+    }
+
+    fn sql(&self, text: &str) -> String {
+        let told = self.cluster.sql("postgres", text).unwrap();
+        told.trim().to_owned()
+    }
+
+    fn intents(&self) -> String {
+        let count = "SELECT count(*) FROM consign.intents";
+        let told = self.cluster.sql("ledger", count).unwrap();
+        told.trim().to_owned()
+    }
+
+    fn url(&self) -> String {
+        format!("postgres://app@127.0.0.1:{}/ledger", self.cluster.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What is left of it lies in a folder that goes away.
+        let _ = self.cluster.stop("immediate");
+    }
+}
+
+async fn open(url: &str, password: Option<&str>) -> Result<World, Error> {
+    let clock = Arc::new(ManualClock::default());
+    let address = Address::parse(url, password).unwrap();
+    let store = Postgres::open(options_at(address, &clock, 1)).await?;
+    Ok(World::new(Arc::new(store), clock, ()))
+}
+
+async fn refused(url: &str, password: Option<&str>) -> String {
+    open(url, password).await.unwrap_err().to_string()
+}
+
+/// Somebody writes, somebody reads.
+async fn works(world: &World) {
+    let id = world.publish(item()).await;
+    assert!(world.get(id).await.is_some());
+}
+
+/// What a writer says that cannot get in again.
+async fn told(world: &World) -> String {
+    let request = Request {
+        gate: None,
+        steps: vec![Command::Observe(IntentId([0; 16]))],
+        seed: [1; 32],
+    };
+    world.store.execute(request).await.unwrap_err().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_right_password_opens_by_scram_and_a_wrong_one_is_refused_and_not_repeated() {
+    let server = Server::start("host ledger app 127.0.0.1/32 scram-sha-256");
+    let world = open(&server.url(), Some(PASSWORD)).await.unwrap();
+    works(&world).await;
+    server.sql("ALTER ROLE app PASSWORD 'changed'");
+    server.dismiss();
+    for why in [
+        told(&world).await,
+        refused(&server.url(), Some(PASSWORD)).await,
+    ] {
+        assert!(why.contains("password authentication failed"), "{why}");
+        assert!(!why.contains(PASSWORD), "{why}");
+    }
+    server.sql(&format!("ALTER ROLE app PASSWORD '{PASSWORD}'"));
+    works(&world).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_password_is_told_with_what_to_do() {
+    let server = Server::start("host ledger app 127.0.0.1/32 trust");
+    let world = open(&server.url(), None).await.unwrap();
+    works(&world).await;
+    for method in ["scram-sha-256", "password"] {
+        server.change_rules(&format!("host ledger app 127.0.0.1/32 {method}"));
+        server.dismiss();
+        for why in [told(&world).await, refused(&server.url(), None).await] {
+            assert!(why.contains("set CONSIGN_STORE_PASSWORD"), "{why}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_kinds_of_passwords_open_too() {
+    let server = Server::start("host ledger app 127.0.0.1/32 password");
+    let world = open(&server.url(), Some(PASSWORD)).await.unwrap();
+    works(&world).await;
+    server.change_rules("host ledger app 127.0.0.1/32 md5");
+    server.sql(&format!(
+        "SET password_encryption = 'md5'; ALTER ROLE app PASSWORD '{PASSWORD}'"
+    ));
+    server.dismiss();
+    works(&world).await;
+    let url = server.url().replace("app@", "app:wrong@");
+    let why = refused(&url, None).await;
+    assert!(why.contains("password authentication failed"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_hosts_the_one_that_takes_writes_is_found() {
+    let rules = "host ledger app 127.0.0.1/32 trust";
+    let (reads, writes) = (Server::start(rules), Server::start(rules));
+    reads.configure("default_transaction_read_only = on");
+    reads.reload();
+    // Nobody listens there any more when its port is known.
+    let dead = |listener: TcpListener| listener.local_addr().unwrap().port();
+    let dead = dead(TcpListener::bind("127.0.0.1:0").unwrap());
+    let hosts = |ports: &[u16]| {
+        let hosts: Vec<_> = ports
+            .iter()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
+        format!("postgres://app@{}/ledger", hosts.join(","))
+    };
+    let (reads_at, writes_at) = (reads.cluster.port, writes.cluster.port);
+    let world = open(&hosts(&[dead, reads_at, writes_at]), None)
+        .await
+        .unwrap();
+    works(&world).await;
+    assert_eq!(writes.intents(), "1");
+
+    // The writer goes on where writes are taken now, and says so where they are taken nowhere.
+    writes.configure("default_transaction_read_only = on");
+    writes.reload();
+    writes.dismiss();
+    let why = told(&world).await;
+    assert!(why.contains("takes no writes"), "{why}");
+    writes.configure("");
+    writes.reload();
+    works(&world).await;
+    assert_eq!(writes.intents(), "2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_of_this_machine_is_entered() {
+    let server = Server::start("");
+    let folder = server.folder.path().to_str().unwrap().replace('/', "%2F");
+    let url = format!("postgres://app@{folder}:{}/ledger", server.cluster.port);
+    let world = open(&url, None).await.unwrap();
+    works(&world).await;
+    let over_network = "SELECT count(client_addr) FROM pg_stat_activity WHERE usename = 'app'";
+    assert_eq!(server.sql(over_network), "0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_was_dismissed_while_idle_comes_back_at_once() {
+    let server = Server::start("host ledger app 127.0.0.1/32 trust");
+    let world = open(&server.url(), None).await.unwrap();
+    for _ in 0..3 {
+        works(&world).await;
+        server.dismiss();
+        let asked = Instant::now();
+        world.publish(item()).await;
+        assert!(asked.elapsed() < Duration::from_secs(2));
+    }
+    world.is_sound().await;
+}
+
+/// Claims of many large payloads, together with many long keys.
+async fn carries_megabytes(world: &World) {
+    let payload = format!("\"{}\"", "x".repeat(limits::PAYLOAD_BYTES_MAX - 2));
+    let large = |item: NewIntent| NewIntent {
+        payload: payload.clone(),
+        ..item
+    };
+    for _ in 0..8 {
+        world.admit(vec![large(item()); 100]).await.unwrap();
+    }
+    let mut asking = JoinSet::new();
+    for asker in 0..8 {
+        let claim = Claim {
+            max: 100,
+            ..claim_by("alice")
+        };
+        let key = |index| format!("{asker}-{index}-{}", "k".repeat(200));
+        let items = (0..100).map(|index| large(guarded("bob", &key(index), 1)));
+        let admit = Admit {
+            items: items.collect(),
+            cap: None,
+        };
+        let (world, steps) = (
+            world.clone(),
+            vec![Command::Claim(claim), Command::Admit(admit)],
+        );
+        asking.spawn(async move { world.steps(steps).await });
+    }
+    let (mut claimed, mut admitted) = (0, 0);
+    for answer in asking.join_all().await.into_iter().flatten() {
+        match answer {
+            Ok(Answer::Claimed(intents)) => claimed += intents.len(),
+            Ok(Answer::Admitted(items)) => admitted += items.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((claimed, admitted), (800, 800));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_of_many_megabytes_pass() {
+    let server = Server::start("host ledger app 127.0.0.1/32 trust");
+    let world = open(&server.url(), None).await.unwrap();
+    carries_megabytes(&world).await;
+    world.is_sound().await;
+}
