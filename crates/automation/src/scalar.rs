@@ -6,7 +6,9 @@ use std::time::Duration;
 pub enum ScalarError {
     #[error("`{0}` is no duration; write it as 90s, 15m, 1h30m, 7d or 2w")]
     Duration(String),
-    #[error("`{0}` is no interval; write a duration such as 15m, or hourly, daily, weekly, monthly")]
+    #[error(
+        "`{0}` is no interval; write a duration such as 15m, or hourly, daily, weekly, monthly"
+    )]
     Interval(String),
     #[error("`{0}` is no size; write bytes as a number, or 64KB, 1MB, 2GB")]
     Size(String),
@@ -96,7 +98,16 @@ mod tests {
         assert_eq!(seconds("30d"), Ok(2_592_000.0));
         assert_eq!(seconds("1.5w"), Ok(907_200.0));
         assert_eq!(seconds("10µs"), Ok(0.000_01));
-        for bad in ["", "5", "m", "1x", "-1s", "1h30", "1..2s", "99999999999999999999w"] {
+        for bad in [
+            "",
+            "5",
+            "m",
+            "1x",
+            "-1s",
+            "1h30",
+            "1..2s",
+            "99999999999999999999w",
+        ] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
         assert_eq!(interval("daily"), Ok(Duration::from_hours(24)));

@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("consign-store", &["consign-kernel"]),
     ("consign-engine", &["consign-kernel", "consign-store"]),
     ("consign-faces", &["consign-kernel", "consign-engine"]),
+    ("consign-automation", &["consign-kernel", "consign-engine"]),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),
     (
