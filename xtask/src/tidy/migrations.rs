@@ -10,18 +10,28 @@ use crate::Done;
 use crate::context::{self, Context};
 use crate::tree::{File, Tree};
 
-const FOLDER: &str = "crates/store/src/sqlite/migrations";
+const FOLDERS: [&str; 2] = [
+    "crates/store/src/sqlite/migrations",
+    "crates/store/src/postgres/migrations",
+];
 const RECORD: &str = "CHECKSUMS";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let record_path = format!("{FOLDER}/{RECORD}");
+    let folders = FOLDERS.into_iter();
+    folders
+        .flat_map(|folder| check_folder(tree, folder))
+        .collect()
+}
+
+fn check_folder(tree: &Tree, folder: &str) -> Vec<Finding> {
+    let record_path = format!("{folder}/{RECORD}");
     let recorded = tree
         .get(&record_path)
         .map(|file| parse(&file.text))
         .unwrap_or_default();
     let mut findings = Vec::new();
     let mut seen = 0;
-    for (name, file) in migrations(tree) {
+    for (name, file) in migrations(tree, folder) {
         seen += 1;
         match recorded.get(name) {
             Some((_, sum)) if *sum == checksum(&file.text) => {}
@@ -39,14 +49,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     for (name, (line, _)) in &recorded {
-        if tree.get(&format!("{FOLDER}/{name}")).is_none() {
+        if tree.get(&format!("{folder}/{name}")).is_none() {
             let message = format!("{name} is gone: a released migration must stay");
             findings.push(Finding::violation(&record_path, *line, message));
         }
     }
     if seen == 0 && recorded.is_empty() {
         findings.push(Finding::violation(
-            FOLDER,
+            folder,
             1,
             "there is no migration to guard",
         ));
@@ -56,30 +66,39 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 /// Records every migration as it is now.
 pub(super) fn bless(context: &Context, tree: &Tree) -> Done {
-    let path = context.root.join(FOLDER).join(RECORD);
-    let text = record(tree);
+    FOLDERS
+        .into_iter()
+        .try_for_each(|folder| bless_folder(context, tree, folder))
+}
+
+fn bless_folder(context: &Context, tree: &Tree, folder: &str) -> Done {
+    let path = context.root.join(folder).join(RECORD);
+    let text = record(tree, folder);
     if text.is_empty() {
-        return Err(format!("there is no .sql file in {FOLDER}"));
+        return Err(format!("there is no .sql file in {folder}"));
     }
     let before = std::fs::read_to_string(&path).unwrap_or_default();
     let before = parse(&before);
     for (name, (_, sum)) in parse(&text) {
         match before.get(&name) {
             Some((_, old)) if *old == sum => {}
-            Some(_) => println!("blessed CHANGED migration {name}: was it never released?"),
-            None => println!("blessed new migration {name}"),
+            Some(_) => {
+                println!("blessed CHANGED migration {folder}/{name}: was it never released?")
+            }
+            None => println!("blessed new migration {folder}/{name}"),
         }
     }
     context::write(&path, &text)
 }
 
-fn record(tree: &Tree) -> String {
-    let lines = migrations(tree).map(|(name, file)| format!("{} {name}\n", checksum(&file.text)));
+fn record(tree: &Tree, folder: &str) -> String {
+    let lines =
+        migrations(tree, folder).map(|(name, file)| format!("{} {name}\n", checksum(&file.text)));
     lines.collect()
 }
 
-fn migrations(tree: &Tree) -> impl Iterator<Item = (&str, &File)> {
-    tree.folder(FOLDER)
+fn migrations<'t>(tree: &'t Tree, folder: &'t str) -> impl Iterator<Item = (&'t str, &'t File)> {
+    tree.folder(folder)
         .filter(|(_, file)| file.extension() == Some("sql"))
 }
 
@@ -106,6 +125,8 @@ fn checksum(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const FOLDER: &str = FOLDERS[0];
+
     fn tree_with(name: &str, text: &str, record: &str) -> Tree {
         let migration = format!("{FOLDER}/{name}");
         let record_path = format!("{FOLDER}/{RECORD}");
@@ -120,13 +141,15 @@ mod tests {
 
     #[test]
     fn an_edited_missing_or_unknown_migration_is_found() {
-        let blessed = record(&tree_with("0001_first.sql", "a", ""));
-        let count =
-            |name: &str, text: &str, record: &str| check(&tree_with(name, text, record)).len();
+        let blessed = record(&tree_with("0001_first.sql", "a", ""), FOLDER);
+        let count = |name: &str, text: &str, record: &str| {
+            check_folder(&tree_with(name, text, record), FOLDER).len()
+        };
         assert_eq!(count("0001_first.sql", "a", &blessed), 0);
         assert_eq!(count("0001_first.sql", "b", &blessed), 1);
         assert_eq!(count("0001_first.sql", "a", ""), 1);
         assert_eq!(count("0002_second.sql", "a", &blessed), 2);
-        assert_eq!(check(&Tree::default()).len(), 1);
+        // Each database has migrations to guard.
+        assert_eq!(check(&Tree::default()).len(), FOLDERS.len());
     }
 }
