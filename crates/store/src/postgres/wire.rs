@@ -36,7 +36,8 @@ pub(super) use row::Row;
 /// How long the server may take for what it was asked before the connection counts as lost: more than it allows itself.
 pub(super) const PATIENCE: Duration = Duration::from_secs(12);
 
-/// What may be sent before something is read. More could get stuck: the server waits to be read, and we wait to be read.
+/// What may be sent behind a question for rows before it is read. More could get stuck: the server waits to be read, and we
+/// wait to be read.
 const UNREAD_MAX: usize = 16 * 1_024;
 
 /// What is read at once.
@@ -227,13 +228,15 @@ impl Wire {
             let start = self.outgoing.len();
             bind(prepared, &asked.parameters, &mut self.outgoing)?;
             frontend::execute("", 0, &mut self.outgoing)?;
-            if start > 0 && self.outgoing.len() > UNREAD_MAX {
+            let before = &columns[answers.len()..columns.len() - 1];
+            // Whoever only writes answers with a word.
+            let tell_much = before.iter().any(|columns| !columns.is_empty());
+            if tell_much && self.outgoing.len() > UNREAD_MAX {
                 // The ones before it go first, and are read before more is sent.
                 let later = self.outgoing.split_off(start);
                 frontend::flush(&mut self.outgoing);
                 self.send()?;
-                let done = columns.len() - 1;
-                for columns in &columns[answers.len()..done] {
+                for columns in before {
                     let answer = self.answer(columns, deadline)?;
                     answers.push(Ok(answer));
                 }
