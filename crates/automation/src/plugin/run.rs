@@ -73,22 +73,22 @@ pub enum How {
 /// gets at the deadline; when this future is dropped it is killed at once.
 pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Output = ()>) -> Ended {
     let started_at = Instant::now();
-    let mut ended = Ended {
-        how: How::Cancelled,
-        stdout: Captured::default(),
-        stderr: Captured::default(),
-        elapsed: Duration::ZERO,
-    };
-    ended.how = match start(&job) {
+    let mut stdout = Captured::default();
+    let mut stderr = Captured::default();
+    let how = match start(&job) {
         Ok(mut child) => {
             let group = Group::of(child.id());
             child.id().map(on_start);
-            attend(&mut child, group, job, cancel, &mut ended).await
+            attend(&mut child, group, job, cancel, (&mut stdout, &mut stderr)).await
         }
         Err(error) => How::NotStarted(why_not_started(&job.entrypoint, &error)),
     };
-    ended.elapsed = started_at.elapsed();
-    ended
+    Ended {
+        how,
+        stdout,
+        stderr,
+        elapsed: started_at.elapsed(),
+    }
 }
 
 fn start(job: &Job) -> io::Result<Child> {
@@ -107,7 +107,7 @@ async fn attend(
     mut group: Group,
     job: Job,
     cancel: impl Future<Output = ()>,
-    ended: &mut Ended,
+    (kept_stdout, kept_stderr): (&mut Captured, &mut Captured),
 ) -> How {
     let stdin = child.stdin.take().expect("it was asked for as a pipe");
     let stdout = child.stdout.take().expect("it was asked for as a pipe");
@@ -117,8 +117,8 @@ async fn attend(
     let pipes = async {
         tokio::join!(
             feed(stdin, job.request),
-            ended.stdout.read(stdout, limits.stdout_bytes_max),
-            ended.stderr.read(stderr, limits.stderr_bytes_max),
+            kept_stdout.read(stdout, limits.stdout_bytes_max),
+            kept_stderr.read(stderr, limits.stderr_bytes_max),
         )
     };
     let life = async {

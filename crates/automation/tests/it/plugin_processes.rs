@@ -9,6 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::plugin_world::{OK, World, environment, failure, finish, is_alive, is_soon_dead};
 
+/// Long enough for a script to come to its point on a busy machine.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
 fn is_success(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Succeeded(response) if response.result == "done")
 }
@@ -17,12 +20,12 @@ fn is_success(outcome: &Outcome) -> bool {
 async fn a_plugin_that_hangs_is_ended_with_its_children_du_044() {
     let world = World::new();
     let mut job = world.bash("sleep 60 & echo $!\nwait");
-    job.timeout = Duration::from_millis(500);
+    job.timeout = PATIENCE;
     job.limits.grace = Duration::from_secs(5);
     let ended = finish(job).await;
     assert_eq!(classify(&ended), Outcome::TimedOut);
     assert_eq!(classify(&ended).reason(), Some(Reason::Timeout));
-    assert!(ended.elapsed < Duration::from_secs(3), "{ended:?}");
+    assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
     assert!(is_soon_dead(&ended.stdout.text()).await);
 }
 
@@ -32,23 +35,26 @@ async fn sigterm_comes_first_and_an_answer_after_the_deadline_rescues_nothing_du
     let mut job = world.bash(&format!(
         "late() {{ echo asked >&2; {OK}; exit 0; }}\ntrap late TERM\nsleep 60 & wait"
     ));
-    job.timeout = Duration::from_millis(500);
+    job.timeout = PATIENCE;
     job.limits.grace = Duration::from_secs(5);
     let ended = finish(job).await;
     assert_eq!(classify(&ended), Outcome::TimedOut);
     assert_eq!(ended.stderr.text(), "asked\n");
     assert!(ended.stdout.text().contains("done"));
-    assert!(ended.elapsed < Duration::from_secs(3), "{ended:?}");
+    assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
 }
 
 #[tokio::test]
 async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace_du_044() {
     let world = World::new();
     let mut job = world.bash("trap '' TERM\nsleep 60 & echo $!\nwhile :; do sleep 60; done");
-    job.timeout = Duration::from_millis(500);
+    job.timeout = PATIENCE;
     let ended = finish(job).await;
     assert_eq!(classify(&ended), Outcome::TimedOut);
-    assert!(ended.elapsed >= Duration::from_millis(900), "{ended:?}");
+    assert!(
+        ended.elapsed >= PATIENCE + Duration::from_millis(400),
+        "{ended:?}"
+    );
     assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
     assert!(is_soon_dead(&ended.stdout.text()).await);
 }
@@ -107,7 +113,7 @@ async fn standard_error_is_kept_to_its_limit_and_fails_nothing_du_043() {
 async fn endless_standard_error_only_lasts_until_the_deadline_du_043() {
     let world = World::new();
     let mut job = world.bash("while :; do echo noise >&2; done");
-    job.timeout = Duration::from_millis(800);
+    job.timeout = PATIENCE;
     let ended = finish(job).await;
     assert_eq!(classify(&ended), Outcome::TimedOut);
     assert_eq!(ended.stderr.bytes.len(), 64 << 10);
@@ -271,8 +277,8 @@ async fn no_arguments_little_environment_and_our_directory_du_046() {
 async fn a_cancelled_run_ends_its_group_with_grace() {
     let world = World::new();
     let job = world.bash("trap 'echo asked >&2; exit 0' TERM\nsleep 60 & echo $!\nwait");
-    let cancel = tokio::time::sleep(Duration::from_millis(500));
-    let ended = run(job, |_| (), cancel).await;
+    let cancel = tokio::time::sleep(PATIENCE);
+    let ended = tokio::spawn(run(job, |_| (), cancel)).await.unwrap();
     assert_eq!(classify(&ended), Outcome::Cancelled);
     assert_eq!(ended.stderr.text(), "asked\n");
     assert!(is_soon_dead(&ended.stdout.text()).await);
@@ -285,8 +291,8 @@ async fn a_dropped_run_leaves_no_process_behind() {
     let mut leader = None;
     let running = run(job, |id| leader = Some(id), std::future::pending());
     let started_at = Instant::now();
-    let given_up = tokio::time::timeout(Duration::from_millis(500), running).await;
-    assert!(given_up.is_err() && started_at.elapsed() < Duration::from_secs(2));
+    let given_up = tokio::time::timeout(PATIENCE, running).await;
+    assert!(given_up.is_err() && started_at.elapsed() < Duration::from_secs(5));
     let group = Pid::from_raw(i32::try_from(leader.unwrap()).unwrap()).unwrap();
     for _ in 0..200 {
         if rustix::process::test_kill_process_group(group).is_err() {
