@@ -1,0 +1,300 @@
+//! Finds the plugins below the roots.
+//!
+//! One bad plugin never hides the others: it is left out with a [`Note`] that says why and what to do. Only a root that cannot
+//! be used is an error. The walk is bounded in depth and in number of directories, and leaves out hidden directories and those
+//! of package managers, which hold foreign code by the thousand. It blocks, so an async caller moves it aside.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::manifest::{self, MANIFEST_BYTES_MAX, Manifest};
+use super::trust::{self, Distrust, Symlinks};
+
+const MANIFEST: &str = "manifest.yaml";
+const DEPTH_MAX: usize = 8;
+const DIRECTORIES_MAX: usize = 10_000;
+/// A program with such a name and no manifest beside it was probably meant to be a plugin.
+const USUAL_ENTRYPOINTS: &[&str] = &[
+    "run", "run.py", "run.sh", "run.js", "run.rb", "run.pl", "main.py", "main.sh", "main.js",
+];
+/// Code that plugins share.
+const SHARED: &[&str] = &["lib", "_lib"];
+const FOREIGN: &[&str] = &["node_modules", "__pycache__"];
+
+/// What was found. Names are those of the manifests.
+#[derive(Debug, Default)]
+pub struct Discovery {
+    pub plugins: BTreeMap<String, Found>,
+    /// The names of plugins that are there and were left out; the directory's name where the manifest gives none.
+    pub skipped: BTreeSet<String>,
+    pub notes: Vec<Note>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    pub manifest: Arc<Manifest>,
+    pub directory: PathBuf,
+    /// Absolute, with links followed.
+    pub entrypoint: PathBuf,
+}
+
+/// What an operator should know of one file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub weight: Weight,
+    pub path: PathBuf,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    Detail,
+    Warning,
+    /// A plugin is not there because of it.
+    Skipped,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.path.display(), self.text)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("plugin root {path} cannot be read: {error}; create it or correct `plugin_roots`")]
+    Unreadable { path: PathBuf, error: io::Error },
+    #[error("plugin root {0} is no directory; correct `plugin_roots`")]
+    NoDirectory(PathBuf),
+    #[error("plugin root: {0}")]
+    Distrusted(#[from] Distrust),
+}
+
+/// Walks the roots in their order; the first plugin of a name wins.
+pub fn discover(roots: &[PathBuf], symlinks: Symlinks) -> Result<Discovery, Error> {
+    let mut walk = Walk {
+        symlinks,
+        roots: Vec::new(),
+        visited: BTreeSet::new(),
+        is_full: false,
+        discovery: Discovery::default(),
+    };
+    for root in roots {
+        walk.approve(root)?;
+    }
+    for root in walk.roots.clone() {
+        walk.directory(&root, 0, false);
+    }
+    Ok(walk.discovery)
+}
+
+struct Walk {
+    symlinks: Symlinks,
+    /// Without links, each once.
+    roots: Vec<PathBuf>,
+    visited: BTreeSet<PathBuf>,
+    is_full: bool,
+    discovery: Discovery,
+}
+
+impl Walk {
+    fn approve(&mut self, written: &Path) -> Result<(), Error> {
+        // Without a slash at the end, behind which a link looks like the directory it leads to.
+        let path: PathBuf = written.components().collect();
+        let unreadable = |error| Error::Unreadable {
+            path: path.clone(),
+            error,
+        };
+        let is_symlink = fs::symlink_metadata(&path)
+            .map_err(unreadable)?
+            .is_symlink();
+        if is_symlink && let Some(text) = trust::followed(&path, self.symlinks)? {
+            self.note(Weight::Warning, &path, text);
+        }
+        let root = fs::canonicalize(&path).map_err(unreadable)?;
+        if !root.is_dir() {
+            return Err(Error::NoDirectory(path));
+        }
+        fs::read_dir(&root).map_err(unreadable)?;
+        if trust::is_writable_by_all(&root)? {
+            let text = "is writable by everybody, who may thus add plugins; run `chmod o-w` on it";
+            self.note(Weight::Warning, &root, text);
+        }
+        if !self.roots.contains(&root) {
+            self.roots.push(root);
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, path: &Path, depth: usize, in_plugin: bool) {
+        if self.is_full || !self.visited.insert(path.to_path_buf()) {
+            return;
+        }
+        if self.visited.len() > DIRECTORIES_MAX {
+            self.is_full = true;
+            let text = format!("{DIRECTORIES_MAX} directories were searched; the rest is left out");
+            self.note(Weight::Warning, path, text);
+            return;
+        }
+        let names = match names(path) {
+            Ok(names) => names,
+            Err(error) => {
+                self.note(Weight::Warning, path, format!("cannot be read: {error}"));
+                return;
+            }
+        };
+        let has_manifest = names.contains(MANIFEST);
+        if has_manifest {
+            self.plugin(path);
+        } else if !in_plugin {
+            self.note_if_forgotten(path, &names);
+        }
+        for name in names {
+            if !name.starts_with('.') && !FOREIGN.contains(&name.as_str()) {
+                self.below(&path.join(name), depth + 1, in_plugin || has_manifest);
+            }
+        }
+    }
+
+    fn below(&mut self, path: &Path, depth: usize, in_plugin: bool) {
+        // A file, or gone since it was listed, or a link to nowhere.
+        if !path.is_dir() {
+            return;
+        }
+        if depth > DEPTH_MAX {
+            let text = format!("lies more than {DEPTH_MAX} directories deep and is not searched");
+            // Deep inside a plugin lies its own code.
+            let weight = if in_plugin {
+                Weight::Detail
+            } else {
+                Weight::Warning
+            };
+            self.note(weight, path, text);
+            return;
+        }
+        match self.resolved(path) {
+            Ok(path) => self.directory(&path, depth, in_plugin),
+            Err(distrust) => self.note(Weight::Warning, path, distrust.to_string()),
+        }
+    }
+
+    /// The path without links, if it may be used.
+    fn resolved(&mut self, path: &Path) -> Result<PathBuf, Distrust> {
+        if trust::is_symlink(path)?
+            && let Some(text) = trust::followed(path, self.symlinks)?
+        {
+            self.note(Weight::Warning, path, text);
+        }
+        trust::inside_roots(path, &self.roots)
+    }
+
+    fn note_if_forgotten(&mut self, path: &Path, names: &BTreeSet<String>) {
+        let is_shared = path
+            .file_name()
+            .is_some_and(|name| SHARED.iter().any(|shared| name == *shared));
+        let entrypoint = USUAL_ENTRYPOINTS.iter().find(|name| names.contains(**name));
+        if let Some(entrypoint) = entrypoint.filter(|_| !is_shared) {
+            let text = format!("has `{entrypoint}` and no {MANIFEST}; add one to make it a plugin");
+            self.note(Weight::Warning, path, text);
+        }
+    }
+
+    fn plugin(&mut self, directory: &Path) {
+        let file = directory.join(MANIFEST);
+        let parsed = self
+            .resolved(&file)
+            .map_err(|distrust| distrust.to_string())
+            .and_then(|target| {
+                let read = read(&target).map_err(|error| manifest::Error::Read(error.to_string()));
+                let parsed = read.and_then(|text| manifest::parse(&text));
+                parsed.map_err(|error| error.to_string())
+            });
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
+            Err(text) => {
+                let name = directory.file_name().unwrap_or_default().to_string_lossy();
+                self.skip(name.into_owned(), &file, text);
+                return;
+            }
+        };
+        let manifest = parsed.manifest;
+        for key in parsed.unknown_keys {
+            self.note(
+                Weight::Detail,
+                &file,
+                format!("unknown key `{key}` is ignored"),
+            );
+        }
+        let trusted =
+            trust::entrypoint(directory, &self.roots, &manifest.entrypoint, self.symlinks);
+        let entrypoint = match trusted {
+            Ok(entrypoint) => entrypoint,
+            Err(distrust) => {
+                self.skip(manifest.name, &file, distrust.to_string());
+                return;
+            }
+        };
+        for text in entrypoint.warnings {
+            self.note(Weight::Warning, &file, text);
+        }
+        if let Some(first) = self.discovery.plugins.get(&manifest.name) {
+            let first = first.directory.join(MANIFEST);
+            let name = &manifest.name;
+            let text = format!(
+                "another plugin `{name}` was found first: {}",
+                first.display()
+            );
+            self.note(Weight::Warning, &file, text);
+            return;
+        }
+        let found = Found {
+            directory: directory.to_path_buf(),
+            entrypoint: entrypoint.path,
+            manifest: Arc::new(manifest),
+        };
+        let name = found.manifest.name.clone();
+        self.discovery.plugins.insert(name, found);
+    }
+
+    fn skip(&mut self, name: String, file: &Path, text: String) {
+        self.discovery.skipped.insert(name);
+        self.note(Weight::Skipped, file, text);
+    }
+
+    fn note(&mut self, weight: Weight, path: &Path, text: impl Into<String>) {
+        self.discovery.notes.push(Note {
+            weight,
+            path: path.to_path_buf(),
+            text: text.into(),
+        });
+    }
+}
+
+/// Sorted, so that the first of two plugins is the same on every start. Names that are no text cannot be written in a manifest.
+fn names(path: &Path) -> io::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(path)? {
+        names.extend(entry?.file_name().into_string().ok());
+    }
+    Ok(names)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    // A named pipe would hold up the start until somebody writes to it.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut text = String::new();
+    let mut file = fs::File::open(path)?.take(MANIFEST_BYTES_MAX + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > MANIFEST_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "it is longer than {MANIFEST_BYTES_MAX} bytes"
+        )));
+    }
+    Ok(text)
+}

@@ -1,0 +1,25 @@
+//! The environment variables that a plugin gets to see.
+//!
+//! Few, and named: what the operator keeps in the environment of the server, secrets among it, is not for every plugin.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+pub type Variables = BTreeMap<OsString, OsString>;
+
+const ALLOWED: &[&str] = &["PATH", "HOME", "TZ", "LANG", "LANGUAGE", "TMPDIR"];
+const ALLOWED_PREFIX: &str = "LC_";
+
+/// What is left of the server's variables; `passthrough` names those that the operator adds.
+pub fn for_plugins(server: &Variables, passthrough: &[String]) -> Variables {
+    let is_allowed = |name: &str| {
+        ALLOWED.contains(&name)
+            || name.starts_with(ALLOWED_PREFIX)
+            || passthrough.iter().any(|added| added == name)
+    };
+    server
+        .iter()
+        .filter(|(name, _)| name.to_str().is_some_and(is_allowed))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

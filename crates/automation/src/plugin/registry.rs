@@ -1,0 +1,150 @@
+//! The plugins by the names under which jobs are made.
+//!
+//! A name is a discovered plugin or an alias of one; an alias shares the program and the manifest, and nothing else. A plugin
+//! without its required configuration is not here, but aliases of it may be.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::discovery::{Discovery, Note, Weight};
+use super::manifest::Manifest;
+
+/// What the configuration says of one name.
+#[derive(Clone, Debug, Default)]
+pub struct Declaration {
+    pub is_disabled: bool,
+    /// The plugin whose program an alias takes.
+    pub uses: Option<String>,
+    pub config: Map<String, Value>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plugin {
+    pub name: String,
+    /// For an alias, the plugin whose program it is.
+    pub base: Option<String>,
+    pub manifest: Arc<Manifest>,
+    pub directory: PathBuf,
+    pub entrypoint: PathBuf,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    plugins: BTreeMap<String, Plugin>,
+}
+
+/// A configuration that contradicts what was found; the start must fail.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "plugins.{0}: no manifest below the plugin roots has this name; install it or correct the name"
+    )]
+    NotFound(String),
+    #[error("plugins.{alias}.uses: no plugin `{base}` was found; install it or correct the name")]
+    UnknownBase { alias: String, base: String },
+    #[error("plugins.{alias}.uses: `{base}` is an alias itself; use the plugin behind it")]
+    AliasOfAlias { alias: String, base: String },
+    #[error("plugins.{0}.uses: a plugin of this name was found too; rename the alias")]
+    AliasHidesPlugin(String),
+}
+
+/// Joins what was found with what is configured. A plugin that is found and not configured is there with an empty configuration.
+pub fn register(
+    discovery: Discovery,
+    declarations: &BTreeMap<String, Declaration>,
+) -> Result<(Registry, Vec<Note>), Error> {
+    let unconfigured = Declaration::default();
+    let mut registry = Registry::default();
+    let mut notes = discovery.notes;
+    let found = discovery.plugins;
+    for (name, declaration) in declarations {
+        if declaration.is_disabled {
+            continue;
+        }
+        let base = declaration.uses.as_deref().unwrap_or(name);
+        if declaration.uses.is_some() {
+            check_alias(name, base, declarations, found.contains_key(name))?;
+        }
+        if found.contains_key(base) {
+            continue;
+        }
+        if !discovery.skipped.contains(base) {
+            let name = name.clone();
+            return Err(match &declaration.uses {
+                Some(base) => Error::UnknownBase {
+                    alias: name,
+                    base: base.clone(),
+                },
+                None => Error::NotFound(name),
+            });
+        }
+    }
+
+    let own = found.keys().map(|name| (name, name));
+    let aliases = declarations.iter().filter(|(_, one)| !one.is_disabled);
+    let aliases = aliases.filter_map(|(name, one)| Some((name, one.uses.as_ref()?)));
+    for (name, base) in own.chain(aliases) {
+        let Some(found) = found.get(base) else {
+            notes.push(Note {
+                weight: Weight::Skipped,
+                path: PathBuf::from(format!("plugins.{name}")),
+                text: format!("the plugin `{base}` that it uses was left out"),
+            });
+            continue;
+        };
+        let config = &declarations.get(name).unwrap_or(&unconfigured).config;
+        let is_missing = |key: &&String| config.get(*key).is_none_or(Value::is_null);
+        let required = found.manifest.config_required.iter();
+        let missing: Vec<&String> = required.filter(is_missing).collect();
+        if !missing.is_empty() {
+            notes.push(Note {
+                weight: Weight::Skipped,
+                path: found.directory.clone(),
+                text: format!("`plugins.{name}.config` lacks the required {missing:?}"),
+            });
+            continue;
+        }
+        let plugin = Plugin {
+            name: name.clone(),
+            base: (name != base).then(|| base.clone()),
+            manifest: Arc::clone(&found.manifest),
+            directory: found.directory.clone(),
+            entrypoint: found.entrypoint.clone(),
+        };
+        registry.plugins.insert(name.clone(), plugin);
+    }
+    Ok((registry, notes))
+}
+
+fn check_alias(
+    alias: &str,
+    base: &str,
+    declarations: &BTreeMap<String, Declaration>,
+    hides_plugin: bool,
+) -> Result<(), Error> {
+    if hides_plugin {
+        return Err(Error::AliasHidesPlugin(alias.to_owned()));
+    }
+    let is_alias = |name| declarations.get(name).is_some_and(|one| one.uses.is_some());
+    if is_alias(base) {
+        return Err(Error::AliasOfAlias {
+            alias: alias.to_owned(),
+            base: base.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+impl Registry {
+    pub fn get(&self, name: &str) -> Option<&Plugin> {
+        self.plugins.get(name)
+    }
+
+    /// By name.
+    pub fn iter(&self) -> impl Iterator<Item = &Plugin> {
+        self.plugins.values()
+    }
+}

@@ -1,0 +1,186 @@
+//! What a plugin answers: one JSON object on its standard output.
+//!
+//! Whatever the bytes are, the answer is a [`Response`], a [`Refusal`] or a reason why it is neither. A refusal carries no events
+//! and no state, so nobody can route or store them by mistake. Unknown members are ignored, and `null` is as good as absent.
+
+use serde_json::{Map, Value};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Ok(Response),
+    Error(Refusal),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// Never blank.
+    pub result: String,
+    pub events: Vec<EmittedEvent>,
+    /// Empty: nothing changes.
+    pub state_updates: Map<String, Value>,
+    pub logs: Vec<LogLine>,
+}
+
+/// The plugin says that it failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    pub error: String,
+    pub retry: bool,
+    pub logs: Vec<LogLine>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmittedEvent {
+    pub kind: String,
+    pub payload: Value,
+    pub dedupe_key: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    pub level: Level,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// Why bytes are no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("the plugin printed nothing on its standard output")]
+    Empty,
+    #[error("the plugin's standard output is not one JSON object: {0}")]
+    Json(String),
+    #[error("the plugin's answer breaks the protocol: `{member}` must be {expected}")]
+    Member {
+        member: String,
+        expected: &'static str,
+    },
+}
+
+pub fn parse(stdout: &[u8]) -> Result<Answer, Error> {
+    if stdout.trim_ascii().is_empty() {
+        return Err(Error::Empty);
+    }
+    let value: Value =
+        serde_json::from_slice(stdout).map_err(|error| Error::Json(error.to_string()))?;
+    let Value::Object(mut members) = value else {
+        return Err(Error::Json("it is another kind of JSON value".to_owned()));
+    };
+    let logs = list(&mut members, "logs")?;
+    let logs = logs.iter().map(log_line).collect();
+    match take(&mut members, "status")
+        .as_ref()
+        .and_then(Value::as_str)
+    {
+        Some("ok") => Ok(Answer::Ok(response(members, logs)?)),
+        Some("error") => Ok(Answer::Error(refusal(members, logs)?)),
+        _ => Err(broken("status", "`ok` or `error`")),
+    }
+}
+
+fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Response, Error> {
+    let result = filled(&mut members, "result", "a text when `status` is `ok`")?;
+    let events = list(&mut members, "events")?
+        .into_iter()
+        .enumerate()
+        .map(|(index, event)| emitted(index, event, &result))
+        .collect::<Result<_, _>>()?;
+    let state_updates = match take(&mut members, "state_updates") {
+        None => Map::new(),
+        Some(Value::Object(updates)) => updates,
+        Some(_) => return Err(broken("state_updates", "an object")),
+    };
+    Ok(Response {
+        result,
+        events,
+        state_updates,
+        logs,
+    })
+}
+
+fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Refusal, Error> {
+    let error = filled(&mut members, "error", "a text when `status` is `error`")?;
+    let retry = match take(&mut members, "retry") {
+        None => true,
+        Some(Value::Bool(retry)) => retry,
+        Some(_) => return Err(broken("retry", "true or false")),
+    };
+    Ok(Refusal { error, retry, logs })
+}
+
+/// An event without a type could never be routed, and its work would be lost without a word.
+fn emitted(index: usize, event: Value, result: &str) -> Result<EmittedEvent, Error> {
+    let Value::Object(mut members) = event else {
+        return Err(broken(format!("events[{index}]"), "an object"));
+    };
+    let kind = filled(&mut members, "type", "a text")
+        .map_err(|_| broken(format!("events[{index}].type"), "a text"))?;
+    let dedupe_key = match take(&mut members, "dedupe_key") {
+        None => None,
+        Some(Value::String(key)) => Some(key).filter(|key| !key.trim().is_empty()),
+        Some(_) => return Err(broken(format!("events[{index}].dedupe_key"), "a text")),
+    };
+    let mut payload = take(&mut members, "payload").unwrap_or_else(|| Value::Object(Map::new()));
+    if let Value::Object(payload) = &mut payload {
+        let entry = payload.entry("result");
+        entry.or_insert_with(|| Value::from(result));
+    }
+    Ok(EmittedEvent {
+        kind,
+        payload,
+        dedupe_key,
+    })
+}
+
+/// Logs are for people: an odd line is shown as it is, and fails nothing.
+fn log_line(line: &Value) -> LogLine {
+    let text = |value: &Value| match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    };
+    let level = match line.get("level").and_then(Value::as_str) {
+        Some("debug") => Level::Debug,
+        Some("warn" | "warning") => Level::Warn,
+        Some("error") => Level::Error,
+        _ => Level::Info,
+    };
+    let message = text(line.get("message").unwrap_or(line));
+    LogLine { level, message }
+}
+
+fn filled(
+    members: &mut Map<String, Value>,
+    name: &str,
+    expected: &'static str,
+) -> Result<String, Error> {
+    match take(members, name) {
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
+        _ => Err(broken(name, expected)),
+    }
+}
+
+fn list(members: &mut Map<String, Value>, name: &str) -> Result<Vec<Value>, Error> {
+    match take(members, name) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(items)) => Ok(items),
+        Some(_) => Err(broken(name, "a list")),
+    }
+}
+
+fn take(members: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    members.remove(name).filter(|value| !value.is_null())
+}
+
+fn broken(member: impl Into<String>, expected: &'static str) -> Error {
+    Error::Member {
+        member: member.into(),
+        expected,
+    }
+}

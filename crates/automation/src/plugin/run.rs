@@ -1,0 +1,177 @@
+//! Runs one command of a plugin as a process of its own.
+//!
+//! However it ends (by itself, at its deadline, by cancellation, or because the future is dropped) nothing of its process group
+//! is left, and a process that got away from the group holds nobody up. Resource limits are not set here: the operator has the
+//! service manager for them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::{sleep, timeout};
+
+use super::capture::Captured;
+use super::environment::Variables;
+use super::group::Group;
+
+/// What to start. The working directory is ours, and there are no arguments.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Absolute.
+    pub entrypoint: PathBuf,
+    /// All that the process sees of the environment.
+    pub environment: Variables,
+    /// For its standard input, which is closed behind it.
+    pub request: Vec<u8>,
+    pub timeout: Duration,
+    pub limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub stdout_bytes_max: usize,
+    pub stderr_bytes_max: usize,
+    /// Between the request to end and the kill.
+    pub grace: Duration,
+    /// How long we read on after the end, for a pipe that somebody outside of the group holds open.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            stdout_bytes_max: 10 << 20,
+            stderr_bytes_max: 64 << 10,
+            grace: Duration::from_secs(5),
+            drain: Duration::from_millis(500),
+        }
+    }
+}
+
+/// How a run ended, and what was printed until then.
+#[derive(Debug)]
+pub struct Ended {
+    pub how: How,
+    pub stdout: Captured,
+    pub stderr: Captured,
+    pub elapsed: Duration,
+}
+
+#[derive(Debug)]
+pub enum How {
+    Exited(ExitStatus),
+    TimedOut,
+    Cancelled,
+    /// The reason, for people.
+    NotStarted(String),
+}
+
+/// `on_start` is told the process id, which is also that of its group. When `cancel` is ready the group gets the grace that it
+/// gets at the deadline; when this future is dropped it is killed at once.
+pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Output = ()>) -> Ended {
+    let started_at = Instant::now();
+    let mut stdout = Captured::default();
+    let mut stderr = Captured::default();
+    let how = match start(&job) {
+        Ok(mut child) => {
+            let group = Group::of(child.id());
+            child.id().map(on_start);
+            attend(&mut child, group, job, cancel, (&mut stdout, &mut stderr)).await
+        }
+        Err(error) => How::NotStarted(why_not_started(&job.entrypoint, &error)),
+    };
+    Ended {
+        how,
+        stdout,
+        stderr,
+        elapsed: started_at.elapsed(),
+    }
+}
+
+fn start(job: &Job) -> io::Result<Child> {
+    Command::new(&job.entrypoint)
+        .env_clear()
+        .envs(&job.environment)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+async fn attend(
+    child: &mut Child,
+    mut group: Group,
+    job: Job,
+    cancel: impl Future<Output = ()>,
+    (kept_stdout, kept_stderr): (&mut Captured, &mut Captured),
+) -> How {
+    let stdin = child.stdin.take().expect("it was asked for as a pipe");
+    let stdout = child.stdout.take().expect("it was asked for as a pipe");
+    let stderr = child.stderr.take().expect("it was asked for as a pipe");
+    let limits = job.limits;
+    // All at once: a plugin may write before it reads, and either side would wait for the other.
+    let pipes = async {
+        tokio::join!(
+            feed(stdin, job.request),
+            kept_stdout.read(stdout, limits.stdout_bytes_max),
+            kept_stderr.read(stderr, limits.stderr_bytes_max),
+        )
+    };
+    let life = async {
+        // Ordering: the end comes first, so that a process which ends at the very deadline has ended.
+        let how = tokio::select! {
+            biased;
+            status = child.wait() => exited(status),
+            () = sleep(job.timeout) => How::TimedOut,
+            () = cancel => How::Cancelled,
+        };
+        if !matches!(how, How::Exited(_)) {
+            group.terminate();
+            let _ = timeout(limits.grace, child.wait()).await;
+        }
+        // Invariant: no await lies between the end of the leader and this kill, while its number cannot be that of strangers.
+        group.kill();
+        if !matches!(how, How::Exited(_)) {
+            let _ = child.wait().await;
+        }
+        how
+    };
+    tokio::pin!(pipes, life);
+    let how = tokio::select! {
+        biased;
+        how = &mut life => how,
+        _ = &mut pipes => return life.await,
+    };
+    let _ = timeout(limits.drain, pipes).await;
+    how
+}
+
+/// A plugin may end without reading what it was asked.
+async fn feed(mut stdin: ChildStdin, request: Vec<u8>) {
+    let _ = stdin.write_all(&request).await;
+}
+
+fn exited(status: io::Result<ExitStatus>) -> How {
+    match status {
+        Ok(status) => How::Exited(status),
+        Err(error) => How::NotStarted(format!("its end could not be learned: {error}")),
+    }
+}
+
+fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
+    let path = entrypoint.display();
+    let fix = if error.kind() == io::ErrorKind::PermissionDenied {
+        "it may not be executed; run `chmod +x` on it"
+    } else if error.kind() != io::ErrorKind::NotFound {
+        "the system refused"
+    } else if entrypoint.exists() {
+        "the interpreter in its first line is missing; install it or correct the `#!` line"
+    } else {
+        "it is gone; install the plugin again"
+    };
+    format!("{path} could not be started: {fix} ({error})")
+}

@@ -1,0 +1,138 @@
+//! Whether the program of a plugin may be run at all.
+//!
+//! What runs lies inside its plugin's directory and inside an approved root after every link is followed, is executable, and
+//! nobody but its owner and group could have replaced it. The rules hold at the moment of discovery: whoever owns the files may
+//! change them later.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+const EXECUTE: u32 = 0o111;
+const WRITE_BY_ALL: u32 = 0o002;
+
+/// What happens to links among roots, directories, manifests and programs. They are told in either case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symlinks {
+    Refuse,
+    Follow,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Distrust {
+    #[error(
+        "{0} is a symbolic link; put the file itself there, or set `service.allow_symlinks: true`"
+    )]
+    Symlink(PathBuf),
+    #[error("{path} leads to {target}, outside of {allowed}; move it inside")]
+    Escape {
+        path: PathBuf,
+        target: PathBuf,
+        allowed: String,
+    },
+    #[error("entrypoint `{0}` must be a path inside the plugin's directory, without `..`")]
+    Traversal(String),
+    #[error("entrypoint {0} is not executable; run `chmod +x` on it")]
+    NotExecutable(PathBuf),
+    #[error("entrypoint {0} is no file")]
+    NoFile(PathBuf),
+    #[error("{0} is writable by everybody; run `chmod o-w` on it")]
+    WritableByAll(PathBuf),
+    #[error("{path} cannot be examined: {error}")]
+    Unreadable { path: PathBuf, error: io::Error },
+}
+
+/// The program of a plugin, with links followed, and what to warn of.
+#[derive(Debug)]
+pub struct Entrypoint {
+    pub path: PathBuf,
+    pub warnings: Vec<String>,
+}
+
+/// `directory` and `roots` must be free of links already.
+pub fn entrypoint(
+    directory: &Path,
+    roots: &[PathBuf],
+    written: &str,
+    symlinks: Symlinks,
+) -> Result<Entrypoint, Distrust> {
+    let relative = Path::new(written);
+    let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    if written.contains('\0') || !relative.components().all(inside) {
+        return Err(Distrust::Traversal(written.to_owned()));
+    }
+    let mut warnings = Vec::new();
+    let mut step = directory.to_path_buf();
+    for part in relative.components() {
+        step.push(part);
+        if is_symlink(&step)? {
+            warnings.extend(followed(&step, symlinks)?);
+        }
+    }
+    let path = inside_roots(&step, roots)?;
+    if !path.starts_with(directory) || path == directory {
+        return Err(Distrust::Escape {
+            path: step,
+            target: path,
+            allowed: "its plugin's directory".to_owned(),
+        });
+    }
+    let found = fs::metadata(&path).map_err(|error| unreadable(&path, error))?;
+    if !found.is_file() {
+        return Err(Distrust::NoFile(path));
+    }
+    if found.permissions().mode() & EXECUTE == 0 {
+        return Err(Distrust::NotExecutable(path));
+    }
+    if found.permissions().mode() & WRITE_BY_ALL != 0 {
+        warnings.push(format!("{} is writable by everybody", path.display()));
+    }
+    for above in path.ancestors().skip(1) {
+        if is_writable_by_all(above)? {
+            return Err(Distrust::WritableByAll(above.to_path_buf()));
+        }
+        if above == directory {
+            break;
+        }
+    }
+    Ok(Entrypoint { path, warnings })
+}
+
+/// Says that a link was followed, unless links are refused.
+pub(super) fn followed(link: &Path, symlinks: Symlinks) -> Result<Option<String>, Distrust> {
+    match symlinks {
+        Symlinks::Refuse => Err(Distrust::Symlink(link.to_path_buf())),
+        Symlinks::Follow => Ok(Some(format!("{} is a symbolic link", link.display()))),
+    }
+}
+
+/// Where `path` leads after all links, if that is inside one of the approved roots.
+pub(super) fn inside_roots(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, Distrust> {
+    let target = fs::canonicalize(path).map_err(|error| unreadable(path, error))?;
+    if roots.iter().any(|root| target.starts_with(root)) {
+        return Ok(target);
+    }
+    Err(Distrust::Escape {
+        path: path.to_path_buf(),
+        target,
+        allowed: "every plugin root".to_owned(),
+    })
+}
+
+pub(super) fn is_writable_by_all(path: &Path) -> Result<bool, Distrust> {
+    let found = fs::metadata(path).map_err(|error| unreadable(path, error))?;
+    Ok(found.permissions().mode() & WRITE_BY_ALL != 0)
+}
+
+pub(super) fn is_symlink(path: &Path) -> Result<bool, Distrust> {
+    let found = fs::symlink_metadata(path).map_err(|error| unreadable(path, error))?;
+    Ok(found.is_symlink())
+}
+
+fn unreadable(path: &Path, error: io::Error) -> Distrust {
+    Distrust::Unreadable {
+        path: path.to_path_buf(),
+        error,
+    }
+}

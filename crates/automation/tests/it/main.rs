@@ -1,0 +1,12 @@
+//! The automation runtime from outside: files, and real processes.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod plugin_discovery;
+mod plugin_manifest;
+mod plugin_processes;
+mod plugin_protocol;
+mod plugin_world;

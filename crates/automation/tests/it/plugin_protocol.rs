@@ -1,0 +1,210 @@
+//! What is said over the pipes.
+
+use consign_automation::plugin::request::{Event, Request};
+use consign_automation::plugin::response::{Answer, EmittedEvent, Level, Response, parse};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+fn object(value: Value) -> Map<String, Value> {
+    serde_json::from_value(value).unwrap()
+}
+
+fn request(command: &str) -> Request {
+    let emitted = EmittedEvent {
+        kind: "weight.changed".to_owned(),
+        payload: json!({"kg": 70}),
+        dedupe_key: None,
+    };
+    let time = "2026-02-08T10:00:00Z".parse().unwrap();
+    Request {
+        job_id: "job-1".to_owned(),
+        plugin: "scales".to_owned(),
+        command: command.to_owned(),
+        config: object(json!({"key": "k"})),
+        state: Map::new(),
+        context: object(json!({"trace": 1})),
+        event: Some(Event::stamped(
+            emitted,
+            "withings".to_owned(),
+            time,
+            "ev-1".to_owned(),
+        )),
+        payload: None,
+        deadline_at: time,
+    }
+}
+
+fn sent(request: &Request) -> Value {
+    let line = request.to_line();
+    assert_eq!(
+        line.iter().position(|byte| *byte == b'\n'),
+        Some(line.len() - 1)
+    );
+    serde_json::from_slice(&line).unwrap()
+}
+
+fn accepted(answer: &Value) -> Response {
+    match parse(answer.to_string().as_bytes()) {
+        Ok(Answer::Ok(response)) => response,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_request_has_every_member_and_an_event_only_for_handle_du_035() {
+    let expected = json!({
+        "protocol": 2,
+        "job_id": "job-1",
+        "command": "poll",
+        "config": {"key": "k"},
+        "state": {},
+        "context": {"trace": 1, "ductile_plugin": "scales"},
+        "deadline_at": "2026-02-08T10:00:00Z",
+    });
+    assert_eq!(sent(&request("poll")), expected);
+
+    let mut handle = request("handle");
+    handle.payload = Some(object(json!({"line": "a\nb"})));
+    let sent = sent(&handle);
+    assert_eq!(sent["event"]["type"], "weight.changed");
+    assert_eq!(sent["payload"], json!({"line": "a\nb"}));
+}
+
+#[test]
+fn source_time_and_id_of_an_event_are_the_cores_du_036() {
+    let forged = json!({"status": "ok", "result": "r", "events": [
+        {"type": "t", "payload": {"a": 1}, "source": "forged", "timestamp": "never", "event_id": "forged"},
+    ]});
+    let emitted = accepted(&forged).events.remove(0);
+    let time = "2026-02-08T10:00:00Z".parse().unwrap();
+    let event = Event::stamped(emitted, "withings".to_owned(), time, "ev-1".to_owned());
+    let expected = json!({
+        "type": "t",
+        "payload": {"a": 1, "result": "r"},
+        "source": "withings",
+        "timestamp": "2026-02-08T10:00:00Z",
+        "event_id": "ev-1",
+    });
+    assert_eq!(serde_json::to_value(event).unwrap(), expected);
+}
+
+#[test]
+fn a_full_answer_is_read_and_what_is_unknown_ignored_du_037() {
+    let answer = json!({
+        "status": "ok", "result": "two events", "protocol": 2, "error": null, "retry": null,
+        "ductile_stopwatch_subs": "odd", "later": [1],
+        "events": [
+            {"type": "a", "payload": {"result": "own"}, "dedupe_key": "k"},
+            {"type": "b", "dedupe_key": " "},
+            {"type": "c", "payload": [1]},
+        ],
+        "state_updates": {"cursor": 7},
+        "logs": [{"level": "warn", "message": "slow"}, {"message": "plain"}, "bare"],
+    });
+    let response = accepted(&answer);
+    assert_eq!(response.events[0].payload, json!({"result": "own"}));
+    assert_eq!(response.events[0].dedupe_key.as_deref(), Some("k"));
+    assert_eq!(response.events[1].payload, json!({"result": "two events"}));
+    assert_eq!(response.events[1].dedupe_key, None);
+    assert_eq!(response.events[2].payload, json!([1]));
+    assert_eq!(response.state_updates, object(json!({"cursor": 7})));
+    let logs: Vec<_> = response
+        .logs
+        .iter()
+        .map(|line| (line.level, line.message.as_str()))
+        .collect();
+    assert_eq!(
+        logs,
+        [
+            (Level::Warn, "slow"),
+            (Level::Info, "plain"),
+            (Level::Info, "bare")
+        ]
+    );
+
+    let bare =
+        json!({"status": "ok", "result": "r", "events": null, "state_updates": null, "logs": null});
+    assert!(accepted(&bare).state_updates.is_empty());
+    let indented = format!("\n\n{}\n\n", serde_json::to_string_pretty(&answer).unwrap());
+    assert!(matches!(parse(indented.as_bytes()), Ok(Answer::Ok(_))));
+}
+
+#[test]
+fn an_answer_that_breaks_the_protocol_is_refused_with_its_member_du_037() {
+    for (answer, member) in [
+        (json!({}), "status"),
+        (json!({"status": "done"}), "status"),
+        (json!({"status": true}), "status"),
+        (json!({"status": "ok"}), "result"),
+        (json!({"status": "ok", "result": "  "}), "result"),
+        (json!({"status": "ok", "result": {"a": 1}}), "result"),
+        (json!({"status": "error"}), "error"),
+        (json!({"status": "error", "error": ""}), "error"),
+        (
+            json!({"status": "error", "error": "e", "retry": "no"}),
+            "retry",
+        ),
+        (
+            json!({"status": "ok", "result": "r", "events": {}}),
+            "events",
+        ),
+        (
+            json!({"status": "ok", "result": "r", "events": [{"payload": {}}]}),
+            "events[0].type",
+        ),
+        (
+            json!({"status": "ok", "result": "r", "events": [1]}),
+            "events[0]",
+        ),
+        (
+            json!({"status": "ok", "result": "r", "state_updates": []}),
+            "state_updates",
+        ),
+        (json!({"status": "ok", "result": "r", "logs": "l"}), "logs"),
+    ] {
+        let error = parse(answer.to_string().as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&format!("`{member}` must be")),
+            "{answer}: {error}"
+        );
+    }
+    for text in [
+        "[]",
+        "null",
+        "{\"status\":\"ok\",\"result\":\"r\"} trailing",
+        "NaN",
+    ] {
+        let error = parse(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("not one JSON object"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_refusal_carries_neither_state_nor_events_and_is_retried_by_default_du_041() {
+    let answer = |rest: &str| {
+        let text = format!(
+            r#"{{"status":"error","error":"no network","events":[{{"type":"x"}}],"state_updates":{{"a":1}}{rest}}}"#
+        );
+        match parse(text.as_bytes()) {
+            Ok(Answer::Error(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(answer("").error, "no network");
+    assert!(answer("").retry && answer(r#","retry":null"#).retry);
+    assert!(!answer(r#","retry":false"#).retry);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_and_no_cut_answer_confuse_the_reader_du_038(bytes in any::<Vec<u8>>(), cut in 0_usize..42) {
+        let whole = br#"{"status":"ok","result":"r","events":[]}  "#;
+        let cut_off = parse(&whole[..cut.min(39)]);
+        prop_assert!(cut_off.is_err());
+        if let Ok(Answer::Ok(response)) = parse(&bytes) {
+            prop_assert!(!response.result.trim().is_empty());
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Plugins on disk, and runs of them with short patience.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use consign_automation::plugin::environment::Variables;
+use consign_automation::plugin::outcome::{Failure, Outcome, classify};
+use consign_automation::plugin::run::{Ended, Job, Limits, run};
+use tempfile::TempDir;
+
+pub(crate) const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
+
+/// Some directories that vanish with it.
+pub(crate) struct World {
+    directory: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { directory }
+    }
+
+    /// Free of links, as discovery reports paths.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.directory.path()).unwrap().join(name)
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        chmod(&path, mode);
+        path
+    }
+
+    /// A plugin that would pass every check.
+    pub(crate) fn plugin(&self, directory: &str, name: &str) -> PathBuf {
+        self.file(&format!("{directory}/run.sh"), "#!/bin/sh\n", 0o755);
+        self.manifest(directory, &manifest(name))
+    }
+
+    pub(crate) fn manifest(&self, directory: &str, text: &str) -> PathBuf {
+        self.file(&format!("{directory}/manifest.yaml"), text, 0o644)
+    }
+
+    pub(crate) fn bash(&self, body: &str) -> Job {
+        self.job(&format!("#!/usr/bin/env bash\n{body}\n"))
+    }
+
+    pub(crate) fn python(&self, body: &str) -> Job {
+        let script = format!("#!/usr/bin/env python3\nimport json, os, sys, time\n{body}\n");
+        self.job(&script)
+    }
+
+    pub(crate) fn job(&self, script: &str) -> Job {
+        Job {
+            entrypoint: self.file("plugin/run", script, 0o755),
+            environment: environment(),
+            request: b"{}\n".to_vec(),
+            timeout: Duration::from_secs(15),
+            limits: Limits {
+                grace: Duration::from_millis(400),
+                ..Limits::default()
+            },
+        }
+    }
+}
+
+pub(crate) fn manifest(name: &str) -> String {
+    format!(
+        "manifest_spec: ductile.plugin\nmanifest_version: 1\nname: {name}\nversion: 1.10\nprotocol: 2\n\
+         entrypoint: run.sh\ncommands:\n  poll: {{type: read}}\n"
+    )
+}
+
+pub(crate) fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+pub(crate) fn environment() -> Variables {
+    let path = OsString::from("/usr/bin:/bin:/usr/local/bin");
+    Variables::from([("PATH".into(), path)])
+}
+
+/// To the end, with nobody who cancels.
+pub(crate) async fn finish(job: Job) -> Ended {
+    run(job, |_| (), std::future::pending()).await
+}
+
+pub(crate) fn failure(ended: &Ended) -> Failure {
+    let Outcome::Failed(failure) = classify(ended) else {
+        panic!("{ended:?}");
+    };
+    failure
+}
+
+/// Whether a process lives; one that has ended and that nobody has waited for does not.
+pub(crate) fn is_alive(id: &str) -> bool {
+    let id = id.trim();
+    assert!(id.parse::<u32>().is_ok(), "`{id}` is no process");
+    fs::read_to_string(format!("/proc/{id}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap().starts_with('Z'))
+}
+
+/// A killed process is gone a moment later.
+pub(crate) async fn is_soon_dead(id: &str) -> bool {
+    for _ in 0..100 {
+        if !is_alive(id) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    false
+}
