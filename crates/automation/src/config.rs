@@ -24,6 +24,8 @@ mod redact;
 mod registry;
 mod seal;
 mod sources;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod yaml;
 
