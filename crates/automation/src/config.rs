@@ -69,18 +69,19 @@ pub fn load(path: &Path, environment: &Environment, verify: Verify) -> Loaded {
     let report = RefCell::new(std::mem::take(&mut sources.problems));
     let config = read::read(path, sources, environment, &report);
     let own = config.service.strictness;
-    let strictness = match verify {
+    let judge = match verify {
         Verify::AsRunning(running) => running,
         Verify::No | Verify::AsConfigured => own,
     };
     let mut problems = report.into_inner();
-    if strictness.validation {
+    // A configuration that asks for more than the running one would not start the next time.
+    if judge.validation || own.validation {
         problems.promote_warnings();
     }
     let mut integrity_failed = false;
     if verify != Verify::No {
         let scope_files = scope_files(&config);
-        let drift = integrity::verify(&config.dir, &config.files, &scope_files, strictness.drift);
+        let drift = integrity::verify(&config.dir, &config.files, &scope_files, judge.drift);
         integrity_failed = drift.has_errors();
         problems.extend(drift);
     }

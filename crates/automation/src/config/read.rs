@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::fields::Fields;
@@ -66,7 +66,10 @@ pub(super) fn read(
     top.ignore(&["tcc_paths", "workspace"]);
     let routes = routes.to_vec();
     top.finish();
-    warn_of_links(&sources, service.allow_symlinks, report);
+    let scope_files = tokens.scope_files.iter().map(|file| &file.path);
+    let links = scope_files.filter(|file| file.is_symlink());
+    let links = links.chain(&sources.links);
+    warn_of_links(links, service.allow_symlinks, report);
     let mut files = sources.files;
     files.extend(tokens.scope_files);
     Config {
@@ -165,7 +168,7 @@ fn check_times(service: &Service, fields: &Fields<'_>) {
     }
 }
 
-fn state_path(top: &mut Fields<'_>, dir: &Path, environment: &Environment) -> std::path::PathBuf {
+fn state_path(top: &mut Fields<'_>, dir: &Path, environment: &Environment) -> PathBuf {
     let mut state = top.section("state");
     let mut database = top.section("database");
     let written = state.text("path").or_else(|| database.text("path"));
@@ -280,14 +283,18 @@ fn check_plugin(fields: &Fields<'_>, key: &str, plugin: &str, plugins: &BTreeMap
     }
 }
 
-fn warn_of_links(sources: &Sources, allowed: bool, report: &RefCell<Problems>) {
+fn warn_of_links<'a>(
+    links: impl Iterator<Item = &'a PathBuf>,
+    allowed: bool,
+    report: &RefCell<Problems>,
+) {
     let (severity, fix) = if allowed {
         (Severity::Warning, "")
     } else {
         let fix = "name the file itself, or set `service.allow_symlinks`";
         (Severity::Error, fix)
     };
-    for link in &sources.links {
+    for link in links {
         let mut problems = report.borrow_mut();
         problems.push(severity, link, 0, "is a symbolic link", fix);
     }

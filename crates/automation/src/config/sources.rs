@@ -58,6 +58,10 @@ pub(super) fn gather(root: &Path, environment: &Environment) -> Sources {
 }
 
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe would wait for somebody to write into it.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
     let mut bytes = Vec::new();
     let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;

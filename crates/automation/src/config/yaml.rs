@@ -229,6 +229,10 @@ mod tests {
 
     #[test]
     fn aliases_and_merge_keys_work() {
+        let tree = read("a: &x 0042\nb: *x\n").unwrap();
+        assert_eq!(tree.get("a").unwrap().text(), Some("0042"));
+        assert_eq!(tree.get("b").unwrap().text(), Some("0042"));
+        assert_eq!(tree.get("b").unwrap().at.line, 2);
         let tree = read("base: &b {x: 1, y: 00}\nuse:\n  <<: *b\n  z: *b\n").unwrap();
         assert_eq!(tree.json()["use"]["x"], 1);
         assert_eq!(tree.json()["use"]["z"]["x"], 1);

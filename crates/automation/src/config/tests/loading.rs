@@ -272,3 +272,22 @@ fn nothing_secret_shows_in_what_is_printed_du_025() {
     assert!(!debugged.contains("hunter2"), "{debugged}");
     assert_eq!(config.secret("t").unwrap().expose(), "hunter2");
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_text_is_loaded_or_refused_with_a_reason(
+        lines in proptest::collection::vec(
+            r"[ ]{0,4}(service|api|plugins|tokens|webhooks|routes|include|auth|config|schedules|every|[a-z~&*<$]{1,3})?:? ?[-\[\]{},:&*!|>%@`'${}A-Z0-9a-z~.# ]{0,12}",
+            0..8,
+        ),
+    ) {
+        let world = World::new(&lines.join("\n")).with("A", "b: [");
+        let loaded = world.load(Verify::AsConfigured);
+        proptest::prop_assert_eq!(
+            loaded.config.is_none(),
+            loaded.problems.iter().any(|problem| problem.severity == Severity::Error)
+        );
+    }
+}

@@ -121,3 +121,18 @@ fn secrets_are_named_once_and_exist() {
     World::new(&plugin("config: {api_ref: a}")).config();
     World::new(&plugin("enabled: false, config: {api_ref: b}")).config();
 }
+
+#[test]
+fn a_scope_file_behind_a_link_is_refused() {
+    let hash = blake3::hash(SCOPES.as_bytes()).to_hex();
+    let world = with_scope_file(SCOPES, &hash);
+    fs::rename(world.path("scopes/a.json"), world.path("b.json")).unwrap();
+    std::os::unix::fs::symlink(world.path("b.json"), world.path("scopes/a.json")).unwrap();
+    let problems = world.problems();
+    assert_eq!(
+        problems.lines().next(),
+        Some(
+            "Error a.json: is a symbolic link; name the file itself, or set `service.allow_symlinks`"
+        ),
+    );
+}
