@@ -183,6 +183,10 @@ impl<'a> Fields<'a> {
         self.report.borrow_mut().warn(at, message, fix);
     }
 
+    pub(super) fn notice(&self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+        self.report.borrow_mut().notice(at, message, fix);
+    }
+
     /// The path of a key in messages.
     pub(super) fn path_of(&self, key: impl Display) -> String {
         match self.path.as_str() {

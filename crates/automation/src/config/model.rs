@@ -191,8 +191,8 @@ pub struct Token {
     pub created_at: Option<String>,
 }
 
-/// A value that is never shown by accident.
-#[derive(Clone, Default, PartialEq, Eq)]
+/// A value that is never shown by accident, and never compared in a way that tells how much of it was right.
+#[derive(Clone)]
 pub struct Secret(String);
 
 impl Secret {

@@ -79,7 +79,7 @@ fn plugin(
     }
     if let Some(path) = fields.node("path") {
         let message = format!("`{}` is ignored", fields.path_of("path"));
-        fields.warn(&path.at, message, "list its directory in `plugin_roots`");
+        fields.notice(&path.at, message, "list its directory in `plugin_roots`");
     }
     fields.ignore(&["run_as", "vault_principal", "requires_vault"]);
     let plugin = Plugin {

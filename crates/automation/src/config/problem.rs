@@ -8,6 +8,8 @@ use super::node::Node;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// Worth knowing; even a strict service starts.
+    Notice,
     /// The service starts, unless it is strict.
     Warning,
     /// The service does not start.
@@ -58,6 +60,15 @@ impl Problems {
         self.push(Severity::Warning, &at.file, at.line, message, fix);
     }
 
+    pub(super) fn notice(
+        &mut self,
+        at: &Place,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.push(Severity::Notice, &at.file, at.line, message, fix);
+    }
+
     pub(super) fn push(
         &mut self,
         severity: Severity,
@@ -82,7 +93,9 @@ impl Problems {
     /// A strict service does not start with what others only hear of.
     pub(super) fn promote_warnings(&mut self) {
         for problem in &mut self.0 {
-            problem.severity = Severity::Error;
+            if problem.severity == Severity::Warning {
+                problem.severity = Severity::Error;
+            }
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) fn read(
     let pipelines = top.list("pipelines").to_vec();
     for key in ["secrets", "accounts", "instances", "remote_ingress"] {
         if let Some(node) = top.node(key) {
-            top.warn(
+            top.notice(
                 &node.at,
                 format!("`{key}` is not supported and ignored"),
                 "",
@@ -69,7 +69,7 @@ pub(super) fn read(
     let scope_files = tokens.scope_files.iter().map(|file| &file.path);
     let links = scope_files.filter(|file| file.is_symlink());
     let links = links.chain(&sources.links);
-    warn_of_links(links, service.allow_symlinks, report);
+    judge_links(links, service.allow_symlinks, report);
     let mut files = sources.files;
     files.extend(tokens.scope_files);
     Config {
@@ -283,13 +283,13 @@ fn check_plugin(fields: &Fields<'_>, key: &str, plugin: &str, plugins: &BTreeMap
     }
 }
 
-fn warn_of_links<'a>(
+fn judge_links<'a>(
     links: impl Iterator<Item = &'a PathBuf>,
     allowed: bool,
     report: &RefCell<Problems>,
 ) {
     let (severity, fix) = if allowed {
-        (Severity::Warning, "")
+        (Severity::Notice, "")
     } else {
         let fix = "name the file itself, or set `service.allow_symlinks`";
         (Severity::Error, fix)

@@ -111,7 +111,7 @@ pub(super) fn api_tokens(nodes: &[Node], tokens: &mut Tokens, report: &RefCell<P
         let scopes = Scopes::new(fields.texts("scopes"));
         fields.ignore(&["description", "created_at"]);
         let at = fields.at.clone();
-        warn_of_odd_scopes(&scopes, &at, report);
+        tell_odd_scopes(&scopes, &at, report);
         let secret = match (literal, named) {
             (Some(literal), None) => {
                 let secret = Secret::new(literal);
@@ -203,17 +203,17 @@ fn scopes_in(
         }
     };
     drop(problems);
-    warn_of_odd_scopes(&scopes, at, report);
+    tell_odd_scopes(&scopes, at, report);
     Some(scopes)
 }
 
-fn warn_of_odd_scopes(scopes: &Scopes, at: &Place, report: &RefCell<Problems>) {
+fn tell_odd_scopes(scopes: &Scopes, at: &Place, report: &RefCell<Problems>) {
     for (scope, near) in scopes.odd() {
         let message = format!("the scope `{scope}` allows nothing");
         let fix = match near {
             Some(area) => format!("write `{area}:ro` or `{area}:rw`"),
             None => String::new(),
         };
-        report.borrow_mut().warn(at, message, fix);
+        report.borrow_mut().notice(at, message, fix);
     }
 }

@@ -228,7 +228,7 @@ fn a_link_is_refused_unless_it_is_allowed() {
     );
     world.put("real.yaml", "service: {name: linked, allow_symlinks: true}");
     assert_eq!(world.config().service.name, "linked");
-    assert!(world.problems().contains("Warning link.yaml"));
+    assert!(world.problems().contains("Notice link.yaml"));
 }
 
 #[test]

@@ -211,3 +211,18 @@ fn what_is_simply_wrong_is_told_all_at_once() {
     }
     assert_eq!(problems.lines().count(), expected.len(), "{problems}");
 }
+
+#[test]
+fn what_later_versions_write_loads_even_when_strict_du_014() {
+    let text = "service: {strict_mode: true, unconfined: true}\nsecrets: {age_key_file: age.key}\napi:\n  enabled: true\n  auth: {tokens: [{secret_ref: admin, scopes: ['*', 'state:ro']}]}\ntokens: [{name: admin, key: v}]\nplugins:\n  echo:\n    path: ./echo\n    schedules:\n      - every: 5m\n        jitter: 30s\n    config:\n      # nothing yet";
+    let world = World::new(text);
+    let config = world.config();
+    assert!(config.registry.holder("v").unwrap().may("state:ro"));
+    assert!(config.service.strictness.validation);
+    let problems = world.problems();
+    assert_eq!(problems.lines().count(), 3, "{problems}");
+    assert!(
+        problems.lines().all(|line| line.starts_with("Notice")),
+        "{problems}"
+    );
+}
