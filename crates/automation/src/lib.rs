@@ -3,5 +3,6 @@
 //! A client of the engine like any worker: jobs are intents, and what a run leaves behind are facts. Here are the parts that
 //! need no ledger; see each module.
 
+pub mod config;
 pub mod plugin;
 pub mod scalar;

@@ -1,0 +1,150 @@
+//! The configuration: found, read, merged, judged and sealed.
+//!
+//! Everything comes in as values: variables, home directory and processors in an [`Environment`], time where it is needed.
+//! Problems are collected, not thrown: [`load`] tells all of them at once, each with file, line and what mends it. What needs
+//! a plugin's manifest, and what schedules and pipelines mean, is judged elsewhere.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+mod fields;
+mod find;
+mod integrity;
+mod interpolate;
+mod merge;
+pub mod model;
+pub mod node;
+mod plugins;
+mod problem;
+mod read;
+mod redact;
+mod registry;
+mod seal;
+mod sources;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod yaml;
+
+pub use find::{Environment, FindError, find};
+pub use integrity::{Change, Plan, Tier};
+pub use model::{Config, Strictness};
+pub use node::Node;
+pub use problem::{Place, Problem, Problems, Severity};
+pub use redact::{MASK, masked};
+pub use registry::{Holder, Registry, Scopes};
+pub use seal::{Fingerprint, Seal};
+pub use sources::Source;
+use sources::Sources;
+
+/// How the seal counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Not at all: for looking at a tree that is about to be sealed.
+    No,
+    /// As the configuration itself says: at the start.
+    AsConfigured,
+    /// As the running configuration says: a proposed one must not lower the bar for itself.
+    AsRunning(Strictness),
+}
+
+/// A configuration, unless a problem is an error, and all problems.
+#[derive(Debug)]
+pub struct Loaded {
+    pub config: Option<Config>,
+    pub problems: Vec<Problem>,
+    /// An error came from a seal; such a start ends with its own exit code.
+    pub integrity_failed: bool,
+}
+
+/// Loads the configuration whose root is `path`, which [`find()`] gave.
+pub fn load(path: &Path, environment: &Environment, verify: Verify) -> Loaded {
+    let mut sources = sources::gather(path, environment);
+    if sources.problems.has_errors() {
+        return unreadable(path, sources, verify);
+    }
+    let report = RefCell::new(std::mem::take(&mut sources.problems));
+    let config = read::read(path, sources, environment, &report);
+    let own = config.service.strictness;
+    let judge = match verify {
+        Verify::AsRunning(running) => running,
+        Verify::No | Verify::AsConfigured => own,
+    };
+    let mut problems = report.into_inner();
+    // A configuration that asks for more than the running one would not start the next time.
+    if judge.validation || own.validation {
+        problems.promote_warnings();
+    }
+    let mut integrity_failed = false;
+    if verify != Verify::No {
+        let scope_files = scope_files(&config);
+        let drift = integrity::verify(&config.dir, &config.files, &scope_files, judge.drift);
+        integrity_failed = drift.has_errors();
+        problems.extend(drift);
+    }
+    Loaded {
+        config: (!problems.has_errors()).then_some(config),
+        problems: problems.into_vec(),
+        integrity_failed,
+    }
+}
+
+/// A tree with holes is not judged, for half of it would be missed only because of the holes. Its seal is.
+fn unreadable(path: &Path, sources: Sources, verify: Verify) -> Loaded {
+    let strict = match verify {
+        Verify::AsRunning(running) => running.drift,
+        Verify::No | Verify::AsConfigured => false,
+    };
+    let mut problems = sources.problems;
+    let mut integrity_failed = false;
+    if verify != Verify::No {
+        let dir = path.parent().unwrap_or(path);
+        let drift = integrity::verify(dir, &sources.files, &[], strict);
+        integrity_failed = drift.has_errors();
+        problems.extend(drift);
+    }
+    Loaded {
+        config: None,
+        problems: problems.into_vec(),
+        integrity_failed,
+    }
+}
+
+/// What sealing the configuration at `path` would change; [`Plan::apply`] does it.
+///
+/// Refused only if a file cannot be read: a tree that is not yet valid may be sealed while it is being mended.
+pub fn lock(
+    path: &Path,
+    environment: &Environment,
+    fingerprints: &[Fingerprint],
+    now: Timestamp,
+) -> Result<Plan, LockError> {
+    let mut sources = sources::gather(path, environment);
+    let problems = std::mem::take(&mut sources.problems);
+    if problems.has_errors() {
+        return Err(LockError::Unreadable(problems.into_vec()));
+    }
+    let report = RefCell::new(problems);
+    let config = read::read(path, sources, environment, &report);
+    let scope_files = scope_files(&config);
+    let plan = integrity::plan(&config.dir, &config.files, &scope_files, fingerprints, now)?;
+    Ok(plan)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("the configuration cannot be read, so it cannot be sealed")]
+    Unreadable(Vec<Problem>),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+fn scope_files(config: &Config) -> Vec<PathBuf> {
+    let tokens = config.tokens.iter();
+    tokens
+        .filter_map(|token| token.scopes_file.clone())
+        .collect()
+}

@@ -1,0 +1,238 @@
+//! Whether the files are those that were sealed, and sealing them.
+//!
+//! Tokens, webhooks and scope files must match or the service does not start; other files only warn, unless the service is
+//! strict. Nothing but [`Plan::apply`] writes a seal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::problem::{Problems, Severity};
+use super::seal::{self, Fingerprint, Seal};
+use super::sources::{self, Source};
+
+const HIGH: [&str; 2] = ["tokens.yaml", "webhooks.yaml"];
+/// Covered when they lie in the directory of the configuration, included or not.
+const NAMED: [&str; 4] = ["config.yaml", "webhooks.yaml", "tokens.yaml", "routes.yaml"];
+const FIX: &str = "look at what changed, then run `config lock`";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    Operational,
+    HighSecurity,
+}
+
+/// A file with the seal that must know it.
+struct Covered {
+    seal_dir: PathBuf,
+    tier: Tier,
+    hash: io::Result<String>,
+}
+
+/// Compares the files that were read, and those that should have been, with their seals.
+pub(super) fn verify(
+    dir: &Path,
+    read: &[Source],
+    scope_files: &[PathBuf],
+    drift_fails: bool,
+) -> Problems {
+    let covered = covered(dir, read, scope_files);
+    let mut problems = Problems::default();
+    let drift = if drift_fails {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let severity_of = |tier| match tier {
+        Tier::HighSecurity => Severity::Error,
+        Tier::Operational => drift,
+    };
+    for seal_dir in seal_dirs(&covered) {
+        let here = covered.iter().filter(|(_, file)| file.seal_dir == seal_dir);
+        let seal_path = seal_dir.join(seal::FILE);
+        let seal = match Seal::read(&seal_dir) {
+            Ok(Some(seal)) => seal,
+            Ok(None) => {
+                let high = here.filter(|(_, file)| file.tier == Tier::HighSecurity);
+                let high: Vec<_> = high.map(|(path, _)| path.display().to_string()).collect();
+                let (severity, message) = match high.as_slice() {
+                    [] => (drift, "the configuration is not sealed".to_owned()),
+                    high => (
+                        Severity::Error,
+                        format!("there is no seal for {}", high.join(", ")),
+                    ),
+                };
+                problems.push(severity, &seal_path, 0, message, "run `config lock`");
+                continue;
+            }
+            Err(message) => {
+                problems.push(Severity::Error, &seal_path, 0, message, FIX);
+                continue;
+            }
+        };
+        for (path, file) in here {
+            let message = match (&file.hash, seal.hashes.get(path)) {
+                (Err(error), _) => format!("cannot be read for its seal: {error}"),
+                (Ok(_), None) => "is not in the seal".to_owned(),
+                (Ok(hash), Some(sealed)) if !hash.eq_ignore_ascii_case(sealed) => {
+                    "is not what was sealed".to_owned()
+                }
+                (Ok(_), Some(_)) => continue,
+            };
+            problems.push(severity_of(file.tier), path, 0, message, FIX);
+        }
+        // Of a seal that other configurations may share, only the own directory's files are missed.
+        let gone = seal.hashes.keys().filter(|path| !path.exists());
+        for path in gone.filter(|_| seal_dir == dir) {
+            let severity = severity_of(tier(dir, path, scope_files));
+            problems.push(severity, path, 0, "was sealed and is gone", FIX);
+        }
+    }
+    problems
+}
+
+/// What sealing would write.
+#[derive(Debug)]
+pub struct Plan {
+    seals: Vec<(PathBuf, Seal)>,
+    pub changes: Vec<(PathBuf, Change)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Added,
+    Changed,
+    Removed,
+    Kept,
+}
+
+impl Plan {
+    /// Writes the seals. Without this call a plan is a dry run.
+    pub fn apply(&self) -> io::Result<()> {
+        self.seals
+            .iter()
+            .try_for_each(|(dir, seal)| seal.write(dir))
+    }
+}
+
+pub(super) fn plan(
+    dir: &Path,
+    read: &[Source],
+    scope_files: &[PathBuf],
+    fingerprints: &[Fingerprint],
+    now: Timestamp,
+) -> io::Result<Plan> {
+    let covered = covered(dir, read, scope_files);
+    let generated_at = format!("{now:.0}");
+    let mut plan = Plan {
+        seals: Vec::new(),
+        changes: Vec::new(),
+    };
+    for seal_dir in seal_dirs(&covered) {
+        // A damaged seal is no reason not to write a good one.
+        let known = Seal::read(&seal_dir).ok().flatten();
+        let known = known.map(|seal| seal.hashes).unwrap_or_default();
+        let mut seal = Seal::new(generated_at.clone());
+        if seal_dir == dir {
+            seal.plugin_fingerprints = fingerprints.to_vec();
+        } else {
+            // Another configuration may have sealed more files there.
+            seal.hashes.clone_from(&known);
+        }
+        for (path, file) in covered.iter().filter(|(_, file)| file.seal_dir == seal_dir) {
+            let hash = match &file.hash {
+                Ok(hash) => hash.clone(),
+                Err(error) => {
+                    let message = format!("cannot read {}: {error}", path.display());
+                    return Err(io::Error::new(error.kind(), message));
+                }
+            };
+            seal.hashes.insert(path.clone(), hash);
+        }
+        plan.changes.extend(changes(&known, &seal.hashes));
+        plan.seals.push((seal_dir, seal));
+    }
+    Ok(plan)
+}
+
+fn changes(
+    known: &BTreeMap<PathBuf, String>,
+    next: &BTreeMap<PathBuf, String>,
+) -> Vec<(PathBuf, Change)> {
+    let paths: BTreeSet<&PathBuf> = known.keys().chain(next.keys()).collect();
+    let change = |path| match (known.get(path), next.get(path)) {
+        (None, _) => Change::Added,
+        (Some(_), None) => Change::Removed,
+        (Some(old), Some(new)) if old == new => Change::Kept,
+        (Some(_), Some(_)) => Change::Changed,
+    };
+    paths
+        .into_iter()
+        .map(|path| (path.clone(), change(path)))
+        .collect()
+}
+
+fn seal_dirs(covered: &BTreeMap<PathBuf, Covered>) -> BTreeSet<PathBuf> {
+    covered.values().map(|file| file.seal_dir.clone()).collect()
+}
+
+fn covered(dir: &Path, read: &[Source], scope_files: &[PathBuf]) -> BTreeMap<PathBuf, Covered> {
+    let mut covered = BTreeMap::new();
+    let mut cover = |path: &Path, hash: io::Result<String>| {
+        let tier = tier(dir, path, scope_files);
+        let own = path.parent().filter(|_| is_high_by_name(path));
+        let seal_dir = own.unwrap_or(dir);
+        covered.entry(path.to_owned()).or_insert(Covered {
+            seal_dir: seal_dir.to_owned(),
+            tier,
+            hash,
+        });
+    };
+    for source in read {
+        cover(&source.path, Ok(source.hash.clone()));
+    }
+    for path in unread(dir).iter().chain(scope_files) {
+        cover(path, sources::read(path).map(|bytes| sources::hash(&bytes)));
+    }
+    covered
+}
+
+/// The files that a seal covers whether or not they are included.
+fn unread(dir: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = NAMED.iter().map(|name| dir.join(name)).collect();
+    let listed = |dir: &Path, fits: fn(&str) -> bool| -> Vec<PathBuf> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let fitting = entries.filter(|entry| entry.file_name().to_str().is_some_and(fits));
+        fitting.map(|entry| entry.path()).collect()
+    };
+    paths.extend(listed(dir, |name| {
+        name.starts_with("relay-") && has_ending(name, "yaml")
+    }));
+    paths.extend(listed(&dir.join("scopes"), |name| has_ending(name, "json")));
+    paths.retain(|path| path.is_file());
+    paths
+}
+
+fn has_ending(name: &str, ending: &str) -> bool {
+    Path::new(name).extension() == Some(OsStr::new(ending))
+}
+
+fn tier(dir: &Path, path: &Path, scope_files: &[PathBuf]) -> Tier {
+    let in_scopes = path.parent() == Some(&dir.join("scopes"));
+    let is_scope = in_scopes && path.extension() == Some(OsStr::new("json"));
+    let named = scope_files.iter().any(|file| file == path);
+    if is_high_by_name(path) || is_scope || named {
+        Tier::HighSecurity
+    } else {
+        Tier::Operational
+    }
+}
+
+fn is_high_by_name(path: &Path) -> bool {
+    HIGH.iter()
+        .any(|name| path.file_name() == Some(OsStr::new(name)))
+}

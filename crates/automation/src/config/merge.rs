@@ -1,0 +1,139 @@
+//! How a later file is laid over the earlier ones.
+//!
+//! What a later file says replaces, also when it says `false`; what it leaves empty does not. Lists grow. A plugin is
+//! replaced whole, so that no setting of an earlier file lives on in a plugin that another file describes.
+
+use super::node::{Entry, Kind, Node};
+
+/// Lays one file over what is known so far.
+pub(super) fn lay_over(known: &mut Node, file: Node) {
+    let Kind::Map(entries) = file.kind else {
+        return;
+    };
+    for entry in entries {
+        match entry.key.as_str() {
+            "include" | "environment_vars" => {}
+            "webhooks" => merge_entry(known, nested_webhooks(entry), &merge),
+            "plugins" => merge_entry(known, entry, &|plugins, later| {
+                merge_maps(plugins, later, &|plugin, later| *plugin = later);
+            }),
+            _ => merge_entry(known, entry, &merge),
+        }
+    }
+}
+
+fn merge(known: &mut Node, later: Node) {
+    match (&mut known.kind, later.kind) {
+        (Kind::List(items), Kind::List(more)) => items.extend(more),
+        (Kind::Map(_), kind @ Kind::Map(_)) => {
+            let later = Node { at: later.at, kind };
+            merge_maps(known, later, &merge);
+        }
+        (_, kind) => {
+            let later = Node { at: later.at, kind };
+            if !later.is_empty() {
+                *known = later;
+            }
+        }
+    }
+}
+
+type Rule<'a> = &'a dyn Fn(&mut Node, Node);
+
+fn merge_maps(known: &mut Node, later: Node, rule: Rule<'_>) {
+    match later {
+        Node {
+            kind: Kind::Map(entries),
+            ..
+        } if matches!(known.kind, Kind::Map(_)) => {
+            for entry in entries {
+                merge_entry(known, entry, rule);
+            }
+        }
+        // Not what belongs here, on one of the sides: keep the later one, whose kind the reader will judge.
+        later if !later.is_empty() => *known = later,
+        _ => {}
+    }
+}
+
+fn merge_entry(known: &mut Node, entry: Entry, rule: Rule<'_>) {
+    let Kind::Map(entries) = &mut known.kind else {
+        return;
+    };
+    match entries.iter_mut().find(|known| known.key == entry.key) {
+        Some(known) => rule(&mut known.value, entry.value),
+        None => entries.push(entry),
+    }
+}
+
+/// The older form, a plain list of endpoints, in the newer one.
+fn nested_webhooks(mut entry: Entry) -> Entry {
+    if matches!(entry.value.kind, Kind::List(_)) {
+        let at = entry.value.at.clone();
+        let endpoints = Entry {
+            key: "endpoints".to_owned(),
+            key_at: at.clone(),
+            value: entry.value,
+        };
+        let kind = Kind::Map(vec![endpoints]);
+        entry.value = Node { at, kind };
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::yaml;
+
+    fn merged(files: &[&str]) -> serde_json::Value {
+        let path = Arc::from(Path::new("x.yaml"));
+        let mut known = yaml::parse(&path, "{}").unwrap();
+        for file in files {
+            lay_over(&mut known, yaml::parse(&path, file).unwrap());
+        }
+        known.json()
+    }
+
+    #[test]
+    fn scalars_are_replaced_lists_grow_and_plugins_are_replaced_whole_du_004() {
+        let first = "service: {name: a, log_level: debug}\nplugin_roots: [p]\nplugins: {e: {enabled: true, config: {x: 1}}, f: {}}\napi: {enabled: true, auth: {tokens: [{token: a}]}}";
+        let later = "service: {name: '', log_level: warn, max_workers:}\nplugin_roots: [q]\nplugins: {e: {config: {y: 2}}}\napi: {enabled: false, auth: {tokens: [{token: b}]}}";
+        let expected = json!({
+            "service": {"name": "a", "log_level": "warn", "max_workers": null},
+            "plugin_roots": ["p", "q"],
+            "plugins": {"e": {"config": {"y": 2}}, "f": {}},
+            "api": {"enabled": false, "auth": {"tokens": [{"token": "a"}, {"token": "b"}]}},
+        });
+        assert_eq!(merged(&[first, later]), expected);
+    }
+
+    #[test]
+    fn flat_and_nested_webhooks_add_up_du_015() {
+        let nested = "webhooks: {listen: 'l', endpoints: [{path: /a}]}";
+        let flat = "webhooks: [{path: /b}]";
+        let both =
+            json!({"webhooks": {"listen": "l", "endpoints": [{"path": "/a"}, {"path": "/b"}]}});
+        assert_eq!(merged(&[nested, flat]), both);
+        assert_eq!(merged(&[flat])["webhooks"]["endpoints"][0]["path"], "/b");
+    }
+
+    #[test]
+    fn an_empty_section_takes_nothing_away() {
+        let both = merged(&["plugins: {e: {}}\nservice: {name: a}", "plugins:\nservice:"]);
+        assert_eq!(
+            both,
+            json!({"plugins": {"e": {}}, "service": {"name": "a"}})
+        );
+        let both = merged(&["plugins:\nservice:", "plugins: {e: {}}\nservice: {name: a}"]);
+        assert_eq!(
+            both,
+            json!({"plugins": {"e": {}}, "service": {"name": "a"}})
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! The configuration as the rest of the runtime uses it: every key has its value, given or by default.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::node::Node;
+use super::problem::Place;
+use super::redact;
+use super::registry::Registry;
+use super::sources::Source;
+
+/// Schedules, routes and pipelines stay as they were written; who runs them gives them their meaning.
+pub struct Config {
+    pub path: PathBuf,
+    /// The directory of `path`: where relative paths start.
+    pub dir: PathBuf,
+    pub service: Service,
+    pub state_path: PathBuf,
+    pub api: Api,
+    pub plugin_roots: Vec<PathBuf>,
+    pub plugins: BTreeMap<String, Plugin>,
+    pub routes: Vec<Node>,
+    pub pipelines: Vec<Node>,
+    pub webhooks: Option<Webhooks>,
+    pub tokens: Vec<Token>,
+    pub registry: Registry,
+    pub files: Vec<Source>,
+    pub(super) merged: Node,
+}
+
+impl Config {
+    /// The value of a named secret.
+    pub fn secret(&self, name: &str) -> Option<&Secret> {
+        let token = self.tokens.iter().find(|token| token.name == name)?;
+        Some(&token.key)
+    }
+
+    /// The merged configuration for people to look at: what is secret reads `mask`.
+    pub fn shown(&self, mask: &str) -> Value {
+        redact::masked(&self.merged.json(), mask)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("path", &self.path)
+            .field("service", &self.service)
+            .field("plugins", &self.plugins.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own in the file"
+)]
+pub struct Service {
+    pub name: String,
+    pub tick_interval: Duration,
+    pub log_level: LogLevel,
+    pub log_json: bool,
+    pub dedupe_ttl: Duration,
+    pub job_log_retention: Duration,
+    pub job_queue_retention: Duration,
+    pub job_transitions_retention: Duration,
+    pub job_attempts_retention: Duration,
+    pub breaker_transitions_retention: Duration,
+    pub max_workers: usize,
+    pub strictness: Strictness,
+    pub verify_integrity_on_boot: bool,
+    pub require_api_auth: bool,
+    pub allow_symlinks: bool,
+    pub hook_max_depth: usize,
+    pub plugin_env_passthrough: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// Which warnings keep the service from starting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strictness {
+    /// A file that is not what it was when it was sealed.
+    pub drift: bool,
+    /// Anything else that is only odd.
+    pub validation: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Api {
+    pub enabled: bool,
+    pub listen: String,
+    pub max_concurrent_sync: usize,
+    pub max_sync_timeout: Duration,
+    pub allowed_origins: Vec<String>,
+}
+
+#[derive(Clone)]
+pub struct Plugin {
+    pub at: Place,
+    pub enabled: bool,
+    /// The plugin whose program this one runs.
+    pub uses: Option<String>,
+    /// Sent to the plugin as it is.
+    pub config: Map<String, Value>,
+    pub schedules: Vec<Node>,
+    /// Without a value the manifest decides.
+    pub parallelism: Option<usize>,
+    pub max_outstanding_polls: usize,
+    pub timeouts: Timeouts,
+    pub retry: Retry,
+    pub circuit_breaker: CircuitBreaker,
+    pub notify_on_complete: bool,
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin")
+            .field("enabled", &self.enabled)
+            .field("uses", &self.uses)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeouts(pub(super) BTreeMap<String, Duration>);
+
+impl Timeouts {
+    /// How long a command may run.
+    pub fn of(&self, command: &str) -> Duration {
+        self.0.get(command).copied().unwrap_or_else(|| {
+            Duration::from_secs(match command {
+                "handle" => 120,
+                "health" => 10,
+                "init" => 30,
+                _ => 60,
+            })
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// All attempts, the first among them.
+    pub max_attempts: usize,
+    pub backoff_base: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitBreaker {
+    pub threshold: usize,
+    pub reset_after: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    pub listen: Option<String>,
+    pub endpoints: Vec<Endpoint>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub at: Place,
+    pub name: Option<String>,
+    pub path: String,
+    pub plugin: String,
+    pub secret: Secret,
+    pub signature_header: String,
+    pub max_body_bytes: u64,
+}
+
+/// An entry of `tokens`: a named secret, and a bearer token if it has scopes.
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub at: Place,
+    pub name: String,
+    pub key: Secret,
+    pub scopes_file: Option<PathBuf>,
+    pub description: Option<String>,
+    pub created_at: Option<String>,
+}
+
+/// A value that is never shown by accident, and never compared in a way that tells how much of it was right.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    pub(super) fn new(value: String) -> Self {
+        Self(value)
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(redact::MASK)
+    }
+}

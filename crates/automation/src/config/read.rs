@@ -1,0 +1,301 @@
+//! From the merged tree to the configuration, with every problem on the way.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::fields::Fields;
+use super::find::{self, Environment};
+use super::model::{Api, Config, Endpoint, LogLevel, Plugin, Service, Strictness, Webhooks};
+use super::node::Node;
+use super::plugins;
+use super::problem::{Problems, Severity};
+use super::sources::Sources;
+use super::tokens::{self, Tokens};
+
+const DAY: Duration = Duration::from_hours(24);
+const TICK_LEAST: Duration = Duration::from_millis(100);
+const TICK_USUAL: Duration = Duration::from_secs(1);
+const HOOK_DEPTH: usize = 4;
+const BODY_BYTES: u64 = 1 << 20;
+
+/// Reads everything; the configuration counts only if no problem is an error.
+pub(super) fn read(
+    path: &Path,
+    sources: Sources,
+    environment: &Environment,
+    report: &RefCell<Problems>,
+) -> Config {
+    let dir = path.parent().unwrap_or(path);
+    let mut top = Fields::top(&sources.merged, "", report);
+    let service = service(top.section("service"), environment);
+    let state_path = state_path(&mut top, dir, environment);
+    let roots = top.texts("plugin_roots");
+    if roots.is_empty() {
+        let fix = "list the directories that hold plugins";
+        top.error(
+            &top.place_of("plugin_roots"),
+            "`plugin_roots` is empty",
+            fix,
+        );
+    }
+    let mut tokens = tokens::entries(top.list("tokens"), dir, environment, report);
+    let api = api(top.section("api"), &mut tokens, report);
+    let plugins = plugins::read(top.node("plugins"), service.max_workers, &tokens, report);
+    let routes = top.list("routes");
+    check_routes(routes, &plugins, report);
+    let webhooks = top.node("webhooks").map(|node| {
+        webhooks(
+            Fields::top(node, "webhooks", report),
+            &plugins,
+            &tokens,
+            report,
+        )
+    });
+    let pipelines = top.list("pipelines").to_vec();
+    for key in ["secrets", "accounts", "instances", "remote_ingress"] {
+        if let Some(node) = top.node(key) {
+            top.notice(
+                &node.at,
+                format!("`{key}` is not supported and ignored"),
+                "",
+            );
+        }
+    }
+    top.ignore(&["tcc_paths", "workspace"]);
+    let routes = routes.to_vec();
+    top.finish();
+    let scope_files = tokens.scope_files.iter().map(|file| &file.path);
+    let links = scope_files.filter(|file| file.is_symlink());
+    let links = links.chain(&sources.links);
+    judge_links(links, service.allow_symlinks, report);
+    let mut files = sources.files;
+    files.extend(tokens.scope_files);
+    Config {
+        path: path.to_owned(),
+        dir: dir.to_owned(),
+        plugin_roots: roots
+            .iter()
+            .map(|root| find::resolve(root, dir, environment))
+            .collect(),
+        service,
+        state_path,
+        api,
+        plugins,
+        routes,
+        pipelines,
+        webhooks,
+        tokens: tokens.entries,
+        registry: tokens.registry,
+        files,
+        merged: sources.merged,
+    }
+}
+
+fn service(mut fields: Fields<'_>, environment: &Environment) -> Service {
+    let strict = fields.flag("strict_mode").unwrap_or(false);
+    let split = fields.node("admission").is_some();
+    let mut admission = fields.section("admission");
+    let mut admit = |key| admission.flag(key).unwrap_or(false);
+    let (verify, drift) = (admit("verify_integrity_on_boot"), admit("fail_on_drift"));
+    let (validation, auth) = (admit("validate_config_on_boot"), admit("require_api_auth"));
+    admission.finish();
+    let level = fields.word("log_level", &["debug", "info", "warn", "error"]);
+    fields.ignore(&["unconfined"]);
+    let service = Service {
+        name: fields.text("name").unwrap_or_else(|| "ductile".to_owned()),
+        tick_interval: fields
+            .duration("tick_interval")
+            .unwrap_or(Duration::from_mins(1)),
+        log_level: match level {
+            Some("debug") => LogLevel::Debug,
+            Some("warn") => LogLevel::Warn,
+            Some("error") => LogLevel::Error,
+            _ => LogLevel::Info,
+        },
+        log_json: fields.word("log_format", &["json", "text"]) != Some("text"),
+        dedupe_ttl: fields.duration("dedupe_ttl").unwrap_or(DAY),
+        job_log_retention: fields.duration("job_log_retention").unwrap_or(30 * DAY),
+        job_queue_retention: fields.duration("job_queue_retention").unwrap_or(DAY),
+        job_transitions_retention: fields
+            .duration("job_transitions_retention")
+            .unwrap_or(30 * DAY),
+        job_attempts_retention: fields
+            .duration("job_attempts_retention")
+            .unwrap_or(30 * DAY),
+        breaker_transitions_retention: fields
+            .duration("breaker_transitions_retention")
+            .unwrap_or(90 * DAY),
+        max_workers: fields
+            .count("max_workers", 1)
+            .unwrap_or(environment.processors.saturating_sub(1).max(1)),
+        strictness: Strictness {
+            drift: if split { drift } else { strict },
+            validation: if split { validation } else { strict },
+        },
+        verify_integrity_on_boot: if split { verify } else { strict },
+        require_api_auth: if split { auth } else { strict },
+        allow_symlinks: fields.flag("allow_symlinks").unwrap_or(false),
+        hook_max_depth: match fields.count("hook_max_depth", 0) {
+            None | Some(0) => HOOK_DEPTH,
+            Some(depth) => depth,
+        },
+        plugin_env_passthrough: fields.texts("plugin_env_passthrough"),
+    };
+    check_times(&service, &fields);
+    fields.finish();
+    service
+}
+
+fn check_times(service: &Service, fields: &Fields<'_>) {
+    let tick_at = fields.place_of("tick_interval");
+    if service.tick_interval < TICK_LEAST {
+        let message = "`service.tick_interval` is below 100ms";
+        fields.error(&tick_at, message, "choose 100ms or more");
+    } else if service.tick_interval < TICK_USUAL {
+        let message = "`service.tick_interval` is below one second";
+        fields.warn(&tick_at, message, "choose 1s or more unless this is a test");
+    }
+    if service.job_queue_retention < service.dedupe_ttl {
+        let at = fields.place_of("job_queue_retention");
+        let message = "`service.job_queue_retention` is shorter than `service.dedupe_ttl`, so duplicates would be forgotten";
+        fields.error(
+            &at,
+            message,
+            "keep jobs at least as long as duplicates count",
+        );
+    }
+}
+
+fn state_path(top: &mut Fields<'_>, dir: &Path, environment: &Environment) -> PathBuf {
+    let mut state = top.section("state");
+    let mut database = top.section("database");
+    let written = state.text("path").or_else(|| database.text("path"));
+    database.ignore(&["path"]);
+    state.finish();
+    database.finish();
+    let written = written.as_deref().unwrap_or("./data/state.db");
+    find::resolve(written, dir, environment)
+}
+
+fn api(mut fields: Fields<'_>, tokens: &mut Tokens, report: &RefCell<Problems>) -> Api {
+    let mut auth = fields.section("auth");
+    tokens::api_tokens(auth.list("tokens"), tokens, report);
+    let attempted = !auth.list("tokens").is_empty()
+        || tokens
+            .entries
+            .iter()
+            .any(|token| token.scopes_file.is_some());
+    auth.finish();
+    fields.ignore(&["management_socket"]);
+    let api = Api {
+        enabled: fields.flag("enabled").unwrap_or(false),
+        listen: fields
+            .text("listen")
+            .unwrap_or_else(|| "127.0.0.1:8080".to_owned()),
+        max_concurrent_sync: fields.count("max_concurrent_sync", 1).unwrap_or(10),
+        max_sync_timeout: fields
+            .duration("max_sync_timeout")
+            .unwrap_or(Duration::from_mins(5)),
+        allowed_origins: fields.texts("allowed_origins"),
+    };
+    if api.enabled && !attempted {
+        let fix = "add one to `api.auth.tokens`, or an entry with a `scopes_file` to tokens.yaml";
+        fields.error(&fields.at, "the API is enabled and has no token", fix);
+    }
+    fields.finish();
+    api
+}
+
+fn check_routes(routes: &[Node], plugins: &BTreeMap<String, Plugin>, report: &RefCell<Problems>) {
+    for (node, index) in routes.iter().zip(0..) {
+        let mut fields = Fields::top(node, format!("routes[{index}]"), report);
+        fields.needed_text("event_type");
+        for key in ["from", "to"] {
+            if let Some(plugin) = fields.needed_text(key) {
+                check_plugin(&fields, key, &plugin, plugins);
+            }
+        }
+        fields.finish();
+    }
+}
+
+fn webhooks(
+    mut fields: Fields<'_>,
+    plugins: &BTreeMap<String, Plugin>,
+    tokens: &Tokens,
+    report: &RefCell<Problems>,
+) -> Webhooks {
+    let listen = fields.text("listen");
+    let nodes = fields.list("endpoints");
+    let mut endpoints: Vec<Endpoint> = Vec::new();
+    for (node, index) in nodes.iter().zip(0..) {
+        let mut fields = Fields::top(node, format!("webhooks.endpoints[{index}]"), report);
+        let path = fields.needed_text("path");
+        let plugin = fields.needed_text("plugin");
+        if let Some(plugin) = &plugin {
+            check_plugin(&fields, "plugin", plugin, plugins);
+        }
+        if endpoints
+            .iter()
+            .any(|known| Some(&known.path) == path.as_ref())
+        {
+            fields.error(&fields.at, "another endpoint has the same `path`", "");
+        }
+        let secret_at = fields.place_of("secret_ref");
+        let secret = fields.needed_text("secret_ref").and_then(|name| {
+            tokens.named(&name, &fields.path_of("secret_ref"), &secret_at, report)
+        });
+        let signature_header = fields.needed_text("signature_header");
+        let max_body_bytes = fields.size("max_body_size").unwrap_or(BODY_BYTES);
+        let name = fields.text("name");
+        let at = fields.at.clone();
+        fields.finish();
+        if let (Some(path), Some(plugin), Some(secret), Some(signature_header)) =
+            (path, plugin, secret, signature_header)
+        {
+            endpoints.push(Endpoint {
+                at,
+                name,
+                path,
+                plugin,
+                secret,
+                signature_header,
+                max_body_bytes,
+            });
+        }
+    }
+    fields.finish();
+    Webhooks { listen, endpoints }
+}
+
+fn check_plugin(fields: &Fields<'_>, key: &str, plugin: &str, plugins: &BTreeMap<String, Plugin>) {
+    if !plugins.contains_key(plugin) {
+        let path = fields.path_of(key);
+        let message = format!("`{path}` names `{plugin}`, which is not in `plugins`");
+        let names: Vec<&str> = plugins.keys().map(String::as_str).collect();
+        let fix = match super::fields::nearest(plugin, &names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add `{plugin}` to `plugins`"),
+        };
+        fields.error(&fields.place_of(key), message, fix);
+    }
+}
+
+fn judge_links<'a>(
+    links: impl Iterator<Item = &'a PathBuf>,
+    allowed: bool,
+    report: &RefCell<Problems>,
+) {
+    let (severity, fix) = if allowed {
+        (Severity::Notice, "")
+    } else {
+        let fix = "name the file itself, or set `service.allow_symlinks`";
+        (Severity::Error, fix)
+    };
+    for link in links {
+        let mut problems = report.borrow_mut();
+        problems.push(severity, link, 0, "is a symbolic link", fix);
+    }
+}
