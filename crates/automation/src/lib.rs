@@ -4,6 +4,7 @@
 //! need no ledger; see each module.
 
 pub mod breaker;
+pub mod pipeline;
 pub mod retry;
 pub mod scalar;
 pub mod schedule;
