@@ -16,6 +16,7 @@ const CALLS_MAX: usize = 32;
 pub struct Graph {
     nodes: Vec<Node>,
     entries: Vec<usize>,
+    longest: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -49,7 +50,12 @@ impl Graph {
         };
         let entries = builder.pipeline(&spec.steps, "", Vec::new())?;
         let nodes = builder.nodes;
-        Ok(Self { nodes, entries })
+        let longest = longest(&nodes);
+        Ok(Self {
+            nodes,
+            entries,
+            longest,
+        })
     }
 
     pub fn entries(&self) -> impl Iterator<Item = &Node> {
@@ -72,18 +78,22 @@ impl Graph {
 
     /// Plugin steps on the longest way through.
     pub fn longest(&self) -> u32 {
-        // Followers are built first, so they have the smaller index and their lengths are known.
-        let mut lengths: Vec<u32> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
-            let (own, otherwise) = match &node.kind {
-                Kind::Step(_) => (1, &[][..]),
-                Kind::Switch(switch) => (0, switch.otherwise.as_slice()),
-            };
-            let after = node.next.iter().chain(otherwise);
-            lengths.push(own + after.map(|index| lengths[*index]).max().unwrap_or(0));
-        }
-        lengths.into_iter().max().unwrap_or(0)
+        self.longest
     }
+}
+
+fn longest(nodes: &[Node]) -> u32 {
+    // Followers are built first, so they have the smaller index and their lengths are known.
+    let mut lengths: Vec<u32> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let (own, otherwise) = match &node.kind {
+            Kind::Step(_) => (1, &[][..]),
+            Kind::Switch(switch) => (0, switch.otherwise.as_slice()),
+        };
+        let after = node.next.iter().chain(otherwise);
+        lengths.push(own + after.map(|index| lengths[*index]).max().unwrap_or(0));
+    }
+    lengths.into_iter().max().unwrap_or(0)
 }
 
 struct Builder<'a> {

@@ -11,7 +11,7 @@ use super::router::Router;
 use super::spec::{self, Spec, Trigger};
 use super::{Catalogue, HOPS_MAX};
 
-/// One thing to change, and where.
+/// One thing to change, and where: an error, or a warning about a key that nothing reads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct LoadError {
@@ -59,15 +59,17 @@ impl Pipeline {
 }
 
 impl Router {
-    /// Both lists may be null. Errors are collected, one per route and pipeline, so that they can be mended in one go.
+    /// Both lists may be null. Errors are collected, one per route and pipeline, so that they can be mended in one go; see
+    /// [`Router::warnings`] for what was ignored.
     pub fn load(
         pipelines: &Value,
         routes: &Value,
         plugins: &dyn Catalogue,
     ) -> Result<Self, Vec<LoadError>> {
         let mut errors = Vec::new();
-        let specs = read_pipelines(pipelines, plugins, &mut errors);
-        let routes = read_routes(routes, plugins, &mut errors);
+        let mut warnings = Vec::new();
+        let specs = read_pipelines(pipelines, plugins, &mut errors, &mut warnings);
+        let routes = read_routes(routes, plugins, &mut errors, &mut warnings);
         let mut built = Vec::new();
         for (name, spec) in &specs {
             match Graph::build(spec, &specs) {
@@ -79,7 +81,7 @@ impl Router {
             }
         }
         if errors.is_empty() {
-            Ok(Self::new(built, routes))
+            Ok(Self::new(built, routes, warnings))
         } else {
             Err(errors)
         }
@@ -90,6 +92,7 @@ fn read_pipelines(
     value: &Value,
     plugins: &dyn Catalogue,
     errors: &mut Vec<LoadError>,
+    warnings: &mut Vec<LoadError>,
 ) -> BTreeMap<String, Spec> {
     let mut specs = BTreeMap::new();
     for (index, value) in items(value, "pipelines", errors).iter().enumerate() {
@@ -102,6 +105,9 @@ fn read_pipelines(
             Some(map) => spec::pipeline(map, plugins),
             None => Err("a pipeline must be a mapping with name, on and steps".to_owned()),
         };
+        if let (Ok(_), Some(map)) = (&read, value.as_object()) {
+            warnings.extend(warn(&place, spec::unknown_keys(map)));
+        }
         let problem = match read {
             Ok(spec) if specs.contains_key(&spec.name) => {
                 "its name is used twice; rename one".to_owned()
@@ -117,21 +123,29 @@ fn read_pipelines(
     specs
 }
 
+const ROUTE_KEYS: [&str; 3] = ["from", "event_type", "to"];
+
 /// The targets of each (source plugin, event type).
 pub(super) type Routes = HashMap<(String, String), Vec<String>>;
 
-fn read_routes(value: &Value, plugins: &dyn Catalogue, errors: &mut Vec<LoadError>) -> Routes {
+fn read_routes(
+    value: &Value,
+    plugins: &dyn Catalogue,
+    errors: &mut Vec<LoadError>,
+    warnings: &mut Vec<LoadError>,
+) -> Routes {
     let mut routes = Routes::new();
     for (index, value) in items(value, "routes", errors).iter().enumerate() {
+        let place = format!("routes[{index}]");
+        if let Some(map) = value.as_object() {
+            warnings.extend(warn(&place, spec::unknown(map, &ROUTE_KEYS, "")));
+        }
         match route(value.as_object(), plugins) {
             Ok((from, event_type, to)) => {
                 let targets = routes.entry((from, event_type)).or_default();
                 targets.push(to);
             }
-            Err(problem) => errors.push(LoadError {
-                place: format!("routes[{index}]"),
-                problem,
-            }),
+            Err(problem) => errors.push(LoadError { place, problem }),
         }
     }
     routes
@@ -160,6 +174,13 @@ fn route(
         ));
     }
     Ok((from, event_type, to))
+}
+
+fn warn(place: &str, problems: Vec<String>) -> impl Iterator<Item = LoadError> {
+    problems.into_iter().map(move |problem| LoadError {
+        place: place.to_owned(),
+        problem,
+    })
 }
 
 fn items<'a>(value: &'a Value, key: &str, errors: &mut Vec<LoadError>) -> &'a [Value] {

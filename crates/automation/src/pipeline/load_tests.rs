@@ -74,10 +74,6 @@ fn bad_steps_are_refused_with_what_to_change_du_095() {
         "`x` is used twice",
     );
     check(&json!([{"relay": "far"}]), "not supported");
-    check(
-        &json!([{"uses": "a", "foreach": 1}]),
-        "`foreach` is unknown",
-    );
     let deep = (0..40).fold(json!({"uses": "a"}), |inner, _| json!({"steps": [inner]}));
     check(&json!([deep]), "nested");
 }
@@ -92,7 +88,6 @@ fn bad_pipelines_are_refused_with_what_to_change_du_095() {
     check_pipeline("timeout", json!("soon"), "timeout: `soon`");
     check_pipeline("if", json!({"all": []}), "if: `all`");
     check_pipeline("name", Value::Null, "needs a name");
-    check_pipeline("trigger", json!("x"), "`trigger` is unknown");
     let hook = |extra: Value| {
         json!([{"name": "h", "on-hook": extra, "steps": [{"uses": "a"}],
         "if": {"path": "context.x", "op": "exists"}}])
@@ -198,4 +193,21 @@ fn steps_without_id_are_numbered_around_the_given_ids_du_085() {
         (uses.plugin.as_str(), uses.command.as_str()),
         ("dotted.name", "handle")
     );
+}
+
+#[test]
+fn unknown_keys_are_ignored_with_a_warning_each() {
+    let pipelines = json!([{"name": "p", "on": "e", "colour": 1, "steps": [{"split": [{"uses": "a", "foreach": 1}]}]}]);
+    let routes = json!([{"from": "a", "event_type": "e", "to": "b", "when": 1}]);
+    let router = Router::load(&pipelines, &routes, &Plugins).unwrap();
+    let found: Vec<String> = router.warnings().iter().map(ToString::to_string).collect();
+    let starts = [
+        "pipeline `p`: `colour` is unknown",
+        "pipeline `p`: steps[0]: split[0]: `foreach` is unknown",
+        "routes[0]: `when` is unknown",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:?}");
+    for (found, start) in found.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}");
+    }
 }

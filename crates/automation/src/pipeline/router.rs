@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::graph::{Kind, Node, Switch};
 use super::hook::Hook;
 use super::job::{Emitted, Error, NextJob, Notice, Position, Producer, Routed};
-use super::load::{Pipeline, Routes};
+use super::load::{LoadError, Pipeline, Routes};
 use super::path::Scope;
 use super::spec::Trigger;
 
@@ -28,10 +28,11 @@ pub struct Router {
     by_name: HashMap<String, usize>,
     by_event: HashMap<String, Vec<usize>>,
     routes: Routes,
+    warnings: Vec<LoadError>,
 }
 
 impl Router {
-    pub(super) fn new(pipelines: Vec<Pipeline>, routes: Routes) -> Self {
+    pub(super) fn new(pipelines: Vec<Pipeline>, routes: Routes, warnings: Vec<LoadError>) -> Self {
         let mut by_name = HashMap::new();
         let mut by_event: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, pipeline) in pipelines.iter().enumerate() {
@@ -45,7 +46,13 @@ impl Router {
             by_name,
             by_event,
             routes,
+            warnings,
         }
+    }
+
+    /// Keys of the configuration that nothing reads.
+    pub fn warnings(&self) -> &[LoadError] {
+        &self.warnings
     }
 
     pub fn pipeline(&self, name: &str) -> Option<&Pipeline> {

@@ -71,7 +71,6 @@ const MODIFIERS: [&str; 4] = ["id", "if", "with", "baggage"];
 
 /// Reads one pipeline; the error is a sentence about what to change.
 pub(super) fn pipeline(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Result<Spec, String> {
-    check_keys(map, &[&PIPELINE_KEYS])?;
     let name = text(map, "name")?.ok_or("a pipeline needs a name")?;
     let trigger = match (text(map, "on")?, text(map, "on-hook")?) {
         (Some(event), None) => Trigger::Event(event.to_owned()),
@@ -129,6 +128,36 @@ pub(super) fn pipeline(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Res
     })
 }
 
+/// Keys that nothing reads, with their place. Call it for a pipeline that was read, whose nesting is known to be bounded.
+pub(super) fn unknown_keys(map: &Map<String, Value>) -> Vec<String> {
+    let mut found = unknown(map, &PIPELINE_KEYS, "");
+    unknown_in_steps(map, "steps", "", &mut found);
+    found
+}
+
+fn unknown_in_steps(map: &Map<String, Value>, key: &str, above: &str, found: &mut Vec<String>) {
+    let steps = map.get(key).and_then(Value::as_array).into_iter().flatten();
+    for (index, step) in steps.enumerate() {
+        let Some(step) = step.as_object() else {
+            continue;
+        };
+        let place = format!("{above}{key}[{index}]: ");
+        found.extend(unknown(step, &[&ACTIONS[..], &MODIFIERS].concat(), &place));
+        for inner in ["steps", "split"] {
+            unknown_in_steps(step, inner, &place, found);
+        }
+    }
+}
+
+pub(super) fn unknown(map: &Map<String, Value>, known: &[&str], place: &str) -> Vec<String> {
+    let unknown = map.keys().filter(|key| !known.contains(&key.as_str()));
+    let warning = |key| {
+        let known = known.join(", ");
+        format!("{place}`{key}` is unknown and ignored; known are {known}")
+    };
+    unknown.map(warning).collect()
+}
+
 fn steps(
     list: Option<&Value>,
     key: &str,
@@ -155,7 +184,6 @@ fn step(value: &Value, plugins: &dyn Catalogue, depth: usize) -> Result<Step, St
     let map = value
         .as_object()
         .ok_or("a step must be a mapping, such as {uses: plugin}")?;
-    check_keys(map, &[&ACTIONS, &MODIFIERS])?;
     let given: Vec<&str> = ACTIONS
         .into_iter()
         .filter(|action| present(map, action))
@@ -241,17 +269,6 @@ fn condition(map: &Map<String, Value>) -> Result<Option<Condition>, String> {
     let given = map.get("if").filter(|given| !given.is_null());
     let read = given.map(Condition::from_json).transpose();
     read.map_err(|error| format!("if: {error}"))
-}
-
-fn check_keys(map: &Map<String, Value>, known: &[&[&str]]) -> Result<(), String> {
-    let known = known.concat();
-    match map.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(format!(
-            "`{key}` is unknown here; known are {}",
-            known.join(", ")
-        )),
-        None => Ok(()),
-    }
 }
 
 fn present(map: &Map<String, Value>, key: &str) -> bool {

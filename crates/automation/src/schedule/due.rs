@@ -30,18 +30,43 @@ pub enum Decision {
     Exhausted,
 }
 
+impl Decision {
+    /// Why a tick makes no job of the entry.
+    pub fn skip(self) -> Option<Skip> {
+        match self {
+            Self::Fire => None,
+            Self::NotDue(_) => Some(Skip::NotDue),
+            Self::Outside(Closed::Hours, _) => Some(Skip::OutsideTimeWindow),
+            Self::Outside(Closed::Weekday, _) => Some(Skip::OutsideDayConstraint),
+            Self::Exhausted => Some(Skip::Exhausted),
+        }
+    }
+}
+
 /// Why a tick made no job, in the words of the event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
+    NotDue,
     AlreadyRunning,
     OutstandingLimit,
+    CircuitOpen,
+    OutsideTimeWindow,
+    OutsideDayConstraint,
+    Exhausted,
+    PausedManual,
 }
 
 impl Skip {
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::NotDue => "not_due",
             Self::AlreadyRunning => "already_running",
             Self::OutstandingLimit => "outstanding_limit",
+            Self::CircuitOpen => "circuit_open",
+            Self::OutsideTimeWindow => "outside_time_window",
+            Self::OutsideDayConstraint => "outside_day_constraint",
+            Self::Exhausted => "schedule_exhausted",
+            Self::PausedManual => "schedule_paused_manual",
         }
     }
 }

@@ -109,6 +109,20 @@ fn closed_hours_hold_a_due_entry_back_without_using_it_up_du_066() {
         Decision::Outside(Closed::Weekday, monday)
     );
     assert_eq!(entry.due(&state, monday), Decision::Fire);
+    let words = [
+        "2026-01-02T10:00:00Z",
+        "2026-01-03T09:00:00Z",
+        "2026-01-05T08:00:00Z",
+    ]
+    .map(|now| entry.due(&state, at(now)).skip().map(Skip::as_str));
+    assert_eq!(
+        words,
+        [
+            Some("outside_time_window"),
+            Some("outside_day_constraint"),
+            None
+        ]
+    );
 }
 
 #[test]

@@ -14,8 +14,6 @@ use crate::scalar::{self, ScalarError};
 pub enum Error {
     #[error("a schedule must be a mapping, such as {{every: 15m}}")]
     Shape,
-    #[error("`{0}` is no key of a schedule; known are {KEYS}")]
-    UnknownKey(String),
     #[error("`{key}` of a schedule must be {expected}")]
     Type {
         key: &'static str,
@@ -46,9 +44,47 @@ pub enum Error {
     CatchUpMode,
     #[error("handle needs an event and cannot be scheduled; write another command, such as poll")]
     ScheduledHandle,
+    #[error("plugin `{plugin}` has no command `{command}`; write one that its manifest declares")]
+    UndeclaredCommand { plugin: String, command: String },
 }
 
-const KEYS: &str = "id, every, cron, at, after, command, payload, jitter, catch_up, if_running, only_between, timezone, not_on, preferred_window";
+impl Error {
+    /// Why the entry is paused, in the words of the event stream.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::ScheduledHandle => "scheduled_handle_disallowed",
+            Self::UndeclaredCommand { .. } => "command_not_supported",
+            Self::Shape
+            | Self::Type { .. }
+            | Self::Modes(_)
+            | Self::Scalar { .. }
+            | Self::Cron(_)
+            | Self::Instant(_)
+            | Self::Zone(_)
+            | Self::Window(_)
+            | Self::Policy { .. }
+            | Self::CatchUpMode => "invalid_schedule_config",
+        }
+    }
+}
+
+/// `preferred_window` is accepted and has no effect.
+const KEYS: [&str; 14] = [
+    "id",
+    "every",
+    "cron",
+    "at",
+    "after",
+    "command",
+    "payload",
+    "jitter",
+    "catch_up",
+    "if_running",
+    "only_between",
+    "timezone",
+    "not_on",
+    "preferred_window",
+];
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mode {
@@ -94,7 +130,6 @@ pub struct Entry {
 impl Entry {
     pub fn from_json(value: &Value) -> Result<Self, Error> {
         let fields = Fields(value.as_object().ok_or(Error::Shape)?);
-        fields.check_keys()?;
         let mode = fields.mode()?;
         let catch_up = match fields.text("catch_up")?.unwrap_or("skip") {
             "skip" => CatchUp::Skip,
@@ -129,6 +164,29 @@ impl Entry {
         })
     }
 
+    /// Keys that nothing reads: worth a warning, for they may be misspelt.
+    pub fn unknown_keys(value: &Value) -> Vec<&str> {
+        let keys = value.as_object().into_iter().flat_map(Map::keys);
+        keys.map(String::as_str)
+            .filter(|key| !KEYS.contains(key))
+            .collect()
+    }
+
+    /// The manifest has the last word on what can be scheduled.
+    pub fn check_command(
+        &self,
+        plugin: &str,
+        declared: impl Fn(&str) -> bool,
+    ) -> Result<(), Error> {
+        if declared(&self.command) {
+            return Ok(());
+        }
+        Err(Error::UndeclaredCommand {
+            plugin: plugin.to_owned(),
+            command: self.command.clone(),
+        })
+    }
+
     /// The key under which the queue recognises a second copy of this entry's job.
     pub fn dedupe_key(&self, plugin: &str) -> String {
         format!("{plugin}:{}:{}", self.command, self.id)
@@ -154,14 +212,6 @@ fn unknown(key: &'static str, found: &str, expected: &'static str) -> Error {
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl<'a> Fields<'a> {
-    fn check_keys(&self) -> Result<(), Error> {
-        let known: Vec<&str> = KEYS.split(", ").collect();
-        match self.0.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(Error::UnknownKey(key.clone())),
-            None => Ok(()),
-        }
-    }
-
     fn mode(&self) -> Result<Mode, Error> {
         let given = |key: &&&str| self.0.get(**key).is_some_and(|value| !value.is_null());
         let modes = ["every", "cron", "at", "after"]
@@ -259,9 +309,27 @@ mod tests {
     }
 
     #[test]
-    fn scheduled_handle_is_refused_du_071() {
+    fn scheduled_handle_and_undeclared_commands_are_refused_du_071() {
         let found = Entry::from_json(&json!({"every": "1h", "command": "handle"}));
         assert_eq!(found, Err(Error::ScheduledHandle));
+        assert_eq!(
+            Error::ScheduledHandle.reason(),
+            "scheduled_handle_disallowed"
+        );
+        let entry = Entry::from_json(&json!({"every": "1h", "command": "sync"})).unwrap();
+        assert_eq!(
+            entry.check_command("mail", |command| command == "sync"),
+            Ok(())
+        );
+        let found = entry
+            .check_command("mail", |command| command == "poll")
+            .unwrap_err();
+        assert_eq!(found.reason(), "command_not_supported");
+        assert!(
+            found
+                .to_string()
+                .contains("plugin `mail` has no command `sync`")
+        );
     }
 
     #[test]
@@ -291,6 +359,9 @@ mod tests {
         );
         check(json!({"every": "1h", "if_running": "wait"}), "cancel");
         check(json!({"every": "1h", "payload": [1]}), "a mapping");
-        check(json!({"every": "1h", "jiter": "1m"}), "jitter");
+        assert_eq!(
+            Entry::unknown_keys(&json!({"every": "1h", "jiter": "1m"})),
+            ["jiter"]
+        );
     }
 }

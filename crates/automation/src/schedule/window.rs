@@ -30,15 +30,6 @@ pub enum Closed {
     Weekday,
 }
 
-impl Closed {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hours => "outside_time_window",
-            Self::Weekday => "outside_day_constraint",
-        }
-    }
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// First minute inside and first minute outside; the first may be the later one, over midnight.
@@ -70,8 +61,8 @@ impl Window {
     pub fn closed(&self, now: Timestamp, zone: &TimeZone) -> Option<(Closed, Timestamp)> {
         let reason = self.reason(now, zone)?;
         let mut at = now;
-        // Each step goes to the start of the window or of a day. One day in seven is open, and a clock change may cost a step.
-        for _ in 0..20 {
+        // Each step goes to the start of the window or of a day. One day in seven is open, and a clock change may take that one away.
+        for _ in 0..40 {
             at = self.next_edge(at, zone);
             if self.reason(at, zone).is_none() {
                 break;
