@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use super::path::{Path, Root, Scope};
 
 pub const BAGGAGE_BYTES_MAX: usize = 1 << 20;
+/// Claims that copy the context grow deeper with each step, and JSON readers give up at some depth; they must never meet it.
+const LEVELS_MAX: usize = 64;
 
 /// Something wrong with the claims as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +33,10 @@ pub enum Error {
     NoObject(String),
     #[error("baggage `{0}` was set by an earlier step and cannot change; claim another name")]
     Immutable(String),
+    #[error(
+        "baggage would be nested more than {LEVELS_MAX} levels deep; claim less of the context"
+    )]
+    TooDeep,
     #[error("baggage would be {bytes_actual} bytes; at most {bytes_limit} are carried")]
     TooLarge {
         bytes_actual: usize,
@@ -91,6 +97,9 @@ impl Claims {
         for (name, from) in &self.named {
             merge(&mut baggage, nest(name, fetch(&scope, from)?), "")?;
         }
+        if baggage.values().any(|value| deeper(value, LEVELS_MAX - 1)) {
+            return Err(Error::TooDeep);
+        }
         check_size(&baggage)?;
         Ok(baggage)
     }
@@ -103,7 +112,7 @@ fn name(text: &str) -> Result<Vec<String>, ClaimsError> {
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
-    if !text.split('.').all(fits) {
+    if !text.split('.').all(fits) || text.split('.').count() > LEVELS_MAX {
         return Err(ClaimsError::Name(text.to_owned()));
     }
     Ok(text.split('.').map(str::to_owned).collect())
@@ -155,6 +164,16 @@ fn merge(
         }
     }
     Ok(())
+}
+
+/// Is the value nested more than `levels` deep?
+fn deeper(value: &Value, levels: usize) -> bool {
+    let inner = |value: &Value| deeper(value, levels - 1);
+    match value {
+        Value::Object(map) => levels == 0 || map.values().any(inner),
+        Value::Array(list) => levels == 0 || list.iter().any(inner),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 fn check_size(baggage: &Map<String, Value>) -> Result<(), Error> {
@@ -248,6 +267,25 @@ mod tests {
                 bytes_limit: BAGGAGE_BYTES_MAX
             })
         );
+    }
+
+    #[test]
+    fn context_copied_into_itself_step_after_step_is_stopped_du_107() {
+        let claims =
+            |step: usize| Claims::from_json(&json!({format!("c{step}.x"): "context"})).unwrap();
+        let mut baggage = Map::from_iter([("n".to_owned(), json!(1))]);
+        let grown = (0..100).try_for_each(|step| {
+            baggage = claims(step).accrete(&baggage, &json!({}))?;
+            Ok(())
+        });
+        assert!(
+            matches!(grown, Err(Error::TooDeep | Error::TooLarge { .. })),
+            "{grown:?}"
+        );
+        let level = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+        let carried = |levels| accrete(&json!({"top": "payload"}), &json!({}), &level(levels));
+        assert!(carried(LEVELS_MAX - 1).is_ok());
+        assert_eq!(carried(LEVELS_MAX), Err(Error::TooDeep));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::path::{Path, Root, Scope};
 const DEPTH_MAX: usize = 16;
 const NODES_MAX: usize = 256;
 const PATTERN_BYTES_MAX: usize = 1024;
-const PROGRAM_BYTES_MAX: usize = 256 * 1024;
+const PROGRAM_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

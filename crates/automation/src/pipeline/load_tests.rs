@@ -1,3 +1,5 @@
+//! What a configuration of routes and pipelines may not say, and how it is told.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Events followed through routes and pipelines, job by job.
+
 use proptest::prelude::*;
 
 use super::*;

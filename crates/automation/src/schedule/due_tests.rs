@@ -1,3 +1,5 @@
+//! Entries looked at tick by tick, with instants made up by the test.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
