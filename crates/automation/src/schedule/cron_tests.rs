@@ -188,22 +188,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn next_slot_is_the_one_that_a_walk_over_all_minutes_finds_du_062(
-        minute in field(0, 59), hour in field(0, 23), day in field(1, 28), month in field(1, 12), weekday in field(0, 6),
+        minute in field(0, 59), hour in field(0, 23), day in field(1, 31), month in field(1, 12), weekday in field(0, 6),
         start in 28_000_000i64..30_000_000,
     ) {
         let text = [&minute.0, &hour.0, &day.0, &month.0, &weekday.0].map(String::as_str).join(" ");
-        let cron = Cron::parse(&text).unwrap();
+        let Ok(cron) = Cron::parse(&text) else {
+            // Only a date that no month has may be refused.
+            prop_assert!(weekday.0 == "*" && day.1.iter().all(|day| *day > 29));
+            return Ok(());
+        };
         let found = cron.next(Timestamp::from_second(start * 60).unwrap(), false, &TimeZone::UTC).unwrap();
         let has = |values: &[u8], value: i8| values.contains(&value.unsigned_abs());
         let matches = |at: Timestamp| {
             let wall = at.to_zoned(TimeZone::UTC);
-            let by_day = has(&day.1, wall.day()) || (day.0 == "*" && wall.day() > 28);
+            let by_day = has(&day.1, wall.day());
             let by_weekday = has(&weekday.1, wall.weekday().to_sunday_zero_offset());
             let on_day = if day.0 == "*" || weekday.0 == "*" { by_day && by_weekday } else { by_day || by_weekday };
             on_day && has(&month.1, wall.month()) && has(&hour.1, wall.hour()) && has(&minute.1, wall.minute())
         };
-        // Steps over the last days of a month are beyond what the model knows.
-        prop_assume!(!day.0.starts_with("*/"));
         prop_assert!(matches(found), "{} at {}", text, found);
         let minutes = (found.as_second() / 60 - start).min(60 * 24 * 40);
         for earlier in 1..minutes {
