@@ -1,14 +1,19 @@
 //! Cron expressions of exactly five fields: minute, hour, day of month, month, day of week.
 //!
 //! The matching library knows more notations (seconds, `L`, `W`, `#`, `@daily`) and forgives more; here only what every cron
-//! knows is let through, so an expression means the same everywhere. A job for one wall-clock time that a clock change skips runs when the
-//! clock has jumped, and one that is repeated runs once; with a wildcard or step in minute or hour it follows the real minutes.
+//! knows is let through, so an expression means the same everywhere.
+//!
+//! Clock changes: an expression that names its minutes and hours keeps its runs, so one that the clock skips happens when the clock has
+//! jumped, and one that the clock repeats happens once. With a `*` in minute or hour it follows the minutes that really pass.
 
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::tz::TimeZone;
-use jiff::{Span, Timestamp};
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{Span, Timestamp, ToSpan};
 
 const YEARS_MAX: i64 = 5;
+/// More than any clock change of our time skips.
+const SKIPPED_HOURS_MAX: i64 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -34,7 +39,9 @@ pub enum Error {
 pub struct Cron {
     text: String,
     /// Boxed because it is a big table next to the few words of the other modes.
-    cron: Box<croner::Cron>,
+    pattern: Box<croner::Cron>,
+    /// Minute or hour has a `*`.
+    follows_minutes: bool,
 }
 
 impl PartialEq for Cron {
@@ -67,7 +74,8 @@ impl Cron {
         let cron = parser.parse(&plain.join(" ")).map_err(|_| never())?;
         let found = Self {
             text: text.to_owned(),
-            cron: Box::new(cron),
+            pattern: Box::new(cron),
+            follows_minutes: fields.iter().take(2).any(|field| field.contains('*')),
         };
         // The calendar repeats, so any five years with a leap day in them tell whether a date exists at all.
         let somewhen = Timestamp::UNIX_EPOCH;
@@ -83,12 +91,52 @@ impl Cron {
 
     /// The first matching minute after `from`, or at it when `inclusive`; none within five years gives `None`.
     pub fn next(&self, from: Timestamp, inclusive: bool, zone: &TimeZone) -> Option<Timestamp> {
-        let from = from.to_zoned(zone.clone());
-        let limit = from
+        let wall = from.to_zoned(zone.clone());
+        let limit = wall
             .checked_add(Span::new().years(YEARS_MAX))
             .map_or(Timestamp::MAX, |limit| limit.timestamp());
-        let found = self.cron.find_next_occurrence(&from, inclusive).ok()?;
-        Some(found.timestamp()).filter(|found| *found <= limit)
+        let found = if self.follows_minutes {
+            let found = self.pattern.find_next_occurrence(&wall, inclusive).ok()?;
+            found.timestamp()
+        } else {
+            self.next_named(wall.datetime(), from, inclusive, zone)?
+        };
+        Some(found).filter(|found| *found <= limit)
+    }
+
+    /// The library treats a list of hours like a `*`, so the times are found on the wall clock and placed by [`instant_of`].
+    fn next_named(
+        &self,
+        wall: DateTime,
+        from: Timestamp,
+        inclusive: bool,
+        zone: &TimeZone,
+    ) -> Option<Timestamp> {
+        // A time that was just skipped lies before the wall clock and is due all the same.
+        let mut start = (wall.checked_sub(SKIPPED_HOURS_MAX.hours()).ok()?, true);
+        loop {
+            let time = self.pattern.find_next_occurrence(&start.0, start.1).ok()?;
+            let instant = instant_of(time, zone)?;
+            if instant > from || (inclusive && instant == from) {
+                return Some(instant);
+            }
+            start = (time, false);
+        }
+    }
+}
+
+/// The clock change for a time that it skips, and the first of two instants for one that it repeats.
+fn instant_of(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    let ambiguous = zone.to_ambiguous_timestamp(time);
+    match ambiguous.offset() {
+        AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Fold { .. } => {
+            ambiguous.earlier().ok()
+        }
+        AmbiguousOffset::Gap { after, .. } => {
+            let before_change = after.to_timestamp(time).ok()?;
+            let change = zone.following(before_change).next()?;
+            Some(change.timestamp())
+        }
     }
 }
 

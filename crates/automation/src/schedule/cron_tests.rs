@@ -133,6 +133,41 @@ fn skipped_hour_moves_a_fixed_time_and_drops_wildcard_minutes_du_062() {
 }
 
 #[test]
+fn lists_of_hours_keep_their_runs_like_single_hours_du_062() {
+    let skipped = slots(
+        "0,30 2,14 * * *",
+        "Europe/Berlin",
+        "2026-03-28T14:00:00Z",
+        3,
+    );
+    assert_eq!(
+        skipped,
+        [
+            "03-29 03:00+02:00",
+            "03-29 14:00+02:00",
+            "03-29 14:30+02:00"
+        ]
+    );
+    let repeated = slots("0 2,14 * * *", "Europe/Berlin", "2026-10-24T14:00:00Z", 3);
+    assert_eq!(
+        repeated,
+        [
+            "10-25 02:00+02:00",
+            "10-25 14:00+01:00",
+            "10-26 02:00+01:00"
+        ]
+    );
+    let berlin = TimeZone::get("Europe/Berlin").unwrap();
+    let change: Timestamp = "2026-03-29T01:00:00Z".parse().unwrap();
+    let cron = Cron::parse("30 2 * * *").unwrap();
+    assert_eq!(
+        cron.next(change, true, &berlin),
+        Some(change),
+        "due in the minute of the change"
+    );
+}
+
+#[test]
 fn repeated_hour_runs_a_fixed_time_once_and_wildcard_minutes_twice_du_062() {
     let berlin = slots("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
     assert_eq!(berlin, ["10-25 02:30+02:00", "10-26 02:30+01:00"]);
@@ -150,6 +185,23 @@ fn repeated_hour_runs_a_fixed_time_once_and_wildcard_minutes_twice_du_062() {
 }
 
 proptest! {
+    #[test]
+    fn each_named_time_runs_once_a_day_whatever_the_clock_does_du_062(
+        minute in 0u8..60, hour in 0u8..24, zone in prop::sample::select(vec!["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
+    ) {
+        let cron = Cron::parse(&format!("{minute} {hour} * * *")).unwrap();
+        let zone = TimeZone::get(zone).unwrap();
+        let start: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let end = start + std::time::Duration::from_hours(24 * 365);
+        let mut days = std::collections::BTreeSet::new();
+        let mut at = start;
+        while let Some(next) = cron.next(at, false, &zone).filter(|next| *next < end) {
+            prop_assert!(days.insert(next.to_zoned(zone.clone()).date()), "twice on one day");
+            at = next;
+        }
+        prop_assert!(days.len() >= 364, "{} days", days.len());
+    }
+
     #[test]
     fn next_slot_matches_its_minute_and_is_later_du_062(
         minute in 0i8..60, hour in 0i8..24, start in 1_700_000_000i64..1_900_000_000,
