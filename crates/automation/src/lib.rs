@@ -3,6 +3,10 @@
 //! A client of the engine like any worker: jobs are intents, and what a run leaves behind are facts. Here are the parts that
 //! need no ledger; see each module.
 
+pub mod breaker;
 pub mod config;
+pub mod pipeline;
 pub mod plugin;
+pub mod retry;
 pub mod scalar;
+pub mod schedule;

@@ -1,0 +1,312 @@
+//! The circuit breaker of one plugin command: it stops scheduled jobs that keep failing.
+//!
+//! Only jobs made by the scheduler are shown to it and ask it. It keeps no clock and no store: the caller saves the value and
+//! the transitions together.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub threshold: u32,
+    pub reset_after: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            threshold: 3,
+            reset_after: Duration::from_mins(30),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    #[default]
+    Closed,
+    Open,
+    HalfOpen,
+}
+
+impl State {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Closed, Self::Open, Self::HalfOpen]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    FailureThreshold,
+    Success,
+    CooldownElapsed,
+    ManualReset,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FailureThreshold => "failure_threshold",
+            Self::Success => "success",
+            Self::CooldownElapsed => "cooldown_elapsed",
+            Self::ManualReset => "manual_reset",
+        }
+    }
+}
+
+/// One line of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    pub from: State,
+    pub to: State,
+    pub reason: Reason,
+    pub failures: u32,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    Allowed,
+    /// The circuit is open, or the one probe of a half-open circuit is still out.
+    Refused,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Breaker {
+    pub state: State,
+    /// Failures in a row.
+    pub failures: u32,
+    pub opened_at: Option<Timestamp>,
+    /// The newest job whose end was counted; showing it again changes nothing.
+    pub last_job_id: Option<String>,
+}
+
+impl Breaker {
+    /// Counts the final end of a scheduled job; a job with retries is shown once, when it is over.
+    pub fn observe(
+        &mut self,
+        job_id: &str,
+        succeeded: bool,
+        policy: Policy,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        if self.last_job_id.as_deref() == Some(job_id) {
+            return None;
+        }
+        self.last_job_id = Some(job_id.to_owned());
+        if succeeded {
+            self.failures = 0;
+            self.opened_at = None;
+            return self.change(State::Closed, Reason::Success, now);
+        }
+        self.failures = self.failures.saturating_add(1);
+        let opens = match self.state {
+            State::Closed => self.failures >= policy.threshold.max(1),
+            State::HalfOpen => true,
+            // A job that was under way when the circuit opened does not prolong the wait.
+            State::Open => false,
+        };
+        if !opens {
+            return None;
+        }
+        self.opened_at = Some(now);
+        self.change(State::Open, Reason::FailureThreshold, now)
+    }
+
+    /// May the scheduler enqueue now? `outstanding` says whether a job of this command is queued or running: it is the probe of
+    /// a half-open circuit, so a crash between this answer and the enqueue leaves the circuit able to probe again.
+    pub fn admit(
+        &mut self,
+        outstanding: bool,
+        policy: Policy,
+        now: Timestamp,
+    ) -> (Admission, Option<Transition>) {
+        match self.state {
+            State::Closed => (Admission::Allowed, None),
+            State::HalfOpen if outstanding => (Admission::Refused, None),
+            State::HalfOpen => (Admission::Allowed, None),
+            State::Open if !self.cooled_down(policy, now) => (Admission::Refused, None),
+            State::Open => {
+                let transition = self.change(State::HalfOpen, Reason::CooldownElapsed, now);
+                let admission = if outstanding {
+                    Admission::Refused
+                } else {
+                    Admission::Allowed
+                };
+                (admission, transition)
+            }
+        }
+    }
+
+    /// Closes the circuit by hand. It is recorded also when nothing changes: somebody asked for it.
+    pub fn reset(&mut self, now: Timestamp) -> Transition {
+        let transition = Transition {
+            from: self.state,
+            to: State::Closed,
+            reason: Reason::ManualReset,
+            failures: 0,
+            at: now,
+        };
+        self.state = State::Closed;
+        self.failures = 0;
+        self.opened_at = None;
+        transition
+    }
+
+    /// When an open circuit will let a probe through.
+    pub fn probes_at(&self, policy: Policy) -> Option<Timestamp> {
+        let opened_at = self.opened_at.filter(|_| self.state == State::Open)?;
+        Some(
+            opened_at
+                .saturating_add(policy.reset_after)
+                .unwrap_or(Timestamp::MAX),
+        )
+    }
+
+    fn cooled_down(&self, policy: Policy, now: Timestamp) -> bool {
+        self.probes_at(policy).is_none_or(|at| now >= at)
+    }
+
+    fn change(&mut self, to: State, reason: Reason, at: Timestamp) -> Option<Transition> {
+        if self.state == to {
+            return None;
+        }
+        let from = std::mem::replace(&mut self.state, to);
+        let failures = self.failures;
+        Some(Transition {
+            from,
+            to,
+            reason,
+            failures,
+            at,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn opened() -> Breaker {
+        let mut breaker = Breaker::default();
+        for (job, second) in [("a", 0), ("b", 1), ("c", 2)] {
+            breaker.observe(job, false, Policy::default(), at(second));
+        }
+        breaker
+    }
+
+    #[test]
+    fn third_failure_in_a_row_opens_and_a_success_between_starts_anew_du_074() {
+        let mut breaker = Breaker::default();
+        let policy = Policy::default();
+        assert_eq!(breaker.observe("1", false, policy, at(0)), None);
+        assert_eq!(breaker.observe("2", false, policy, at(1)), None);
+        assert_eq!(breaker.observe("3", true, policy, at(2)), None);
+        assert_eq!(breaker.observe("4", false, policy, at(3)), None);
+        assert_eq!(breaker.observe("5", false, policy, at(4)), None);
+        assert_eq!(breaker.observe("5", false, policy, at(5)), None, "seen");
+        assert_eq!(
+            breaker.admit(false, policy, at(5)),
+            (Admission::Allowed, None)
+        );
+        let opened = breaker.observe("6", false, policy, at(6)).unwrap();
+        assert_eq!(
+            (opened.from, opened.to, opened.reason, opened.failures),
+            (State::Closed, State::Open, Reason::FailureThreshold, 3)
+        );
+        assert_eq!(
+            breaker.admit(false, policy, at(7)),
+            (Admission::Refused, None)
+        );
+    }
+
+    #[test]
+    fn one_probe_after_the_wait_decides_du_076() {
+        let policy = Policy::default();
+        let mut breaker = opened();
+        assert_eq!(breaker.probes_at(policy), Some(at(1_802)));
+        assert_eq!(
+            breaker.admit(false, policy, at(1_801)).0,
+            Admission::Refused
+        );
+        let (admission, transition) = breaker.admit(false, policy, at(1_802));
+        assert_eq!(admission, Admission::Allowed);
+        assert_eq!(transition.unwrap().reason, Reason::CooldownElapsed);
+        assert_eq!(
+            breaker.admit(true, policy, at(1_803)),
+            (Admission::Refused, None),
+            "the probe is out"
+        );
+        let mut healed = breaker.clone();
+        let closed = healed.observe("p", true, policy, at(1_810)).unwrap();
+        assert_eq!(
+            (closed.from, closed.to, closed.reason),
+            (State::HalfOpen, State::Closed, Reason::Success)
+        );
+        assert_eq!(healed.failures, 0);
+        let again = breaker.observe("p", false, policy, at(1_810)).unwrap();
+        assert_eq!((again.from, again.to), (State::HalfOpen, State::Open));
+        assert_eq!(breaker.probes_at(policy), Some(at(3_610)));
+    }
+
+    #[test]
+    fn reasons_and_states_have_their_words_and_reset_closes_du_077() {
+        let mut breaker = opened();
+        let reset = breaker.reset(at(9));
+        assert_eq!((reset.from, reset.to), (State::Open, State::Closed));
+        assert_eq!(reset.reason.as_str(), "manual_reset");
+        assert_eq!(Reason::FailureThreshold.as_str(), "failure_threshold");
+        assert_eq!(Reason::Success.as_str(), "success");
+        assert_eq!(Reason::CooldownElapsed.as_str(), "cooldown_elapsed");
+        assert_eq!(
+            breaker.admit(false, Policy::default(), at(9)).0,
+            Admission::Allowed
+        );
+        assert_eq!(State::parse("half_open"), Some(State::HalfOpen));
+        assert_eq!(State::parse("ajar"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn transitions_form_a_chain_and_open_always_knows_since_when_du_077(
+            steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0i64..2_000), 1..60),
+        ) {
+            let policy = Policy::default();
+            let mut breaker = Breaker::default();
+            let mut last = State::Closed;
+            let mut now = 0;
+            for (number, (observes, flag, passed)) in steps.into_iter().enumerate() {
+                now += passed;
+                let transition = if observes {
+                    breaker.observe(&number.to_string(), flag, policy, at(now))
+                } else {
+                    breaker.admit(flag, policy, at(now)).1
+                };
+                if let Some(transition) = transition {
+                    prop_assert_eq!(transition.from, last);
+                    prop_assert_ne!(transition.from, transition.to);
+                    last = transition.to;
+                }
+                prop_assert_eq!(breaker.state, last);
+                prop_assert_eq!(breaker.state == State::Closed, breaker.opened_at.is_none());
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Where an event leads: routes and pipelines, with their conditions, templates and baggage.
+//!
+//! Nothing here runs a plugin or stores anything. Given an event and the position of the job that emitted it, the [`Router`] says which
+//! jobs come next; the caller makes them, all or none.
+
+mod baggage;
+mod condition;
+mod graph;
+mod hook;
+mod job;
+mod load;
+mod path;
+mod router;
+mod spec;
+mod template;
+
+pub use baggage::{BAGGAGE_BYTES_MAX, Claims, ClaimsError, Error as BaggageError};
+pub use condition::{Condition, Error as ConditionError};
+pub use graph::{Graph, Kind, Node, Switch};
+pub use hook::{Hook, JobEnd};
+pub use job::{Emitted, Error, NextJob, Notice, Position, Producer, Routed};
+pub use load::{LoadError, Pipeline};
+pub use path::{Path, Root, Scope};
+pub use router::{HOPS_MAX, Router, STEP_SUCCEEDED, SWITCH_COMMAND, SWITCH_PLUGIN, switch_result};
+pub use spec::{Trigger, Uses};
+pub use template::{Error as TemplateError, With, merge_context};
+
+/// The plugins that configuration may name.
+pub trait Catalogue {
+    fn has_plugin(&self, plugin: &str) -> bool;
+    /// Asked only for plugins that exist. Answer yes where the manifest is not known.
+    fn has_command(&self, plugin: &str, command: &str) -> bool;
+}

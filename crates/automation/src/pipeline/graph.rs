@@ -1,0 +1,239 @@
+//! A pipeline as a graph: what runs first, and what follows what.
+//!
+//! Built from the end to the start, so that each step is given its followers. A job is a token that moves along the edges: there is no
+//! join, and what stands after a split is reached once from each branch.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::condition::Condition;
+use super::spec::{Action, Spec, Step, Uses};
+
+/// Calls inside calls multiply; a pipeline this large is a mistake.
+const NODES_MAX: usize = 1_000;
+const CALLS_MAX: usize = 32;
+
+#[derive(Clone, Debug)]
+pub struct Graph {
+    nodes: Vec<Node>,
+    entries: Vec<usize>,
+    longest: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub id: String,
+    pub kind: Kind,
+    next: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    Step(Box<Uses>),
+    Switch(Box<Switch>),
+}
+
+/// The `if` of a step: true goes to the step, false to what follows it.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    pub condition: Condition,
+    /// Whose configuration `config.` paths see; a guarded call has none.
+    pub plugin: Option<String>,
+    otherwise: Vec<usize>,
+}
+
+impl Graph {
+    pub(super) fn build(spec: &Spec, all: &BTreeMap<String, Spec>) -> Result<Self, String> {
+        let mut builder = Builder {
+            all,
+            nodes: Vec::new(),
+            calling: vec![spec.name.clone()],
+        };
+        let entries = builder.pipeline(&spec.steps, "", Vec::new())?;
+        let nodes = builder.nodes;
+        let longest = longest(&nodes);
+        Ok(Self {
+            nodes,
+            entries,
+            longest,
+        })
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &Node> {
+        self.entries.iter().map(|index| &self.nodes[*index])
+    }
+
+    pub fn node(&self, id: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// What runs after this node has succeeded; for a switch, after it has answered yes.
+    pub fn after<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+        node.next.iter().map(|index| &self.nodes[*index])
+    }
+
+    /// What runs after a switch has answered no.
+    pub fn otherwise<'a>(&'a self, switch: &'a Switch) -> impl Iterator<Item = &'a Node> {
+        switch.otherwise.iter().map(|index| &self.nodes[*index])
+    }
+
+    /// Plugin steps on the longest way through.
+    pub fn longest(&self) -> u32 {
+        self.longest
+    }
+}
+
+fn longest(nodes: &[Node]) -> u32 {
+    // Followers are built first, so they have the smaller index and their lengths are known.
+    let mut lengths: Vec<u32> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let (own, otherwise) = match &node.kind {
+            Kind::Step(_) => (1, &[][..]),
+            Kind::Switch(switch) => (0, switch.otherwise.as_slice()),
+        };
+        let after = node.next.iter().chain(otherwise);
+        lengths.push(own + after.map(|index| lengths[*index]).max().unwrap_or(0));
+    }
+    lengths.into_iter().max().unwrap_or(0)
+}
+
+struct Builder<'a> {
+    all: &'a BTreeMap<String, Spec>,
+    nodes: Vec<Node>,
+    /// The pipelines being inlined, outermost first.
+    calling: Vec<String>,
+}
+
+impl Builder<'_> {
+    fn pipeline(
+        &mut self,
+        steps: &[Step],
+        prefix: &str,
+        after: Vec<usize>,
+    ) -> Result<Vec<usize>, String> {
+        let mut ids = Ids::assign(steps)?;
+        self.sequence(steps, prefix, &mut ids, after)
+    }
+
+    fn sequence(
+        &mut self,
+        steps: &[Step],
+        prefix: &str,
+        ids: &mut Ids,
+        after: Vec<usize>,
+    ) -> Result<Vec<usize>, String> {
+        let mut backwards = steps.iter().rev();
+        backwards.try_fold(after, |after, step| self.step(step, prefix, ids, after))
+    }
+
+    /// Adds a step whose followers are `after`, and says where it is entered.
+    fn step(
+        &mut self,
+        step: &Step,
+        prefix: &str,
+        ids: &mut Ids,
+        after: Vec<usize>,
+    ) -> Result<Vec<usize>, String> {
+        let (id, plugin, inner) = match &step.action {
+            Action::Sequence(steps) => return self.sequence(steps, prefix, ids, after),
+            Action::Split(branches) => {
+                let mut entries = Vec::new();
+                for branch in branches.iter().rev() {
+                    let mut found = self.step(branch, prefix, ids, after.clone())?;
+                    found.append(&mut entries);
+                    entries = found;
+                }
+                return Ok(entries);
+            }
+            Action::Uses(uses) => {
+                let id = ids.of(step, prefix);
+                let index = self.add(id.clone(), Kind::Step(uses.clone()), after.clone())?;
+                (id, Some(uses.plugin.clone()), vec![index])
+            }
+            Action::Call(name) => {
+                let id = ids.of(step, prefix);
+                (id.clone(), None, self.call(name, &id, after.clone())?)
+            }
+        };
+        let Some(condition) = step.condition.clone() else {
+            return Ok(inner);
+        };
+        let switch = Kind::Switch(Box::new(Switch {
+            condition,
+            plugin,
+            otherwise: after,
+        }));
+        Ok(vec![self.add(format!("{id}__switch"), switch, inner)?])
+    }
+
+    /// Inlines a pipeline; its step ids follow the id of the call, so two calls of one pipeline stay apart.
+    fn call(&mut self, name: &str, id: &str, after: Vec<usize>) -> Result<Vec<usize>, String> {
+        if self.calling.iter().any(|calling| calling == name) {
+            let circle = self.calling.join(" -> ");
+            return Err(format!("call goes in a circle: {circle} -> {name}"));
+        }
+        if self.calling.len() > CALLS_MAX {
+            return Err(format!(
+                "calls may be nested {CALLS_MAX} deep; flatten some of them"
+            ));
+        }
+        let all = self.all;
+        let called = all
+            .get(name)
+            .ok_or_else(|| format!("call `{name}` names no pipeline"))?;
+        self.calling.push(name.to_owned());
+        let entries = self.pipeline(&called.steps, &format!("{id}."), after)?;
+        self.calling.pop();
+        Ok(entries)
+    }
+
+    fn add(&mut self, id: String, kind: Kind, next: Vec<usize>) -> Result<usize, String> {
+        if self.nodes.len() == NODES_MAX {
+            return Err(format!(
+                "with its calls it has more than {NODES_MAX} steps; split it up"
+            ));
+        }
+        if self.nodes.iter().any(|node| node.id == id) {
+            return Err(format!("step id `{id}` is used twice; rename one"));
+        }
+        self.nodes.push(Node { id, kind, next });
+        Ok(self.nodes.len() - 1)
+    }
+}
+
+/// The automatic ids of one pipeline. Steps are numbered as written but built backwards, so the numbers are dealt from the end.
+struct Ids(Vec<String>);
+
+impl Ids {
+    fn assign(steps: &[Step]) -> Result<Self, String> {
+        let mut given = HashSet::new();
+        let mut unnamed = 0;
+        collect(steps, &mut given, &mut unnamed)?;
+        let free = (1u32..).map(|number| format!("step_{number}"));
+        let free = free.filter(|id| !given.contains(id.as_str()));
+        Ok(Self(free.take(unnamed).collect()))
+    }
+
+    fn of(&mut self, step: &Step, prefix: &str) -> String {
+        let id = step.id.clone().or_else(|| self.0.pop());
+        format!("{prefix}{}", id.unwrap_or_default())
+    }
+}
+
+fn collect<'a>(
+    steps: &'a [Step],
+    given: &mut HashSet<&'a str>,
+    unnamed: &mut usize,
+) -> Result<(), String> {
+    for step in steps {
+        if let Some(id) = &step.id
+            && !given.insert(id)
+        {
+            return Err(format!("step id `{id}` is used twice; rename one"));
+        }
+        match &step.action {
+            Action::Sequence(inner) | Action::Split(inner) => collect(inner, given, unnamed)?,
+            Action::Uses(_) | Action::Call(_) => *unnamed += usize::from(step.id.is_none()),
+        }
+    }
+    Ok(())
+}

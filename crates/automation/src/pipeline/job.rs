@@ -1,0 +1,74 @@
+//! What the router is told and what it answers.
+
+use serde_json::{Map, Value};
+
+use super::baggage;
+
+/// A place in a pipeline, stored with the job that runs there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub pipeline: String,
+    pub step: String,
+    /// Plugin jobs since the pipeline was entered, this one included.
+    pub hop: u32,
+}
+
+/// The job that emitted events.
+#[derive(Clone, Copy, Debug)]
+pub struct Producer<'a> {
+    /// Empty when no plugin stands behind the event.
+    pub plugin: &'a str,
+    /// Its baggage.
+    pub context: &'a Map<String, Value>,
+    /// Plugin jobs from its first ancestor to it; zero for a job that no event made.
+    pub depth: u32,
+    pub position: Option<&'a Position>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Emitted<'a> {
+    pub event_type: &'a str,
+    pub payload: &'a Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct NextJob {
+    pub plugin: String,
+    pub command: String,
+    /// `None` for a job made by a route.
+    pub position: Option<Position>,
+    /// The job starts a new instance of its pipeline.
+    pub enters: bool,
+    /// Which of the emitted events made it, to take over its id and dedupe key. `None` where the core made the event, and after a
+    /// switch, which passes on its own.
+    pub event: Option<usize>,
+    pub event_type: String,
+    pub payload: Value,
+    pub context: Map<String, Value>,
+    pub depth: u32,
+}
+
+/// What did not lead to a job, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An event without followers, trigger or route. Not an error.
+    Unmatched { event_type: String },
+    /// Too many hops; an error.
+    Cut { target: String, depth: u32 },
+    /// The configuration no longer has this place.
+    Gone(Position),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Routed {
+    pub jobs: Vec<NextJob>,
+    pub notices: Vec<Notice>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("pipeline `{pipeline}`, step `{step}`: {source}")]
+pub struct Error {
+    pub pipeline: String,
+    pub step: String,
+    pub source: baggage::Error,
+}

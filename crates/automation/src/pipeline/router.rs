@@ -1,0 +1,358 @@
+//! The router: which jobs follow from an event.
+//!
+//! Invariant: an answer is complete or an error. A claim that fails refuses all jobs of the event, so nothing is half routed.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::graph::{Kind, Node, Switch};
+use super::hook::Hook;
+use super::job::{Emitted, Error, NextJob, Notice, Position, Producer, Routed};
+use super::load::{LoadError, Pipeline, Routes};
+use super::path::Scope;
+use super::spec::Trigger;
+
+/// So many jobs may descend from each other through events; it ends loops of plugins that answer their own events.
+pub const HOPS_MAX: u32 = 20;
+/// The event that drives the followers of a step which emitted none.
+pub const STEP_SUCCEEDED: &str = "ductile.step.succeeded";
+/// The job that answers a step's `if` is run by the core itself under this name.
+pub const SWITCH_PLUGIN: &str = "core.switch";
+pub const SWITCH_COMMAND: &str = "handle";
+const HOOK_HOPS: u32 = 4;
+
+#[derive(Clone, Debug)]
+pub struct Router {
+    pipelines: Vec<Pipeline>,
+    by_name: HashMap<String, usize>,
+    by_event: HashMap<String, Vec<usize>>,
+    routes: Routes,
+    warnings: Vec<LoadError>,
+}
+
+impl Router {
+    pub(super) fn new(pipelines: Vec<Pipeline>, routes: Routes, warnings: Vec<LoadError>) -> Self {
+        let mut by_name = HashMap::new();
+        let mut by_event: HashMap<String, Vec<usize>> = HashMap::new();
+        for (index, pipeline) in pipelines.iter().enumerate() {
+            by_name.insert(pipeline.name.clone(), index);
+            if let Trigger::Event(event_type) = &pipeline.trigger {
+                by_event.entry(event_type.clone()).or_default().push(index);
+            }
+        }
+        Self {
+            pipelines,
+            by_name,
+            by_event,
+            routes,
+            warnings,
+        }
+    }
+
+    /// Keys of the configuration that nothing reads.
+    pub fn warnings(&self) -> &[LoadError] {
+        &self.warnings
+    }
+
+    pub fn pipeline(&self, name: &str) -> Option<&Pipeline> {
+        self.by_name.get(name).map(|index| &self.pipelines[*index])
+    }
+
+    pub fn node(&self, position: &Position) -> Option<&Node> {
+        self.pipeline(&position.pipeline)?
+            .graph
+            .node(&position.step)
+    }
+
+    /// The switch that a job of [`SWITCH_PLUGIN`] has to answer.
+    pub fn switch(&self, position: &Position) -> Option<&Switch> {
+        match &self.node(position)?.kind {
+            Kind::Switch(switch) => Some(switch),
+            Kind::Step(_) => None,
+        }
+    }
+
+    /// A plugin job succeeded with these events. Each one goes to the followers of its step and to whatever it triggers.
+    pub fn finished(
+        &self,
+        producer: Producer<'_>,
+        events: &[Emitted<'_>],
+        result: Option<&str>,
+    ) -> Result<Routed, Error> {
+        let mut routed = Routed::default();
+        if events.is_empty() && producer.position.is_some() {
+            let payload = with_origin(&json!({ "result": result }), producer);
+            let event = Emitted {
+                event_type: STEP_SUCCEEDED,
+                payload: &payload,
+            };
+            self.follow(producer, event, None, true, &mut routed)?;
+        }
+        for (index, event) in events.iter().enumerate() {
+            let before = routed.jobs.len() + routed.notices.len();
+            let payload = with_origin(event.payload, producer);
+            let event = Emitted {
+                payload: &payload,
+                ..*event
+            };
+            self.follow(producer, event, Some(index), true, &mut routed)?;
+            self.trigger(producer, event, index, &mut routed)?;
+            self.route(producer, event, index, &mut routed);
+            if routed.jobs.len() + routed.notices.len() == before {
+                let event_type = event.event_type.to_owned();
+                routed.notices.push(Notice::Unmatched { event_type });
+            }
+        }
+        Ok(routed)
+    }
+
+    /// A switch job was answered; `event` is the one it was given, and it is passed on as it is.
+    pub fn switched(
+        &self,
+        producer: Producer<'_>,
+        event: Emitted<'_>,
+        matched: bool,
+    ) -> Result<Routed, Error> {
+        let mut routed = Routed::default();
+        self.follow(producer, event, None, matched, &mut routed)?;
+        Ok(routed)
+    }
+
+    /// Somebody started a pipeline by name. `None`: there is none of that name.
+    pub fn start(&self, name: &str, event: Emitted<'_>) -> Option<Result<Routed, Error>> {
+        let pipeline = self.pipeline(name)?;
+        let context = Map::new();
+        let producer = Producer {
+            plugin: "",
+            context: &context,
+            depth: 0,
+            position: None,
+        };
+        let mut routed = Routed::default();
+        let entered = enter(pipeline, None, producer, event, &mut routed);
+        Some(entered.map(|()| routed))
+    }
+
+    /// A job is over. `depth` counts the hooks that led to it; `depth_max` of zero means the usual four.
+    pub fn hook(
+        &self,
+        hook: Hook,
+        source: &str,
+        payload: &Value,
+        depth: u32,
+        depth_max: u32,
+    ) -> Result<Routed, Error> {
+        let mut routed = Routed::default();
+        let context = Map::new();
+        let producer = Producer {
+            plugin: source,
+            context: &context,
+            depth: 0,
+            position: None,
+        };
+        let event = Emitted {
+            event_type: hook.as_str(),
+            payload,
+        };
+        let depth_max = if depth_max == 0 { HOOK_HOPS } else { depth_max };
+        for pipeline in &self.pipelines {
+            if pipeline.trigger != Trigger::Hook(hook) || !admits(pipeline, producer, event) {
+                continue;
+            }
+            if depth >= depth_max {
+                let target = pipeline.name.clone();
+                routed.notices.push(Notice::Cut { target, depth });
+                continue;
+            }
+            enter(pipeline, None, producer, event, &mut routed)?;
+        }
+        Ok(routed)
+    }
+
+    /// Moves on from the producer's place; `matched` matters only at a switch.
+    fn follow(
+        &self,
+        producer: Producer<'_>,
+        event: Emitted<'_>,
+        index: Option<usize>,
+        matched: bool,
+        routed: &mut Routed,
+    ) -> Result<(), Error> {
+        let Some(position) = producer.position else {
+            return Ok(());
+        };
+        let pipeline = self.pipeline(&position.pipeline);
+        let (Some(pipeline), Some(node)) = (pipeline, self.node(position)) else {
+            routed.notices.push(Notice::Gone(position.clone()));
+            return Ok(());
+        };
+        let next: Vec<&Node> = match &node.kind {
+            Kind::Switch(switch) if !matched => pipeline.graph.otherwise(switch).collect(),
+            Kind::Switch(_) | Kind::Step(_) => pipeline.graph.after(node).collect(),
+        };
+        let step = Step {
+            pipeline,
+            hop: position.hop,
+            enters: false,
+            event: index,
+        };
+        step.make(&next, producer, event, routed)
+    }
+
+    fn trigger(
+        &self,
+        producer: Producer<'_>,
+        event: Emitted<'_>,
+        index: usize,
+        routed: &mut Routed,
+    ) -> Result<(), Error> {
+        let triggered = self.by_event.get(event.event_type).into_iter().flatten();
+        for pipeline in triggered.map(|index| &self.pipelines[*index]) {
+            if admits(pipeline, producer, event) {
+                enter(pipeline, Some(index), producer, event, routed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn route(&self, producer: Producer<'_>, event: Emitted<'_>, index: usize, routed: &mut Routed) {
+        let key = (producer.plugin.to_owned(), event.event_type.to_owned());
+        let depth = producer.depth.saturating_add(1);
+        for target in self.routes.get(&key).into_iter().flatten() {
+            if depth > HOPS_MAX {
+                let target = target.clone();
+                routed.notices.push(Notice::Cut { target, depth });
+                continue;
+            }
+            routed.jobs.push(NextJob {
+                plugin: target.clone(),
+                command: "handle".to_owned(),
+                position: None,
+                enters: false,
+                event: Some(index),
+                event_type: event.event_type.to_owned(),
+                payload: event.payload.clone(),
+                context: producer.context.clone(),
+                depth,
+            });
+        }
+    }
+}
+
+/// What a switch job leaves as its result.
+pub fn switch_result(matched: bool) -> Value {
+    json!({ "matched": matched, "event": format!("ductile.switch.{matched}") })
+}
+
+fn admits(pipeline: &Pipeline, producer: Producer<'_>, event: Emitted<'_>) -> bool {
+    let from = pipeline.from_plugin.as_deref();
+    if from.is_some_and(|from| from != producer.plugin) {
+        return false;
+    }
+    let scope = Scope {
+        payload: event.payload,
+        context: producer.context,
+        config: &Map::new(),
+    };
+    let condition = pipeline.condition.as_ref();
+    condition.is_none_or(|condition| condition.holds(&scope))
+}
+
+fn enter(
+    pipeline: &Pipeline,
+    event_index: Option<usize>,
+    producer: Producer<'_>,
+    event: Emitted<'_>,
+    routed: &mut Routed,
+) -> Result<(), Error> {
+    let entries: Vec<&Node> = pipeline.graph.entries().collect();
+    let step = Step {
+        pipeline,
+        hop: 0,
+        enters: true,
+        event: event_index,
+    };
+    step.make(&entries, producer, event, routed)
+}
+
+/// A move from one place of a pipeline to the next ones.
+struct Step<'a> {
+    pipeline: &'a Pipeline,
+    /// Of the place that is left.
+    hop: u32,
+    enters: bool,
+    event: Option<usize>,
+}
+
+impl Step<'_> {
+    fn make(
+        &self,
+        nodes: &[&Node],
+        producer: Producer<'_>,
+        event: Emitted<'_>,
+        routed: &mut Routed,
+    ) -> Result<(), Error> {
+        for node in nodes {
+            // Only plugin jobs are hops: a switch emits nothing and can drive no loop.
+            let hops = match node.kind {
+                Kind::Step(_) => 1,
+                Kind::Switch(_) => 0,
+            };
+            let depth = producer.depth.saturating_add(hops);
+            let hop = self.hop.saturating_add(hops);
+            if !self.pipeline.allows(depth, hop) {
+                let target = format!("{}/{}", self.pipeline.name, node.id);
+                routed.notices.push(Notice::Cut { target, depth });
+                continue;
+            }
+            let (plugin, command, context) = match &node.kind {
+                Kind::Switch(_) => (SWITCH_PLUGIN, SWITCH_COMMAND, producer.context.clone()),
+                Kind::Step(uses) => {
+                    let claimed = uses.claims.accrete(producer.context, event.payload);
+                    let context = claimed.map_err(|source| Error {
+                        pipeline: self.pipeline.name.clone(),
+                        step: node.id.clone(),
+                        source,
+                    })?;
+                    (uses.plugin.as_str(), uses.command.as_str(), context)
+                }
+            };
+            routed.jobs.push(NextJob {
+                plugin: plugin.to_owned(),
+                command: command.to_owned(),
+                position: Some(Position {
+                    pipeline: self.pipeline.name.clone(),
+                    step: node.id.clone(),
+                    hop,
+                }),
+                enters: self.enters,
+                event: self.event,
+                event_type: event.event_type.to_owned(),
+                payload: event.payload.clone(),
+                context,
+                depth,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Tells the receiving plugin where the event came from.
+fn with_origin(payload: &Value, producer: Producer<'_>) -> Value {
+    let mut payload = payload.clone();
+    if let Value::Object(map) = &mut payload {
+        map.insert("ductile_upstream_plugin".to_owned(), producer.plugin.into());
+        if let Some(position) = producer.position {
+            let pipeline = position.pipeline.as_str().into();
+            map.insert("ductile_upstream_pipeline".to_owned(), pipeline);
+            let step = position.step.as_str().into();
+            map.insert("ductile_upstream_step_id".to_owned(), step);
+        }
+    }
+    payload
+}
+
+#[cfg(test)]
+#[path = "router_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,227 @@
+//! Is an entry due, and when is it due next.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::entry::{CatchUp, Entry, IfRunning, Mode};
+use super::fraction_of;
+use super::window::Closed;
+
+/// So many missed runs are made up for at most; of more, the newest are worth most.
+pub const SLOTS_MAX: usize = 100;
+
+/// What the caller stores for an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    pub last_fired_at: Option<Timestamp>,
+    pub last_success_at: Option<Timestamp>,
+    /// The next run, jitter included; `None` once the entry is exhausted.
+    pub next_run_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Fire,
+    NotDue(Timestamp),
+    /// Due, but held back by its hours or weekdays until the instant given.
+    Outside(Closed, Timestamp),
+    Exhausted,
+}
+
+impl Decision {
+    /// Why a tick makes no job of the entry.
+    pub fn skip(self) -> Option<Skip> {
+        match self {
+            Self::Fire => None,
+            Self::NotDue(_) => Some(Skip::NotDue),
+            Self::Outside(Closed::Hours, _) => Some(Skip::OutsideTimeWindow),
+            Self::Outside(Closed::Weekday, _) => Some(Skip::OutsideDayConstraint),
+            Self::Exhausted => Some(Skip::Exhausted),
+        }
+    }
+}
+
+/// Why a tick made no job, in the words of the event stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    NotDue,
+    AlreadyRunning,
+    OutstandingLimit,
+    CircuitOpen,
+    OutsideTimeWindow,
+    OutsideDayConstraint,
+    Exhausted,
+    PausedManual,
+}
+
+impl Skip {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotDue => "not_due",
+            Self::AlreadyRunning => "already_running",
+            Self::OutstandingLimit => "outstanding_limit",
+            Self::CircuitOpen => "circuit_open",
+            Self::OutsideTimeWindow => "outside_time_window",
+            Self::OutsideDayConstraint => "outside_day_constraint",
+            Self::Exhausted => "schedule_exhausted",
+            Self::PausedManual => "schedule_paused_manual",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    Enqueue,
+    /// End the jobs that are queued or running, then enqueue.
+    CancelThenEnqueue,
+    Skip(Skip),
+}
+
+/// A job for a run that was missed while the service was down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatchUpJob {
+    pub slot: Timestamp,
+    pub dedupe_key: String,
+}
+
+impl Entry {
+    /// The state of an entry that was never seen before. A one-shot delay starts here, so the caller must store it at once.
+    pub fn first_sight(&self, now: Timestamp, system_zone: &TimeZone, draw: u64) -> State {
+        let next_run_at = match &self.mode {
+            Mode::Every(_) => Some(now),
+            // The minute that has begun still counts.
+            Mode::Cron(_) => self.slot(minute_of(now), true, system_zone, draw),
+            Mode::At(at) => Some(*at),
+            Mode::After(delay) => Some(later(now, *delay)),
+        };
+        State {
+            last_fired_at: None,
+            last_success_at: None,
+            next_run_at,
+        }
+    }
+
+    pub fn due(&self, state: &State, now: Timestamp) -> Decision {
+        let Some(next) = state.next_run_at else {
+            return Decision::Exhausted;
+        };
+        if now < next {
+            return Decision::NotDue(next);
+        }
+        let zone = self.timezone.clone().unwrap_or(TimeZone::UTC);
+        match self.window.closed(now, &zone) {
+            Some((reason, opens_at)) => Decision::Outside(reason, opens_at),
+            None => Decision::Fire,
+        }
+    }
+
+    /// A job was enqueued. Slots that were missed meanwhile are covered by it. An `every` entry stays due until a run succeeds.
+    pub fn fired(&self, state: &mut State, now: Timestamp, system_zone: &TimeZone, draw: u64) {
+        state.last_fired_at = Some(now);
+        match &self.mode {
+            Mode::Every(_) => {}
+            Mode::Cron(_) => state.next_run_at = self.slot(now, false, system_zone, draw),
+            Mode::At(_) | Mode::After(_) => state.next_run_at = None,
+        }
+    }
+
+    /// A job of this entry succeeded.
+    pub fn succeeded(&self, state: &mut State, completed_at: Timestamp, draw: u64) {
+        state.last_success_at = Some(completed_at);
+        self.postpone(state, completed_at, draw);
+    }
+
+    /// The queue already had this job: an interval starts anew, as if it had just succeeded.
+    pub fn deduplicated(
+        &self,
+        state: &mut State,
+        now: Timestamp,
+        system_zone: &TimeZone,
+        draw: u64,
+    ) {
+        match &self.mode {
+            Mode::Every(_) => self.postpone(state, now, draw),
+            Mode::Cron(_) => state.next_run_at = self.slot(now, false, system_zone, draw),
+            Mode::At(_) | Mode::After(_) => state.next_run_at = None,
+        }
+    }
+
+    /// The jobs to make at start for the whole intervals that went by without a run.
+    pub fn catch_up(&self, state: &State, plugin: &str, now: Timestamp) -> Vec<CatchUpJob> {
+        let Mode::Every(every) = self.mode else {
+            return Vec::new();
+        };
+        let Some(last) = state.last_fired_at.or(state.last_success_at) else {
+            return Vec::new();
+        };
+        let passed = Duration::try_from(now.duration_since(last)).unwrap_or_default();
+        let missed = passed.as_nanos() / every.as_nanos().max(1);
+        let wanted = match self.catch_up {
+            CatchUp::Skip => 0,
+            CatchUp::RunOnce => 1,
+            CatchUp::RunAll => SLOTS_MAX as u128,
+        };
+        let plain_key = self.dedupe_key(plugin);
+        let slots = (missed.saturating_sub(wanted) + 1..=missed).map(|number| {
+            let offset = Duration::from_nanos_u128(every.as_nanos() * number);
+            let slot = later(last, offset);
+            let dedupe_key = match self.catch_up {
+                CatchUp::RunAll => format!("{plain_key}:catchup:{slot}"),
+                CatchUp::Skip | CatchUp::RunOnce => plain_key.clone(),
+            };
+            CatchUpJob { slot, dedupe_key }
+        });
+        slots.collect()
+    }
+
+    /// What to do while `outstanding` jobs of the same plugin and command are queued or running. This is also the poll guard:
+    /// never more than `outstanding_max` of them at once.
+    pub fn overlap(&self, outstanding: u32, outstanding_max: u32) -> Overlap {
+        match self.if_running {
+            _ if outstanding == 0 => Overlap::Enqueue,
+            IfRunning::Skip => Overlap::Skip(Skip::AlreadyRunning),
+            IfRunning::Queue if outstanding >= outstanding_max => {
+                Overlap::Skip(Skip::OutstandingLimit)
+            }
+            IfRunning::Queue => Overlap::Enqueue,
+            IfRunning::Cancel => Overlap::CancelThenEnqueue,
+        }
+    }
+
+    fn postpone(&self, state: &mut State, from: Timestamp, draw: u64) {
+        if let Mode::Every(every) = self.mode {
+            let wait = every.saturating_add(fraction_of(self.jitter, draw));
+            state.next_run_at = Some(later(from, wait));
+        }
+    }
+
+    fn slot(
+        &self,
+        from: Timestamp,
+        inclusive: bool,
+        system_zone: &TimeZone,
+        draw: u64,
+    ) -> Option<Timestamp> {
+        let Mode::Cron(cron) = &self.mode else {
+            return None;
+        };
+        let zone = self.timezone.as_ref().unwrap_or(system_zone);
+        let slot = cron.next(from, inclusive, zone)?;
+        Some(later(slot, fraction_of(self.jitter, draw)))
+    }
+}
+
+fn later(from: Timestamp, wait: Duration) -> Timestamp {
+    from.saturating_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+fn minute_of(now: Timestamp) -> Timestamp {
+    let second = now.as_second();
+    Timestamp::from_second(second - second.rem_euclid(60)).unwrap_or(now)
+}
+
+#[cfg(test)]
+#[path = "due_tests.rs"]
+mod tests;
