@@ -201,10 +201,15 @@ impl Pair {
         self.sql("CREATE TEMPORARY TABLE probe AS SELECT 1").is_ok()
     }
 
-    /// Begins a new file of the log, which needs space as soon as the spare ones are used up.
+    /// Begins a new file of the log, which needs space as soon as the spare ones are used up. Not while the standby lags:
+    /// a file that it still needs would be used again, and it could never catch up.
     pub(crate) fn use_up_log(&self) {
-        // Where there is none it fails, and that is what it is for.
-        let _ = self.sql("SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()");
+        // Where there is no space it fails, and that is what it is for.
+        let _ = self.sql(
+            "SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal() FROM pg_stat_replication \
+             WHERE pg_current_wal_lsn() - flush_lsn < 16777216",
+        );
+        thread::sleep(POLL);
     }
 
     pub(crate) fn primary_runs(&self) -> bool {
