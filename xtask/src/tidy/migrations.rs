@@ -83,7 +83,7 @@ fn bless_folder(context: &Context, tree: &Tree, folder: &str) -> Done {
         match before.get(&name) {
             Some((_, old)) if *old == sum => {}
             Some(_) => {
-                println!("blessed CHANGED migration {folder}/{name}: was it never released?")
+                println!("blessed CHANGED migration {folder}/{name}: was it never released?");
             }
             None => println!("blessed new migration {folder}/{name}"),
         }
