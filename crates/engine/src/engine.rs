@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Claim, Command, Gate, Operate, Request};
+use consign_kernel::command::{Answer, Apart, Claim, Command, Gate, Operate, Request};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
@@ -190,6 +190,22 @@ impl Engine {
         gate: Option<Gate>,
         steps: Vec<Command>,
     ) -> Result<Vec<Result<Answer, Refusal>>, Error> {
+        self.run(gate, steps, Apart::Yes).await
+    }
+
+    /// Carries out commands of which a later one makes no sense without those before it: the first refusal is the answer,
+    /// and nothing behind it happens.
+    pub async fn together(&self, steps: Vec<Command>) -> Result<Vec<Answer>, Error> {
+        let answers = self.run(None, steps, Apart::No).await?;
+        Ok(answers.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    async fn run(
+        &self,
+        gate: Option<Gate>,
+        steps: Vec<Command>,
+        apart: Apart,
+    ) -> Result<Vec<Result<Answer, Refusal>>, Error> {
         if plant::on(Plant::TornBatch)
             && let [Command::Admit(admit)] = steps.as_slice()
         {
@@ -203,6 +219,7 @@ impl Engine {
         let request = Request {
             gate,
             steps,
+            apart,
             seed: self.inner.seeds.next(),
         };
         Ok(self.inner.store.execute(request).await??)
@@ -384,6 +401,35 @@ impl Engine {
 
     pub async fn record(&self, key: record::Key) -> Result<Option<Record>, Error> {
         Ok(self.inner.store.record(key).await?)
+    }
+
+    pub async fn records(
+        &self,
+        kind: record::Kind,
+        owner: &str,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<Record>, Error> {
+        let (owner, after) = (owner.to_owned(), after.to_owned());
+        Ok(self.inner.store.records(kind, owner, after, limit).await?)
+    }
+
+    /// The last ones first; see [`consign_store::Store::last_records`].
+    pub async fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: &str,
+        before: &str,
+        limit: u32,
+    ) -> Result<Vec<Record>, Error> {
+        let (owner, before) = (owner.to_owned(), before.to_owned());
+        let last = self.inner.store.last_records(kind, owner, before, limit);
+        Ok(last.await?)
+    }
+
+    /// What an intent brought about, in the order of admission.
+    pub async fn children(&self, parent: IntentId, limit: u32) -> Result<Vec<Intent>, Error> {
+        Ok(self.inner.store.children(parent, limit).await?)
     }
 }
 

@@ -95,6 +95,7 @@ impl Engine {
                     None,
                     Command::Clean(Clean {
                         face,
+                        retention_us: consign_kernel::limits::RETENTION_US,
                         limit: PIECE_ROWS,
                     }),
                 )

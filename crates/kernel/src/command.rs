@@ -1,7 +1,7 @@
 //! What can be asked of the ledger, as owned plain data that may cross threads.
 
 use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
-use crate::intent::{Intent, Outcome};
+use crate::intent::{Intent, Outcome, Ties};
 use crate::lane::{Column, Place, Probe};
 use crate::once;
 use crate::profile::{Face, ProfileId};
@@ -9,13 +9,24 @@ use crate::record;
 
 /// What one caller wants done in one commit.
 ///
-/// A refused gate refuses all steps; a refused step leaves its neighbours alone.
+/// A refused gate refuses all steps.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub gate: Option<Gate>,
     pub steps: Vec<Command>,
+    pub apart: Apart,
     /// Grows into tokens, ids and jitter; drawn by the engine.
     pub seed: [u8; 32],
+}
+
+/// What a refused step means for its neighbours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Apart {
+    /// Nothing: each stands for itself.
+    #[default]
+    Yes,
+    /// The steps behind it are not taken. With whatever can be refused in front, all of them happen or none.
+    No,
 }
 
 /// Checks that precede the work and whose traces stay even when the work is refused.
@@ -43,11 +54,15 @@ pub enum Command {
     Observe(IntentId),
     /// Lets time act on all rows whose deadline passed.
     Sweep(Sweep),
+    /// Takes back what a process that is no more held when it died.
+    Recover(Recover),
     /// One bounded piece of a cleanup pass.
     Clean(Clean),
     /// One bounded piece of a purge.
     Purge(Purge),
     Put(record::Put),
+    /// Refused unless the record is what the caller saw: its version, or zero for none.
+    Expect(record::Key, u64),
     Delete(record::Key),
     /// Set-wise removal of what is past its time or whose owner is gone.
     Forget(Forget),
@@ -82,6 +97,17 @@ pub struct NewIntent {
     pub attempts_max: u32,
     pub backoff_us: i64,
     pub once: Option<OnceGuard>,
+    pub ties: Ties,
+    pub unless: Option<Unless>,
+}
+
+/// When an intent is not stored, because another one of its series serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unless {
+    /// One that waits or is held.
+    pub open: bool,
+    /// One that was completed no longer ago than this.
+    pub completed_within_us: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -183,8 +209,19 @@ pub struct Settle {
 
 #[derive(Clone, Debug)]
 pub enum Settlement {
-    Complete { result: Option<Outcome> },
-    Fail { error: String },
+    Complete {
+        result: Option<Outcome>,
+    },
+    Fail {
+        error: String,
+    },
+    /// For profiles in which a failed attempt is a state of its own: it rests there, or what follows is told as well.
+    FailAttempt {
+        error: String,
+        timed_out: bool,
+        /// Another attempt may cure it.
+        again: bool,
+    },
 }
 
 /// An operator's hand on one row of a face.
@@ -200,9 +237,28 @@ pub struct Sweep {
     pub limit: u32,
 }
 
+/// Rows held by `node` as an earlier start of it, told apart by their holder: see [`Recover::holder`].
+#[derive(Clone, Debug)]
+pub struct Recover {
+    pub face: Face,
+    pub node: String,
+    pub start: String,
+    /// How many leases of the face are looked at, whosever they are.
+    pub limit: u32,
+}
+
+impl Recover {
+    /// Under which name a start of a node claims what it may have to take back later.
+    pub fn holder(node: &str, start: &str) -> String {
+        format!("{node}/{start}")
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Clean {
     pub face: Face,
+    /// How long what is settled stays.
+    pub retention_us: i64,
     pub limit: u32,
 }
 
@@ -256,6 +312,8 @@ pub enum Answer {
         rows: u32,
         more: bool,
     },
+    /// What became of each.
+    Recovered(Vec<Intent>),
     Cleaned(Cleaned),
     /// `after` is where to go on, if there may be more.
     Purged {
@@ -265,6 +323,7 @@ pub enum Answer {
     Put {
         version: u64,
     },
+    AsExpected,
     Deleted {
         existed: bool,
     },
@@ -283,7 +342,7 @@ pub enum Answer {
 pub struct Admitted {
     pub id: IntentId,
     pub namespace: String,
-    /// The key had been used before: nothing new was stored.
+    /// The key had been used before, or another one of the series serves: nothing new was stored.
     pub replayed: bool,
 }
 

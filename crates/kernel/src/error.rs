@@ -106,6 +106,8 @@ pub enum Refusal {
     VersionMismatch,
     #[error("an intent with this id exists already")]
     Exists,
+    #[error("a step before this one was refused")]
+    NotReached,
     #[error("a request may carry at most {max} steps")]
     TooManySteps { max: usize },
 }

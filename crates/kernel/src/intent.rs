@@ -47,6 +47,28 @@ pub struct Outcome {
     pub body: String,
 }
 
+/// What ties an intent to others of its ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ties {
+    /// The one whose outcome brought it about.
+    pub parent: Option<IntentId>,
+    /// Of all that name the same series, at most one is held at a time.
+    pub series: Option<String>,
+}
+
+/// What a series holds, as far as a rule may ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Series {
+    /// The one whose lease ends last. It may be over already, and nobody has looked yet.
+    pub held: Option<Intent>,
+    /// The oldest that waits, for whatever reason.
+    pub waiting: Option<Intent>,
+    /// The oldest whose own time has come, and which was set back while another one was held.
+    pub behind: Option<Intent>,
+    /// The one that was completed last.
+    pub completed: Option<Intent>,
+}
+
 /// One row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
@@ -64,6 +86,7 @@ pub struct Intent {
     /// Compact JSON, tokens as sent.
     pub payload: String,
     pub traceparent: Option<String>,
+    pub ties: Ties,
     pub attempts: u32,
     pub attempts_max: u32,
     pub backoff_us: i64,
@@ -108,6 +131,11 @@ impl Intent {
                 self.settled_at.unwrap_or(now).plus(retention_us),
             ),
         };
+    }
+
+    /// Takes it out of its lanes until the one before it in its series lets go, or at last until `until`.
+    pub(crate) fn set_back(&mut self, until: Micros) {
+        (self.shelf, self.wake_at) = (Shelf::Delayed, until.min(self.expires_at));
     }
 
     /// Drops the lease, keeping nothing that a late holder could use.

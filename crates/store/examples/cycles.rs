@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use consign_kernel::command::{
-    Admit, Answer, Audience, Claim, Command, NewIntent, Request, Settle, Settlement,
+    Admit, Answer, Apart, Audience, Claim, Command, NewIntent, Request, Settle, Settlement,
 };
 use consign_kernel::ids::Micros;
-use consign_kernel::intent::Intent;
+use consign_kernel::intent::{Intent, Ties};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_store::sqlite::{Options, QUEUE_REQUESTS_MAX, Sqlite};
 use consign_store::{Clock, Store};
@@ -37,6 +37,8 @@ fn publish() -> Command {
             capability: None,
             priority: 0,
             payload: format!("{{\"data\":\"{}\"}}", "x".repeat(190)),
+            ties: Ties::default(),
+            unless: None,
             traceparent: None,
             delay_us: 0,
             ttl_us: 86_400_000_000,
@@ -147,6 +149,7 @@ async fn run(store: &Arc<Sqlite>, commands: Vec<Command>, seed: &mut u64) -> Vec
         let request = Request {
             gate: None,
             steps: vec![command],
+            apart: Apart::Yes,
             seed: next(),
         };
         let store = Arc::clone(store);

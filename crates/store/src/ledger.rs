@@ -4,12 +4,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use consign_kernel::command::{Answer, Claim, Command, Forget, ForgetFacts, Reply, Request, Sweep};
-use consign_kernel::decide::{Cx, Needs, View, Write, decide, gate, needs, on_time};
+use consign_kernel::command::{
+    Answer, Apart, Claim, Command, Forget, ForgetFacts, Reply, Request, Sweep,
+};
+use consign_kernel::decide::{Cx, Needs, View, Write, behind, decide, gate, needs, on_time};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
-use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::intent::{Intent, Series, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
 use consign_kernel::limits;
 use consign_kernel::once;
@@ -21,6 +23,9 @@ use crate::Error;
 
 /// After an outage a flood may be due at once; one commit lets time act on some thousand rows, the next goes on.
 const SWEEPS_PER_BATCH_MAX: u32 = 8;
+
+/// Rows that one claim sets back before it is content with what it found.
+const SET_BACK_PER_CLAIM_MAX: usize = 256;
 
 /// What others should hear of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,6 +109,8 @@ pub(crate) trait Tx {
     ) -> Result<Vec<Intent>, Error>;
     fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error>;
     fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error>;
+    /// What is in a series, which nobody else touches until this transaction ends.
+    fn series(&mut self, name: &str, now: Micros) -> Result<Series, Error>;
     fn count(&mut self, counter: &Counter) -> Result<i64, Error>;
 
     /// `lanes` is given exactly when the row is claimable.
@@ -206,8 +213,15 @@ impl<'a, T: Tx> Batch<'a, T> {
         }
         let mut entropy = Entropy::new(request.seed);
         let mut answers = Vec::with_capacity(request.steps.len());
+        let mut refused = false;
         for command in &request.steps {
-            answers.push(self.step(command, &mut entropy)?);
+            let answer = if refused && request.apart == Apart::No {
+                Err(Refusal::NotReached)
+            } else {
+                self.step(command, &mut entropy)?
+            };
+            refused |= answer.is_err();
+            answers.push(answer);
         }
         Ok(Ok(answers))
     }
@@ -299,26 +313,32 @@ impl<'a, T: Tx> Batch<'a, T> {
         let max = claim.max.clamp(1, limits::CLAIM_BATCH_MAX);
         loop {
             self.sweep(entropy)?;
-            let rows = self.pick_live(&probes, max, entropy)?;
+            let rows = self.pick_live(claim, &probes, max, entropy)?;
             if !rows.is_empty() || self.swept || self.sweeps >= SWEEPS_PER_BATCH_MAX {
                 return Ok(rows);
             }
         }
     }
 
-    /// Rows past their life may still head a lane; they are parked on the way.
+    /// Rows past their life may still head a lane; they are parked on the way. So are those behind another of their series.
     fn pick_live(
         &mut self,
+        claim: &Claim,
         probes: &[Probe],
         max: u32,
         entropy: &mut Entropy,
     ) -> Result<Vec<Intent>, Error> {
+        let mut set_back_before = 0;
         loop {
             let rows = self.tx.pick(probes, max)?;
             let (over, live): (Vec<_>, Vec<_>) =
                 rows.into_iter().partition(|row| row.expires_at <= self.now);
-            if over.is_empty() {
-                return Ok(live);
+            let picked = live.len();
+            let free = self.set_back_some(claim, live)?;
+            let set_back = picked - free.len();
+            set_back_before += set_back;
+            if over.is_empty() && (set_back == 0 || set_back_before >= SET_BACK_PER_CLAIM_MAX) {
+                return Ok(free);
             }
             for row in over {
                 self.tx.reserve(self.position)?;
@@ -334,13 +354,41 @@ impl<'a, T: Tx> Batch<'a, T> {
         }
     }
 
+    /// The rows that may be handed out now; the others wait until the one before them in their series lets go.
+    fn set_back_some(&mut self, claim: &Claim, rows: Vec<Intent>) -> Result<Vec<Intent>, Error> {
+        let mut free: Vec<Intent> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let Some(name) = &row.ties.series else {
+                free.push(row);
+                continue;
+            };
+            let series = self.tx.series(name, self.now)?;
+            let taken = free
+                .iter()
+                .any(|other| other.ties.series == row.ties.series);
+            match behind(&row, &series, taken, claim, self.now) {
+                Some(write) => self.write_all(vec![write])?,
+                None => free.push(row),
+            }
+        }
+        Ok(free)
+    }
+
     fn load(&mut self, needs: Needs<'_>) -> Result<View, Error> {
         let mut view = View::default();
         match needs {
             Needs::Nothing => {}
-            Needs::Intent(id) => view.intents.extend(self.tx.intent(id)?),
+            Needs::Intent(id) => {
+                let found = self.tx.intent(id)?;
+                let name = found.as_ref().and_then(|intent| intent.ties.series.clone());
+                if let Some(name) = name {
+                    view.series.push(Some(self.tx.series(&name, self.now)?));
+                }
+                view.intents.extend(found);
+            }
             Needs::Admission {
                 once,
+                series,
                 face,
                 owner,
                 capped,
@@ -350,6 +398,10 @@ impl<'a, T: Tx> Batch<'a, T> {
                         Some(key) => self.tx.once(key)?,
                         None => None,
                     });
+                }
+                for name in series {
+                    let found = name.map(|name| self.tx.series(name, self.now));
+                    view.series.push(found.transpose()?);
                 }
                 if capped {
                     let counter = Counter::Unsettled {

@@ -59,6 +59,9 @@ pub trait Store: Send + Sync + 'static {
     /// Newest first.
     fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage>;
 
+    /// What an intent brought about, in the order of admission.
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>>;
+
     /// Dead letters of a face, latest death first.
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>>;
 
@@ -85,6 +88,15 @@ pub trait Store: Send + Sync + 'static {
         kind: record::Kind,
         owner: String,
         after: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>>;
+
+    /// The last records of one owner, from the last one on, before a name unless that is empty.
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
         limit: u32,
     ) -> Answered<'_, Vec<Record>>;
 

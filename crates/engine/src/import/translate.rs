@@ -4,7 +4,7 @@
 //! that writes `main` or a key id where a key belongs gets no hold of that key's intents.
 
 use consign_kernel::ids::{IntentId, Micros, Seq, Token};
-use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf};
+use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
 use consign_kernel::json;
 use consign_kernel::limits;
 use consign_kernel::profile::ProfileId;
@@ -77,6 +77,7 @@ pub(super) fn translate(
         priority: i32::try_from(foreign.priority.clamp(0, limits::PRIORITY_MAX))
             .unwrap_or(limits::PRIORITY_DEFAULT),
         payload: payload(&foreign.payload)?,
+        ties: Ties::default(),
         traceparent: None,
         attempts: u32::try_from(foreign.claim_attempts).unwrap_or(0),
         attempts_max: u32::try_from(foreign.max_attempts)

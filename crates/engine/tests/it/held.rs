@@ -114,6 +114,10 @@ impl Store for Held {
         self.inner.intents(filter)
     }
 
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.inner.children(parent, limit)
+    }
+
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.inner.dead(face, limit)
     }
@@ -150,6 +154,16 @@ impl Store for Held {
         limit: u32,
     ) -> Answered<'_, Vec<Record>> {
         self.inner.records(kind, owner, after, limit)
+    }
+
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        self.inner.last_records(kind, owner, before, limit)
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {

@@ -8,7 +8,7 @@ use consign_kernel::command::{
     Admit, Answer, Audience, Claim, Command, NewIntent, Settle, Settlement,
 };
 use consign_kernel::ids::{IntentId, SECOND_US};
-use consign_kernel::intent::Intent;
+use consign_kernel::intent::{Intent, Ties};
 use consign_kernel::limits;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt::Signer;
@@ -157,6 +157,8 @@ pub(crate) fn intent() -> NewIntent {
         capability: None,
         priority: 100,
         payload: "{}".to_owned(),
+        ties: Ties::default(),
+        unless: None,
         traceparent: None,
         delay_us: 0,
         ttl_us: limits::INTENT_TTL_US,

@@ -5,7 +5,7 @@
 
 use consign_kernel::command::{NewIntent, OnceGuard};
 use consign_kernel::error::Code;
-use consign_kernel::intent::{Outcome, ResultKind};
+use consign_kernel::intent::{Outcome, ResultKind, Ties};
 use consign_kernel::json::{self, Defect, Kind, Object, Raw};
 use consign_kernel::limits;
 use consign_kernel::once;
@@ -83,6 +83,8 @@ pub(super) fn new_intent(
         )?,
         priority: priority(object)?,
         payload,
+        ties: Ties::default(),
+        unless: None,
         traceparent: traceparent.map(str::to_owned),
         delay_us: delay_us(object)?,
         ttl_us: limits::INTENT_TTL_US,

@@ -78,6 +78,10 @@ impl Store for Faulty {
         self.pass(self.inner.intents(filter))
     }
 
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.pass(self.inner.children(parent, limit))
+    }
+
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.pass(self.inner.dead(face, limit))
     }
@@ -110,6 +114,16 @@ impl Store for Faulty {
         limit: u32,
     ) -> Answered<'_, Vec<Record>> {
         self.pass(self.inner.records(kind, owner, after, limit))
+    }
+
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        self.pass(self.inner.last_records(kind, owner, before, limit))
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {

@@ -23,6 +23,8 @@ async fn seed(world: &World, key: &str, count: u64) {
         capability: None,
         priority: 100,
         payload: "1".to_owned(),
+        ties: consign_kernel::intent::Ties::default(),
+        unless: None,
         traceparent: None,
         delay_us: 0,
         ttl_us: limits::INTENT_TTL_US,

@@ -122,6 +122,7 @@ pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> In
         capability: None,
         priority: 1_000,
         payload: "{}".to_owned(),
+        ties: consign_kernel::intent::Ties::default(),
         traceparent: None,
         attempts: 1,
         attempts_max: 1,

@@ -6,7 +6,7 @@ use super::{Cx, Decision, Needs, Told, View, Write, fact};
 use crate::command::{Admit, Admitted, Answer, NewIntent};
 use crate::error::Refusal;
 use crate::ids::{IntentId, Micros};
-use crate::intent::{Intent, Shelf};
+use crate::intent::{Intent, Series, Shelf};
 use crate::limits;
 use crate::once::{self, Verdict};
 use crate::plant::{self, Plant};
@@ -22,16 +22,26 @@ pub(super) fn needs(admit: &Admit) -> Needs<'_> {
             .iter()
             .map(|item| item.once.as_ref().map(|guard| &guard.key))
             .collect(),
+        series: admit.items.iter().map(asked_series).collect(),
         face: first.profile.profile().face,
         owner: &first.owner,
         capped: admit.cap.is_some(),
     }
 }
 
+/// The series of an item, where it matters what else is in it.
+fn asked_series(item: &NewIntent) -> Option<&str> {
+    item.unless.and(item.ties.series.as_deref())
+}
+
 pub(super) fn decide(view: &View, admit: &Admit, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
     let mut batch = Batch::default();
     for (index, item) in admit.items.iter().enumerate() {
         let stored = view.once.get(index).and_then(Option::as_ref);
+        let series = view.series.get(index).and_then(Option::as_ref);
+        if batch.is_served(item, series, cx.now) {
+            continue;
+        }
         batch.take(index, item, stored, cx)?;
     }
     match admit.cap {
@@ -55,9 +65,37 @@ struct Batch<'a> {
     fresh: u64,
     /// Keys first used by an earlier item of this very command.
     used: HashMap<&'a once::Key, once::Row>,
+    /// Series that an earlier item of this very command began to wait in.
+    waiting: HashMap<&'a str, Admitted>,
 }
 
 impl<'a> Batch<'a> {
+    /// Whether another one of the series serves instead, which is answered then.
+    fn is_served(&mut self, item: &NewIntent, series: Option<&Series>, now: Micros) -> bool {
+        let (Some(unless), Some(name)) = (item.unless, asked_series(item)) else {
+            return false;
+        };
+        let open = series.and_then(|series| series.held.as_ref().or(series.waiting.as_ref()));
+        let completed = series.and_then(|series| series.completed.as_ref());
+        let recent = completed.filter(|intent| {
+            let at = intent.settled_at.unwrap_or(intent.created_at);
+            at.plus(unless.completed_within_us) > now
+        });
+        let serves = open
+            .filter(|_| unless.open)
+            .or(recent)
+            .map(|intent| Admitted {
+                id: intent.id,
+                namespace: intent.namespace.clone(),
+                replayed: true,
+            });
+        let own = self.waiting.get(name).filter(|_| unless.open).cloned();
+        let served = serves.or(own);
+        let is_served = served.is_some();
+        self.admitted.extend(served);
+        is_served
+    }
+
     fn take(
         &mut self,
         index: usize,
@@ -101,6 +139,14 @@ impl<'a> Batch<'a> {
             namespace: intent.namespace.clone(),
             replayed: false,
         });
+        if let Some(series) = &item.ties.series {
+            let served = Admitted {
+                id: intent.id,
+                namespace: intent.namespace.clone(),
+                replayed: true,
+            };
+            self.waiting.entry(series).or_insert(served);
+        }
         let told = Told::by(&item.owner, Verb::Admit);
         self.writes.push(fact(None, &mut intent, told, cx));
         self.writes.push(Write::New(intent));
@@ -136,6 +182,7 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
         priority: item.priority,
         payload: item.payload.clone(),
         traceparent: item.traceparent.clone(),
+        ties: item.ties.clone(),
         attempts: 0,
         attempts_max: item.attempts_max,
         backoff_us: item.backoff_us,

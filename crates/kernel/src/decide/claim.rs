@@ -2,8 +2,8 @@
 
 use super::{Cx, Decision, Told, Write, fact};
 use crate::command::{Answer, Audience, Claim};
-use crate::ids::Token;
-use crate::intent::Intent;
+use crate::ids::{Micros, Token};
+use crate::intent::{Intent, Series};
 use crate::limits;
 use crate::plant::{self, Plant};
 use crate::profile::Expiry;
@@ -39,6 +39,29 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
         writes,
         answer: Answer::Claimed(claimed),
     }
+}
+
+/// Sets a row back if another one of its series is held, or will be by the same claim. It comes forward again when that
+/// one lets go; should nobody be there to do it, when its lease ends.
+pub fn behind(
+    row: &Intent,
+    series: &Series,
+    taken: bool,
+    claim: &Claim,
+    now: Micros,
+) -> Option<Write> {
+    let lease_until = if taken {
+        Some(now.plus(claim.lease_us))
+    } else {
+        series.held.as_ref().and_then(|held| held.lease_until)
+    };
+    let until = lease_until.filter(|until| *until > now)?;
+    let mut intent = row.clone();
+    intent.set_back(until);
+    Some(Write::Change {
+        was: intent.state,
+        intent,
+    })
 }
 
 fn lease(intent: &mut Intent, claim: &Claim, cx: &mut Cx<'_>) {

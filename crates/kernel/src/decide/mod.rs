@@ -14,14 +14,15 @@ mod time;
 #[cfg(test)]
 mod tests;
 
+pub use claim::behind;
 pub use gate::{GateDecision, gate};
 pub use time::on_time;
 
-use crate::command::{Answer, Command};
+use crate::command::{Answer, Command, Recover};
 use crate::error::Refusal;
 use crate::fact::Fact;
 use crate::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
-use crate::intent::{Intent, Shelf};
+use crate::intent::{Intent, Series, Shelf};
 use crate::profile::Face;
 use crate::state::{Cause, State, Verb};
 use crate::{once, record};
@@ -72,10 +73,12 @@ pub struct Decision {
 pub enum Needs<'a> {
     /// Nothing by name. The rows of a claim are picked from its lanes, see [`crate::lane`].
     Nothing,
+    /// With its series, if it has one.
     Intent(IntentId),
-    /// Once-rows in the order of the items, and the owner's number of unsettled intents where that is `capped`.
+    /// Once-rows and series in the order of the items, and the owner's number of unsettled intents where that is `capped`.
     Admission {
         once: Vec<Option<&'a once::Key>>,
+        series: Vec<Option<&'a str>>,
         face: Face,
         owner: &'a str,
         capped: bool,
@@ -101,6 +104,8 @@ pub enum Needs<'a> {
 pub struct View {
     pub intents: Vec<Intent>,
     pub once: Vec<Option<once::Row>>,
+    /// Of the items of an admission, or of the one intent.
+    pub series: Vec<Option<Series>>,
     pub unsettled: u64,
     /// The last row that was looked at, if there may be more behind it.
     pub stopped_at: Option<Seq>,
@@ -117,6 +122,7 @@ pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
         Command::Observe(id) => Needs::Intent(*id),
         Command::Restore(intent) => Needs::Intent(intent.id),
         Command::Sweep(sweep) => time::sweep_needs(*sweep, now),
+        Command::Recover(recover) => recover_needs(recover),
         Command::Clean(clean) => time::clean_needs(*clean, now),
         Command::Purge(purge) => Needs::Rows {
             face: purge.face,
@@ -125,7 +131,15 @@ pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
             limit: purge.limit,
         },
         Command::Put(put) => Needs::Record(&put.key),
-        Command::Delete(key) => Needs::Record(key),
+        Command::Expect(key, _) | Command::Delete(key) => Needs::Record(key),
+    }
+}
+
+fn recover_needs(recover: &Recover) -> Needs<'static> {
+    Needs::Due {
+        shelves: vec![(Shelf::Leased, Micros::MAX)],
+        face: Some(recover.face),
+        limit: recover.limit,
     }
 }
 
@@ -135,14 +149,24 @@ pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision
         Command::Admit(admit) => admit::decide(&view, admit, cx),
         Command::Claim(claim) => Ok(claim::decide(view.intents, claim, cx)),
         Command::Extend(extend) => settle::extend(one(view)?, extend, cx),
-        Command::Settle(settle) => settle::decide(one(view)?, settle, cx),
-        Command::Cancel(operate) => operate::cancel(one(view)?, operate, cx),
+        Command::Settle(settle) => {
+            let (intent, behind) = one_and_behind(view)?;
+            settle::decide(intent, settle, cx).map(|decision| let_go(decision, behind, cx.now))
+        }
+        Command::Cancel(operate) => {
+            let (intent, behind) = one_and_behind(view)?;
+            operate::cancel(intent, operate, cx).map(|decision| let_go(decision, behind, cx.now))
+        }
         Command::Requeue(operate) => operate::requeue(one(view)?, operate, cx),
         Command::Observe(_) => Ok(time::observe(view.intents.into_iter().next(), cx)),
         Command::Sweep(sweep) => Ok(time::sweep(view.intents, *sweep, cx)),
+        Command::Recover(recover) => Ok(operate::recover(view.intents, recover, cx)),
         Command::Clean(clean) => Ok(time::clean(view.intents, *clean, cx)),
         Command::Purge(_) => Ok(operate::purge(view)),
         Command::Put(put) => records::put(live(view.record, cx.now), put),
+        Command::Expect(_, version) => {
+            records::expect(live(view.record, cx.now).as_ref(), *version)
+        }
         Command::Delete(key) => Ok(records::delete(live(view.record, cx.now).as_ref(), key)),
         Command::Forget(_) => Ok(Decision {
             writes: Vec::new(),
@@ -166,6 +190,24 @@ fn live(record: Option<record::Record>, now: Micros) -> Option<record::Record> {
 
 fn one(view: View) -> Result<Intent, Refusal> {
     view.intents.into_iter().next().ok_or(Refusal::NotFound)
+}
+
+/// The row, and the one of its series that may be claimed when it is no longer held.
+fn one_and_behind(mut view: View) -> Result<(Intent, Option<Intent>), Refusal> {
+    let series = view.series.pop().flatten();
+    Ok((one(view)?, series.and_then(|series| series.behind)))
+}
+
+/// Whoever stood behind it in its series is claimable from now on.
+fn let_go(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decision {
+    if let Some(mut next) = behind {
+        next.reshelve(now, crate::limits::RETENTION_US);
+        decision.writes.push(Write::Change {
+            was: next.state,
+            intent: next,
+        });
+    }
+    decision
 }
 
 /// Who did what to an intent, for the fact that tells it.

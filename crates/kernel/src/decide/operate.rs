@@ -2,8 +2,9 @@
 //!
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
+use super::settle::out_of_attempts;
 use super::{Cx, Decision, Told, View, Write, fact, finish, step};
-use crate::command::{Answer, Operate};
+use crate::command::{Answer, Operate, Recover};
 use crate::error::Refusal;
 use crate::intent::Intent;
 use crate::limits;
@@ -32,8 +33,9 @@ pub(super) fn requeue(
     intent.cause = Cause::Operator;
     intent.attempts = 0;
     intent.run_at = cx.now;
-    // A fresh life: with the old end it might be gone before anybody could claim it.
-    intent.expires_at = cx.now.plus(limits::INTENT_TTL_US);
+    // A fresh life, as long as the first: with the old end it might be gone before anybody could claim it.
+    let life_us = intent.expires_at.0.saturating_sub(intent.created_at.0);
+    intent.expires_at = cx.now.plus(life_us.max(limits::INTENT_TTL_US));
     intent.holder = None;
     intent.claimed_at = None;
     intent.settled_at = None;
@@ -42,6 +44,55 @@ pub(super) fn requeue(
     intent.release();
     intent.reshelve(cx.now, limits::RETENTION_US);
     Ok(operated(was, intent, Verb::Requeue, operate, cx))
+}
+
+/// Why an attempt ended that nobody was left to end.
+const ORPHANED: &str = "the process that ran it ended before it was done";
+
+/// The attempt counts: whatever ended the process may have been this very intent.
+pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> Decision {
+    let own = Recover::holder(&recover.node, "");
+    let now_running = Recover::holder(&recover.node, &recover.start);
+    let orphaned = |row: &Intent| {
+        let holder = row.holder.as_deref().unwrap_or_default();
+        holder.starts_with(&own) && holder != now_running
+    };
+    let mut writes = Vec::new();
+    let mut recovered = Vec::new();
+    for mut row in rows.into_iter().filter(orphaned) {
+        let was = row.state;
+        row.last_error = Some(ORPHANED.to_owned());
+        let over = out_of_attempts(&row);
+        let to = if over {
+            State::DeadLetter
+        } else {
+            State::Queued
+        };
+        if !row.profile.profile().allows(was, Verb::Recover, to) {
+            continue;
+        }
+        if over {
+            finish(&mut row, State::DeadLetter, Cause::Exhausted, cx.now);
+        } else {
+            row.state = State::Queued;
+            row.cause = Cause::Recovered;
+            row.run_at = cx.now;
+            row.holder = None;
+            row.release();
+            row.reshelve(cx.now, limits::RETENTION_US);
+        }
+        let told = Told::by_time(Verb::Recover).with(ORPHANED.to_owned());
+        writes.push(fact(Some(was), &mut row, told, cx));
+        writes.push(Write::Change {
+            was,
+            intent: row.clone(),
+        });
+        recovered.push(row);
+    }
+    Decision {
+        writes,
+        answer: Answer::Recovered(recovered),
+    }
 }
 
 pub(super) fn purge(view: View) -> Decision {

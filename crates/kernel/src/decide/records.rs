@@ -1,4 +1,4 @@
-//! Records: put-if-version and delete.
+//! Records: put-if-version, expect and delete.
 
 use super::{Decision, Write};
 use crate::command::Answer;
@@ -23,6 +23,16 @@ pub(super) fn put(stored: Option<Record>, put: &Put) -> Result<Decision, Refusal
     Ok(Decision {
         writes: vec![Write::Put(record)],
         answer: Answer::Put { version },
+    })
+}
+
+pub(super) fn expect(stored: Option<&Record>, version: u64) -> Result<Decision, Refusal> {
+    if stored.map_or(0, |record| record.version) != version {
+        return Err(Refusal::VersionMismatch);
+    }
+    Ok(Decision {
+        writes: Vec::new(),
+        answer: Answer::AsExpected,
     })
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Invariant: whoever cannot show the present token of a lease that still runs is refused, always.
 
-use super::{Cx, Decision, Told, finish, step};
+use super::{Cx, Decision, Told, Write, fact, finish, step};
 use crate::command::{Answer, Extend, Settle, Settlement};
 use crate::error::Refusal;
 use crate::ids::{Micros, Token};
 use crate::intent::Intent;
 use crate::limits;
 use crate::plant::{self, Plant};
+use crate::profile::ProfileId;
 use crate::retry::Retry;
 use crate::state::{Cause, State, Verb};
 
@@ -36,6 +37,21 @@ pub(super) fn decide(
     cx: &mut Cx<'_>,
 ) -> Result<Decision, Refusal> {
     held(&intent, &settle.holder, &settle.token, cx.now)?;
+    if let Settlement::FailAttempt {
+        error,
+        timed_out,
+        again,
+    } = &settle.how
+    {
+        let cause = if *timed_out {
+            Cause::TimedOut
+        } else {
+            Cause::WorkerFailed
+        };
+        intent.last_error = Some(error.clone());
+        let told = Told::by(&settle.holder, Verb::Fail).with(error.clone());
+        return failed_attempt(intent, cause, told, *again, cx);
+    }
     let was = intent.state;
     let told = match &settle.how {
         Settlement::Complete { result } => {
@@ -53,6 +69,7 @@ pub(super) fn decide(
             }
             Told::by(&settle.holder, Verb::Fail).with(error.clone())
         }
+        Settlement::FailAttempt { .. } => return Err(Refusal::IllegalState),
     };
     // A profile may leave this step out, or demand steps in between that this rule does not take.
     let profile = intent.profile.profile();
@@ -68,6 +85,60 @@ pub(super) fn decide(
     Ok(Decision { writes, answer })
 }
 
+/// Two facts in one commit: the attempt failed, and what follows from it. One that nothing can cure rests where it is.
+pub(super) fn failed_attempt(
+    mut intent: Intent,
+    cause: Cause,
+    told: Told<'_>,
+    again: bool,
+    cx: &mut Cx<'_>,
+) -> Result<Decision, Refusal> {
+    let was = intent.state;
+    let profile = intent.profile.profile();
+    if !profile.allows(was, told.verb, State::Failed) {
+        return Err(Refusal::IllegalState);
+    }
+    let actor = told.actor;
+    finish(&mut intent, State::Failed, cause, cx.now);
+    let mut writes = vec![fact(Some(was), &mut intent, told, cx)];
+    writes.push(Write::Change {
+        was,
+        intent: intent.clone(),
+    });
+    let follows = |verb| Told {
+        verb,
+        actor,
+        detail: None,
+    };
+    if again && out_of_attempts(&intent) {
+        if profile.allows(State::Failed, Verb::Kill, State::DeadLetter) {
+            finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
+            step(
+                &mut writes,
+                State::Failed,
+                intent.clone(),
+                follows(Verb::Kill),
+                cx,
+            );
+        }
+    } else if again {
+        intent.settled_at = None;
+        back_off(&mut intent, cause, cx);
+        step(
+            &mut writes,
+            State::Failed,
+            intent.clone(),
+            follows(Verb::Retry),
+            cx,
+        );
+    }
+    let answer = Answer::Settled {
+        state: intent.state,
+        run_at: intent.run_at,
+    };
+    Ok(Decision { writes, answer })
+}
+
 pub(super) fn out_of_attempts(intent: &Intent) -> bool {
     intent.attempts >= intent.attempts_max && !plant::on(Plant::NeverDead)
 }
@@ -80,7 +151,12 @@ pub(super) fn back_off(intent: &mut Intent, cause: Cause, cx: &mut Cx<'_>) {
         intent.attempts
     };
     let entropy = (cx.entropy.draw() >> 64) as u64;
-    let delay_us = Retry::intent(intent.backoff_us).delay_us(attempts, entropy);
+    let retry = if intent.profile == ProfileId::Automation {
+        Retry::automation(intent.backoff_us)
+    } else {
+        Retry::intent(intent.backoff_us)
+    };
+    let delay_us = retry.delay_us(attempts, entropy);
     intent.state = State::Queued;
     intent.cause = cause;
     intent.run_at = cx.now.plus(delay_us);

@@ -3,8 +3,8 @@
 //! Looking (sweep, observe) never takes anything from a waiting worker: a lapsed lease stays claimable at once.
 //! Only the cleanup pass sends lapsed leases back with a delay, and removes what is over.
 
-use super::settle::{back_off, out_of_attempts};
-use super::{Cx, Decision, Needs, Told, Write, fact, finish, step};
+use super::settle::{back_off, failed_attempt, out_of_attempts};
+use super::{Cx, Decision, Needs, Told, Write, finish, step};
 use crate::command::{Answer, Clean, Cleaned, Sweep};
 use crate::ids::Micros;
 use crate::intent::{Intent, Shelf};
@@ -43,7 +43,10 @@ pub(super) fn clean_needs(clean: Clean, now: Micros) -> Needs<'static> {
         (Shelf::Delayed, now),
         (Shelf::Ready, now),
         (Shelf::Parked, Micros::MAX),
-        (Shelf::Done, now),
+        (
+            Shelf::Done,
+            now.plus(limits::RETENTION_US - clean.retention_us),
+        ),
     ];
     Needs::Due {
         shelves,
@@ -132,7 +135,12 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         }
         Expiry::DueNow => due_in(intent, 0, cx, writes),
         Expiry::DueIn { ms } => due_in(intent, i64::from(ms) * 1_000, cx, writes),
-        Expiry::FailAttempt => timed_out(intent, cx, writes),
+        Expiry::FailAttempt => {
+            let told = Told::by_time(Verb::Expire);
+            let failed = failed_attempt(intent, Cause::TimedOut, told, true, cx);
+            // A profile with this expiry has the steps for it.
+            writes.extend(failed.into_iter().flat_map(|decision| decision.writes));
+        }
         // Nobody holds such a row, so it is never on the leased shelf.
         Expiry::NoLease => {}
     }
@@ -163,40 +171,6 @@ fn due_in(mut intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<W
     intent.release();
     intent.reshelve(cx.now, limits::RETENTION_US);
     step(writes, was, intent, Told::by_time(Verb::Expire), cx);
-}
-
-/// Two facts in one commit: the attempt timed out, and what follows from it.
-fn timed_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
-    let was = intent.state;
-    finish(&mut intent, State::Failed, Cause::TimedOut, cx.now);
-    writes.push(fact(
-        Some(was),
-        &mut intent,
-        Told::by_time(Verb::Expire),
-        cx,
-    ));
-    writes.push(Write::Change {
-        was,
-        intent: intent.clone(),
-    });
-    if out_of_attempts(&intent) {
-        let profile = intent.profile.profile();
-        if !profile.allows(State::Failed, Verb::Kill, State::DeadLetter) {
-            return;
-        }
-        finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
-        step(writes, State::Failed, intent, Told::by_time(Verb::Kill), cx);
-    } else {
-        intent.settled_at = None;
-        back_off(&mut intent, Cause::TimedOut, cx);
-        step(
-            writes,
-            State::Failed,
-            intent,
-            Told::by_time(Verb::Retry),
-            cx,
-        );
-    }
 }
 
 pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decision {

@@ -54,8 +54,11 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
 /// Whether time will look for the row where it should.
 fn shelved(row: &Intent) -> bool {
     match row.shelf {
+        // One that stands behind another of its series waits longer than its own time.
         Shelf::Delayed => {
-            row.state == State::Queued && row.wake_at == row.run_at.min(row.expires_at)
+            let at = row.run_at.min(row.expires_at);
+            let behind = row.ties.series.is_some() && row.wake_at >= at;
+            row.state == State::Queued && (row.wake_at == at || behind)
         }
         Shelf::Ready => row.state == State::Queued && row.wake_at == row.expires_at,
         Shelf::Leased => row.lease_until == Some(row.wake_at),

@@ -20,6 +20,7 @@ mod paging;
 mod races;
 mod records;
 mod settle;
+mod ties;
 mod time;
 
 pub use audit::audit;
@@ -37,6 +38,7 @@ pub use paging::*;
 pub use races::*;
 pub use records::*;
 pub use settle::*;
+pub use ties::*;
 pub use time::*;
 
 /// Stamps out every case for one backend. `$fresh` is evaluated once per test and gives an empty [`World`].
@@ -154,6 +156,21 @@ macro_rules! conformance {
             a_face_forgets_its_own_facts_and_keeps_the_others,
             a_piece_of_forgetting_looks_at_no_more_facts_than_it_may,
             a_step_that_changes_nothing_tells_nothing,
+            one_of_a_series_is_held_at_a_time_du_052,
+            whoever_lets_go_makes_room_for_the_next_of_the_series,
+            a_series_goes_on_when_its_holder_is_gone,
+            a_claim_of_many_takes_one_of_each_series,
+            an_open_one_of_its_series_serves_instead_du_054,
+            a_recent_success_of_its_series_serves_instead_du_053_du_055,
+            one_of_a_series_whoever_comes_first,
+            children_are_found_by_their_parent_in_order,
+            behind_a_refused_step_nothing_happens,
+            a_failed_attempt_is_told_and_then_what_follows_du_057_du_059_du_060,
+            an_attempt_that_nothing_cures_rests_as_failed_du_058,
+            what_an_earlier_start_held_is_taken_back_du_116,
+            a_cleanup_keeps_as_long_as_it_is_told_du_121,
+            requeueing_gives_a_life_as_long_as_the_first,
+            the_last_records_come_first,
             each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,
             one_key_from_many_tasks_admits_once_ip_091,
             one_nonce_from_many_tasks_passes_once_ip_055,

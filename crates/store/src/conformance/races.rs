@@ -15,7 +15,7 @@ use consign_kernel::state::State;
 use super::{World, claim_by, item};
 
 /// Starts `count` tasks before any of them is awaited, and gathers what they answer.
-async fn together<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
+pub(super) async fn together<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,

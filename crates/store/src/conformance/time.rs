@@ -19,7 +19,14 @@ async fn sweep(world: &World, limit: u32) -> (u32, bool) {
 }
 
 async fn clean(world: &World, face: Face, limit: u32) -> Cleaned {
-    match world.step(Command::Clean(Clean { face, limit })).await {
+    match world
+        .step(Command::Clean(Clean {
+            face,
+            retention_us: limits::RETENTION_US,
+            limit,
+        }))
+        .await
+    {
         Ok(Answer::Cleaned(cleaned)) => cleaned,
         other => panic!("a cleanup answered {other:?}"),
     }

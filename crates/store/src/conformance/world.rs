@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use consign_kernel::command::{
-    Admit, Admitted, Answer, Audience, Claim, Command, Extend, Gate, NewIntent, Operate, Reply,
-    Request, Settle, Settlement,
+    Admit, Admitted, Answer, Apart, Audience, Claim, Command, Extend, Gate, NewIntent, Operate,
+    Reply, Request, Settle, Settlement,
 };
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{DAY_US, IntentId, Micros, SECOND_US, Token};
-use consign_kernel::intent::Intent;
+use consign_kernel::intent::{Intent, Ties};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::Verb;
 
@@ -100,7 +100,12 @@ impl World {
     pub async fn ask(&self, gate: Option<Gate>, steps: Vec<Command>) -> Reply {
         let mut seed = [7; 32];
         seed[..8].copy_from_slice(&self.seeds.fetch_add(1, Ordering::SeqCst).to_le_bytes());
-        let request = Request { gate, steps, seed };
+        let request = Request {
+            gate,
+            steps,
+            apart: Apart::Yes,
+            seed,
+        };
         self.store.execute(request).await.expect("storage works")
     }
 
@@ -251,6 +256,8 @@ pub fn item() -> NewIntent {
         capability: None,
         priority: 100,
         payload: r#"{"n":1}"#.to_owned(),
+        ties: Ties::default(),
+        unless: None,
         traceparent: None,
         delay_us: 0,
         ttl_us: DAY_US,

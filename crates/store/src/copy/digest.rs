@@ -6,7 +6,7 @@
 //! until somebody has decided about it.
 
 use consign_kernel::fact::Fact;
-use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::intent::{Intent, Outcome, ResultKind, Ties};
 use consign_kernel::lane::Lanes;
 use consign_kernel::once;
 use consign_kernel::record::{self, Record};
@@ -114,6 +114,7 @@ fn intent(fields: &mut Fields, intent: &Intent, lanes: Option<&Lanes>) {
         priority,
         payload,
         traceparent,
+        ties: Ties { parent, series },
         attempts,
         attempts_max,
         backoff_us,
@@ -150,9 +151,10 @@ fn intent(fields: &mut Fields, intent: &Intent, lanes: Option<&Lanes>) {
     for at in [created_at, run_at, expires_at, wake_at] {
         fields.number(at.0);
     }
-    for text in [target, capability, traceparent, holder, last_error] {
+    for text in [target, capability, traceparent, series, holder, last_error] {
         fields.maybe_text(text.as_ref());
     }
+    fields.maybe(parent.as_ref(), |fields, id| fields.bytes(&id.0));
     fields.maybe(token.as_ref(), |fields, token| fields.bytes(&token.0));
     for at in [claimed_at, lease_until, settled_at] {
         fields.maybe_number(at.map(|at| at.0));

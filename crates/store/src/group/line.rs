@@ -510,6 +510,7 @@ mod tests {
             weight(&Request {
                 gate: None,
                 steps: vec![Command::Claim(claim)],
+                apart: consign_kernel::command::Apart::Yes,
                 seed: [0; 32],
             })
         };

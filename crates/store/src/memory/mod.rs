@@ -147,6 +147,17 @@ impl Store for Memory {
         ready(IntentPage { intents, next })
     }
 
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+        let data = self.data();
+        let own = data.intents.values();
+        ready(
+            own.filter(|intent| intent.ties.parent == Some(parent))
+                .take(limit as usize)
+                .cloned()
+                .collect(),
+        )
+    }
+
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
         let data = self.data();
         let mut dead: Vec<Intent> = data
@@ -240,6 +251,27 @@ impl Store for Memory {
                 .cloned()
                 .collect(),
         )
+    }
+
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        let now = self.clock.now();
+        let data = self.data();
+        let live = |record: &&Record| {
+            record.key.kind == kind
+                && record.key.owner == owner
+                && (before.is_empty() || record.key.name < before)
+                && record.expires_at.is_none_or(|until| until > now)
+        };
+        let mut last: Vec<Record> = data.records.values().filter(live).cloned().collect();
+        last.sort_by(|one, other| other.key.name.cmp(&one.key.name));
+        last.truncate(limit as usize);
+        ready(last)
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {

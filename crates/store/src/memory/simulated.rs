@@ -262,6 +262,10 @@ impl Store for Simulated {
         self.durable.intents(filter)
     }
 
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.durable.children(parent, limit)
+    }
+
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.durable.dead(face, limit)
     }
@@ -290,6 +294,16 @@ impl Store for Simulated {
         limit: u32,
     ) -> Answered<'_, Vec<Record>> {
         self.durable.records(kind, owner, after, limit)
+    }
+
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        self.durable.last_records(kind, owner, before, limit)
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {

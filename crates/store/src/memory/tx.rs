@@ -3,11 +3,12 @@
 use consign_kernel::command::{Forget, ForgetFacts};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
-use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::intent::{Intent, Series, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
 use consign_kernel::once;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
 
 use super::{Data, Done};
 use crate::ledger::{Counter, Tx};
@@ -80,6 +81,27 @@ impl Tx for Data {
 
     fn record(&mut self, key: &record::Key) -> Done<Option<Record>> {
         Ok(self.records.get(key).cloned())
+    }
+
+    fn series(&mut self, name: &str, now: Micros) -> Done<Series> {
+        let own = || {
+            let rows = self.intents.values();
+            rows.filter(|row| row.ties.series.as_deref() == Some(name))
+        };
+        let set_back = |row: &&Intent| row.shelf == Shelf::Delayed && row.run_at <= now;
+        let waiting = || own().filter(|row| row.state == State::Queued);
+        Ok(Series {
+            held: own()
+                .filter(|row| row.state == State::Dispatched)
+                .max_by_key(|row| row.lease_until)
+                .cloned(),
+            waiting: waiting().next().cloned(),
+            behind: waiting().find(set_back).cloned(),
+            completed: own()
+                .filter(|row| row.state == State::Acked)
+                .max_by_key(|row| (row.settled_at, row.seq))
+                .cloned(),
+        })
     }
 
     fn count(&mut self, counter: &Counter) -> Done<i64> {

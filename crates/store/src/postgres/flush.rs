@@ -23,18 +23,21 @@ macro_rules! into_intents {
         "INSERT INTO intents AS i (seq, state, cause, shelf, wake_at, own_lane, own_goal_lane, public_lane, \
          public_goal_lane, run_at, attempts, expires_at, claimed_at, lease_until, settled_at, last_fact, node, holder, \
          token, last_error, result_kind, result, id, profile, priority, attempts_max, backoff_us, created_at, namespace, \
-         goal, owner, public, payload, target, capability, traceparent) "
+         goal, owner, public, payload, target, capability, traceparent, parent, series) "
     };
 }
 
-const NEW: &str = concat!(into_intents!(), "SELECT * FROM unnest($1::admission[])");
+const NEW: &str = concat!(
+    into_intents!(),
+    "SELECT * FROM unnest($1::tied_admission[])"
+);
 
 /// Changed rows are there and locked, so they are never inserted: the form is chosen because it looks up each row by its
 /// key, where a join may be planned as a walk through all rows. Their node stays the one that gave out the token, whoever
 /// extends the lease.
 const CHANGED: &str = concat!(
     into_intents!(),
-    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL FROM unnest($1::change[]) AS u \
+    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL, NULL, NULL FROM unnest($1::change[]) AS u \
      ON CONFLICT (seq) DO UPDATE SET state = excluded.state, cause = excluded.cause, shelf = excluded.shelf, \
      wake_at = excluded.wake_at, own_lane = excluded.own_lane, own_goal_lane = excluded.own_goal_lane, \
      public_lane = excluded.public_lane, public_goal_lane = excluded.public_goal_lane, run_at = excluded.run_at, \
@@ -233,6 +236,8 @@ fn admission(row: &Row, node: i64) -> Cells {
     cells.text(intent.target.as_deref());
     cells.text(intent.capability.as_deref());
     cells.text(intent.traceparent.as_deref());
+    cells.bytes(intent.ties.parent.as_ref().map(|id| &id.0[..]));
+    cells.text(intent.ties.series.as_deref());
     cells
 }
 

@@ -79,6 +79,29 @@ pub(super) const LOCK_OWNERS: &str = "SELECT pg_advisory_xact_lock(17230, h) FRO
 pub(super) const COUNT: &str = "SELECT coalesce(sum(count), 0)::bigint FROM counts \
     WHERE kind = $1 AND face = $2 AND name = $3 AND state = $4";
 
+/// A series is looked at by one transaction at a time.
+pub(super) const LOCK_SERIES: &str = "SELECT pg_advisory_xact_lock(17233, hashtext($1))";
+
+/// The first of a series in a state.
+macro_rules! of_series {
+    ($which:literal) => {
+        concat!(
+            "SELECT ",
+            intent_columns!(),
+            " FROM intents i WHERE i.series = $1 AND i.state = $2",
+            $which
+        )
+    };
+}
+pub(super) const HELD_OF_SERIES: &str = of_series!(" ORDER BY i.lease_until DESC LIMIT 1");
+pub(super) const WAITING_OF_SERIES: &str = of_series!(" ORDER BY i.settled_at, i.seq LIMIT 1");
+pub(super) const COMPLETED_OF_SERIES: &str =
+    of_series!(" ORDER BY i.settled_at DESC, i.seq DESC LIMIT 1");
+/// It may be brought forward. One that another transaction holds is handed out there, or comes forward by its time.
+pub(super) const BEHIND_OF_SERIES: &str = of_series!(
+    " AND i.shelf = $3 AND i.run_at <= $4 ORDER BY i.settled_at, i.seq LIMIT 1 FOR UPDATE SKIP LOCKED"
+);
+
 /// The best rows of a lane. Rows that another transaction holds are passed over: it will hand them out itself, or let them
 /// go.
 macro_rules! lane {

@@ -49,7 +49,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// A name for databases that hold nothing but this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_4";
+pub const TEMPLATE: &str = "consign_template_5";
 
 #[derive(Clone)]
 pub struct Options {
@@ -192,6 +192,10 @@ impl Store for Postgres {
         Box::pin(async move { reads::intents(&self.readers, &filter).await })
     }
 
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+        Box::pin(reads::children(&self.readers, parent, limit))
+    }
+
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
         Box::pin(reads::dead(&self.readers, face, limit))
     }
@@ -228,6 +232,19 @@ impl Store for Postgres {
         Box::pin(
             async move { reads::records(&self.readers, kind, &owner, &after, now, limit).await },
         )
+    }
+
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        let now = self.clock.now();
+        Box::pin(async move {
+            reads::last_records(&self.readers, kind, &owner, &before, now, limit).await
+        })
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {

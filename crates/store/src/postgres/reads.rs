@@ -238,6 +238,22 @@ pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<
     })
 }
 
+pub(super) async fn children(
+    readers: &Readers,
+    parent: IntentId,
+    limit: u32,
+) -> Result<Vec<Intent>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents i WHERE i.parent = $1 ORDER BY i.seq LIMIT $2"
+    );
+    let found = readers
+        .query(sql, &[&&parent.0[..], &i64::from(limit)])
+        .await?;
+    found.iter().map(rows::intent).collect()
+}
+
 pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
     let sql = concat!(
         "SELECT ",
@@ -424,6 +440,24 @@ pub(super) async fn records(
     let (owner, after) = (stored(owner), stored(after));
     let found = readers
         .query(sql, &[&kind, &owner, &after, &now.0, &limit])
+        .await?;
+    found.iter().map(rows::record).collect()
+}
+
+pub(super) async fn last_records(
+    readers: &Readers,
+    kind: record::Kind,
+    owner: &str,
+    before: &str,
+    now: Micros,
+    limit: u32,
+) -> Result<Vec<Record>, Error> {
+    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = $1 AND owner = $2 \
+               AND ($3 = '' OR name < $3) AND (expires_at IS NULL OR expires_at > $4) ORDER BY name DESC LIMIT $5";
+    let (kind, limit) = (i16::from(kind.code()), i64::from(limit));
+    let (owner, before) = (stored(owner), stored(before));
+    let found = readers
+        .query(sql, &[&kind, &owner, &before, &now.0, &limit])
         .await?;
     found.iter().map(rows::record).collect()
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq, Token};
-use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf};
+use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
 use consign_kernel::once;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
@@ -38,12 +38,12 @@ macro_rules! intent_columns {
         "i.seq, i.id, i.profile, i.state, i.cause, i.shelf, i.wake_at, i.priority, i.run_at, i.attempts, \
          i.attempts_max, i.backoff_us, i.created_at, i.expires_at, i.claimed_at, i.lease_until, i.settled_at, \
          i.namespace, i.goal, i.owner, i.public, i.target, i.capability, i.holder, i.token, i.traceparent, \
-         i.last_error, i.result_kind, i.result, i.payload, i.last_fact"
+         i.last_error, i.result_kind, i.result, i.payload, i.last_fact, i.parent, i.series"
     };
 }
 pub(super) use intent_columns;
 
-pub(super) const INTENT_COLUMNS: usize = 31;
+pub(super) const INTENT_COLUMNS: usize = 33;
 
 macro_rules! fact_columns {
     () => {
@@ -92,6 +92,10 @@ pub(super) fn intent(row: &impl Source) -> Result<Intent, Error> {
         }),
         payload: text(row, 29)?,
         last_fact: fact_seq(row, 30)?,
+        ties: Ties {
+            parent: optional_bytes(row, 31)?.map(IntentId),
+            series: optional_text(row, 32)?,
+        },
     })
 }
 

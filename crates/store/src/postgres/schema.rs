@@ -42,6 +42,20 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Online,
         sql: include_str!("migrations/0002_deaths.sql"),
     },
+    Migration {
+        version: 3,
+        name: "ties",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0003_ties.sql"),
+    },
+    Migration {
+        version: 4,
+        name: "ties_found",
+        oldest: 1,
+        run: Run::Online,
+        sql: include_str!("migrations/0004_ties_found.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use consign_kernel::command::{Forget, ForgetFacts};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
-use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::intent::{Intent, Series, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
 use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
 use tokio_postgres::types::ToSql;
 
 use super::flush::{Decided, Writes};
@@ -21,7 +22,7 @@ use super::held::{Held, Pending, Rank};
 use super::load::{self, BLOCK, Foreseen};
 use super::rows::{self, intent_columns, signed, stored};
 use super::session::Session;
-use super::wire::Row;
+use super::wire::{Answer, Asked, Row};
 use crate::Error;
 use crate::ledger::{Counter, Position, Tx, profiles_of};
 
@@ -349,6 +350,35 @@ impl Tx for Open<'_> {
         }
         let entry = self.records.entry(key.clone()).or_insert_with(Entry::none);
         Ok(entry.now.clone())
+    }
+
+    fn series(&mut self, name: &str, now: Micros) -> Result<Series, Error> {
+        self.flush()?;
+        let name = stored(name);
+        self.session.query(load::LOCK_SERIES, &[&name])?;
+        let of_state = |state: State| i16::from(state.code());
+        let (held, waiting) = (of_state(State::Dispatched), of_state(State::Queued));
+        let (completed, delayed) = (of_state(State::Acked), i16::from(Shelf::Delayed.code()));
+        let asked = |text, parameters| Asked { text, parameters };
+        let answers = self.session.ask(&[
+            asked(load::HELD_OF_SERIES, vec![&name, &held]),
+            asked(load::WAITING_OF_SERIES, vec![&name, &waiting]),
+            asked(load::COMPLETED_OF_SERIES, vec![&name, &completed]),
+            asked(
+                load::BEHIND_OF_SERIES,
+                vec![&name, &waiting, &delayed, &now.0],
+            ),
+        ])?;
+        // Only the last one is locked, so only that one is held.
+        let [held, waiting, completed, behind] =
+            <[Answer; 4]>::try_from(answers).map_err(|_| Error::Closed)?;
+        let first = |answer: &Answer| answer.rows.first().map(rows::intent).transpose();
+        Ok(Series {
+            held: first(&held)?,
+            waiting: first(&waiting)?,
+            completed: first(&completed)?,
+            behind: self.hold(&behind.rows)?.pop(),
+        })
     }
 
     fn count(&mut self, counter: &Counter) -> Result<i64, Error> {

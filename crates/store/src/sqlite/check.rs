@@ -55,7 +55,7 @@ fn check_rows(
                 continue;
             }
         };
-        let stored = [row.get(31)?, row.get(32)?, row.get(33)?, row.get(34)?];
+        let stored = rows::lanes(row)?;
         let lanes = intent.shelf.claimable().then(|| Lanes::of(&intent));
         check::lanes(&intent, lanes.as_ref(), stored, findings);
         check::row(&intent, findings);

@@ -187,7 +187,7 @@ impl Reader {
             ", own_lane, own_goal_lane, public_lane, public_goal_lane FROM intents WHERE seq > ?1 ORDER BY seq LIMIT ?2"
         ))?;
         let found = collect(&mut statement, params![after.numbers[0], limit], |row| {
-            let stored = [row.get(31)?, row.get(32)?, row.get(33)?, row.get(34)?];
+            let stored = rows::lanes(row)?;
             Ok((rows::intent(row)?, stored))
         })?;
         let next = found

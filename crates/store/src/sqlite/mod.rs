@@ -153,6 +153,11 @@ impl Store for Sqlite {
             .run(move |connection| reads::intents(connection, &filter))
     }
 
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.readers
+            .run(move |connection| reads::children(connection, parent, limit))
+    }
+
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.readers
             .run(move |connection| reads::dead(connection, face, limit))
@@ -189,6 +194,19 @@ impl Store for Sqlite {
         let now = self.clock.now();
         self.readers
             .run(move |connection| reads::records(connection, kind, &owner, &after, now, limit))
+    }
+
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        let now = self.clock.now();
+        self.readers.run(move |connection| {
+            reads::last_records(connection, kind, &owner, &before, now, limit)
+        })
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {

@@ -130,6 +130,21 @@ pub(super) fn intents(connection: &Connection, filter: &IntentFilter) -> Result<
     })
 }
 
+pub(super) fn children(
+    connection: &Connection,
+    parent: IntentId,
+    limit: u32,
+) -> Result<Vec<Intent>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents WHERE parent = ?1 ORDER BY seq LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(params![parent.0, limit], rows::intent)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
     let sql = concat!(
         "SELECT ",
@@ -268,6 +283,24 @@ pub(super) fn records(
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_map(
         params![kind.code(), owner, after, now.0, limit],
+        rows::record,
+    )?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn last_records(
+    connection: &Connection,
+    kind: record::Kind,
+    owner: &str,
+    before: &str,
+    now: Micros,
+    limit: u32,
+) -> Result<Vec<Record>, Error> {
+    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = ?1 AND owner = ?2 \
+               AND (?3 = '' OR name < ?3) AND (expires_at IS NULL OR expires_at > ?4) ORDER BY name DESC LIMIT ?5";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(
+        params![kind.code(), owner, before, now.0, limit],
         rows::record,
     )?;
     Ok(found.collect::<Result<_, _>>()?)

@@ -2,7 +2,7 @@
 
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq, Token};
-use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf};
+use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
 use consign_kernel::once;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
@@ -15,10 +15,15 @@ macro_rules! intent_columns {
     () => {
         "seq, id, profile, state, cause, shelf, wake_at, priority, run_at, attempts, attempts_max, backoff_us, \
          created_at, expires_at, claimed_at, lease_until, settled_at, namespace, goal, owner, public, target, \
-         capability, holder, token, traceparent, last_error, result_kind, result, payload, last_fact"
+         capability, holder, token, traceparent, last_error, result_kind, result, payload, last_fact, parent, series"
     };
 }
 pub(super) use intent_columns;
+
+/// The four columns of lanes behind those of an intent.
+pub(super) fn lanes(row: &Row<'_>) -> rusqlite::Result<[Option<i64>; 4]> {
+    Ok([row.get(33)?, row.get(34)?, row.get(35)?, row.get(36)?])
+}
 
 macro_rules! fact_columns {
     () => {
@@ -64,6 +69,10 @@ pub(super) fn intent(row: &Row<'_>) -> rusqlite::Result<Intent> {
         }),
         payload: row.get(29)?,
         last_fact: fact_seq(row, 30)?,
+        ties: Ties {
+            parent: row.get::<_, Option<[u8; 16]>>(31)?.map(IntentId),
+            series: row.get(32)?,
+        },
     })
 }
 

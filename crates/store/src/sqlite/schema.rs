@@ -37,6 +37,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "chains",
         sql: include_str!("migrations/0002_chains.sql"),
     },
+    Migration {
+        version: 3,
+        name: "ties",
+        sql: include_str!("migrations/0003_ties.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use consign_kernel::command::{Forget, ForgetFacts};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
-use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::intent::{Intent, Series, Shelf};
 use consign_kernel::lane::{Column, Lanes, Probe};
 use consign_kernel::once;
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
 use rusqlite::{OptionalExtension, params};
 
 use super::nonces::Nonces;
@@ -198,6 +199,46 @@ impl Tx for Open<'_, '_> {
             .optional()?)
     }
 
+    fn series(&mut self, name: &str, now: Micros) -> Result<Series, Error> {
+        macro_rules! of_series {
+            ($which:literal) => {
+                concat!(
+                    "SELECT ",
+                    intent_columns!(),
+                    " FROM intents WHERE series = ?1 AND state = ?2",
+                    $which,
+                    " LIMIT 1"
+                )
+            };
+        }
+        let mut first = |sql: &'static str, state: State| {
+            let statement = self.prepared.get(sql)?;
+            let wanted = params![name, state.code()];
+            let found = statement.query_row(wanted, rows::intent).optional()?;
+            Ok::<_, Error>(found)
+        };
+        let held = first(of_series!(" ORDER BY lease_until DESC"), State::Dispatched)?;
+        let waiting = first(of_series!(" ORDER BY settled_at, seq"), State::Queued)?;
+        let completed = first(
+            of_series!(" ORDER BY settled_at DESC, seq DESC"),
+            State::Acked,
+        )?;
+        let mut behind = None;
+        if waiting.is_some() {
+            let sql = of_series!(" AND shelf = ?3 AND run_at <= ?4 ORDER BY settled_at, seq");
+            let delayed = Shelf::Delayed.code();
+            let wanted = params![name, State::Queued.code(), delayed, now.0];
+            let statement = self.prepared.get(sql)?;
+            behind = statement.query_row(wanted, rows::intent).optional()?;
+        }
+        Ok(Series {
+            held,
+            waiting,
+            behind,
+            completed,
+        })
+    }
+
     fn count(&mut self, counter: &Counter) -> Result<i64, Error> {
         let (kind, face, name, state) = counter.key();
         let sql =
@@ -213,9 +254,9 @@ impl Tx for Open<'_, '_> {
         let sql = "INSERT INTO intents (seq, id, profile, state, cause, shelf, wake_at, own_lane, own_goal_lane, \
                    public_lane, public_goal_lane, priority, run_at, attempts, attempts_max, backoff_us, created_at, \
                    expires_at, claimed_at, lease_until, settled_at, namespace, goal, owner, public, target, capability, \
-                   holder, token, traceparent, last_error, result_kind, result, payload, last_fact) VALUES (?1, ?2, ?3, ?4, ?5, \
+                   holder, token, traceparent, last_error, result_kind, result, payload, last_fact, parent, series) VALUES (?1, ?2, ?3, ?4, ?5, \
                    ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, \
-                   ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35)";
+                   ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37)";
         self.prepared.get(sql)?.execute(params![
             signed(intent.seq.0),
             intent.id.0,
@@ -255,6 +296,8 @@ impl Tx for Open<'_, '_> {
             intent.result.as_ref().map(|result| &result.body),
             intent.payload,
             intent.last_fact.map(|fact| signed(fact.0)),
+            intent.ties.parent.map(|id| id.0),
+            intent.ties.series,
         ])?;
         Ok(())
     }

@@ -66,6 +66,10 @@ impl Store for Aside {
         self.ask(async move |store| store.intents(filter).await)
     }
 
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.ask(async move |store| store.children(parent, limit).await)
+    }
+
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.ask(async move |store| store.dead(face, limit).await)
     }
@@ -102,6 +106,16 @@ impl Store for Aside {
         limit: u32,
     ) -> Answered<'_, Vec<Record>> {
         self.ask(async move |store| store.records(kind, owner, after, limit).await)
+    }
+
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        self.ask(async move |store| store.last_records(kind, owner, before, limit).await)
     }
 
     fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {

@@ -8,7 +8,7 @@ use crate::command::{Audience, Claim, Command, NewIntent};
 use crate::error::Refusal;
 use crate::fact::Fact;
 use crate::ids::{DAY_US, Entropy, IntentId, Micros, SECOND_US, Seq, Token};
-use crate::intent::{Intent, Shelf};
+use crate::intent::{Intent, Shelf, Ties};
 use crate::profile::{Face, ProfileId};
 use crate::state::{Cause, State};
 
@@ -31,6 +31,7 @@ fn row(profile: ProfileId, state: State) -> Intent {
         capability: None,
         priority: 100,
         payload: "{}".to_owned(),
+        ties: Ties::default(),
         traceparent: None,
         attempts: u32::from(held),
         attempts_max: 3,
@@ -66,6 +67,8 @@ fn item(profile: ProfileId) -> NewIntent {
         capability: None,
         priority: 100,
         payload: "{}".to_owned(),
+        ties: Ties::default(),
+        unless: None,
         traceparent: None,
         delay_us: 0,
         ttl_us: DAY_US,

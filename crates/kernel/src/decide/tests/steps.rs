@@ -57,7 +57,11 @@ fn commands(face: Face) -> Vec<Command> {
         Command::Requeue(operate(face)),
         Command::Observe(IntentId([1; 16])),
         Command::Sweep(Sweep { limit: 10 }),
-        Command::Clean(Clean { face, limit: 10 }),
+        Command::Clean(Clean {
+            face,
+            retention_us: crate::limits::RETENTION_US,
+            limit: 10,
+        }),
     ]
 }
 

@@ -77,7 +77,7 @@ const INTENTS: Columns = (
         "expires_at" INT8, "claimed_at" INT8, "lease_until" INT8, "settled_at" INT8, "last_fact" INT8,
         "namespace" TEXT, "goal" TEXT, "owner" TEXT, "public" BOOL, "target" TEXT, "capability" TEXT,
         "holder" TEXT, "token" BYTEA, "traceparent" TEXT, "last_error" TEXT, "result_kind" INT2, "result" TEXT,
-        "payload" TEXT,
+        "payload" TEXT, "parent" BYTEA, "series" TEXT,
     ],
 );
 
@@ -119,6 +119,8 @@ fn intent<'r>(row: &'r Intent, lanes: Option<&Lanes>) -> Vec<Cell<'r>> {
         Box::new(result.map(|result| result_code(result.kind))),
         maybe(result.map(|result| &result.body)),
         text(&row.payload),
+        Box::new(row.ties.parent.as_ref().map(|id| &id.0[..])),
+        maybe(row.ties.series.as_ref()),
     ]
 }
 

@@ -31,6 +31,12 @@ pub(super) enum Step {
     Extend(Lease, i64),
     Complete(Lease),
     Fail(Lease),
+    /// Whether it timed out, and whether another attempt may cure it.
+    FailAttempt(Lease, bool, bool),
+    /// Takes back what this owner held before.
+    Recover(&'static str),
+    /// Name and version.
+    Expect(u8, u64),
     Cancel(usize, Face),
     Requeue(usize, Face),
     Observe(usize),
@@ -62,6 +68,9 @@ pub(super) struct Item {
     pub(super) attempts_max: u32,
     /// Key and fingerprint.
     pub(super) once: Option<(u8, u8)>,
+    pub(super) series: Option<&'static str>,
+    /// Whether an open one serves as well.
+    pub(super) unless: Option<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +106,7 @@ const OWNERS: [&str; 2] = ["alice", "bob"];
 const GOALS: [&str; 2] = ["greet", "wave"];
 const WORKERS: [&str; 2] = ["w1", "w2"];
 const CAPABILITIES: [&str; 2] = ["cpu", "gpu"];
+const SERIES: [&str; 2] = ["s1", "s2"];
 
 /// So many acts, with a long lane among them now and then.
 pub(super) fn acts(count: usize) -> impl Strategy<Value = Vec<Act>> {
@@ -154,6 +164,8 @@ fn in_lane(priority: i32) -> Item {
         ttl_us: DAY_US,
         attempts_max: 3,
         once: None,
+        series: None,
+        unless: None,
     }
 }
 
@@ -220,6 +232,10 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(lease, us)| Step::Extend(lease, us)),
         6 => lease().prop_map(Step::Complete),
         9 => lease().prop_map(Step::Fail),
+        6 => (lease(), any::<bool>(), any::<bool>())
+            .prop_map(|(lease, timed_out, again)| Step::FailAttempt(lease, timed_out, again)),
+        2 => select(&OWNERS[..]).prop_map(Step::Recover),
+        2 => (0..3_u8, 0..3_u64).prop_map(|(name, version)| Step::Expect(name, version)),
         3 => (pick(), face()).prop_map(|(pick, face)| Step::Cancel(pick, face)),
         4 => (pick(), face()).prop_map(|(pick, face)| Step::Requeue(pick, face)),
         4 => pick().prop_map(Step::Observe),
@@ -239,13 +255,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn face() -> impl Strategy<Value = Face> {
-    prop_oneof![6 => Just(Face::Intent), 1 => Just(Face::Automation), 1 => Just(Face::Mesh)]
+    prop_oneof![6 => Just(Face::Intent), 2 => Just(Face::Automation), 1 => Just(Face::Mesh)]
 }
 
 fn item() -> impl Strategy<Value = Item> {
     let profile = prop_oneof![
         8 => Just(ProfileId::Intent),
-        1 => Just(ProfileId::Automation),
+        3 => Just(ProfileId::Automation),
         1 => Just(ProfileId::MeshOutbox),
     ];
     let names = (
@@ -264,7 +280,11 @@ fn item() -> impl Strategy<Value = Item> {
     );
     let once = option::weighted(0.3, (0..3_u8, 0..2_u8));
     let rank = (select(vec![0, 100, 1_000]), 1..4_u32);
-    (profile, names, routing, times, once, rank).prop_map(
+    let ties = (
+        option::weighted(0.3, select(&SERIES[..])),
+        option::weighted(0.5, any::<bool>()),
+    );
+    (profile, names, routing, times, once, rank, ties).prop_map(
         |(
             profile,
             (namespace, owner, goal),
@@ -272,6 +292,7 @@ fn item() -> impl Strategy<Value = Item> {
             (delay_us, ttl_us),
             once,
             (priority, attempts_max),
+            (series, unless),
         )| Item {
             profile,
             namespace,
@@ -285,6 +306,8 @@ fn item() -> impl Strategy<Value = Item> {
             ttl_us,
             attempts_max,
             once,
+            series,
+            unless,
         },
     )
 }

@@ -54,7 +54,7 @@ impl Names {
                 for one in admitted {
                     one.id = self.name(one.id);
                 }
-            } else if let Answer::Claimed(intents) = answer {
+            } else if let Answer::Claimed(intents) | Answer::Recovered(intents) = answer {
                 for intent in intents {
                     intent.id = self.name(intent.id);
                 }
@@ -94,6 +94,8 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         | Command::Clean(_)
         | Command::Purge(_)
         | Command::Put(_)
+        | Command::Expect(..)
+        | Command::Recover(_)
         | Command::Delete(_)
         | Command::Forget(_)
         | Command::ForgetFacts(_) => None,
@@ -108,7 +110,7 @@ pub(super) fn unnumbered(reply: &Reply) -> Reply {
         intent.last_fact = intent.last_fact.map(|_| FactSeq(0));
     };
     for answer in reply.iter_mut().flatten().flatten() {
-        if let Answer::Claimed(intents) = answer {
+        if let Answer::Claimed(intents) | Answer::Recovered(intents) = answer {
             intents.iter_mut().for_each(without);
         } else if let Answer::Observed(Some(intent)) = answer {
             without(intent);

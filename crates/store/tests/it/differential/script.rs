@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use consign_kernel::command::{
-    Admit, Answer, Audience, Claim, Clean, Command, Extend, Forget, ForgetFacts, Gate, NewIntent,
-    OnceGuard, Operate, Purge, Reply, Request, Settle, Settlement, Sweep,
+    Admit, Answer, Apart, Audience, Claim, Clean, Command, Extend, Forget, ForgetFacts, Gate,
+    NewIntent, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement, Sweep,
+    Unless,
 };
-use consign_kernel::ids::{DAY_US, FactSeq, IntentId, Micros, SECOND_US, Seq, Token};
+use consign_kernel::ids::{DAY_US, FactSeq, HOUR_US, IntentId, Micros, SECOND_US, Seq, Token};
+use consign_kernel::intent::Ties;
 use consign_kernel::once;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, ApiKey, Put};
@@ -27,6 +29,10 @@ pub(super) struct Script {
     leases: Vec<(IntentId, String, Token)>,
     /// Who holds what until when, going by the answers.
     live: HashMap<IntentId, (Token, Micros)>,
+    /// The series of what was claimed.
+    series: HashMap<IntentId, String>,
+    /// Leases of rows that are gone may still be in the books.
+    purged: bool,
 }
 
 impl Script {
@@ -36,6 +42,8 @@ impl Script {
             ids: Vec::new(),
             leases: Vec::new(),
             live: HashMap::new(),
+            series: HashMap::new(),
+            purged: false,
         }
     }
 
@@ -53,6 +61,11 @@ impl Script {
         Some(Request {
             gate: gate.as_ref().map(gated),
             steps: steps.iter().map(|step| self.command(step)).collect(),
+            apart: if step.is_multiple_of(3) {
+                Apart::No
+            } else {
+                Apart::Yes
+            },
             seed,
         })
     }
@@ -80,12 +93,28 @@ impl Script {
                     error: "no".to_owned(),
                 },
             ),
+            Step::FailAttempt(lease, timed_out, again) => self.settle(
+                lease,
+                Settlement::FailAttempt {
+                    error: "no".to_owned(),
+                    timed_out: *timed_out,
+                    again: *again,
+                },
+            ),
+            Step::Recover(node) => Command::Recover(Recover {
+                face: Face::Automation,
+                node: (*node).to_owned(),
+                start: "2".to_owned(),
+                limit: 100,
+            }),
+            Step::Expect(name, version) => Command::Expect(kv(*name), *version),
             Step::Cancel(pick, face) => Command::Cancel(self.operate(*pick, *face)),
             Step::Requeue(pick, face) => Command::Requeue(self.operate(*pick, *face)),
             Step::Observe(pick) => Command::Observe(self.id(*pick)),
             Step::Sweep(limit) => Command::Sweep(Sweep { limit: *limit }),
             Step::Clean(face, limit) => Command::Clean(Clean {
                 face: *face,
+                retention_us: consign_kernel::limits::RETENTION_US,
                 limit: *limit,
             }),
             Step::Purge(namespace, limit) => Command::Purge(Purge {
@@ -212,6 +241,15 @@ impl Script {
                     if before.is_some_and(|(_, until)| until > now) {
                         wrong.push(format!("{} has two live leases", row.id));
                     }
+                    if let Some(series) = &row.ties.series {
+                        let beside = |(id, (_, until)): (&IntentId, &(Token, Micros))| {
+                            *id != row.id && *until > now && self.series.get(id) == Some(series)
+                        };
+                        if !self.purged && self.live.iter().any(beside) {
+                            wrong.push(format!("two of series {series} are held"));
+                        }
+                        self.series.insert(row.id, series.clone());
+                    }
                     if row.attempts > row.attempts_max && claim.face == Face::Intent {
                         wrong.push(format!("{} is tried too often", row.id));
                     }
@@ -227,6 +265,12 @@ impl Script {
             (Command::Settle(settle), _) => {
                 self.live.remove(&settle.id);
             }
+            (_, Answer::Recovered(rows)) => {
+                for row in rows {
+                    self.live.remove(&row.id);
+                }
+            }
+            (Command::Purge(_), _) => self.purged = true,
             (Command::Cancel(operate) | Command::Requeue(operate), _) => {
                 self.live.remove(&operate.id);
             }
@@ -259,6 +303,14 @@ fn new_intent(item: &Item) -> NewIntent {
         capability: item.capability.map(str::to_owned),
         priority: item.priority,
         payload: "{}".to_owned(),
+        ties: Ties {
+            parent: None,
+            series: item.series.map(str::to_owned),
+        },
+        unless: item.unless.map(|open| Unless {
+            open,
+            completed_within_us: HOUR_US,
+        }),
         traceparent: None,
         delay_us: item.delay_us,
         ttl_us: item.ttl_us,
@@ -278,14 +330,23 @@ fn new_intent(item: &Item) -> NewIntent {
 }
 
 fn claim(wish: &Wish) -> Claim {
+    // So that it can be taken back from an earlier start.
+    let of_automation = (wish.face == Face::Automation).then_some(wish.holder);
+    let holder = of_automation.map_or_else(
+        || wish.holder.to_owned(),
+        |holder| Recover::holder(holder, "1"),
+    );
     Claim {
         face: wish.face,
         namespace: wish.namespace.to_owned(),
         goal: wish.goal.map(str::to_owned),
-        holder: wish.holder.to_owned(),
-        audience: wish.publisher.map_or(Audience::Caller, |publisher| {
-            Audience::Publisher(publisher.to_owned())
-        }),
+        holder,
+        audience: wish
+            .publisher
+            .or(of_automation)
+            .map_or(Audience::Caller, |publisher| {
+                Audience::Publisher(publisher.to_owned())
+            }),
         worker_id: wish.worker.map(str::to_owned),
         capabilities: wish
             .capabilities

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_kernel::command::{Answer, Command, Request, Settle, Settlement};
+use consign_kernel::command::{Answer, Apart, Command, Request, Settle, Settlement};
 use consign_kernel::ids::{FactSeq, IntentId};
 use consign_store::Error;
 use consign_store::conformance::{ManualClock, World, claim_by, item};
@@ -111,6 +111,7 @@ async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on() 
     let request = Request {
         gate: None,
         steps: vec![Command::Settle(settle)],
+        apart: Apart::Yes,
         seed: [1; 32],
     };
     let asked = Instant::now();
@@ -196,7 +197,7 @@ async fn a_node_of_the_version_before_works_beside_a_new_one() {
     let cluster = Cluster::new(1).await;
     let clock = Arc::new(ManualClock::default());
     let old = consign_store::postgres::Options {
-        hold: Some(1),
+        hold: Some(3),
         ..options(&cluster.url(), &clock, 7)
     };
     let old = cluster

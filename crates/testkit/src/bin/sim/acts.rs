@@ -8,6 +8,7 @@ use consign_kernel::command::{
     Admit, Answer, Audience, Claim, Command, Extend, NewIntent, OnceGuard, Settle, Settlement,
 };
 use consign_kernel::ids::{DAY_US, FactSeq, IntentId, Micros, SECOND_US, Token};
+use consign_kernel::intent::Ties;
 use consign_kernel::lane::Probe;
 use consign_kernel::once;
 use consign_kernel::profile::{Face, ProfileId};
@@ -229,6 +230,8 @@ impl Publish {
             capability: None,
             priority: 100,
             payload: self.payload(),
+            ties: Ties::default(),
+            unless: None,
             traceparent: None,
             delay_us: self.delay_us,
             ttl_us: self.ttl_us,
