@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -22,7 +23,8 @@ impl Default for Policy {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     #[default]
     Closed,
@@ -46,7 +48,8 @@ impl State {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reason {
     FailureThreshold,
     Success,
@@ -66,12 +69,13 @@ impl Reason {
 }
 
 /// One line of the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transition {
     pub from: State,
     pub to: State,
     pub reason: Reason,
     pub failures: u32,
+    #[serde(with = "crate::instant")]
     pub at: Timestamp,
 }
 
@@ -82,11 +86,12 @@ pub enum Admission {
     Refused,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
     pub state: State,
     /// Failures in a row.
     pub failures: u32,
+    #[serde(with = "crate::instant::maybe")]
     pub opened_at: Option<Timestamp>,
     /// The newest job whose end was counted; showing it again changes nothing.
     pub last_job_id: Option<String>,
@@ -281,6 +286,31 @@ mod tests {
         );
         assert_eq!(State::parse("half_open"), Some(State::HalfOpen));
         assert_eq!(State::parse("ajar"), None);
+    }
+
+    #[test]
+    fn what_is_stored_keeps_its_shape_du_077() {
+        let mut breaker = opened();
+        let stored = r#"{"state":"open","failures":3,"opened_at":"2023-11-14T22:13:22.000000000Z","last_job_id":"c"}"#;
+        assert_eq!(serde_json::to_string(&breaker).unwrap(), stored);
+        assert_eq!(serde_json::from_str::<Breaker>(stored).unwrap(), breaker);
+        let transition = breaker.admit(false, Policy::default(), at(1_802)).1;
+        let stored = r#"{"from":"open","to":"half_open","reason":"cooldown_elapsed","failures":3,"at":"2023-11-14T22:43:22.000000000Z"}"#;
+        assert_eq!(serde_json::to_string(&transition).unwrap(), stored);
+        let read: Transition = serde_json::from_str(stored).unwrap();
+        assert_eq!(Some(read), transition);
+        for state in [State::Closed, State::Open, State::HalfOpen] {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        }
+        let reasons = [
+            Reason::FailureThreshold,
+            Reason::Success,
+            Reason::CooldownElapsed,
+            Reason::ManualReset,
+        ];
+        for reason in reasons {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+        }
     }
 
     proptest! {

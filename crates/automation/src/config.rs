@@ -62,6 +62,26 @@ pub struct Loaded {
 
 /// Loads the configuration whose root is `path`, which [`find()`] gave.
 pub fn load(path: &Path, environment: &Environment, verify: Verify) -> Loaded {
+    let judged = judge(path, environment, verify);
+    let sound = !judged.problems.has_errors();
+    Loaded {
+        config: judged.config.filter(|_| sound),
+        problems: judged.problems.into_vec(),
+        integrity_failed: judged.integrity_failed,
+    }
+}
+
+/// A configuration that may still have errors, so that more of them can be found in it.
+pub(crate) struct Judged {
+    /// Nothing only where a file could not be read.
+    pub config: Option<Config>,
+    pub problems: Problems,
+    pub integrity_failed: bool,
+    /// What the judgement of everything else is to be.
+    pub strictness: Strictness,
+}
+
+pub(crate) fn judge(path: &Path, environment: &Environment, verify: Verify) -> Judged {
     let mut sources = sources::gather(path, environment);
     if sources.problems.has_errors() {
         return unreadable(path, sources, verify);
@@ -73,9 +93,13 @@ pub fn load(path: &Path, environment: &Environment, verify: Verify) -> Loaded {
         Verify::AsRunning(running) => running,
         Verify::No | Verify::AsConfigured => own,
     };
-    let mut problems = report.into_inner();
     // A configuration that asks for more than the running one would not start the next time.
-    if judge.validation || own.validation {
+    let strictness = Strictness {
+        drift: judge.drift,
+        validation: judge.validation || own.validation,
+    };
+    let mut problems = report.into_inner();
+    if strictness.validation {
         problems.promote_warnings();
     }
     let mut integrity_failed = false;
@@ -85,31 +109,33 @@ pub fn load(path: &Path, environment: &Environment, verify: Verify) -> Loaded {
         integrity_failed = drift.has_errors();
         problems.extend(drift);
     }
-    Loaded {
-        config: (!problems.has_errors()).then_some(config),
-        problems: problems.into_vec(),
+    Judged {
+        config: Some(config),
+        problems,
         integrity_failed,
+        strictness,
     }
 }
 
 /// A tree with holes is not judged, for half of it would be missed only because of the holes. Its seal is.
-fn unreadable(path: &Path, sources: Sources, verify: Verify) -> Loaded {
-    let strict = match verify {
-        Verify::AsRunning(running) => running.drift,
-        Verify::No | Verify::AsConfigured => false,
+fn unreadable(path: &Path, sources: Sources, verify: Verify) -> Judged {
+    let strictness = match verify {
+        Verify::AsRunning(running) => running,
+        Verify::No | Verify::AsConfigured => Strictness::default(),
     };
     let mut problems = sources.problems;
     let mut integrity_failed = false;
     if verify != Verify::No {
         let dir = path.parent().unwrap_or(path);
-        let drift = integrity::verify(dir, &sources.files, &[], strict);
+        let drift = integrity::verify(dir, &sources.files, &[], strictness.drift);
         integrity_failed = drift.has_errors();
         problems.extend(drift);
     }
-    Loaded {
+    Judged {
         config: None,
-        problems: problems.into_vec(),
+        problems,
         integrity_failed,
+        strictness,
     }
 }
 

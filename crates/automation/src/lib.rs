@@ -5,8 +5,10 @@
 
 pub mod breaker;
 pub mod config;
+mod instant;
 pub mod pipeline;
 pub mod plugin;
+pub mod program;
 pub mod retry;
 pub mod scalar;
 pub mod schedule;

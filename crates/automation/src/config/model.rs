@@ -29,7 +29,7 @@ pub struct Config {
     pub tokens: Vec<Token>,
     pub registry: Registry,
     pub files: Vec<Source>,
-    pub(super) merged: Node,
+    pub(crate) merged: Node,
 }
 
 impl Config {
@@ -157,10 +157,28 @@ pub struct Retry {
     pub backoff_base: Duration,
 }
 
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            max_attempts: 4,
+            backoff_base: Duration::from_secs(30),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitBreaker {
     pub threshold: usize,
     pub reset_after: Duration,
+}
+
+impl Default for CircuitBreaker {
+    fn default() -> Self {
+        Self {
+            threshold: 3,
+            reset_after: Duration::from_mins(30),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,10 +1,9 @@
 //! `plugins`: what each plugin is given and how it runs.
 //!
-//! Of schedules only what needs no clock and no manifest is judged here.
+//! Of schedules only what needs no manifest is judged here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -15,6 +14,7 @@ use super::node::{Kind, Node};
 use super::problem::{Problems, wrong_kind};
 use super::tokens::Tokens;
 use crate::scalar;
+use crate::schedule::Entry;
 
 const MODES: [&str; 4] = ["every", "cron", "at", "after"];
 
@@ -155,22 +155,24 @@ fn timeouts(node: Option<&Node>, path: &str, report: &RefCell<Problems>) -> Time
 }
 
 fn retry(mut fields: Fields<'_>) -> Retry {
+    let usual = Retry::default();
     let retry = Retry {
-        max_attempts: fields.count("max_attempts", 1).unwrap_or(4),
+        max_attempts: fields
+            .count("max_attempts", 1)
+            .unwrap_or(usual.max_attempts),
         backoff_base: fields
             .duration("backoff_base")
-            .unwrap_or(Duration::from_secs(30)),
+            .unwrap_or(usual.backoff_base),
     };
     fields.finish();
     retry
 }
 
 fn circuit_breaker(mut fields: Fields<'_>) -> CircuitBreaker {
+    let usual = CircuitBreaker::default();
     let breaker = CircuitBreaker {
-        threshold: fields.count("threshold", 1).unwrap_or(3),
-        reset_after: fields
-            .duration("reset_after")
-            .unwrap_or(Duration::from_mins(30)),
+        threshold: fields.count("threshold", 1).unwrap_or(usual.threshold),
+        reset_after: fields.duration("reset_after").unwrap_or(usual.reset_after),
     };
     fields.finish();
     breaker
@@ -179,6 +181,7 @@ fn circuit_breaker(mut fields: Fields<'_>) -> CircuitBreaker {
 fn check_schedules(schedules: &[Node], path: &str, report: &RefCell<Problems>) {
     let mut ids: Vec<String> = Vec::new();
     for (node, index) in schedules.iter().zip(0..) {
+        let errors = report.borrow().errors();
         let mut fields = Fields::top(node, format!("{path}[{index}]"), report);
         let id = fields.text("id").unwrap_or_else(|| "default".to_owned());
         if ids.contains(&id) {
@@ -214,6 +217,12 @@ fn check_schedules(schedules: &[Node], path: &str, report: &RefCell<Problems>) {
         fields.word("if_running", &["skip", "queue", "cancel"]);
         object(fields.node("payload"), &fields.path_of("payload"), report);
         fields.ignore(&["only_between", "timezone", "not_on", "preferred_window"]);
+        // What is left can only be said by who gives schedules their meaning.
+        if report.borrow().errors() == errors
+            && let Err(error) = Entry::from_json(&node.json())
+        {
+            fields.error(&fields.at, format!("`{path}[{index}]`: {error}"), "");
+        }
         fields.finish();
     }
 }

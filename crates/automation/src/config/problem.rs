@@ -52,15 +52,15 @@ impl fmt::Display for Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    pub(super) fn error(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(crate) fn error(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
         self.push(Severity::Error, &at.file, at.line, message, fix);
     }
 
-    pub(super) fn warn(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(crate) fn warn(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
         self.push(Severity::Warning, &at.file, at.line, message, fix);
     }
 
-    pub(super) fn notice(
+    pub(crate) fn notice(
         &mut self,
         at: &Place,
         message: impl Into<String>,
@@ -69,7 +69,7 @@ impl Problems {
         self.push(Severity::Notice, &at.file, at.line, message, fix);
     }
 
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         severity: Severity,
         file: &Path,
@@ -86,12 +86,12 @@ impl Problems {
         });
     }
 
-    pub(super) fn extend(&mut self, more: Self) {
+    pub(crate) fn extend(&mut self, more: Self) {
         self.0.extend(more.0);
     }
 
     /// A strict service does not start with what others only hear of.
-    pub(super) fn promote_warnings(&mut self) {
+    pub(crate) fn promote_warnings(&mut self) {
         for problem in &mut self.0 {
             if problem.severity == Severity::Warning {
                 problem.severity = Severity::Error;
@@ -100,8 +100,14 @@ impl Problems {
     }
 
     pub fn has_errors(&self) -> bool {
-        let mut found = self.0.iter();
-        found.any(|found| found.severity == Severity::Error)
+        self.errors() > 0
+    }
+
+    pub(crate) fn errors(&self) -> usize {
+        let found = self.0.iter();
+        found
+            .filter(|found| found.severity == Severity::Error)
+            .count()
     }
 
     pub fn into_vec(self) -> Vec<Problem> {

@@ -54,13 +54,17 @@ pub(super) fn read(
         )
     });
     let pipelines = top.list("pipelines").to_vec();
-    for key in ["secrets", "accounts", "instances", "remote_ingress"] {
+    for key in ["secrets", "accounts"] {
         if let Some(node) = top.node(key) {
-            top.notice(
-                &node.at,
-                format!("`{key}` is not supported and ignored"),
-                "",
-            );
+            let message = format!("`{key}` is not supported and ignored");
+            top.notice(&node.at, message, "");
+        }
+    }
+    for key in ["instances", "remote_ingress"] {
+        if let Some(node) = top.node(key) {
+            let message =
+                format!("`{key}` is ignored, for events are not relayed between services");
+            top.warn(&node.at, message, "remove it, and use a plugin that sends");
         }
     }
     top.ignore(&["tcc_paths", "workspace"]);

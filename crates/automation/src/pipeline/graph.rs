@@ -58,6 +58,10 @@ impl Graph {
         })
     }
 
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
     pub fn entries(&self) -> impl Iterator<Item = &Node> {
         self.entries.iter().map(|index| &self.nodes[*index])
     }

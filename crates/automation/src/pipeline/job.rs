@@ -1,11 +1,12 @@
 //! What the router is told and what it answers.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::baggage;
 
 /// A place in a pipeline, stored with the job that runs there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub pipeline: String,
     pub step: String,
@@ -71,4 +72,21 @@ pub struct Error {
     pub pipeline: String,
     pub step: String,
     pub source: baggage::Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_position_keeps_its_shape_du_085() {
+        let position = Position {
+            pipeline: "p".to_owned(),
+            step: "call/step_1".to_owned(),
+            hop: 3,
+        };
+        let stored = r#"{"pipeline":"p","step":"call/step_1","hop":3}"#;
+        assert_eq!(serde_json::to_string(&position).unwrap(), stored);
+        assert_eq!(serde_json::from_str::<Position>(stored).unwrap(), position);
+    }
 }

@@ -55,6 +55,11 @@ impl Router {
         &self.warnings
     }
 
+    /// By name.
+    pub fn pipelines(&self) -> &[Pipeline] {
+        &self.pipelines
+    }
+
     pub fn pipeline(&self, name: &str) -> Option<&Pipeline> {
         self.by_name.get(name).map(|index| &self.pipelines[*index])
     }

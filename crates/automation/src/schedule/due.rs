@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
 
 use super::entry::{CatchUp, Entry, IfRunning, Mode};
 use super::fraction_of;
@@ -13,11 +14,14 @@ use super::window::Closed;
 pub const SLOTS_MAX: usize = 100;
 
 /// What the caller stores for an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
+    #[serde(with = "crate::instant::maybe")]
     pub last_fired_at: Option<Timestamp>,
+    #[serde(with = "crate::instant::maybe")]
     pub last_success_at: Option<Timestamp>,
     /// The next run, jitter included; `None` once the entry is exhausted.
+    #[serde(with = "crate::instant::maybe")]
     pub next_run_at: Option<Timestamp>,
 }
 

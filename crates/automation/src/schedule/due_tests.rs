@@ -239,3 +239,16 @@ proptest! {
         prop_assert_eq!(entry.due(&state, before), Decision::NotDue(next));
     }
 }
+
+#[test]
+fn what_is_stored_keeps_its_shape_du_063() {
+    let state = State {
+        last_fired_at: Some("2026-03-01T09:00:00.5+02:00".parse().unwrap()),
+        last_success_at: Some("2026-03-01T07:00:00.123456789Z".parse().unwrap()),
+        next_run_at: None,
+    };
+    let stored = r#"{"last_fired_at":"2026-03-01T07:00:00.500000000Z","last_success_at":"2026-03-01T07:00:00.123456789Z","next_run_at":null}"#;
+    assert_eq!(serde_json::to_string(&state).unwrap(), stored);
+    assert_eq!(serde_json::from_str::<State>(stored).unwrap(), state);
+    assert!(serde_json::from_str::<State>(&stored.replace("2026-03-01T07", "soon")).is_err());
+}

@@ -1,0 +1,120 @@
+//! Everything that the running service follows, compiled from one configuration tree.
+//!
+//! A [`Program`] never changes: a reload makes another one, and jobs under way keep theirs. It exists only if no problem is an
+//! error. It runs nothing and stores nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::breaker;
+use crate::config::Config;
+use crate::config::model::{CircuitBreaker, Retry, Timeouts};
+use crate::pipeline::{Pipeline, Router};
+use crate::plugin::command::Command;
+use crate::plugin::environment::Variables;
+use crate::plugin::manifest::Manifest;
+use crate::schedule::Entry;
+
+mod fingerprint;
+mod load;
+mod names;
+#[cfg(test)]
+mod tests;
+
+pub use load::{Loaded, load, lock};
+
+#[derive(Debug)]
+pub struct Program {
+    config: Config,
+    /// The runnable ones.
+    plugins: BTreeMap<String, Plugin>,
+    router: Router,
+    environment: Variables,
+}
+
+/// A plugin or an alias of one, with all that is needed to run it.
+#[derive(Clone)]
+pub struct Plugin {
+    pub name: String,
+    /// For an alias, the plugin whose program it is.
+    pub base: Option<String>,
+    pub manifest: Arc<Manifest>,
+    pub directory: PathBuf,
+    pub entrypoint: PathBuf,
+    /// Sent to the plugin as it is.
+    pub config: Map<String, Value>,
+    /// In the order of the file.
+    pub schedules: Vec<Entry>,
+    /// How many processes of it may run at once.
+    pub parallelism: usize,
+    pub max_outstanding_polls: usize,
+    pub timeouts: Timeouts,
+    pub retry: Retry,
+    pub breaker: breaker::Policy,
+    pub notify_on_complete: bool,
+}
+
+impl Program {
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// By name.
+    pub fn pipelines(&self) -> &[Pipeline] {
+        self.router.pipelines()
+    }
+
+    /// A plugin that may be run. One that is disabled or was left out is not here; see [`Program::is_known`].
+    pub fn plugin(&self, name: &str) -> Option<&Plugin> {
+        self.plugins.get(name)
+    }
+
+    /// All that may be run, by name.
+    pub fn plugins(&self) -> impl Iterator<Item = &Plugin> {
+        self.plugins.values()
+    }
+
+    /// Whether the name means something here, even if it cannot be run.
+    pub fn is_known(&self, name: &str) -> bool {
+        self.plugins.contains_key(name) || self.config.plugins.contains_key(name)
+    }
+
+    pub fn command(&self, plugin: &str, command: &str) -> Option<&Command> {
+        self.plugin(plugin)?.manifest.command(command)
+    }
+
+    pub fn parallelism(&self, plugin: &str) -> Option<usize> {
+        Some(self.plugin(plugin)?.parallelism)
+    }
+
+    /// The variables that the processes of plugins see.
+    pub fn environment(&self) -> &Variables {
+        &self.environment
+    }
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Its configuration may hold secrets.
+        f.debug_struct("Plugin")
+            .field("name", &self.name)
+            .field("entrypoint", &self.entrypoint)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<CircuitBreaker> for breaker::Policy {
+    fn from(configured: CircuitBreaker) -> Self {
+        Self {
+            threshold: u32::try_from(configured.threshold).unwrap_or(u32::MAX),
+            reset_after: configured.reset_after,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The programs of plugins as they were sealed.
+//!
+//! A plugin whose manifest or program is another than the sealed one counts like any operational file: it is warned of, and
+//! refused by a strict service. A seal without fingerprints says nothing about plugins.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, Fingerprint, Problems, Seal, Severity};
+use crate::plugin::registry::{Plugin, Registry};
+
+const MANIFEST: &str = "manifest.yaml";
+const FIX: &str = "look at what changed, then run `config lock`";
+
+/// The fingerprints of all configured plugins that were found.
+pub(super) fn take(config: &Config, registry: &Registry) -> io::Result<Vec<Fingerprint>> {
+    let configured = registry
+        .iter()
+        .filter_map(|plugin| Some((plugin, config.plugins.get(&plugin.name)?)));
+    let taken = configured.map(|(plugin, configured)| of(plugin, configured.enabled));
+    taken.collect()
+}
+
+fn of(plugin: &Plugin, enabled: bool) -> io::Result<Fingerprint> {
+    let manifest = plugin.directory.join(MANIFEST);
+    Ok(Fingerprint {
+        name: plugin.name.clone(),
+        enabled,
+        uses: plugin.base.clone(),
+        manifest_hash: hash(&manifest)?,
+        manifest_resolved_path: fs::canonicalize(&manifest)?,
+        manifest_path: manifest,
+        entrypoint_path: plugin.directory.join(&plugin.manifest.entrypoint),
+        entrypoint_hash: hash(&plugin.entrypoint)?,
+        entrypoint_resolved_path: plugin.entrypoint.clone(),
+    })
+}
+
+/// Compares the enabled plugins with the seal of the configuration's directory.
+pub(super) fn verify(config: &Config, registry: &Registry, drift_fails: bool) -> Problems {
+    let mut problems = Problems::default();
+    // A seal that is missing or damaged was told with the files that it should cover.
+    let Ok(Some(seal)) = Seal::read(&config.dir) else {
+        return problems;
+    };
+    let severity = if drift_fails {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let sealed = seal.plugin_fingerprints;
+    let enabled = registry.iter().filter(|plugin| {
+        let configured = config.plugins.get(&plugin.name);
+        configured.is_some_and(|configured| configured.enabled)
+    });
+    for plugin in enabled.filter(|_| !sealed.is_empty()) {
+        let name = &plugin.name;
+        let Some(known) = sealed.iter().find(|known| known.name == *name) else {
+            let message = format!("the plugin `{name}` is not in the seal");
+            problems.push(severity, &plugin.directory.join(MANIFEST), 0, message, FIX);
+            continue;
+        };
+        for (path, message) in differences(plugin, known) {
+            problems.push(severity, &path, 0, message, FIX);
+        }
+    }
+    problems
+}
+
+fn differences(plugin: &Plugin, known: &Fingerprint) -> Vec<(PathBuf, String)> {
+    let name = &plugin.name;
+    let manifest = plugin.directory.join(MANIFEST);
+    let parts = [
+        (
+            "manifest",
+            manifest,
+            &known.manifest_path,
+            &known.manifest_hash,
+        ),
+        (
+            "program",
+            plugin.entrypoint.clone(),
+            &known.entrypoint_resolved_path,
+            &known.entrypoint_hash,
+        ),
+    ];
+    let mut found = Vec::new();
+    for (part, path, sealed_path, sealed_hash) in parts {
+        let message = match hash(&path) {
+            Err(error) => format!("the {part} of `{name}` cannot be read: {error}"),
+            Ok(_) if path != *sealed_path => {
+                let sealed = sealed_path.display();
+                format!("the {part} of `{name}` was sealed as {sealed}")
+            }
+            Ok(hash) if !hash.eq_ignore_ascii_case(sealed_hash) => {
+                format!("the {part} of `{name}` is not what was sealed")
+            }
+            Ok(_) => continue,
+        };
+        found.push((path, message));
+    }
+    found
+}
+
+/// Programs may be large, so they are not held in memory.
+fn hash(path: &Path) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}

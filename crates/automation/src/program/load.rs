@@ -1,0 +1,228 @@
+//! From a configuration and the plugins on the disk to a program, or to all that is in its way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::fingerprint;
+use super::names::{self, Names};
+use super::{Plugin, Program};
+use crate::config::model::{self, CircuitBreaker, Retry, Timeouts};
+use crate::config::{
+    self, Config, Environment, Judged, LockError, Place, Plan, Problem, Problems, Severity, Verify,
+};
+use crate::plugin::discovery::{self, Discovery, Note, Weight};
+use crate::plugin::environment::{self, Variables};
+use crate::plugin::registry::{self, Declaration, Registry};
+use crate::plugin::trust::Symlinks;
+use crate::schedule::Entry;
+
+/// A program, unless a problem is an error, and all problems.
+#[derive(Debug)]
+pub struct Loaded {
+    pub program: Option<Program>,
+    pub problems: Vec<Problem>,
+    /// An error came from a seal; such a start ends with its own exit code.
+    pub integrity_failed: bool,
+}
+
+/// Loads everything below `path`, which [`config::find()`] gave. It blocks, for it walks the plugin roots.
+pub fn load(path: &Path, surroundings: &Environment, verify: Verify) -> Loaded {
+    let Judged {
+        config,
+        mut problems,
+        mut integrity_failed,
+        strictness,
+    } = config::judge(path, surroundings, verify);
+    let Some(config) = config else {
+        return Loaded {
+            program: None,
+            problems: problems.into_vec(),
+            integrity_failed,
+        };
+    };
+    let mut found = Problems::default();
+    let (registry, names) = plugins(&config, &mut found);
+    names::check_schedules(&config, &names, &mut found);
+    names::check_webhooks(&config, &names, &mut found);
+    let router = names::router(&config, &names, &mut found);
+    if strictness.validation {
+        found.promote_warnings();
+    }
+    problems.extend(found);
+    if verify != Verify::No {
+        let drift = fingerprint::verify(&config, &registry, strictness.drift);
+        integrity_failed |= drift.has_errors();
+        problems.extend(drift);
+    }
+    let router = router.filter(|_| !problems.has_errors());
+    Loaded {
+        program: router.map(|router| Program {
+            plugins: runnable(&config, &registry),
+            environment: plugin_environment(&config, surroundings),
+            router,
+            config,
+        }),
+        problems: problems.into_vec(),
+        integrity_failed,
+    }
+}
+
+/// What sealing the configuration at `path` and the programs of its plugins would change; [`Plan::apply`] does it.
+pub fn lock(path: &Path, surroundings: &Environment, now: Timestamp) -> Result<Plan, LockError> {
+    let judged = config::judge(path, surroundings, Verify::No);
+    let fingerprints = match &judged.config {
+        // What is wrong with plugins is told by a load; here only those count that can be run.
+        Some(config) => {
+            let (registry, _) = plugins(config, &mut Problems::default());
+            fingerprint::take(config, &registry)?
+        }
+        None => Vec::new(),
+    };
+    config::lock(path, surroundings, &fingerprints, now)
+}
+
+/// The plugins that are there, and what their names mean.
+fn plugins(config: &Config, problems: &mut Problems) -> (Registry, Names) {
+    let discovery = discover(config, problems);
+    let names = Names::new(config, &discovery);
+    let silent = unwanted(config, &discovery);
+    let mut declarations = declarations(config);
+    for (name, message, fix) in names::undiscoverable(config, &discovery) {
+        problems.error(&config.plugins[&name].at, message, fix);
+        declarations.remove(&name);
+    }
+    match registry::register(discovery, &declarations) {
+        Ok((registry, notes)) => {
+            for note in notes {
+                tell(&note, config, &silent, problems);
+            }
+            (registry, names)
+        }
+        Err(error) => {
+            problems.error(&top(config, "plugins"), error.to_string(), "");
+            (Registry::default(), names)
+        }
+    }
+}
+
+fn discover(config: &Config, problems: &mut Problems) -> Discovery {
+    let at = top(config, "plugin_roots");
+    let symlinks = if config.service.allow_symlinks {
+        Symlinks::Follow
+    } else {
+        Symlinks::Refuse
+    };
+    let mut roots = Vec::new();
+    // Each on its own first, so that one bad root does not hide the next.
+    for root in &config.plugin_roots {
+        match fs::read_dir(root) {
+            Ok(_) => roots.push(root.clone()),
+            Err(error) => {
+                let message = format!("plugin root {} cannot be read: {error}", root.display());
+                problems.error(&at, message, "create it or correct `plugin_roots`");
+            }
+        }
+    }
+    discovery::discover(&roots, symlinks).unwrap_or_else(|error| {
+        problems.error(&at, error.to_string(), "");
+        Discovery::default()
+    })
+}
+
+fn declarations(config: &Config) -> BTreeMap<String, Declaration> {
+    let plugins = config.plugins.iter();
+    let declarations = plugins.map(|(name, plugin)| {
+        let declaration = Declaration {
+            is_disabled: !plugin.enabled,
+            uses: plugin.uses.clone(),
+            config: plugin.config.clone(),
+        };
+        (name.clone(), declaration)
+    });
+    declarations.collect()
+}
+
+/// The directories of plugins that nobody asked for: what they lack is no reason to worry.
+fn unwanted(config: &Config, discovery: &Discovery) -> BTreeSet<PathBuf> {
+    let enabled = |name: &String| config.plugins.get(name).is_some_and(|one| one.enabled);
+    let idle = discovery.plugins.iter().filter(|(name, _)| !enabled(name));
+    idle.map(|(_, found)| found.directory.clone()).collect()
+}
+
+fn tell(note: &Note, config: &Config, silent: &BTreeSet<PathBuf>, problems: &mut Problems) {
+    let severity = match note.weight {
+        Weight::Detail => Severity::Notice,
+        Weight::Skipped if silent.contains(&note.path) => Severity::Notice,
+        // The others still run, so the service starts.
+        Weight::Warning | Weight::Skipped => Severity::Warning,
+    };
+    let configured = note.path.to_str().and_then(|path| {
+        let name = path.strip_prefix("plugins.")?;
+        config.plugins.get(name)
+    });
+    match configured {
+        Some(plugin) => problems.push(severity, &plugin.at.file, plugin.at.line, &note.text, ""),
+        None => problems.push(severity, &note.path, 0, &note.text, ""),
+    }
+}
+
+fn runnable(config: &Config, registry: &Registry) -> BTreeMap<String, Plugin> {
+    let wanted = registry.iter().filter(|plugin| {
+        let configured = config.plugins.get(&plugin.name);
+        configured.is_none_or(|configured| configured.enabled)
+    });
+    let plugins = wanted.map(|plugin| {
+        let configured = config.plugins.get(&plugin.name);
+        (plugin.name.clone(), joined(plugin, configured, config))
+    });
+    plugins.collect()
+}
+
+fn joined(
+    plugin: &registry::Plugin,
+    configured: Option<&model::Plugin>,
+    config: &Config,
+) -> Plugin {
+    let usual = if plugin.manifest.concurrency_safe {
+        config.service.max_workers
+    } else {
+        1
+    };
+    let schedules = configured.map_or(&[][..], |configured| &configured.schedules);
+    // Those that mean nothing were errors, and there would be no program.
+    let schedules = schedules
+        .iter()
+        .filter_map(|node| Entry::from_json(&node.json()).ok());
+    let breaker = configured.map_or_else(CircuitBreaker::default, |one| one.circuit_breaker);
+    Plugin {
+        name: plugin.name.clone(),
+        base: plugin.base.clone(),
+        manifest: plugin.manifest.clone(),
+        directory: plugin.directory.clone(),
+        entrypoint: plugin.entrypoint.clone(),
+        config: configured.map_or_else(Default::default, |one| one.config.clone()),
+        schedules: schedules.collect(),
+        parallelism: configured.and_then(|one| one.parallelism).unwrap_or(usual),
+        max_outstanding_polls: configured.map_or(1, |one| one.max_outstanding_polls),
+        timeouts: configured.map_or_else(Timeouts::default, |one| one.timeouts.clone()),
+        retry: configured.map_or_else(Retry::default, |one| one.retry),
+        breaker: breaker.into(),
+        notify_on_complete: configured.is_some_and(|one| one.notify_on_complete),
+    }
+}
+
+fn plugin_environment(config: &Config, surroundings: &Environment) -> Variables {
+    let variables = surroundings.variables.iter();
+    let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    environment::for_plugins(&variables.collect(), &config.service.plugin_env_passthrough)
+}
+
+/// Where a key of the top stands, or the file if it is not there.
+pub(super) fn top(config: &Config, key: &str) -> Place {
+    let found = config.merged.get(key).unwrap_or(&config.merged);
+    found.at.clone()
+}

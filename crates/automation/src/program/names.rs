@@ -1,0 +1,200 @@
+//! The names of plugins and commands, wherever the configuration uses them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::load::top;
+use crate::config::{Config, Node, Place, Problems};
+use crate::pipeline::{Catalogue, Kind, LoadError, Router};
+use crate::plugin::discovery::Discovery;
+use crate::plugin::manifest::Manifest;
+
+/// What each name means: a plugin that was found, or one that is only configured.
+pub(super) struct Names {
+    /// `None`: the manifest was not found or not accepted.
+    plugins: BTreeMap<String, Option<Arc<Manifest>>>,
+}
+
+impl Names {
+    pub(super) fn new(config: &Config, discovery: &Discovery) -> Self {
+        let manifest = |base: &str| Some(discovery.plugins.get(base)?.manifest.clone());
+        let found = discovery.plugins.keys();
+        let mut plugins: BTreeMap<_, _> = found
+            .map(|name| (name.clone(), manifest(name.as_str())))
+            .collect();
+        for (name, plugin) in &config.plugins {
+            let base = plugin.uses.as_deref().unwrap_or(name);
+            plugins.insert(name.clone(), manifest(base));
+        }
+        Self { plugins }
+    }
+}
+
+/// The enabled plugins that cannot be what they are configured to be: name, problem, and what mends it.
+pub(super) fn undiscoverable(
+    config: &Config,
+    discovery: &Discovery,
+) -> Vec<(String, String, String)> {
+    let is_there =
+        |name: &str| discovery.plugins.contains_key(name) || discovery.skipped.contains(name);
+    let mut found = Vec::new();
+    for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
+        let is_alias = |name: &str| {
+            let plugin = config.plugins.get(name);
+            plugin.is_some_and(|plugin| plugin.uses.is_some())
+        };
+        let (message, fix) = match plugin.uses.as_deref() {
+            None if is_there(name) => continue,
+            None => (
+                format!("no manifest below the plugin roots has the name `{name}`"),
+                format!("install it, correct the name, or set `plugins.{name}.enabled: false`"),
+            ),
+            Some(_) if discovery.plugins.contains_key(name) => (
+                format!("`{name}` uses another plugin, and one of its own name was found too"),
+                "rename the alias".to_owned(),
+            ),
+            Some(base) if is_alias(base) => (
+                format!("`plugins.{name}.uses` names `{base}`, which is an alias itself"),
+                "use the plugin behind it".to_owned(),
+            ),
+            Some(base) if is_there(base) => continue,
+            Some(base) => (
+                format!("`plugins.{name}.uses` names `{base}`, which was not found"),
+                "install it or correct the name".to_owned(),
+            ),
+        };
+        found.push((name.clone(), message, fix));
+    }
+    found
+}
+
+impl Catalogue for Names {
+    fn has_plugin(&self, plugin: &str) -> bool {
+        self.plugins.contains_key(plugin)
+    }
+
+    fn has_command(&self, plugin: &str, command: &str) -> bool {
+        let manifest = self.plugins.get(plugin).and_then(Option::as_ref);
+        manifest.is_none_or(|manifest| manifest.command(command).is_some())
+    }
+}
+
+pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut Problems) {
+    for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
+        for (node, index) in plugin.schedules.iter().zip(0..) {
+            let written = node.get("command");
+            let command = written.and_then(Node::text).unwrap_or("poll");
+            // A scheduled `handle` was refused already, whatever the manifest says.
+            if command == "handle" || names.has_command(name, command) {
+                continue;
+            }
+            let at = written.unwrap_or(node).at.clone();
+            let message = format!(
+                "`plugins.{name}.schedules[{index}]`: the plugin has no command `{command}`"
+            );
+            problems.error(
+                &at,
+                message,
+                "schedule a command that its manifest declares",
+            );
+        }
+    }
+}
+
+pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut Problems) {
+    let webhooks = config.webhooks.iter();
+    for endpoint in webhooks.flat_map(|webhooks| &webhooks.endpoints) {
+        let plugin = &endpoint.plugin;
+        if !names.has_command(plugin, "handle") {
+            let message = format!("the plugin `{plugin}` has no command `handle` for a webhook");
+            problems.error(&endpoint.at, message, "name a plugin that handles events");
+        }
+        warn_if_disabled(config, plugin, "a webhook", &endpoint.at, problems);
+    }
+}
+
+/// The router, unless a route or a pipeline is wrong.
+pub(super) fn router(config: &Config, names: &Names, problems: &mut Problems) -> Option<Router> {
+    // Routes to names that are not configured were told by who read them.
+    let known = |node: &&Node| {
+        ["from", "to"].iter().all(|key| {
+            let name = node.get(key).and_then(Node::text);
+            name.is_some_and(|name| config.plugins.contains_key(name))
+        })
+    };
+    let routes: Vec<&Node> = config.routes.iter().filter(known).collect();
+    for route in &routes {
+        for key in ["from", "to"] {
+            let name = route.get(key).and_then(Node::text).unwrap_or_default();
+            warn_if_disabled(config, name, "a route", &route.at, problems);
+        }
+    }
+    let pipelines: Value = config.pipelines.iter().map(Node::json).collect();
+    let routes_json: Value = routes.iter().map(|node| node.json()).collect();
+    let place = |error: &LoadError| place(error, &config.pipelines, &routes, config);
+    match Router::load(&pipelines, &routes_json, names) {
+        Ok(router) => {
+            for warning in router.warnings() {
+                // Of a route's keys the reader of the configuration has told.
+                if !warning.place.starts_with("routes[") {
+                    problems.warn(&place(warning), warning.to_string(), "");
+                }
+            }
+            warn_of_idle_steps(config, &router, problems);
+            Some(router)
+        }
+        Err(errors) => {
+            for error in errors {
+                problems.error(&place(&error), error.to_string(), "");
+            }
+            None
+        }
+    }
+}
+
+fn warn_of_idle_steps(config: &Config, router: &Router, problems: &mut Problems) {
+    for pipeline in router.pipelines() {
+        let node = config.pipelines.iter().find(|node| {
+            let name = node.get("name").and_then(Node::text);
+            name == Some(pipeline.name.as_str())
+        });
+        let at = node.map_or_else(|| top(config, "pipelines"), |node| node.at.clone());
+        let what = format!("the pipeline `{}`", pipeline.name);
+        for node in pipeline.graph.nodes() {
+            if let Kind::Step(uses) = &node.kind {
+                warn_if_disabled(config, &uses.plugin, &what, &at, problems);
+            }
+        }
+    }
+}
+
+fn warn_if_disabled(
+    config: &Config,
+    plugin: &str,
+    what: &str,
+    at: &Place,
+    problems: &mut Problems,
+) {
+    let configured = config.plugins.get(plugin);
+    if configured.is_some_and(|configured| !configured.enabled) {
+        let message = format!("{what} needs the plugin `{plugin}`, which is disabled");
+        problems.warn(at, message, "enable it, or take it out here");
+    }
+}
+
+/// Where a route or pipeline stands that is named by its number or its name.
+fn place(error: &LoadError, pipelines: &[Node], routes: &[&Node], config: &Config) -> Place {
+    let numbered = pipelines.iter().zip(0..).find(|(node, index)| {
+        let name = node.get("name").and_then(Node::text).unwrap_or_default();
+        error.place == format!("pipelines[{index}]") || error.place == format!("pipeline `{name}`")
+    });
+    let mut routes = routes.iter().zip(0..);
+    let route = routes.find(|(_, index)| error.place == format!("routes[{index}]"));
+    match (numbered, route) {
+        (Some((node, _)), _) => node.at.clone(),
+        (None, Some((node, _))) => node.at.clone(),
+        (None, None) => config.merged.at.clone(),
+    }
+}

@@ -1,0 +1,351 @@
+//! Whole trees with plugins in them, loaded as the service loads them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::config::{Environment, Problem, Verify};
+
+struct World {
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    /// A configuration with two plugins on the disk: `mail` knows poll and handle, `old` only poll, one at a time.
+    fn new(config: &str) -> Self {
+        let world = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        world.put(
+            "config.yaml",
+            &format!("{config}\nplugin_roots: [plugins]\n"),
+        );
+        world.plugin("mail", "commands: {poll: {type: read}, handle: {}}");
+        world.plugin("old", "concurrency_safe: false\ncommands: {poll: {}}");
+        world
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        fs::canonicalize(self.dir.path()).unwrap().join(file)
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        let path = self.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn plugin(&self, name: &str, rest: &str) {
+        let head = "manifest_spec: ductile.plugin\nmanifest_version: 1\nprotocol: 2\nversion: 1.0.0\nentrypoint: run.sh";
+        self.put(
+            &format!("plugins/{name}/manifest.yaml"),
+            &format!("{head}\nname: {name}\n{rest}\n"),
+        );
+        let program = format!("plugins/{name}/run.sh");
+        self.put(&program, "#!/bin/sh\n");
+        fs::set_permissions(self.path(&program), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn environment() -> Environment {
+        let variables = [("PATH", "/bin"), ("SECRET", "s"), ("EXTRA", "e")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Environment {
+            variables: BTreeMap::from(variables),
+            home: None,
+            system_dir: PathBuf::from("/nowhere"),
+            processors: 5,
+        }
+    }
+
+    fn load(&self, verify: Verify) -> Loaded {
+        load(&self.path("config.yaml"), &Self::environment(), verify)
+    }
+
+    fn program(&self) -> Program {
+        let loaded = self.load(Verify::No);
+        loaded
+            .program
+            .unwrap_or_else(|| panic!("{}", shown(&loaded.problems)))
+    }
+
+    fn lock(&self) {
+        let now = "2026-02-25T10:00:00Z".parse().unwrap();
+        let plan = lock(&self.path("config.yaml"), &Self::environment(), now).unwrap();
+        plan.apply().unwrap();
+    }
+}
+
+fn shown(problems: &[Problem]) -> String {
+    let line = |problem: &Problem| {
+        let file = problem.file.file_name().map(Path::new);
+        let file = file.unwrap_or(Path::new("")).to_owned();
+        let problem = Problem {
+            file,
+            ..problem.clone()
+        };
+        format!("{:?} {problem}", problem.severity)
+    };
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn refused(config: &str, expected: &str) {
+    let loaded = World::new(config).load(Verify::No);
+    let problems = shown(&loaded.problems);
+    assert!(problems.contains(expected), "{config}\ngave: {problems}");
+    assert!(loaded.program.is_none(), "{config}");
+}
+
+fn warned(config: &str, expected: &str) {
+    let loaded = World::new(config).load(Verify::No);
+    let problems = shown(&loaded.problems);
+    assert!(problems.contains(expected), "{config}\ngave: {problems}");
+    assert!(loaded.program.is_some(), "{config}\ngave: {problems}");
+}
+
+#[test]
+fn everything_a_runtime_asks_for_is_there_du_050() {
+    let world = World::new(
+        "service: {max_workers: 3, plugin_env_passthrough: [EXTRA]}
+plugins:
+  mail:
+    config: {box: in}
+    schedules: [{id: b, every: 1h}, {id: a, cron: '0 3 * * *'}]
+  two: {uses: mail, parallelism: 2}
+  old: {timeouts: {poll: 7s}, retry: {max_attempts: 2}, circuit_breaker: {threshold: 9}}
+  off: {uses: mail, enabled: false}
+pipelines:
+  - {name: z, on: z.done, steps: [{uses: mail}]}
+  - {name: y, on: y.done, steps: [{uses: two.poll}]}",
+    );
+    let program = world.program();
+    let names: Vec<_> = program
+        .plugins()
+        .map(|plugin| plugin.name.as_str())
+        .collect();
+    assert_eq!(names, ["mail", "old", "two"]);
+    assert_eq!(program.parallelism("mail"), Some(3));
+    assert_eq!(program.parallelism("two"), Some(2));
+    assert_eq!(program.parallelism("old"), Some(1));
+    assert!(program.is_known("off") && program.plugin("off").is_none());
+    assert!(!program.is_known("nobody") && program.parallelism("nobody").is_none());
+    assert!(program.command("two", "handle").is_some());
+    assert!(program.command("old", "handle").is_none());
+    let mail = program.plugin("mail").unwrap();
+    let ids: Vec<_> = mail
+        .schedules
+        .iter()
+        .map(|entry| entry.id.as_str())
+        .collect();
+    assert_eq!(ids, ["b", "a"]);
+    assert_eq!(mail.config["box"], "in");
+    assert_eq!(program.plugin("two").unwrap().base.as_deref(), Some("mail"));
+    let old = program.plugin("old").unwrap();
+    assert_eq!(old.timeouts.of("poll").as_secs(), 7);
+    assert_eq!((old.retry.max_attempts, old.breaker.threshold), (2, 9));
+    let pipelines: Vec<_> = program
+        .pipelines()
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(pipelines, ["y", "z"]);
+    let variables: Vec<_> = program.environment().keys().collect();
+    assert_eq!(variables, ["EXTRA", "PATH"]);
+}
+
+#[test]
+fn an_unconfigured_plugin_runs_with_the_usual_values_du_008() {
+    let program = World::new("service: {max_workers: 3}").program();
+    let mail = program.plugin("mail").unwrap();
+    assert_eq!((mail.parallelism, mail.retry.max_attempts), (3, 4));
+    assert_eq!(mail.breaker, crate::breaker::Policy::default());
+    assert!(mail.config.is_empty() && mail.schedules.is_empty());
+}
+
+#[test]
+fn schedules_of_handle_and_of_undeclared_commands_are_refused_du_071() {
+    refused(
+        "plugins:\n  old:\n    schedules:\n      - every: 1h\n        command: sync",
+        "Error config.yaml:5: `plugins.old.schedules[0]`: the plugin has no command `sync`",
+    );
+    refused(
+        "plugins: {mail: {schedules: [{every: 1h, command: handle}]}}",
+        "cannot be scheduled",
+    );
+    refused(
+        "plugins: {mail: {schedules: [{every: 1h}, {every: 2h}]}}",
+        "has the id `default` twice",
+    );
+    refused(
+        "plugins: {mail: {schedules: [{cron: '* *'}]}}",
+        "`plugins.mail.schedules[0]`: ",
+    );
+    let disabled = "plugins: {old: {enabled: false, schedules: [{every: 1h, command: sync}]}}";
+    assert!(World::new(disabled).program().plugin("old").is_none());
+}
+
+#[test]
+fn names_of_plugins_that_are_not_there_are_refused_du_016() {
+    refused(
+        "plugins:\n  mail: {}\n  gone: {config: {a: 1}}",
+        "Error config.yaml:3: no manifest below the plugin roots has the name `gone`; install it",
+    );
+    refused(
+        "plugins: {x: {uses: gone}}",
+        "`plugins.x.uses` names `gone`, which was not found",
+    );
+    refused(
+        "plugins: {x: {uses: y}, y: {uses: mail}}",
+        "`y`, which is an alias itself",
+    );
+    refused("plugins: {mail: {uses: old}}", "rename the alias");
+    World::new("plugins: {gone: {enabled: false}}").program();
+    refused(
+        "plugins: {mail: {}}\nroutes:\n  - {from: mail, event_type: e, to: nobody}",
+        "Error config.yaml:3: `routes[0].to` names `nobody`, which is not in `plugins`",
+    );
+    refused(
+        "plugins: {mail: {}, old: {}}\nroutes:\n  - {from: mail, event_type: e, to: old}",
+        "Error config.yaml:3: routes[0]: plugin `old` has no command `handle`",
+    );
+    refused(
+        "plugins: {old: {}}\ntokens: [{name: s, key: k}]\nwebhooks:\n  endpoints:\n    - {path: /h, plugin: old, secret_ref: s, signature_header: X}",
+        "Error config.yaml:5: the plugin `old` has no command `handle` for a webhook",
+    );
+}
+
+#[test]
+fn wrong_pipelines_are_refused_with_their_line_du_095() {
+    let one = |rest: &str| format!("plugins: {{mail: {{}}, old: {{}}}}\npipelines:\n  - {rest}");
+    let cases = [
+        (
+            "{name: p, on: e, steps: [{uses: nobody}]}",
+            "pipeline `p`: steps[0]: uses `nobody` names no configured plugin",
+        ),
+        (
+            "{name: p, on: e, from_plugin: nobody, steps: [{uses: mail}]}",
+            "from_plugin `nobody` is no configured plugin",
+        ),
+        (
+            "{name: p, on: e, steps: [{uses: old}]}",
+            "plugin `old` has no command `handle`",
+        ),
+        (
+            "{name: p, on: e, steps: [{relay: there}]}",
+            "relay to another instance is not supported",
+        ),
+        ("{name: p, on: e, steps: [{call: p}]}", "pipeline `p`: "),
+        (
+            "{on: e, steps: [{uses: mail}]}",
+            "pipelines[0]: a pipeline needs a name",
+        ),
+    ];
+    for (pipeline, expected) in cases {
+        let loaded = World::new(&one(pipeline)).load(Verify::No);
+        let problems = shown(&loaded.problems);
+        assert!(problems.starts_with("Error config.yaml:3: "), "{problems}");
+        assert!(problems.contains(expected), "{pipeline}\ngave: {problems}");
+        assert!(loaded.program.is_none(), "{pipeline}");
+    }
+    warned(
+        &one("{name: p, on: e, colour: red, steps: [{uses: mail}]}"),
+        "Warning config.yaml:3: pipeline `p`: `colour` is unknown",
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once_du_095() {
+    let loaded = World::new(
+        "service: {tick_interval: 1ms}\nplugins: {gone: {}, also_gone: {}, mail: {schedules: [{every: 1h, command: x}]}}\npipelines:\n  - {name: p, on: e, steps: [{uses: nobody}]}\n  - {name: q, on: e, steps: [{uses: nobody}]}",
+    )
+    .load(Verify::No);
+    let errors = loaded.problems.len();
+    assert_eq!(errors, 6, "{}", shown(&loaded.problems));
+}
+
+#[test]
+fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
+    let world = World::new("plugins: {mail: {}, bad: {}, x: {uses: bad}}\ninstances: {a: 1}");
+    world.plugin("bad", "commands: {}");
+    let loaded = world.load(Verify::No);
+    let problems = shown(&loaded.problems);
+    assert!(
+        problems.contains("Warning manifest.yaml: `commands` is missing"),
+        "{problems}"
+    );
+    assert!(
+        problems.contains("Warning config.yaml:1: the plugin `bad` that it uses was left out"),
+        "{problems}"
+    );
+    assert!(
+        problems.contains("Warning config.yaml:2: `instances` is ignored"),
+        "{problems}"
+    );
+    let program = loaded.program.unwrap();
+    assert!(program.is_known("bad") && program.plugin("bad").is_none());
+    warned(
+        "plugins: {old: {enabled: false}, mail: {}}\npipelines: [{name: p, on: e, steps: [{uses: old.poll}]}]",
+        "the pipeline `p` needs the plugin `old`, which is disabled",
+    );
+    refused(
+        "service: {strict_mode: true}\nplugins: {mail: {}}\ninstances: {a: 1}",
+        "Error config.yaml:3: `instances`",
+    );
+    let world = World::new("");
+    fs::remove_dir_all(world.path("plugins")).unwrap();
+    let problems = shown(&world.load(Verify::No).problems);
+    assert!(
+        problems.starts_with("Error config.yaml:2: plugin root ") && problems.contains("create it"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn a_plugin_nobody_asked_for_does_not_worry_a_strict_service_du_031() {
+    let world = World::new("service: {strict_mode: true}\nplugins: {mail: {}}");
+    world.plugin(
+        "spare",
+        "commands: {poll: {}}\nconfig_keys: {required: [account]}",
+    );
+    let program = world.program();
+    assert!(program.plugin("spare").is_none());
+    let world = World::new("plugins: {spare: {}}");
+    world.plugin(
+        "spare",
+        "commands: {poll: {}}\nconfig_keys: {required: [account]}",
+    );
+    let problems = shown(&world.load(Verify::No).problems);
+    assert!(
+        problems.contains("Warning") && problems.contains("account"),
+        "{problems}"
+    );
+}
+
+#[test]
+fn a_changed_plugin_is_warned_of_and_refused_when_strict_du_019() {
+    for strict in [false, true] {
+        let world = World::new(&format!(
+            "service: {{strict_mode: {strict}}}\nplugins: {{mail: {{}}, a: {{uses: mail}}}}"
+        ));
+        world.lock();
+        let sealed = world.load(Verify::AsConfigured);
+        assert!(
+            sealed.program.is_some() && sealed.problems.is_empty(),
+            "{}",
+            shown(&sealed.problems)
+        );
+        world.put("plugins/mail/run.sh", "#!/bin/sh\nrm -rf x\n");
+        let changed = world.load(Verify::AsConfigured);
+        let problems = shown(&changed.problems);
+        let severity = if strict { "Error" } else { "Warning" };
+        let expected =
+            format!("{severity} run.sh: the program of `mail` is not what was sealed; look at");
+        assert!(problems.contains(&expected), "{problems}");
+        assert_eq!(
+            (changed.program.is_none(), changed.integrity_failed),
+            (strict, strict)
+        );
+        assert!(world.load(Verify::No).problems.is_empty());
+    }
+}
