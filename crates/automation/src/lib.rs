@@ -10,5 +10,6 @@ pub mod pipeline;
 pub mod plugin;
 pub mod program;
 pub mod retry;
+pub mod runtime;
 pub mod scalar;
 pub mod schedule;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use consign_kernel::command::{Answer, Apart, Claim, Command, Gate, Operate, Request};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
@@ -165,6 +165,11 @@ impl Engine {
 
     pub fn now(&self) -> Micros {
         self.inner.clock.now()
+    }
+
+    /// Chance for one purpose.
+    pub fn entropy(&self) -> Entropy {
+        Entropy::new(self.inner.seeds.next())
     }
 
     pub fn wall(&self) -> Micros {
@@ -425,6 +430,17 @@ impl Engine {
         let (owner, before) = (owner.to_owned(), before.to_owned());
         let last = self.inner.store.last_records(kind, owner, before, limit);
         Ok(last.await?)
+    }
+
+    /// Jobs that wait or run; see [`consign_store::Store::open_jobs`].
+    pub async fn open_jobs(
+        &self,
+        capability: &str,
+        goal: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Intent>, Error> {
+        let (capability, goal) = (capability.to_owned(), goal.map(str::to_owned));
+        Ok(self.inner.store.open_jobs(capability, goal, limit).await?)
     }
 
     /// What an intent brought about, in the order of admission.

@@ -60,4 +60,4 @@ pub const DEAD_LIST_MAX: u32 = 100;
 
 // Work per commit.
 pub const SWEEP_ROWS_MAX: u32 = 512;
-pub const STEPS_MAX: usize = 128;
+pub const STEPS_MAX: usize = 4_096;

@@ -20,6 +20,21 @@ stored! {
         Node = 4 => "node",
         /// What all nodes of one ledger must agree on.
         Site = 5 => "site",
+        /// One attempt of an automation's job: its outcome, its answer and what it printed.
+        JobLog = 6 => "job_log",
+        /// What a plugin remembers from one run to the next.
+        PluginState = 7 => "plugin_state",
+        /// A lasting observation of a plugin.
+        PluginFact = 8 => "plugin_fact",
+        /// The circuit breaker of a plugin's command, and each of its changes.
+        Breaker = 9 => "breaker",
+        BreakerChange = 10 => "breaker_change",
+        /// The baggage that a pipeline had gathered at a step.
+        EventContext = 11 => "event_context",
+        /// Where a schedule stands.
+        Schedule = 12 => "schedule",
+        /// What a plugin's one-time setup came to.
+        PluginSetup = 13 => "plugin_setup",
     }
 }
 

@@ -62,6 +62,14 @@ pub trait Store: Send + Sync + 'static {
     /// What an intent brought about, in the order of admission.
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>>;
 
+    /// Jobs of automations that wait or run for a capability, by goal and then oldest first; of one goal if it is named.
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>>;
+
     /// Dead letters of a face, latest death first.
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>>;
 

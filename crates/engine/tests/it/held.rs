@@ -114,6 +114,15 @@ impl Store for Held {
         self.inner.intents(filter)
     }
 
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.inner.open_jobs(capability, goal, limit)
+    }
+
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.inner.children(parent, limit)
     }

@@ -78,6 +78,15 @@ impl Store for Faulty {
         self.pass(self.inner.intents(filter))
     }
 
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.pass(self.inner.open_jobs(capability, goal, limit))
+    }
+
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.pass(self.inner.children(parent, limit))
     }

@@ -164,6 +164,7 @@ macro_rules! conformance {
             a_recent_success_of_its_series_serves_instead_du_053_du_055,
             one_of_a_series_whoever_comes_first,
             children_are_found_by_their_parent_in_order,
+            open_jobs_are_found_by_their_work,
             behind_a_refused_step_nothing_happens,
             a_failed_attempt_is_told_and_then_what_follows_du_057_du_059_du_060,
             an_attempt_that_nothing_cures_rests_as_failed_du_058,

@@ -219,6 +219,39 @@ pub async fn children_are_found_by_their_parent_in_order(world: World) {
     assert_eq!(children(1).await, [one]);
 }
 
+pub async fn open_jobs_are_found_by_their_work(world: World) {
+    let work = |capability: &str, goal: &str| NewIntent {
+        capability: Some(capability.to_owned()),
+        goal: goal.to_owned(),
+        ..job()
+    };
+    for (capability, goal) in [("a", "poll"), ("a", "handle"), ("a", "poll"), ("b", "poll")] {
+        world.publish(work(capability, goal)).await;
+    }
+    let other = NewIntent {
+        profile: ProfileId::Intent,
+        ..work("a", "poll")
+    };
+    world.publish(other).await;
+    let claim = Claim {
+        capabilities: vec!["a".to_owned()],
+        ..claim_job("runner")
+    };
+    let held = world.claim(claim.clone()).await.remove(0);
+    let open = async |capability: &str, goal: Option<&str>| {
+        let jobs = world
+            .store
+            .open_jobs(capability.to_owned(), goal.map(str::to_owned), 10);
+        let jobs = jobs.await.expect("works");
+        jobs.into_iter().map(|row| row.goal).collect::<Vec<_>>()
+    };
+    assert_eq!(open("a", None).await, ["handle", "poll", "poll"]);
+    assert_eq!(open("a", Some("poll")).await, ["poll", "poll"]);
+    assert_eq!(open("c", None).await, [""; 0]);
+    world.complete(&held).await.expect("it is held");
+    assert_eq!(open("a", Some("poll")).await, ["poll"]);
+}
+
 async fn all_or_none(world: &World, steps: Vec<Command>) -> Vec<Result<Answer, Refusal>> {
     let request = Request {
         gate: None,

@@ -17,7 +17,7 @@ use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::Lanes;
 use consign_kernel::once;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
@@ -145,6 +145,24 @@ impl Store for Memory {
             .map(|intent| intent.seq)
             .filter(|_| intents.len() == limit);
         ready(IntentPage { intents, next })
+    }
+
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        let data = self.data();
+        let open = |intent: &&Intent| {
+            intent.profile == ProfileId::Automation
+                && matches!(intent.state, State::Queued | State::Dispatched)
+                && intent.capability.as_ref() == Some(&capability)
+                && goal.as_ref().is_none_or(|goal| intent.goal == *goal)
+        };
+        let mut jobs: Vec<&Intent> = data.intents.values().filter(open).collect();
+        jobs.sort_by_key(|job| (&job.goal, job.seq));
+        ready(jobs.into_iter().take(limit as usize).cloned().collect())
     }
 
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {

@@ -262,6 +262,15 @@ impl Store for Simulated {
         self.durable.intents(filter)
     }
 
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.durable.open_jobs(capability, goal, limit)
+    }
+
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.durable.children(parent, limit)
     }

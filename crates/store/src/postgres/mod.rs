@@ -49,7 +49,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// A name for databases that hold nothing but this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_5";
+pub const TEMPLATE: &str = "consign_template_6";
 
 #[derive(Clone)]
 pub struct Options {
@@ -190,6 +190,17 @@ impl Store for Postgres {
 
     fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
         Box::pin(async move { reads::intents(&self.readers, &filter).await })
+    }
+
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        Box::pin(async move {
+            reads::open_jobs(&self.readers, &capability, goal.as_deref(), limit).await
+        })
     }
 
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {

@@ -254,6 +254,25 @@ pub(super) async fn children(
     found.iter().map(rows::intent).collect()
 }
 
+pub(super) async fn open_jobs(
+    readers: &Readers,
+    capability: &str,
+    goal: Option<&str>,
+    limit: u32,
+) -> Result<Vec<Intent>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents i WHERE i.profile = 1 AND i.state IN (2, 3) AND i.capability = $1 \
+         AND ($2::text IS NULL OR i.goal = $2) ORDER BY i.goal, i.seq LIMIT $3"
+    );
+    let (capability, goal) = (stored(capability), goal.map(stored));
+    let found = readers
+        .query(sql, &[&capability, &goal, &i64::from(limit)])
+        .await?;
+    found.iter().map(rows::intent).collect()
+}
+
 pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
     let sql = concat!(
         "SELECT ",

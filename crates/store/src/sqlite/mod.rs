@@ -153,6 +153,17 @@ impl Store for Sqlite {
             .run(move |connection| reads::intents(connection, &filter))
     }
 
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.readers.run(move |connection| {
+            reads::open_jobs(connection, &capability, goal.as_deref(), limit)
+        })
+    }
+
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.readers
             .run(move |connection| reads::children(connection, parent, limit))

@@ -145,6 +145,23 @@ pub(super) fn children(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
+pub(super) fn open_jobs(
+    connection: &Connection,
+    capability: &str,
+    goal: Option<&str>,
+    limit: u32,
+) -> Result<Vec<Intent>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents WHERE profile = 1 AND state IN (2, 3) AND capability = ?1 AND (?2 IS NULL OR goal = ?2) \
+         ORDER BY goal, seq LIMIT ?3"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(params![capability, goal, limit], rows::intent)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
     let sql = concat!(
         "SELECT ",

@@ -66,6 +66,15 @@ impl Store for Aside {
         self.ask(async move |store| store.intents(filter).await)
     }
 
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.ask(async move |store| store.open_jobs(capability, goal, limit).await)
+    }
+
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.ask(async move |store| store.children(parent, limit).await)
     }

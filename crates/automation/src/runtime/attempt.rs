@@ -1,0 +1,326 @@
+//! One attempt of a job: from what the ledger says to what came of it. Nothing is written here.
+
+use std::sync::Arc;
+
+use consign_engine::Engine;
+use consign_kernel::intent::Intent;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::job::{Job, job_id};
+use super::keep;
+use crate::pipeline::{Kind, Position, SWITCH_PLUGIN, Scope, merge_context, switch_result};
+use crate::plugin::capture::Captured;
+use crate::plugin::outcome::{self, Outcome};
+use crate::plugin::request::{Event, HANDLE, Request};
+use crate::plugin::response::{EmittedEvent, Response};
+use crate::plugin::run::{self, Limits};
+use crate::program::{Plugin, Program};
+
+/// What a job that cannot even be started gives as its reason.
+const PREFLIGHT: &str = "preflight";
+
+pub(super) struct Attempt {
+    pub(super) intent: Intent,
+    pub(super) job: Job,
+    /// As it was when the job was taken; a reload does not change it.
+    pub(super) program: Arc<Program>,
+    /// Its baggage.
+    pub(super) context: Map<String, Value>,
+    pub(super) started_at: Timestamp,
+}
+
+/// How an attempt ended, and what is left of it.
+pub(super) struct Ended {
+    pub(super) end: End,
+    pub(super) stdout: Option<String>,
+    pub(super) stderr: Option<String>,
+    pub(super) completed_at: Timestamp,
+}
+
+pub(super) enum End {
+    Succeeded(Response),
+    /// The condition of a step was looked at, and this is the event it passes on.
+    Switched {
+        matched: bool,
+        payload: Value,
+    },
+    Failed(Failure),
+    Cancelled,
+}
+
+pub(super) struct Failure {
+    pub(super) error: String,
+    pub(super) reason: &'static str,
+    pub(super) timed_out: bool,
+    pub(super) again: bool,
+}
+
+impl Failure {
+    /// Nothing but another configuration cures it.
+    pub(super) fn for_good(error: impl Into<String>) -> Self {
+        Self {
+            error: error.into(),
+            reason: PREFLIGHT,
+            timed_out: false,
+            again: false,
+        }
+    }
+}
+
+impl Attempt {
+    pub(super) async fn begin(
+        engine: &Engine,
+        program: Arc<Program>,
+        intent: Intent,
+        started_at: Timestamp,
+    ) -> Result<Self, (Intent, Failure)> {
+        let job = match Job::read(&intent) {
+            Ok(job) => job,
+            Err(error) => {
+                let unreadable = Failure::for_good(format!("the job cannot be read: {error}"));
+                return Err((intent, unreadable));
+            }
+        };
+        let context = match &job.event_context_id {
+            None => Map::new(),
+            Some(id) => match baggage(engine, id).await {
+                Ok(context) => context,
+                Err(failure) => return Err((intent, failure)),
+            },
+        };
+        Ok(Self {
+            intent,
+            job,
+            program,
+            context,
+            started_at,
+        })
+    }
+
+    pub(super) fn job_id(&self) -> String {
+        job_id(self.intent.id)
+    }
+
+    /// Runs it to its end. `on_start` is told the process id.
+    pub(super) async fn run(
+        &self,
+        engine: &Engine,
+        on_start: impl FnOnce(u32),
+        cancel: impl Future<Output = ()>,
+    ) -> Ended {
+        if self.job.plugin == SWITCH_PLUGIN {
+            return Self::over(self.switched(), engine);
+        }
+        let prepared = match self.prepare(engine).await {
+            Ok(prepared) => prepared,
+            Err(failure) => return Self::over(End::Failed(failure), engine),
+        };
+        let ended = run::run(prepared, on_start, cancel).await;
+        for warning in outcome::warnings(&ended) {
+            tracing::warn!(
+                plugin = self.job.plugin,
+                job_id = self.job_id(),
+                "{warning}"
+            );
+        }
+        let end = match outcome::classify(&ended) {
+            Outcome::Succeeded(response) => End::Succeeded(response),
+            Outcome::Failed(failure) => End::Failed(Failure {
+                again: failure.is_retryable() && self.job.command != "init",
+                reason: failure.reason.as_str(),
+                error: failure.error,
+                timed_out: false,
+            }),
+            Outcome::TimedOut => End::Failed(Failure {
+                error: format!("it ran longer than {:?}", self.timeout()),
+                reason: outcome::Reason::Timeout.as_str(),
+                timed_out: true,
+                again: self.job.command != "init",
+            }),
+            Outcome::Cancelled => End::Cancelled,
+        };
+        Ended {
+            stdout: kept(&ended.stdout),
+            stderr: kept(&ended.stderr),
+            ..Self::over(end, engine)
+        }
+    }
+
+    fn over(end: End, engine: &Engine) -> Ended {
+        let stdout = match &end {
+            End::Switched { matched, .. } => Some(switch_result(*matched).to_string()),
+            End::Succeeded(_) | End::Failed(_) | End::Cancelled => None,
+        };
+        Ended {
+            end,
+            stdout,
+            stderr: None,
+            completed_at: super::service::instant(engine.wall()),
+        }
+    }
+
+    fn plugin(&self) -> Result<&Plugin, Failure> {
+        let (plugin, command) = (&self.job.plugin, &self.job.command);
+        let found = self.program.plugin(plugin).ok_or_else(|| {
+            Failure::for_good(format!(
+                "no plugin `{plugin}` is loaded; enable or install it"
+            ))
+        })?;
+        if found.manifest.command(command).is_none() {
+            let error = format!("the plugin `{plugin}` declares no command `{command}`");
+            return Err(Failure::for_good(error));
+        }
+        Ok(found)
+    }
+
+    fn timeout(&self) -> std::time::Duration {
+        let plugin = self.program.plugin(&self.job.plugin);
+        plugin.map_or_else(std::time::Duration::default, |plugin| {
+            plugin.timeouts.of(&self.job.command)
+        })
+    }
+
+    async fn prepare(&self, engine: &Engine) -> Result<run::Job, Failure> {
+        let plugin = self.plugin()?;
+        let state = read_state(engine, &self.job.plugin).await?;
+        let (payload, event) = self.payload_and_event()?;
+        let timeout = self.timeout();
+        let deadline_at = self.started_at.saturating_add(timeout);
+        let request = Request {
+            job_id: self.job_id(),
+            plugin: self.job.plugin.clone(),
+            command: self.job.command.clone(),
+            config: plugin.config.clone(),
+            state: state.state,
+            context: self.told_context(),
+            event,
+            payload: payload.as_object().cloned(),
+            deadline_at: deadline_at.unwrap_or(Timestamp::MAX),
+        };
+        Ok(run::Job {
+            entrypoint: plugin.entrypoint.clone(),
+            environment: self.program.environment().clone(),
+            request: request.to_line(),
+            timeout,
+            limits: Limits::default(),
+        })
+    }
+
+    /// What the plugin is given: the payload, and for `handle` the event that it is wrapped in.
+    fn payload_and_event(&self) -> Result<(Value, Option<Event>), Failure> {
+        if self.job.command != HANDLE {
+            let payload = self.templated(self.job.payload.clone())?;
+            return Ok((payload, None));
+        }
+        let Value::Object(mut wrapper) = self.job.payload.clone() else {
+            return Err(Failure::for_good("the job carries no event"));
+        };
+        let inner = wrapper.remove("payload").unwrap_or_else(|| json!({}));
+        let inner = self.templated(merge_context(inner, &self.context))?;
+        let text = |name: &str| {
+            let value = wrapper.get(name).and_then(Value::as_str);
+            value.unwrap_or_default().to_owned()
+        };
+        let emitted = EmittedEvent {
+            kind: text("type"),
+            payload: inner.clone(),
+            dedupe_key: self.job.dedupe_key.clone(),
+        };
+        let at = text("timestamp").parse().unwrap_or(self.started_at);
+        let event = Event::stamped(emitted, text("source"), at, text("event_id"));
+        wrapper.insert("payload".to_owned(), inner);
+        Ok((Value::Object(wrapper), Some(event)))
+    }
+
+    fn templated(&self, payload: Value) -> Result<Value, Failure> {
+        let Some(position) = &self.job.position else {
+            return Ok(payload);
+        };
+        match self.program.router().node(position).map(|node| &node.kind) {
+            Some(Kind::Step(uses)) => {
+                let made = uses.with.apply(&payload, &self.context);
+                made.map_err(|error| Failure::for_good(error.to_string()))
+            }
+            Some(Kind::Switch(_)) => Ok(payload),
+            None => {
+                let Position { pipeline, step, .. } = position;
+                tracing::warn!(pipeline, step, "the configuration no longer has this step");
+                Ok(payload)
+            }
+        }
+    }
+
+    /// The baggage, and where in a pipeline this is.
+    fn told_context(&self) -> Map<String, Value> {
+        let mut context = self.context.clone();
+        if let Some(position) = &self.job.position {
+            let mut tell = |name: &str, value: Value| context.insert(name.to_owned(), value);
+            tell("ductile_pipeline", position.pipeline.as_str().into());
+            tell("ductile_step_id", position.step.as_str().into());
+            let instance = self.job.instance_id.as_deref().unwrap_or_default();
+            tell("ductile_pipeline_instance_id", instance.into());
+            tell("ductile_route_depth", position.hop.into());
+            let pipeline = self.program.router().pipeline(&position.pipeline);
+            let max = pipeline.and_then(|pipeline| pipeline.max_depth);
+            let max = max.unwrap_or(crate::pipeline::HOPS_MAX);
+            tell("ductile_route_max_depth", max.into());
+        }
+        context
+    }
+
+    fn switched(&self) -> End {
+        let router = self.program.router();
+        let position = self.job.position.as_ref();
+        let Some(switch) = position.and_then(|position| router.switch(position)) else {
+            let gone = "the configuration no longer has the condition that was to be looked at";
+            return End::Failed(Failure::for_good(gone));
+        };
+        let none = Map::new();
+        let gated = switch.plugin.as_deref();
+        let config = gated.and_then(|plugin| self.program.plugin(plugin));
+        let payload = self.job.payload.get("payload").unwrap_or(&Value::Null);
+        let matched = switch.condition.holds(&Scope {
+            payload,
+            context: &self.context,
+            config: config.map_or(&none, |plugin| &plugin.config),
+        });
+        End::Switched {
+            matched,
+            payload: payload.clone(),
+        }
+    }
+}
+
+fn kept(captured: &Captured) -> Option<String> {
+    (!captured.bytes.is_empty()).then(|| captured.text().into_owned())
+}
+
+async fn baggage(engine: &Engine, id: &str) -> Result<Map<String, Value>, Failure> {
+    let record = engine.record(keep::context(id)).await;
+    let record = record.map_err(|error| unread("baggage", &error))?;
+    let record = record.ok_or_else(|| Failure::for_good(format!("its baggage {id} is gone")))?;
+    let context: keep::Context = serde_json::from_str(&record.value)
+        .map_err(|error| Failure::for_good(format!("its baggage cannot be read: {error}")))?;
+    Ok(context.accumulated)
+}
+
+pub(super) async fn read_state(engine: &Engine, plugin: &str) -> Result<keep::State, Failure> {
+    let record = engine.record(keep::state(plugin)).await;
+    let record = record.map_err(|error| unread("state", &error))?;
+    let Some(record) = record else {
+        return Ok(keep::State::default());
+    };
+    serde_json::from_str(&record.value)
+        .map_err(|error| Failure::for_good(format!("its state cannot be read: {error}")))
+}
+
+/// The ledger is away; another attempt may find it.
+fn unread(what: &str, error: &consign_engine::Error) -> Failure {
+    Failure {
+        error: format!("its {what} could not be read: {error}"),
+        reason: PREFLIGHT,
+        timed_out: false,
+        again: true,
+    }
+}

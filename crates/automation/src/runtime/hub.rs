@@ -1,0 +1,68 @@
+//! What happens right now, for whoever watches: the last few hundred events in memory. Slow readers lose some; the ledger has it all.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::watch;
+
+const KEPT_MAX: usize = 256;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Told {
+    #[serde(skip)]
+    pub number: u64,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    #[serde(with = "crate::instant")]
+    pub at: Timestamp,
+    pub data: Value,
+}
+
+#[derive(Debug)]
+pub struct Hub {
+    kept: Mutex<VecDeque<Told>>,
+    last: watch::Sender<u64>,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self {
+            kept: Mutex::default(),
+            last: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Hub {
+    pub fn tell(&self, kind: &'static str, at: Timestamp, data: Value) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = *self.last.borrow() + 1;
+        if kept.len() == KEPT_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(Told {
+            number,
+            kind,
+            at,
+            data,
+        });
+        self.last.send_replace(number);
+    }
+
+    /// What is still there of what came after `number`.
+    pub fn after(&self, number: u64) -> Vec<Told> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter()
+            .filter(|told| told.number > number)
+            .cloned()
+            .collect()
+    }
+
+    /// Changes with each event, to its number.
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+}

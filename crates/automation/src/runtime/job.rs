@@ -1,0 +1,199 @@
+//! A job as it lies in the ledger: an intent whose capability is the plugin and whose payload is the rest.
+
+use std::time::Duration;
+
+use consign_kernel::command::{NewIntent, Unless};
+use consign_kernel::ids::{DAY_US, IntentId};
+use consign_kernel::intent::{Intent, Ties};
+use consign_kernel::profile::ProfileId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::pipeline::{Position, SWITCH_PLUGIN};
+use crate::program::Program;
+
+/// All jobs of a ledger lie in one namespace and belong to one publisher.
+pub const NAMESPACE: &str = "automation";
+pub const OWNER: &str = "automation";
+
+/// A job waits as long as it takes.
+const LIFE_US: i64 = 100 * 365 * DAY_US;
+/// Between the parts of a series' name. No plugin or command has it in its name.
+const SEPARATOR: char = '\u{1f}';
+/// A switch is decided here and cannot fail for a while.
+const SWITCH_ATTEMPTS: u32 = 4;
+
+/// Who asked for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SubmittedBy {
+    Scheduler,
+    Webhook,
+    Route,
+    Cli,
+    Api,
+    Hook,
+}
+
+impl SubmittedBy {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::Webhook => "webhook",
+            Self::Route => "route",
+            Self::Cli => "cli",
+            Self::Api => "api",
+            Self::Hook => "hook",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub plugin: String,
+    pub command: String,
+    pub submitted_by: SubmittedBy,
+    /// For `handle`, the event.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub payload: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedupe_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_event_id: Option<String>,
+    /// Where its baggage is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_context_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
+    /// One run of a pipeline, from its first step on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    /// The entry that the clock made it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_id: Option<String>,
+    /// Plugin jobs from its first ancestor to it; zero if no event made it.
+    #[serde(default)]
+    pub depth: u32,
+    /// Hooks that led to it.
+    #[serde(default)]
+    pub hook_depth: u32,
+}
+
+impl Job {
+    /// A job that no event made.
+    pub fn root(plugin: &str, command: &str, submitted_by: SubmittedBy, payload: Value) -> Self {
+        Self {
+            plugin: plugin.to_owned(),
+            command: command.to_owned(),
+            submitted_by,
+            payload,
+            dedupe_key: None,
+            source_event_id: None,
+            event_context_id: None,
+            position: None,
+            instance_id: None,
+            schedule_id: None,
+            depth: 0,
+            hook_depth: 0,
+        }
+    }
+
+    pub fn read(intent: &Intent) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(&intent.payload)
+    }
+
+    /// `window` is the time within which a job of the same key serves instead, if that is not the usual one; then one that is still
+    /// open serves as well.
+    pub fn intent(
+        &self,
+        program: &Program,
+        parent: Option<IntentId>,
+        window: Option<Duration>,
+    ) -> NewIntent {
+        let retry = program.plugin(&self.plugin).map(|plugin| plugin.retry);
+        let attempts_max = retry.map_or(SWITCH_ATTEMPTS, |retry| {
+            u32::try_from(retry.max_attempts).unwrap_or(u32::MAX)
+        });
+        let key = self.dedupe_key.as_deref();
+        let key = key.filter(|key| !key.trim().is_empty() && self.plugin != SWITCH_PLUGIN);
+        let usual = program.config().service.dedupe_ttl;
+        NewIntent {
+            profile: ProfileId::Automation,
+            namespace: NAMESPACE.to_owned(),
+            goal: self.command.clone(),
+            owner: OWNER.to_owned(),
+            public: false,
+            target: None,
+            capability: Some(self.plugin.clone()),
+            priority: 0,
+            payload: serde_json::to_string(self).expect("texts and JSON values always serialise"),
+            traceparent: None,
+            delay_us: 0,
+            ttl_us: LIFE_US,
+            attempts_max,
+            backoff_us: retry.map_or(0, |retry| micros(retry.backoff_base)),
+            once: None,
+            ties: Ties {
+                parent,
+                series: key.map(|key| self.series(key)),
+            },
+            unless: key.map(|_| Unless {
+                open: window.is_some(),
+                completed_within_us: micros(window.unwrap_or(usual)),
+            }),
+        }
+    }
+
+    fn series(&self, key: &str) -> String {
+        let (plugin, command) = (&self.plugin, &self.command);
+        format!("{plugin}{SEPARATOR}{command}{SEPARATOR}{key}")
+    }
+}
+
+pub(super) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+/// The id as the protocol writes it.
+pub fn job_id(id: IntentId) -> String {
+    let hex = id.to_string();
+    let (a, b, c) = (&hex[..8], &hex[8..12], &hex[12..16]);
+    format!("{a}-{b}-{c}-{}-{}", &hex[16..20], &hex[20..])
+}
+
+/// With or without its hyphens.
+pub fn parse_job_id(text: &str) -> Option<IntentId> {
+    text.replace('-', "").to_ascii_lowercase().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_written_as_a_uuid_and_read_back() {
+        let id = IntentId([
+            0x01, 0x8b, 0xcf, 0xe5, 0x68, 0, 0x70, 0, 0x80, 0, 8, 14, 7, 42, 3, 61,
+        ]);
+        assert_eq!(job_id(id), "018bcfe5-6800-7000-8000-080e072a033d");
+        assert_eq!(parse_job_id(&job_id(id)), Some(id));
+        assert_eq!(parse_job_id("018bcfe5680070008000080E072A033D"), Some(id));
+        assert_eq!(parse_job_id("nothing"), None);
+    }
+
+    #[test]
+    fn a_job_is_stored_in_a_shape_that_stays() {
+        let job = Job::root(
+            "echo",
+            "poll",
+            SubmittedBy::Scheduler,
+            serde_json::json!({"a": 1}),
+        );
+        let text = serde_json::to_string(&job).unwrap();
+        assert_eq!(
+            text,
+            r#"{"plugin":"echo","command":"poll","submitted_by":"scheduler","payload":{"a":1},"depth":0,"hook_depth":0}"#
+        );
+        assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+    }
+}

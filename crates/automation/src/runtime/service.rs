@@ -1,0 +1,225 @@
+//! The service as a whole: it starts, takes back what an earlier start left behind, runs jobs, takes a new configuration, and stops.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use consign_engine::{Engine, Error, Operator};
+use consign_kernel::command::{Answer, Command, Recover};
+use consign_kernel::ids::{IntentId, Micros, Seq};
+use consign_kernel::profile::Face;
+use consign_kernel::state::State;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::dispatch::{self, Running};
+use super::hub::Hub;
+use super::job::job_id;
+use crate::program::Program;
+
+/// More leases than any number of workers holds.
+const LEASES_MAX: u32 = 100_000;
+
+#[derive(Debug)]
+pub struct Options {
+    pub engine: Engine,
+    pub program: Arc<Program>,
+    /// Which node this is; what an earlier start of the same name held is taken back.
+    pub node: String,
+}
+
+/// A handle on the running service; a cheap clone.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) engine: Engine,
+    program: RwLock<Arc<Program>>,
+    node: String,
+    start: String,
+    running: Mutex<Running>,
+    /// Something that decides what may run has changed.
+    pub(super) changed: Notify,
+    /// Counts the jobs that ended here.
+    pub(super) finished: watch::Sender<u64>,
+    pub(super) stopping: watch::Sender<bool>,
+    pub(super) hub: Hub,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) started_at: Timestamp,
+}
+
+impl Inner {
+    pub(super) fn program(&self) -> Arc<Program> {
+        let program = self.program.read();
+        Arc::clone(&program.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn holder(&self) -> String {
+        Recover::holder(&self.node, &self.start)
+    }
+
+    pub(super) fn instant(&self) -> Timestamp {
+        instant(self.engine.wall())
+    }
+
+    pub(super) fn tell(&self, kind: &'static str, data: Value) {
+        self.hub.tell(kind, self.instant(), data);
+    }
+}
+
+impl Runtime {
+    /// Takes back what was left behind, then begins to take jobs.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        let started_at = instant(options.engine.wall());
+        let start = uuid(&options.engine);
+        let inner = Arc::new(Inner {
+            engine: options.engine,
+            program: RwLock::new(options.program),
+            node: options.node,
+            start,
+            running: Mutex::default(),
+            changed: Notify::new(),
+            finished: watch::Sender::new(0),
+            stopping: watch::Sender::new(false),
+            hub: Hub::default(),
+            tasks: Mutex::default(),
+            started_at,
+        });
+        let runtime = Self { inner };
+        runtime.recover().await?;
+        let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&runtime.inner)));
+        runtime.tasks().push(dispatching);
+        Ok(runtime)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        let tasks = self.inner.tasks.lock();
+        tasks.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn recover(&self) -> Result<(), Error> {
+        let recover = Command::Recover(Recover {
+            face: Face::Automation,
+            node: self.inner.node.clone(),
+            start: self.inner.start.clone(),
+            limit: LEASES_MAX,
+        });
+        let Answer::Recovered(rows) = self.inner.engine.apply(None, recover).await? else {
+            return Err(Error::Internal(
+                "a recovery answered something else".to_owned(),
+            ));
+        };
+        for row in rows {
+            let plugin = row.capability.as_deref().unwrap_or_default();
+            let (job_id, attempt) = (job_id(row.id), row.attempts);
+            let dead = row.state == State::DeadLetter;
+            tracing::warn!(
+                component = "recovery",
+                plugin,
+                job_id,
+                attempt,
+                dead,
+                "a job was left behind by a start before this one"
+            );
+        }
+        Ok(())
+    }
+
+    pub fn program(&self) -> Arc<Program> {
+        self.inner.program()
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub fn hub(&self) -> &Hub {
+        &self.inner.hub
+    }
+
+    pub fn started_at(&self) -> Timestamp {
+        self.inner.started_at
+    }
+
+    /// How many jobs run in this process.
+    pub fn running(&self) -> usize {
+        self.inner.running().count()
+    }
+
+    /// From now on this configuration holds; jobs under way keep theirs.
+    pub fn adopt(&self, program: Arc<Program>) {
+        let current = self.inner.program.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = program;
+        self.inner.changed.notify_one();
+    }
+
+    /// Ends a job, whether it waits or runs. Where it runs, its process is asked to end.
+    pub async fn cancel(&self, id: IntentId, reason: &str) -> Result<(), Error> {
+        let operator = Operator::vouched();
+        let engine = &self.inner.engine;
+        engine
+            .cancel(operator, Face::Automation, id, reason)
+            .await?;
+        self.inner.running().cancel(id);
+        Ok(())
+    }
+
+    /// Gives a job that is over a fresh start.
+    pub async fn retry(&self, id: IntentId, reason: &str) -> Result<(), Error> {
+        let operator = Operator::vouched();
+        let engine = &self.inner.engine;
+        engine.requeue(operator, Face::Automation, id, reason).await
+    }
+
+    /// Takes no more jobs and waits for those that run, but no longer than `patience`: what is left is taken back at the next start.
+    pub async fn stop(&self, patience: Duration) {
+        self.inner.stopping.send_replace(true);
+        let tasks = std::mem::take(&mut *self.tasks());
+        for task in tasks {
+            // A task that panicked has said so already.
+            let _ = task.await;
+        }
+        let mut finished = self.inner.finished.subscribe();
+        let all_done = async {
+            while self.running() > 0 {
+                if finished.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(patience, all_done).await.is_err() {
+            let left = self.running();
+            tracing::warn!(
+                left,
+                "jobs still run; they will be taken back at the next start"
+            );
+        }
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").finish_non_exhaustive()
+    }
+}
+
+pub(super) fn instant(at: Micros) -> Timestamp {
+    Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::MAX)
+}
+
+/// An id that sorts by time.
+pub(super) fn uuid(engine: &Engine) -> String {
+    let chance = engine.entropy().draw();
+    job_id(IntentId::new(
+        engine.wall(),
+        Seq((chance >> 64) as u64),
+        chance,
+    ))
+}

@@ -1,0 +1,216 @@
+//! What runs when, and what becomes of attempts.
+
+use std::time::Duration;
+
+use consign_automation::runtime::SubmittedBy;
+use consign_kernel::state::{Cause, State};
+use serde_json::{Value, json};
+
+use crate::world::{World, keyed, run};
+
+const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
+/// Says when it begins and ends, and takes a moment in between.
+const SLOW: &str = r#"echo "+$(basename $(dirname $0))" >> $here/order; sleep 0.1; echo "-$(basename $(dirname $0))" >> $here/order
+echo '{"status":"ok","result":"done"}'"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_runs_and_its_outcome_is_kept_du_123() {
+    let world = World::new();
+    world.plugin(
+        "echo",
+        &format!("echo noise >&2\necho \"$request\" > $here/asked\n{OK}"),
+    );
+    let runtime = world.start("plugins: {echo: {config: {level: 3}}}").await;
+    let id = run(&runtime, "echo", "work", json!({"a": 1})).await;
+    let done = world.ended(id).await;
+    assert_eq!((done.state, done.attempts), (State::Acked, 1));
+    let asked: Value = serde_json::from_str(&world.read("asked")).unwrap();
+    assert_eq!(asked["protocol"], 2);
+    assert_eq!(asked["command"], "work");
+    assert_eq!(asked["config"], json!({"level": 3}));
+    assert_eq!(asked["payload"], json!({"a": 1}));
+    assert_eq!(asked["job_id"], consign_automation::runtime::job_id(id));
+    assert_eq!(asked.get("event"), None);
+    let log = world.log(id, 1).await;
+    assert_eq!((log.status.as_str(), log.attempt), ("succeeded", 1));
+    assert_eq!(log.stderr.as_deref(), Some("noise\n"));
+    assert!(log.result.unwrap().contains("\"result\":\"done\""));
+    assert_eq!(log.submitted_by, SubmittedBy::Api);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_job_is_tried_again_and_dies_du_056_du_059_du_060() {
+    let world = World::new();
+    world.plugin("bad", r#"echo '{"status":"error","error":"broken"}'"#);
+    let config = "plugins: {bad: {retry: {max_attempts: 2, backoff_base: 300ms}}}";
+    let runtime = world.start(config).await;
+    let id = run(&runtime, "bad", "poll", Value::Null).await;
+    let waiting = world
+        .until(id, |job| job.attempts == 1 && job.state == State::Queued)
+        .await;
+    assert!(waiting.run_at > waiting.created_at);
+    assert_eq!(waiting.last_error.as_deref(), Some("broken"));
+    let dead = world.ended(id).await;
+    assert_eq!((dead.state, dead.attempts), (State::DeadLetter, 2));
+    assert_eq!(dead.last_error.as_deref(), Some("broken"));
+    for attempt in [1, 2] {
+        assert_eq!(world.log(id, attempt).await.status, "failed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_retry_cures_fails_at_once_du_058_du_039() {
+    let world = World::new();
+    world.plugin(
+        "final",
+        r#"echo '{"status":"error","error":"no","retry":false}'"#,
+    );
+    world.plugin("config", "exit 78");
+    let runtime = world.start("").await;
+    for plugin in ["final", "config"] {
+        let id = run(&runtime, plugin, "poll", Value::Null).await;
+        let failed = world.ended(id).await;
+        assert_eq!(
+            (failed.state, failed.attempts),
+            (State::Failed, 1),
+            "{plugin}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_takes_too_long_is_timed_out_du_044() {
+    let world = World::new();
+    world.plugin("slow", "sleep 60");
+    let config = "plugins: {slow: {timeouts: {poll: 200ms}, retry: {max_attempts: 1}}}";
+    let runtime = world.start(config).await;
+    let id = run(&runtime, "slow", "poll", Value::Null).await;
+    let dead = world.ended(id).await;
+    assert_eq!(
+        (dead.state, dead.cause),
+        (State::DeadLetter, Cause::Exhausted)
+    );
+    assert_eq!(world.log(id, 1).await.status, "timed_out");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_worker_is_a_serial_system_in_order_du_048_du_049() {
+    let world = World::new();
+    world.plugin("a", SLOW);
+    world.plugin("b", SLOW);
+    let runtime = world.start("service: {max_workers: 1}").await;
+    let mut last = None;
+    for plugin in ["a", "b", "a", "b"] {
+        last = Some(run(&runtime, plugin, "poll", Value::Null).await);
+    }
+    world.ended(last.unwrap()).await;
+    let order = world.read("order");
+    let order: Vec<&str> = order.lines().collect();
+    assert_eq!(order, ["+a", "-a", "+b", "-b", "+a", "-a", "+b", "-b"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_at_its_cap_holds_up_nobody_du_050_du_051() {
+    let world = World::new();
+    world.plugin("capped", SLOW);
+    world.plugin(
+        "free",
+        r#"echo "free" >> $here/order; echo '{"status":"ok","result":"done"}'"#,
+    );
+    let config = "service: {max_workers: 4}\nplugins: {capped: {parallelism: 1}}";
+    let runtime = world.start(config).await;
+    let mut capped = Vec::new();
+    for _ in 0..5 {
+        capped.push(run(&runtime, "capped", "poll", Value::Null).await);
+    }
+    let free = run(&runtime, "free", "poll", Value::Null).await;
+    world.ended(free).await;
+    let waiting = world.intent(capped[4]).await;
+    assert_eq!(waiting.state, State::Queued, "the last one still waits");
+    for id in capped {
+        world.ended(id).await;
+    }
+    let order = world.read("order");
+    let capped: Vec<&str> = order
+        .lines()
+        .filter(|line| line.contains("capped"))
+        .collect();
+    assert_eq!(
+        capped,
+        ["+capped", "-capped"].repeat(5),
+        "never two at once"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_one_key_run_one_after_the_other_du_052() {
+    let world = World::new();
+    world.plugin("a", SLOW);
+    world.plugin("b", SLOW);
+    let runtime = world.start("service: {max_workers: 4}").await;
+    let mut ids = Vec::new();
+    for plugin in ["a", "a", "b"] {
+        let enqueued = runtime
+            .enqueue(keyed(plugin, "poll", "k"), None)
+            .await
+            .unwrap();
+        assert!(!enqueued.duplicate);
+        ids.push(enqueued.id);
+    }
+    for id in ids {
+        assert_eq!(world.ended(id).await.state, State::Acked);
+    }
+    let order = world.read("order");
+    let of_a: Vec<&str> = order.lines().filter(|line| line.ends_with('a')).collect();
+    assert_eq!(of_a, ["+a", "-a", "+a", "-a"]);
+    let before_the_end: Vec<&str> = order.lines().take(2).collect();
+    assert!(
+        before_the_end.contains(&"+b"),
+        "another target is not held up: {order}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_duplicate_is_not_queued_du_053_du_054_du_055() {
+    let world = World::new();
+    world.plugin("good", OK);
+    world.plugin(
+        "bad",
+        r#"echo '{"status":"error","error":"no","retry":false}'"#,
+    );
+    let runtime = world.start("").await;
+    let first = runtime
+        .enqueue(keyed("good", "poll", "k"), None)
+        .await
+        .unwrap();
+    world.ended(first.id).await;
+    let again = runtime
+        .enqueue(keyed("good", "poll", "k"), None)
+        .await
+        .unwrap();
+    assert_eq!((again.duplicate, again.id), (true, first.id));
+    let other = runtime
+        .enqueue(keyed("good", "work", "k"), None)
+        .await
+        .unwrap();
+    assert!(!other.duplicate, "another command is another target");
+    for _ in 0..2 {
+        let failed = runtime
+            .enqueue(keyed("bad", "poll", "k"), None)
+            .await
+            .unwrap();
+        assert!(!failed.duplicate, "what failed serves nobody");
+        world.ended(failed.id).await;
+    }
+    let window = Some(Duration::from_secs(60));
+    world.plugin("good", "sleep 5");
+    let running = runtime
+        .enqueue(keyed("good", "handle", "k2"), window)
+        .await
+        .unwrap();
+    let beside = runtime
+        .enqueue(keyed("good", "handle", "k2"), window)
+        .await
+        .unwrap();
+    assert_eq!((beside.duplicate, beside.id), (true, running.id));
+}

@@ -1,0 +1,16 @@
+//! The running service: real plugins in bash and Python, and a real ledger. `postgres.rs` runs the same tests.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod dispatch;
+mod pipelines;
+mod recovery;
+mod state;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Sqlite;

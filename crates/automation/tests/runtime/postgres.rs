@@ -1,0 +1,16 @@
+//! The tests of `main.rs`, all of them, on a PostgreSQL database each.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod dispatch;
+mod pipelines;
+mod recovery;
+mod state;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Postgres;

@@ -1,0 +1,104 @@
+//! What plugins remember.
+
+use consign_automation::runtime::keep;
+use consign_kernel::record::Kind;
+use consign_kernel::state::State;
+use serde_json::{Value, json};
+
+use crate::world::{World, run};
+
+async fn state(world: &World, plugin: &str) -> Value {
+    let record = world.record(keep::state(plugin)).await.unwrap();
+    serde_json::from_str::<Value>(&record.value).unwrap()["state"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_rules_updates_are_merged_and_sent_next_time_du_079_du_082() {
+    let world = World::new();
+    let body = "seen = request['state'].get('seen', 0)\nok(state_updates={'seen': seen + 1, 'last': seen})";
+    world.python("counter", "", body);
+    let runtime = world.start("").await;
+    for _ in 0..3 {
+        let id = run(&runtime, "counter", "poll", Value::Null).await;
+        world.ended(id).await;
+    }
+    assert_eq!(
+        state(&world, "counter").await,
+        json!({"seen": 3, "last": 2})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_appends_facts_and_mirrors_the_last_one_du_080() {
+    let world = World::new();
+    let rules = "fact_outputs:\n  - {when: {command: poll}, from: state_updates, fact_type: counter.snapshot, compatibility_view: mirror_object}\n";
+    let body = "seen = request['state'].get('seen', 0)\nok(state_updates={'seen': seen + 1, f'only{seen}': True})";
+    world.python("counter", rules, body);
+    let runtime = world.start("").await;
+    for _ in 0..3 {
+        let id = run(&runtime, "counter", "poll", Value::Null).await;
+        world.ended(id).await;
+    }
+    assert_eq!(
+        state(&world, "counter").await,
+        json!({"seen": 3, "only2": true})
+    );
+    let facts = world
+        .engine
+        .last_records(Kind::PluginFact, "counter", "", 10)
+        .await
+        .unwrap();
+    let facts: Vec<keep::Fact> = facts
+        .iter()
+        .map(|record| serde_json::from_str(&record.value).unwrap())
+        .collect();
+    let told: Vec<_> = facts
+        .iter()
+        .map(|fact| (fact.seq, fact.fact["seen"].clone()))
+        .collect();
+    assert_eq!(told, [(3, json!(3)), (2, json!(2)), (1, json!(1))]);
+    assert_eq!(facts[0].fact_type, "counter.snapshot");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_much_to_remember_fails_the_job_and_changes_nothing_du_081() {
+    let world = World::new();
+    let body = "ok(state_updates={'big': 'x' * request['payload']['bytes']}, events=[{'type': 'e', 'payload': {}}])";
+    world.python("big", "", body);
+    let runtime = world
+        .start("plugins: {big: {}}\nroutes: [{from: big, event_type: e, to: big}]")
+        .await;
+    let id = run(&runtime, "big", "poll", json!({"bytes": 10})).await;
+    world.ended(id).await;
+    let id = run(&runtime, "big", "work", json!({"bytes": 2_000_000})).await;
+    assert_eq!(world.ended(id).await.state, State::Failed);
+    assert_eq!(world.engine.children(id, 10).await.unwrap(), []);
+    assert_eq!(state(&world, "big").await, json!({"big": "x".repeat(10)}));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_beside_each_other_lose_no_update() {
+    let world = World::new();
+    world.python(
+        "many",
+        "",
+        "ok(state_updates={request['payload']['name']: True})",
+    );
+    let runtime = world.start("service: {max_workers: 4}").await;
+    let mut ids = Vec::new();
+    for name in 0..12 {
+        ids.push(
+            run(
+                &runtime,
+                "many",
+                "work",
+                json!({"name": format!("k{name}")}),
+            )
+            .await,
+        );
+    }
+    for id in ids {
+        assert_eq!(world.ended(id).await.state, State::Acked);
+    }
+    assert_eq!(state(&world, "many").await.as_object().unwrap().len(), 12);
+}

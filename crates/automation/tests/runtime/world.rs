@@ -1,0 +1,193 @@
+//! A folder with plugins and a configuration, and the service that runs them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use consign_automation::config::{Environment, Verify};
+use consign_automation::program::{self, Program};
+use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, keep, parse_job_id};
+use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
+use consign_kernel::ids::IntentId;
+use consign_kernel::intent::Intent;
+use consign_kernel::receipt::Signer;
+use consign_kernel::record::Record;
+use consign_testkit::ledger::{self, Ledger};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct World {
+    folder: TempDir,
+    pub(crate) engine: Engine,
+    _ledger: Ledger,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(EngineClock::start(None));
+        let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let engine = Engine::new(EngineOptions {
+            store: Arc::clone(&ledger.store),
+            clock: clock.clone(),
+            wall: clock,
+            entropy: [7; 32],
+            seal: SealKey::new([7; 32]),
+            signer: Signer::from_seed(&[7; 32]),
+            main_key: "ck_main".to_owned(),
+            cleanup_interval: Duration::from_secs(3_600),
+        });
+        tokio::spawn(Timekeeper::new(engine.clone()).run(std::future::pending(), || {}));
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            engine,
+            _ledger: ledger,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.folder.path()).unwrap().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// A plugin in bash that knows poll, handle and work. `$here` is the folder of the world, `$request` what it is asked.
+    pub(crate) fn plugin(&self, name: &str, body: &str) {
+        let head = format!(
+            "#!/usr/bin/env bash\nhere='{}'\nrequest=$(cat)\n",
+            self.path("").display()
+        );
+        self.script(name, "", &format!("{head}{body}\n"));
+    }
+
+    /// The same in Python; `request` is what it is asked, `ok(**more)` answers.
+    pub(crate) fn python(&self, name: &str, more: &str, body: &str) {
+        let head = format!(
+            "#!/usr/bin/env python3\nimport json, os, sys, time\nhere = {:?}\nrequest = json.load(sys.stdin)\n\
+             def ok(**more):\n    print(json.dumps({{'status': 'ok', 'result': 'done', **more}}))\n",
+            self.path("").display().to_string()
+        );
+        self.script(name, more, &format!("{head}{body}\n"));
+    }
+
+    fn script(&self, name: &str, more: &str, script: &str) {
+        let folder = self.path(&format!("plugins/{name}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let manifest = format!(
+            "manifest_spec: ductile.plugin\nmanifest_version: 1\nname: {name}\nversion: 1.0.0\nprotocol: 2\nentrypoint: run\n\
+             commands:\n  poll: {{type: read}}\n  handle: {{type: write}}\n  work: {{type: write}}\n{more}"
+        );
+        fs::write(folder.join("manifest.yaml"), manifest).unwrap();
+        fs::write(folder.join("run"), script).unwrap();
+        fs::set_permissions(folder.join("run"), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The program of a configuration, to which the roots of the plugins are added.
+    pub(crate) fn program(&self, config: &str) -> Arc<Program> {
+        let path = self.path("config.yaml");
+        let text = format!("plugin_roots: [plugins]\n{config}");
+        fs::write(&path, text).unwrap();
+        let environment = Environment {
+            variables: std::env::vars().collect(),
+            home: None,
+            system_dir: self.path("etc"),
+            processors: 4,
+        };
+        let loaded = program::load(&path, &environment, Verify::AsConfigured);
+        Arc::new(
+            loaded
+                .program
+                .unwrap_or_else(|| panic!("{:#?}", loaded.problems)),
+        )
+    }
+
+    pub(crate) async fn start(&self, config: &str) -> Runtime {
+        let options = Options {
+            engine: self.engine.clone(),
+            program: self.program(config),
+            node: "here".to_owned(),
+        };
+        Runtime::start(options).await.unwrap()
+    }
+
+    pub(crate) async fn intent(&self, id: IntentId) -> Intent {
+        self.engine.observe(id).await.unwrap().unwrap()
+    }
+
+    /// Waits until the job is over.
+    pub(crate) async fn ended(&self, id: IntentId) -> Intent {
+        self.until(id, |intent| intent.settled_at.is_some()).await
+    }
+
+    pub(crate) async fn until(&self, id: IntentId, wanted: impl Fn(&Intent) -> bool) -> Intent {
+        let began = Instant::now();
+        loop {
+            let intent = self.intent(id).await;
+            if wanted(&intent) {
+                return intent;
+            }
+            assert!(began.elapsed() < PATIENCE, "still {intent:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until nothing waits or runs any more, below this job.
+    pub(crate) async fn tree(&self, root: IntentId) -> Vec<(Job, Intent)> {
+        let mut found = vec![self.ended(root).await];
+        let mut next = 0;
+        while next < found.len() {
+            for child in self.engine.children(found[next].id, 100).await.unwrap() {
+                found.push(self.ended(child.id).await);
+            }
+            next += 1;
+        }
+        let read = |intent: Intent| (Job::read(&intent).unwrap(), intent);
+        found.into_iter().map(read).collect()
+    }
+
+    pub(crate) async fn log(&self, id: IntentId, attempt: u32) -> keep::Log {
+        let key = keep::log(&consign_automation::runtime::job_id(id), attempt);
+        let record = self.engine.record(key).await.unwrap().unwrap();
+        serde_json::from_str(&record.value).unwrap()
+    }
+
+    pub(crate) async fn record(&self, key: consign_kernel::record::Key) -> Option<Record> {
+        self.engine.record(key).await.unwrap()
+    }
+}
+
+/// One job of a plugin's command.
+pub(crate) async fn run(
+    runtime: &Runtime,
+    plugin: &str,
+    command: &str,
+    payload: Value,
+) -> IntentId {
+    let enqueued = runtime
+        .run_plugin(plugin, command, payload, "api.trigger", SubmittedBy::Api)
+        .await
+        .unwrap();
+    let text = consign_automation::runtime::job_id(enqueued.id);
+    assert_eq!(parse_job_id(&text), Some(enqueued.id));
+    enqueued.id
+}
+
+pub(crate) fn keyed(plugin: &str, command: &str, key: &str) -> Job {
+    Job {
+        dedupe_key: Some(key.to_owned()),
+        ..Job::root(plugin, command, SubmittedBy::Cli, Value::Null)
+    }
+}
+
+#[test]
+fn every_test_runs_on_every_backend() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/runtime");
+    ledger::assert_all_listed(folder, &["main.rs", "postgres.rs"]);
+}
