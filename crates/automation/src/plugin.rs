@@ -14,6 +14,7 @@ pub mod registry;
 pub mod request;
 pub mod response;
 pub mod run;
+pub mod scaffold;
 pub mod trust;
 
 mod group;

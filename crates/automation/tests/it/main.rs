@@ -9,4 +9,5 @@ mod plugin_discovery;
 mod plugin_manifest;
 mod plugin_processes;
 mod plugin_protocol;
+mod plugin_scaffold;
 mod plugin_world;
