@@ -6,6 +6,7 @@
 
 pub mod capture;
 pub mod command;
+pub mod confine;
 pub mod discovery;
 pub mod environment;
 pub mod manifest;

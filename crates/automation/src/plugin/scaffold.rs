@@ -119,9 +119,12 @@ pub fn create(parent: &Path, name: &str, language: Language) -> Result<Vec<File>
     let files = plan(parent, name, language)?;
     let directory = parent.join(name);
     // The first to make the directory owns it; whoever loses this race is told so.
-    fs::create_dir(&directory).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Error::Exists(directory.clone()),
-        _ => unwritten(&directory, error),
+    fs::create_dir(&directory).map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            Error::Exists(directory.clone())
+        } else {
+            unwritten(&directory, error)
+        }
     })?;
     let written = restrict(&directory).and_then(|()| files.iter().try_for_each(write));
     if let Err(error) = written {

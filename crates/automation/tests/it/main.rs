@@ -5,9 +5,11 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod plugin_confined;
 mod plugin_discovery;
 mod plugin_manifest;
 mod plugin_processes;
 mod plugin_protocol;
 mod plugin_scaffold;
+mod plugin_timeouts;
 mod plugin_world;

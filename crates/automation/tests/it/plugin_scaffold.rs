@@ -51,6 +51,7 @@ fn request(command: &str, state: Map<String, Value>) -> Request {
 fn job(entrypoint: &Path, request: Vec<u8>) -> Job {
     Job {
         entrypoint: entrypoint.to_path_buf(),
+        launcher: None,
         environment: environment(),
         request,
         timeout: Duration::from_secs(15),

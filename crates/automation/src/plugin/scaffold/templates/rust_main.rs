@@ -20,7 +20,10 @@ fn main() -> ExitCode {
         }
     };
     if request["protocol"] != PROTOCOL {
-        println!("{}", refusal(&format!("this plugin speaks protocol {PROTOCOL} only")));
+        println!(
+            "{}",
+            refusal(&format!("this plugin speaks protocol {PROTOCOL} only"))
+        );
         return ExitCode::from(EXIT_CONFIG);
     }
     let answer = match request["command"].as_str() {
