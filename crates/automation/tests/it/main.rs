@@ -8,6 +8,7 @@
 mod plugin_confined;
 mod plugin_discovery;
 mod plugin_manifest;
+mod plugin_own;
 mod plugin_processes;
 mod plugin_protocol;
 mod plugin_scaffold;
