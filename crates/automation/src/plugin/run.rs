@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
@@ -119,6 +120,8 @@ fn start(job: &Job) -> io::Result<Child> {
         .env_clear()
         .envs(&job.environment)
         .process_group(0)
+        // The group is killed on every path, but a leader may have left it for the server's own.
+        .kill_on_drop(true)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -159,6 +162,8 @@ async fn attend(
         // Invariant: no await lies between the end of the leader and this kill, while its number cannot be that of strangers.
         group.kill();
         if !matches!(how, How::Exited(_)) {
+            // By its own number, for a leader that left its group was not reached; it fails for one that has ended.
+            let _ = child.start_kill();
             let _ = child.wait().await;
         }
         how
@@ -189,6 +194,8 @@ pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
     let path = entrypoint.display();
     let fix = if error.kind() == io::ErrorKind::PermissionDenied {
         "it may not be executed; run `chmod +x` on it"
+    } else if Errno::from_io_error(error) == Some(Errno::NOEXEC) {
+        "it is no program of this system; a script needs a first line such as `#!/usr/bin/env bash`"
     } else if error.kind() != io::ErrorKind::NotFound {
         "the system refused"
     } else if entrypoint.exists() {
