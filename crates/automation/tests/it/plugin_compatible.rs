@@ -70,7 +70,7 @@ fact_outputs:
 ";
 
 /// Prints JSON over several lines, logs to standard error, and takes its request apart with text tools.
-const BASH: &str = r##"#!/usr/bin/env bash
+const BASH: &str = r#"#!/usr/bin/env bash
 set -u
 echo "[weather] $(date -u +%H:%M:%S) starting" >&2
 input="$(cat)"
@@ -101,7 +101,7 @@ EOF
     exit 1
     ;;
 esac
-"##;
+"#;
 
 /// Trusts that members may be null or absent, and answers with members of its own.
 const PYTHON: &str = r#"#!/usr/bin/env python3

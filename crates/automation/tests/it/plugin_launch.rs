@@ -1,4 +1,4 @@
-//! The launcher of confined plugins as a program of its own: for tests, and for whoever embeds the runtime.
+//! The launcher of confined plugins as a program of its own, for the tests; in the product its one program plays this part.
 //!
 //! It becomes the plugin; only if it cannot does it answer in its place.
 
