@@ -69,7 +69,8 @@ def targets(config, urls, where):
         own = item if isinstance(item, dict) and where.startswith("config") else {}
         url = own.get("url") if own else item
         check_url(url, where)
-        rule = {key: own.get(key, config.get(key)) for key in ("expected_status", "max_latency_ms", "contains")}
+        keys = ("expected_status", "max_latency_ms", "contains")
+        rule = {key: config.get(key) if own.get(key) is None else own[key] for key in keys}
         found[url] = check_rule(rule)
     return found
 

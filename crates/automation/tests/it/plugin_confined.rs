@@ -205,8 +205,8 @@ async fn each_limit_ends_what_exceeds_it() {
     let big = big.display();
     for (limit, body, told) in [
         (
-            "memory: 128MB",
-            "x = bytearray(400 << 20)".to_owned(),
+            "memory: 256MB",
+            "x = bytearray(600 << 20)".to_owned(),
             "MemoryError",
         ),
         ("cpu: 500ms", "while True: pass".to_owned(), "limits.cpu"),

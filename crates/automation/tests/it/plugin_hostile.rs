@@ -115,16 +115,21 @@ async fn children_that_are_made_without_end_end_with_their_group_du_044() {
 #[tokio::test]
 async fn a_plugin_that_is_replaced_while_it_runs_ends_as_what_it_was() {
     let world = World::new();
-    let job = world.bash("sleep 0.5\necho '{\"status\":\"ok\",\"result\":\"old\"}'");
+    let (running, replaced) = (world.path("running"), world.path("replaced"));
+    let job = world.bash(&format!(
+        "touch {}\nuntil [ -e {} ]; do sleep 0.05; done\necho '{{\"status\":\"ok\",\"result\":\"old\"}}'",
+        running.display(),
+        replaced.display()
+    ));
     let next = job.clone();
     let update = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let new = world.file(
-            "new",
-            "#!/bin/sh\necho '{\"status\":\"ok\",\"result\":\"new\"}'\n",
-            0o755,
-        );
+        while !running.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let script = "#!/bin/sh\necho '{\"status\":\"ok\",\"result\":\"new\"}'\n";
+        let new = world.file("new", script, 0o755);
         fs::rename(new, &next.entrypoint).unwrap();
+        fs::write(&replaced, "").unwrap();
     };
     let (ended, ()) = tokio::join!(finish(job), update);
     assert!(matches!(classify(&ended), Outcome::Succeeded(old) if old.result == "old"));

@@ -11,7 +11,7 @@ use consign_automation::plugin::run::{Ended, Job, Limits};
 use consign_automation::plugin::trust::Symlinks;
 use serde_json::{Value, json};
 
-use crate::plugin_world::{environment, failure, finish};
+use crate::plugin_world::{World, configured, environment, failure, finish};
 
 mod exec;
 mod file_watch;
@@ -88,6 +88,26 @@ fn they_are_found_without_a_note_and_their_pages_name_every_key() {
                 "{}: {word}",
                 manifest.name
             );
+        }
+    }
+}
+
+#[test]
+fn the_examples_of_their_pages_are_configurations_that_load() {
+    for found in ours().plugins.values() {
+        let page = fs::read_to_string(found.directory.join("README.md")).unwrap();
+        let (_, example) = page.split_once("```yaml\n").unwrap();
+        let (example, _) = example.split_once("```").unwrap();
+        let world = World::new();
+        let config = configured(&world, &format!("plugin_roots: [plugins]\n{example}")).unwrap();
+        assert_eq!((config.plugins.len(), config.pipelines.len()), (1, 1));
+        let (name, plugin) = config.plugins.iter().next().unwrap();
+        assert_eq!(plugin.uses.as_ref().unwrap_or(name), &found.manifest.name);
+        let manifest = &found.manifest;
+        for key in plugin.config.keys() {
+            let is_known =
+                manifest.config_required.contains(key) || manifest.config_optional.contains(key);
+            assert!(is_known, "{key}");
         }
     }
 }
