@@ -112,6 +112,18 @@ fn the_examples_of_their_pages_are_configurations_that_load() {
     }
 }
 
+#[test]
+fn the_page_on_confinement_shows_a_configuration_that_confines() {
+    let page = fs::read_to_string(found("exec").directory.join("../README.md")).unwrap();
+    let (_, example) = page.split_once("```yaml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let world = World::new();
+    let config = configured(&world, &format!("plugin_roots: [plugins]\n{example}")).unwrap();
+    let confinement = &config.plugins["file-watch"].confinement;
+    assert_eq!(confinement.limits.memory_bytes, Some(512 << 20));
+    assert_eq!(confinement.sandbox.as_ref().unwrap().write.len(), 1);
+}
+
 #[tokio::test]
 async fn null_absent_and_odd_members_are_answered_and_never_break_them() {
     let odd = [Value::Null, json!({}), json!([]), json!("x"), json!(7)];

@@ -97,6 +97,8 @@ fn serve(mut stream: TcpStream, status: &AtomicU16) -> Option<()> {
             thread::sleep(Duration::from_millis(300));
             plain(200, "late")
         }
+        // A chain that comes to an end, but not soon enough.
+        "/8" => plain(200, "the end"),
         number => redirect(&format!("/{}", number[1..].parse::<u32>().ok()? + 1)),
     };
     stream.write_all(answer.as_bytes()).ok()
