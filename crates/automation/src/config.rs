@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+mod confinement;
 mod fields;
 mod find;
 mod integrity;

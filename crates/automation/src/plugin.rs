@@ -6,6 +6,7 @@
 
 pub mod capture;
 pub mod command;
+pub mod confine;
 pub mod discovery;
 pub mod environment;
 pub mod manifest;
@@ -14,6 +15,7 @@ pub mod registry;
 pub mod request;
 pub mod response;
 pub mod run;
+pub mod scaffold;
 pub mod trust;
 
 mod group;

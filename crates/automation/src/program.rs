@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::config::model::{CircuitBreaker, Retry, Timeouts};
 use crate::pipeline::{Pipeline, Router};
 use crate::plugin::command::Command;
+use crate::plugin::confine::Confinement;
 use crate::plugin::environment::Variables;
 use crate::plugin::manifest::Manifest;
 use crate::schedule::Entry;
@@ -55,6 +56,7 @@ pub struct Plugin {
     pub retry: Retry,
     pub breaker: breaker::Policy,
     pub notify_on_complete: bool,
+    pub confinement: Confinement,
 }
 
 impl Program {

@@ -8,6 +8,7 @@ mod address;
 mod answers;
 mod headers;
 mod json;
+mod plugin;
 mod query;
 mod receipt;
 mod requests;
@@ -70,6 +71,16 @@ pub const TARGETS: &[Target] = &[
         name: "settings",
         about: "the variables a server is set up with",
         run: settings::run,
+    },
+    Target {
+        name: "plugin_manifest",
+        about: "what a plugin says of itself",
+        run: plugin::manifest,
+    },
+    Target {
+        name: "plugin_answer",
+        about: "what a plugin prints, and what its run is taken for",
+        run: plugin::answer,
     },
 ];
 

@@ -45,6 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-engine",
             "consign-faces",
             "consign-client",
+            "consign-automation",
         ],
     ),
     // Measures the binary from outside, as it measures the others; without what the testkit has of ours.

@@ -12,6 +12,7 @@ use super::problem::Place;
 use super::redact;
 use super::registry::Registry;
 use super::sources::Source;
+use crate::plugin::confine::Confinement;
 
 /// Schedules, routes and pipelines stay as they were written; who runs them gives them their meaning.
 pub struct Config {
@@ -122,6 +123,8 @@ pub struct Plugin {
     pub retry: Retry,
     pub circuit_breaker: CircuitBreaker,
     pub notify_on_complete: bool,
+    /// What its processes get less of than the service has.
+    pub confinement: Confinement,
 }
 
 impl fmt::Debug for Plugin {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::confinement;
 use super::fields::{Fields, scalar_of};
 use super::interpolate;
 use super::model::{CircuitBreaker, Plugin, Retry, Timeouts};
@@ -94,6 +95,7 @@ fn plugin(
         retry: retry(fields.section("retry")),
         circuit_breaker: circuit_breaker(fields.section("circuit_breaker")),
         notify_on_complete: fields.flag("notify_on_complete").unwrap_or(false),
+        confinement: confinement::read(&mut fields),
     };
     fields.finish();
     plugin

@@ -11,6 +11,9 @@ use super::run::{Ended, How};
 /// The exit code that says: without another configuration I shall never work.
 const EXIT_CONFIG: i32 = 78;
 const EXIT_NOT_FOUND: i32 = 127;
+/// The ends that only resource limits bring about.
+const SIGNAL_CPU: i32 = 24;
+const SIGNAL_FILE_SIZE: i32 = 25;
 /// Of what was printed to standard error, this much goes into an error text.
 const STDERR_CHARS_MAX: usize = 500;
 
@@ -165,6 +168,13 @@ fn describe(status: ExitStatus) -> String {
         }
         (Some(EXIT_CONFIG), _) => "exited with code 78, a configuration error".to_owned(),
         (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(SIGNAL_CPU)) => {
+            "was ended by signal 24: it used up the processor time that `limits.cpu` gives it"
+                .to_owned()
+        }
+        (None, Some(SIGNAL_FILE_SIZE)) => {
+            "was ended by signal 25: it wrote a file longer than `limits.file_size`".to_owned()
+        }
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended in an unknown way".to_owned(),
     }

@@ -1,14 +1,16 @@
 //! Runs one command of a plugin as a process of its own.
 //!
 //! However it ends (by itself, at its deadline, by cancellation, or because the future is dropped) nothing of its process group
-//! is left, and a process that got away from the group holds nobody up. Resource limits are not set here: the operator has the
-//! service manager for them.
+//! is left, and a process that got away from the group holds nobody up. A process that is to have less than the server is
+//! started by a launcher; see [`super::confine`].
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
@@ -22,12 +24,22 @@ use super::group::Group;
 pub struct Job {
     /// Absolute.
     pub entrypoint: PathBuf,
+    /// Without one, the entrypoint is started itself.
+    pub launcher: Option<Launcher>,
     /// All that the process sees of the environment.
     pub environment: Variables,
     /// For its standard input, which is closed behind it.
     pub request: Vec<u8>,
     pub timeout: Duration,
     pub limits: Limits,
+}
+
+/// A program that becomes the entrypoint, which is its last argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// For our own program, `/proc/self/exe` is still the one that runs when the file was replaced.
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +93,11 @@ pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Outpu
             child.id().map(on_start);
             attend(&mut child, group, job, cancel, (&mut stdout, &mut stderr)).await
         }
-        Err(error) => How::NotStarted(why_not_started(&job.entrypoint, &error)),
+        Err(error) => {
+            let launcher = job.launcher.as_ref().map(|launcher| &launcher.program);
+            let program = launcher.unwrap_or(&job.entrypoint);
+            How::NotStarted(why_not_started(program, &error))
+        }
     };
     Ended {
         how,
@@ -92,10 +108,20 @@ pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Outpu
 }
 
 fn start(job: &Job) -> io::Result<Child> {
-    Command::new(&job.entrypoint)
+    let mut command = match &job.launcher {
+        None => Command::new(&job.entrypoint),
+        Some(launcher) => {
+            let mut command = Command::new(&launcher.program);
+            command.args(&launcher.arguments).arg(&job.entrypoint);
+            command
+        }
+    };
+    command
         .env_clear()
         .envs(&job.environment)
         .process_group(0)
+        // The group is killed on every path, but a leader may have left it for the server's own.
+        .kill_on_drop(true)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -136,6 +162,8 @@ async fn attend(
         // Invariant: no await lies between the end of the leader and this kill, while its number cannot be that of strangers.
         group.kill();
         if !matches!(how, How::Exited(_)) {
+            // By its own number, for a leader that left its group was not reached; it fails for one that has ended.
+            let _ = child.start_kill();
             let _ = child.wait().await;
         }
         how
@@ -162,10 +190,12 @@ fn exited(status: io::Result<ExitStatus>) -> How {
     }
 }
 
-fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
+pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
     let path = entrypoint.display();
     let fix = if error.kind() == io::ErrorKind::PermissionDenied {
         "it may not be executed; run `chmod +x` on it"
+    } else if Errno::from_io_error(error) == Some(Errno::NOEXEC) {
+        "it is no program of this system; a script needs a first line such as `#!/usr/bin/env bash`"
     } else if error.kind() != io::ErrorKind::NotFound {
         "the system refused"
     } else if entrypoint.exists() {

@@ -14,6 +14,7 @@ use crate::config::model::{self, CircuitBreaker, Retry, Timeouts};
 use crate::config::{
     self, Config, Environment, Judged, LockError, Place, Plan, Problem, Problems, Severity, Verify,
 };
+use crate::plugin::confine::Confinement;
 use crate::plugin::discovery::{self, Discovery, Note, Weight};
 use crate::plugin::environment::{self, Variables};
 use crate::plugin::registry::{self, Declaration, Registry};
@@ -212,6 +213,7 @@ fn joined(
         retry: configured.map_or_else(Retry::default, |one| one.retry),
         breaker: breaker.into(),
         notify_on_complete: configured.is_some_and(|one| one.notify_on_complete),
+        confinement: configured.map_or_else(Confinement::default, |one| one.confinement.clone()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::plugin::capture::Captured;
 use crate::plugin::outcome::{self, Outcome};
 use crate::plugin::request::{Event, HANDLE, Request};
 use crate::plugin::response::{EmittedEvent, Response};
-use crate::plugin::run::{self, Limits};
+use crate::plugin::run::{self, Launcher, Limits};
 use crate::program::{Plugin, Program};
 
 /// What a job that cannot even be started gives as its reason.
@@ -106,13 +106,14 @@ impl Attempt {
     pub(super) async fn run(
         &self,
         engine: &Engine,
+        launcher: &Launcher,
         on_start: impl FnOnce(u32),
         cancel: impl Future<Output = ()>,
     ) -> Ended {
         if self.job.plugin == SWITCH_PLUGIN {
             return Self::over(self.switched(), engine);
         }
-        let prepared = match self.prepare(engine).await {
+        let prepared = match self.prepare(engine, launcher).await {
             Ok(prepared) => prepared,
             Err(failure) => return Self::over(End::Failed(failure), engine),
         };
@@ -181,7 +182,7 @@ impl Attempt {
         })
     }
 
-    async fn prepare(&self, engine: &Engine) -> Result<run::Job, Failure> {
+    async fn prepare(&self, engine: &Engine, launcher: &Launcher) -> Result<run::Job, Failure> {
         let plugin = self.plugin()?;
         let state = read_state(engine, &self.job.plugin).await?;
         let (payload, event) = self.payload_and_event()?;
@@ -200,6 +201,11 @@ impl Attempt {
         };
         Ok(run::Job {
             entrypoint: plugin.entrypoint.clone(),
+            launcher: plugin.confinement.launcher(
+                launcher,
+                &plugin.directory,
+                self.program.environment(),
+            ),
             environment: self.program.environment().clone(),
             request: request.to_line(),
             timeout,

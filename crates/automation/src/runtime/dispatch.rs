@@ -204,7 +204,9 @@ async fn work(inner: &Inner, program: Arc<Program>, intent: Intent, cancel: Arc<
             () = lease_is_lost(inner, &attempt.intent) => {}
         }
     };
-    let ended = attempt.run(&inner.engine, spawned, cancelled).await;
+    let ended = attempt
+        .run(&inner.engine, &inner.launcher, spawned, cancelled)
+        .await;
     if let Some(stderr) = &ended.stderr {
         tracing::warn!(
             component = "plugin",

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::dispatch::{self, Running};
 use super::hub::Hub;
 use super::job::job_id;
+use crate::plugin::run::Launcher;
 use crate::program::Program;
 
 /// More leases than any number of workers holds.
@@ -27,6 +28,8 @@ pub struct Options {
     pub program: Arc<Program>,
     /// Which node this is; what an earlier start of the same name held is taken back.
     pub node: String,
+    /// Starts our own program as the one that confines itself and becomes a plugin.
+    pub launcher: Launcher,
 }
 
 /// A handle on the running service; a cheap clone.
@@ -40,6 +43,7 @@ pub(super) struct Inner {
     program: RwLock<Arc<Program>>,
     node: String,
     start: String,
+    pub(super) launcher: Launcher,
     running: Mutex<Running>,
     /// Something that decides what may run has changed.
     pub(super) changed: Notify,
@@ -84,6 +88,7 @@ impl Runtime {
             program: RwLock::new(options.program),
             node: options.node,
             start,
+            launcher: options.launcher,
             running: Mutex::default(),
             changed: Notify::new(),
             finished: watch::Sender::new(0),

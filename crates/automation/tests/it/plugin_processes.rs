@@ -224,6 +224,10 @@ async fn a_program_that_cannot_start_says_why_du_038() {
         ),
         (world.file("locked", "#!/bin/sh\n", 0o644), "chmod +x"),
         (world.path("gone"), "install the plugin again"),
+        (
+            world.file("bare", "echo hello\n", 0o755),
+            "needs a first line",
+        ),
     ] {
         let mut job = world.bash(OK);
         job.entrypoint = program;

@@ -1,11 +1,13 @@
 //! Plugins on disk, and runs of them with short patience.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use consign_automation::config::{self, Config};
 use consign_automation::plugin::environment::Variables;
 use consign_automation::plugin::outcome::{Failure, Outcome, classify};
 use consign_automation::plugin::run::{Ended, Job, Limits, run};
@@ -59,6 +61,7 @@ impl World {
     pub(crate) fn job(&self, script: &str) -> Job {
         Job {
             entrypoint: self.file("plugin/run", script, 0o755),
+            launcher: None,
             environment: environment(),
             request: b"{}\n".to_vec(),
             timeout: Duration::from_secs(15),
@@ -84,6 +87,21 @@ pub(crate) fn chmod(path: &Path, mode: u32) {
 pub(crate) fn environment() -> Variables {
     let path = OsString::from("/usr/bin:/bin:/usr/local/bin");
     Variables::from([("PATH".into(), path)])
+}
+
+/// The configuration in `config.yaml` of a world, or all that is wrong with it.
+pub(crate) fn configured(world: &World, text: &str) -> Result<Config, String> {
+    let path = world.file("config.yaml", text, 0o600);
+    let environment = config::Environment {
+        variables: BTreeMap::new(),
+        home: None,
+        system_dir: world.path("etc"),
+        processors: 2,
+    };
+    let loaded = config::load(&path, &environment, config::Verify::No);
+    let problems = loaded.problems.iter().map(ToString::to_string);
+    let problems: Vec<String> = problems.collect();
+    loaded.config.ok_or_else(|| problems.join("\n"))
 }
 
 /// To the end, with nobody who cancels.

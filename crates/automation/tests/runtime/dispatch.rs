@@ -202,7 +202,7 @@ async fn a_duplicate_is_not_queued_du_053_du_054_du_055() {
         assert!(!failed.duplicate, "what failed serves nobody");
         world.ended(failed.id).await;
     }
-    let window = Some(Duration::from_secs(60));
+    let window = Some(Duration::from_mins(1));
     world.plugin("good", "sleep 5");
     let running = runtime
         .enqueue(keyed("good", "handle", "k2"), window)

@@ -50,7 +50,7 @@ async fn a_cancelled_job_ends_with_its_process_and_may_be_tried_again() {
     let world = World::new();
     world.plugin(
         "slow",
-        r#"trap 'touch $here/ended; exit 1' TERM; touch $here/began; sleep 60 & wait"#,
+        "trap 'touch $here/ended; exit 1' TERM; touch $here/began; sleep 60 & wait",
     );
     let runtime = world.start("").await;
     let id = run(&runtime, "slow", "poll", Value::Null).await;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consign_automation::config::{Environment, Verify};
+use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, keep, parse_job_id};
 use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
@@ -39,7 +40,7 @@ impl World {
             seal: SealKey::new([7; 32]),
             signer: Signer::from_seed(&[7; 32]),
             main_key: "ck_main".to_owned(),
-            cleanup_interval: Duration::from_secs(3_600),
+            cleanup_interval: Duration::from_hours(1),
         });
         tokio::spawn(Timekeeper::new(engine.clone()).run(std::future::pending(), || {}));
         Self {
@@ -113,6 +114,10 @@ impl World {
             engine: self.engine.clone(),
             program: self.program(config),
             node: "here".to_owned(),
+            launcher: Launcher {
+                program: env!("CARGO_BIN_EXE_plugin-launch").into(),
+                arguments: Vec::new(),
+            },
         };
         Runtime::start(options).await.unwrap()
     }

@@ -1,0 +1,199 @@
+//! Less for a plugin than the server itself may have: resource limits, and the files it can reach.
+//!
+//! A process is confined by itself before it becomes the plugin: the server starts a launcher, which reads a [`Confinement`]
+//! from its arguments, gives up its rights with [`exec`] and turns into the entrypoint. What was given up cannot be got back,
+//! by no child either. A plugin without a confinement is started without a launcher.
+//!
+//! The network is not confined, and `processes` counts all processes of the user, as the system does.
+
+mod arguments;
+mod landlocked;
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+
+use super::environment::Variables;
+use super::run::{Launcher, why_not_started};
+
+/// Where programs and what they need to start lie. Those that a system does not have are left out.
+const SYSTEM: &[&str] = &[
+    "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt",
+];
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+const TEMPORARY: &str = "/tmp";
+/// Between the signal that says that the processor time is used up, and the kill.
+const CPU_GRACE_SECONDS: u64 = 1;
+const EXIT_CONFIG: u8 = 78;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confinement {
+    pub limits: ResourceLimits,
+    pub sandbox: Option<Sandbox>,
+}
+
+/// Of each process of the plugin. What is absent is as it is for the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceLimits {
+    /// Of addresses, used or not; garbage collectors reserve far more than they use.
+    pub memory_bytes: Option<u64>,
+    /// Of processor time, rounded up to whole seconds.
+    pub cpu: Option<Duration>,
+    pub open_files: Option<u64>,
+    /// Of the whole user. The system does not hold root to it.
+    pub processes: Option<u64>,
+    pub file_bytes: Option<u64>,
+}
+
+/// The files that can be reached beyond the system's own and the plugin's own, which can be read and executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sandbox {
+    /// Absolute; a directory stands for all below it. They may be executed too.
+    pub read: Vec<PathBuf>,
+    /// These may be read as well.
+    pub write: Vec<PathBuf>,
+    /// On a kernel that cannot do all of it, run with what it can instead of not at all.
+    pub best_effort: bool,
+}
+
+impl Confinement {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The launcher with this confinement for the plugin in `directory`; none if there is nothing to confine.
+    ///
+    /// `base` starts a program that calls [`exec`] with the arguments behind those of `base`.
+    pub fn launcher(
+        &self,
+        base: &Launcher,
+        directory: &Path,
+        environment: &Variables,
+    ) -> Option<Launcher> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut confinement = self.clone();
+        if let Some(sandbox) = &mut confinement.sandbox {
+            let temporary = environment.get(std::ffi::OsStr::new("TMPDIR"));
+            let temporary = temporary.map_or_else(|| PathBuf::from(TEMPORARY), PathBuf::from);
+            sandbox.read.push(directory.to_path_buf());
+            sandbox.write.push(temporary);
+        }
+        let mut launcher = base.clone();
+        launcher.arguments.extend(confinement.to_arguments());
+        Some(launcher)
+    }
+}
+
+/// Why a plugin was not started. Nothing of it has run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the launcher was called wrongly: {0}")]
+    Usage(String),
+    #[error(
+        "this kernel cannot confine files as `sandbox` asks for (Linux 6.2 or later, with Landlock on, can): {0}; \
+         use such a kernel, remove `sandbox`, or set `sandbox.best_effort: true` to run with less"
+    )]
+    Unsupported(String),
+    #[error(
+        "`sandbox` names {path}, which cannot be opened: {error}; create it or correct the path"
+    )]
+    NoPath { path: PathBuf, error: String },
+    #[error("the limit of {name} could not be set to {value}: {error}")]
+    Limit {
+        name: &'static str,
+        value: u64,
+        error: io::Error,
+    },
+    #[error("{0}")]
+    NotStarted(String),
+}
+
+impl Error {
+    /// What the launcher prints in place of the plugin, so that the failure reaches the job as every other does.
+    pub fn answer(&self) -> String {
+        json!({"status": "error", "error": self.to_string(), "retry": self.is_retryable()})
+            .to_string()
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        if self.is_retryable() { 1 } else { EXIT_CONFIG }
+    }
+
+    fn is_retryable(&self) -> bool {
+        match self {
+            Self::NotStarted(_) => true,
+            Self::Usage(_) | Self::Unsupported(_) | Self::NoPath { .. } | Self::Limit { .. } => {
+                false
+            }
+        }
+    }
+}
+
+/// Confines this process and becomes the plugin that `arguments` name. Returns only if that fails; then end the process, which
+/// may be confined by half.
+pub fn exec(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Error {
+    match confined(arguments) {
+        Ok(mut command) => {
+            let error = command.exec();
+            let entrypoint = Path::new(command.get_program());
+            Error::NotStarted(why_not_started(entrypoint, &error))
+        }
+        Err(error) => error,
+    }
+}
+
+fn confined(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Command, Error> {
+    let (confinement, entrypoint) = Confinement::from_arguments(arguments)?;
+    // Before the limits: with little memory left even this might fail.
+    let command = Command::new(entrypoint);
+    if let Some(sandbox) = &confinement.sandbox {
+        landlocked::restrict(sandbox)?;
+    }
+    confinement.limits.apply()?;
+    Ok(command)
+}
+
+impl ResourceLimits {
+    fn apply(&self) -> Result<(), Error> {
+        let cpu_seconds = self.cpu.map(|cpu| whole_seconds(cpu).max(1));
+        // Memory comes last, for what is done here needs some.
+        for (name, resource, value, grace) in [
+            ("cpu", Resource::Cpu, cpu_seconds, CPU_GRACE_SECONDS),
+            ("open_files", Resource::Nofile, self.open_files, 0),
+            ("processes", Resource::Nproc, self.processes, 0),
+            ("file_size", Resource::Fsize, self.file_bytes, 0),
+            ("memory", Resource::As, self.memory_bytes, 0),
+        ] {
+            let Some(value) = value else { continue };
+            // What the server was given itself cannot be exceeded.
+            let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+            let limit = Rlimit {
+                current: Some(value.min(most)),
+                maximum: Some(value.saturating_add(grace).min(most)),
+            };
+            setrlimit(resource, limit).map_err(|error| Error::Limit {
+                name,
+                value,
+                error: error.into(),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
