@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, OnceLock, mpsc};
 
 use consign_store::memory::Memory;
@@ -34,6 +35,7 @@ pub enum Backend {
 /// A new ledger, and what must stay for as long as it is used.
 pub struct Ledger {
     pub store: SharedStore,
+    place: Place,
     _kept: Box<dyn Any + Send + Sync>,
 }
 
@@ -43,7 +45,48 @@ impl fmt::Debug for Ledger {
     }
 }
 
+/// Where it can be asked past the store.
+enum Place {
+    Nowhere,
+    File(PathBuf),
+    Database(String),
+}
+
+/// Prints rows as `psql` does: a line each, with bars between the columns.
+const ASK_SQLITE: &str = "import sqlite3, sys\n\
+    rows = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True).execute(sys.argv[2])\n\
+    for row in rows: print('|'.join('' if cell is None else str(cell) for cell in row))";
+
 impl Ledger {
+    /// What a stranger gets who asks the database itself: a line for each row, with bars between the columns.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be asked, or does not understand.
+    #[must_use]
+    pub fn sql(&self, text: &str) -> Vec<String> {
+        let mut asking = match &self.place {
+            Place::Nowhere => panic!("the model has no database"),
+            Place::File(path) => {
+                let mut python = Command::new("python3");
+                python.args(["-c", ASK_SQLITE]).arg(path);
+                python
+            }
+            Place::Database(url) => {
+                let mut psql = Command::new("psql");
+                psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
+                psql.args(["--set", "ON_ERROR_STOP=1", url, "--command"]);
+                psql.env("PGOPTIONS", "--search_path=consign");
+                psql
+            }
+        };
+        let answer = asking.arg(text).output().expect("the program is installed");
+        let told = String::from_utf8_lossy(&answer.stderr);
+        assert!(answer.status.success(), "{told}");
+        let text = String::from_utf8_lossy(&answer.stdout);
+        text.lines().map(str::to_owned).collect()
+    }
+
     /// An empty one. Blocks, and may be called in a runtime whose time stands still.
     ///
     /// # Panics
@@ -52,7 +95,7 @@ impl Ledger {
     #[must_use]
     pub fn new(backend: Backend, clock: Arc<dyn Clock>) -> Self {
         match backend {
-            Backend::Memory => Self::of(Arc::new(Memory::new(clock)), ()),
+            Backend::Memory => Self::of(Arc::new(Memory::new(clock)), Place::Nowhere, ()),
             Backend::Sqlite => {
                 let folder = tempfile::tempdir().expect("a temporary folder can be made");
                 let options = sqlite::Options {
@@ -61,19 +104,23 @@ impl Ledger {
                     queue_max: sqlite::QUEUE_REQUESTS_MAX,
                 };
                 let store = Sqlite::open(options).expect("an empty folder takes a ledger");
-                Self::of(Arc::new(store), folder)
+                let place = Place::File(folder.path().join("ledger.db"));
+                Self::of(Arc::new(store), place, folder)
             }
             Backend::Postgres => {
                 let database = database(&clock);
                 let store = open(&database.url(), clock);
-                Self::of(Arc::new(Aside::new(store, runtime().handle())), database)
+                let place = Place::Database(database.url());
+                let store = Arc::new(Aside::new(store, runtime().handle()));
+                Self::of(store, place, database)
             }
         }
     }
 
-    fn of(store: SharedStore, kept: impl Any + Send + Sync) -> Self {
+    fn of(store: SharedStore, place: Place, kept: impl Any + Send + Sync) -> Self {
         Self {
             store,
+            place,
             _kept: Box::new(kept),
         }
     }

@@ -124,7 +124,9 @@ fn emitted(index: usize, event: Value, result: &str) -> Result<EmittedEvent, Err
         .map_err(|_| broken(format!("events[{index}].type"), "a text"))?;
     let dedupe_key = match take(&mut members, "dedupe_key") {
         None => None,
-        Some(Value::String(key)) => Some(key).filter(|key| !key.trim().is_empty()),
+        Some(Value::String(key)) if !key.contains('\0') => {
+            Some(key).filter(|key| !key.trim().is_empty())
+        }
         Some(_) => return Err(broken(format!("events[{index}].dedupe_key"), "a text")),
     };
     let mut payload = take(&mut members, "payload").unwrap_or_else(|| Value::Object(Map::new()));

@@ -299,7 +299,8 @@ impl Attempt {
 }
 
 fn kept(captured: &Captured) -> Option<String> {
-    (!captured.bytes.is_empty()).then(|| captured.text().into_owned())
+    // PostgreSQL's texts know no zero character, and whoever reads the log has no use for it.
+    (!captured.bytes.is_empty()).then(|| captured.text().replace('\0', "\u{fffd}"))
 }
 
 async fn baggage(engine: &Engine, id: &str) -> Result<Map<String, Value>, Failure> {

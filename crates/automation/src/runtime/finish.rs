@@ -515,6 +515,7 @@ async fn count(
         let key = keep::breaker_change(plugin, command, seen.version + 1);
         let until = engine.now().plus(micros(retention));
         let change = keep::CircuitChange {
+            command: command.clone(),
             transition,
             job_id: Some(id.clone()),
         };

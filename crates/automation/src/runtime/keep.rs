@@ -114,6 +114,7 @@ pub struct Circuit {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CircuitChange {
+    pub command: String,
     #[serde(flatten)]
     pub transition: Transition,
     pub job_id: Option<String>,

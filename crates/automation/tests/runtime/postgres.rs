@@ -9,6 +9,7 @@ mod dispatch;
 mod pipelines;
 mod recovery;
 mod state;
+mod tables;
 mod world;
 
 use consign_testkit::ledger::Backend;

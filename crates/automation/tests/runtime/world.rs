@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct World {
     folder: TempDir,
     pub(crate) engine: Engine,
-    _ledger: Ledger,
+    pub(crate) ledger: Ledger,
 }
 
 impl World {
@@ -46,7 +46,7 @@ impl World {
         Self {
             folder: tempfile::tempdir().unwrap(),
             engine,
-            _ledger: ledger,
+            ledger,
         }
     }
 

@@ -56,6 +56,13 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Online,
         sql: include_str!("migrations/0004_ties_found.sql"),
     },
+    Migration {
+        version: 5,
+        name: "tables",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0005_tables.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.

@@ -42,6 +42,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "ties",
         sql: include_str!("migrations/0003_ties.sql"),
     },
+    Migration {
+        version: 4,
+        name: "tables",
+        sql: include_str!("migrations/0004_tables.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

@@ -1,0 +1,137 @@
+//! The protocol's tables, as a stranger reads them.
+
+use consign_automation::runtime::job_id;
+use serde_json::{Value, json};
+
+use crate::world::{World, run};
+
+const FACTS: &str = "fact_outputs:\n  - {when: {command: poll}, from: state_updates, fact_type: one.seen, compatibility_view: mirror_object}\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tables_of_the_protocol_hold_the_data_du_122() {
+    let world = World::new();
+    world.python("one", FACTS, "ok(state_updates={'n': 1}, events=[{'type': 'e', 'payload': {'a': [1]}, 'dedupe_key': 'k'}])");
+    world.plugin(
+        "two",
+        r#"echo oops >&2; echo '{"status":"error","error":"broken"}'"#,
+    );
+    let config = "
+plugins: {one: {}, two: {retry: {max_attempts: 3, backoff_base: 1h}}}
+pipelines: [{name: p, on: e, steps: [{id: s, uses: two, baggage: {x: payload.a}}]}]
+";
+    let runtime = world.start(config).await;
+    let id = run(&runtime, "one", "poll", Value::Null).await;
+    world.ended(id).await;
+    let child = world.engine.children(id, 10).await.unwrap().remove(0).id;
+    world
+        .until(child, |job| job.attempts == 1 && job.holder.is_none())
+        .await;
+    let sql = |text: &str| world.ledger.sql(text);
+    let (parent, child) = (job_id(id), job_id(child));
+    assert_eq!(
+        sql(
+            "SELECT id, plugin, command, status, attempt, max_attempts, submitted_by, dedupe_key, last_error, parent_job_id FROM job_queue ORDER BY created_at"
+        ),
+        [
+            format!("{parent}|one|poll|succeeded|1|4|api|||"),
+            format!("{child}|two|handle|queued|2|3|route|k|broken|{parent}"),
+        ]
+    );
+    let times = sql(
+        "SELECT created_at, started_at, completed_at, next_retry_at FROM job_queue ORDER BY created_at",
+    );
+    for (row, filled) in times
+        .iter()
+        .zip([[true, true, true, false], [true, true, false, true]])
+    {
+        let cells: Vec<&str> = row.split('|').collect();
+        assert_eq!(
+            cells
+                .iter()
+                .map(|cell| !cell.is_empty())
+                .collect::<Vec<_>>(),
+            filled,
+            "{row}"
+        );
+        assert!(
+            cells
+                .iter()
+                .all(|cell| cell.is_empty() || (cell.len() == 30 && cell.ends_with('Z'))),
+            "{row}"
+        );
+    }
+    let payload = sql(&format!(
+        "SELECT payload FROM job_queue WHERE id = '{child}'"
+    ));
+    let payload: Value = serde_json::from_str(&payload[0]).unwrap();
+    assert_eq!(payload["payload"]["a"], json!([1]));
+    assert_eq!(
+        sql(
+            "SELECT id, plugin, command, status, attempt, submitted_by, last_error, length(stderr) FROM job_log ORDER BY completed_at"
+        ),
+        [
+            format!("{parent}-1|one|poll|succeeded|1|api||"),
+            format!("{child}-1|two|handle|failed|1|route|broken|5"),
+        ]
+    );
+    assert_eq!(
+        sql("SELECT id, seq, plugin_name, fact_type, job_id, command FROM plugin_facts"),
+        [format!("1|1|one|one.seen|{parent}|poll")]
+    );
+    let state: Value =
+        serde_json::from_str(&sql("SELECT state FROM plugin_state WHERE plugin_name = 'one'")[0])
+            .unwrap();
+    assert_eq!(state, json!({"n": 1}));
+    let context = sql("SELECT pipeline_name, step_id, accumulated_json FROM event_context");
+    assert_eq!(context.len(), 1);
+    assert!(context[0].starts_with("p|s|{"), "{context:?}");
+    let moves = sql(&format!(
+        "SELECT from_status, to_status FROM job_transitions WHERE job_id = '{child}' ORDER BY id"
+    ));
+    assert_eq!(
+        moves,
+        [
+            "|queued",
+            "queued|running",
+            "running|failed",
+            "failed|queued"
+        ]
+    );
+    assert_eq!(
+        sql(&format!(
+            "SELECT attempt FROM job_attempts WHERE job_id = '{child}'"
+        )),
+        ["1"]
+    );
+    for table in [
+        "circuit_breakers",
+        "circuit_breaker_transitions",
+        "schedule_entries",
+    ] {
+        assert_eq!(
+            sql(&format!("SELECT count(*) FROM {table}")),
+            ["0"],
+            "{table}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_character_of_a_plugin_makes_a_table_unreadable() {
+    let world = World::new();
+    let body = "sys.stderr.write('a\\0b')\nok(state_updates={'s': 'x\\0y'}, events=[{'type': 'e', 'payload': {'p': 'x\\0y'}}])";
+    world.python("odd", "", body);
+    world.plugin("sink", r#"echo '{"status":"ok","result":"done"}'"#);
+    let config = "plugins: {odd: {}, sink: {}}\nroutes: [{from: odd, event_type: e, to: sink}]";
+    let runtime = world.start(config).await;
+    let id = run(&runtime, "odd", "poll", json!({"p": "x\0y"})).await;
+    assert_eq!(world.tree(id).await.len(), 2);
+    for table in ["job_queue", "job_log", "plugin_state"] {
+        assert!(
+            !world
+                .ledger
+                .sql(&format!("SELECT * FROM {table}"))
+                .is_empty()
+        );
+    }
+}
