@@ -67,7 +67,9 @@ impl Edit {
     pub fn apply(&self) -> io::Result<()> {
         for (path, bytes) in &self.writes {
             files::make_dir(path.parent().unwrap_or(path))?;
-            files::write_with_backup(path, bytes)?;
+            // A link stays one: what it leads to is changed.
+            let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            files::write_with_backup(&target, bytes)?;
         }
         self.removes.iter().try_for_each(fs::remove_file)
     }

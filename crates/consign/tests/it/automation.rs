@@ -15,15 +15,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        symlink(binary(), folder.path().join("ductile")).unwrap();
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        symlink(binary(), folder.path().join("ductile")).expect("a link can be made");
         let world = Self { folder };
         let dir = world.config();
-        let made = world.run(
-            &world.ductile(),
-            &["config", "init", dir.to_str().unwrap()],
-            &[],
-        );
+        let made = world.run(&world.ductile(), &["config", "init", utf8(&dir)], &[]);
         assert_eq!(code(&made), 0, "{}", text(&made.stderr));
         world
     }
@@ -41,11 +37,11 @@ impl World {
     }
 
     fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.file(name)).unwrap()
+        std::fs::read_to_string(self.file(name)).expect("the file is there")
     }
 
     fn add(&self, name: &str, more: &str) {
-        std::fs::write(self.file(name), self.read(name) + more).unwrap();
+        std::fs::write(self.file(name), self.read(name) + more).expect("the file can be written");
     }
 
     fn run(&self, program: &Path, args: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -56,7 +52,7 @@ impl World {
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .output()
-            .unwrap()
+            .expect("the command runs")
     }
 
     /// `ductile config …` for the configuration of this world.
@@ -66,9 +62,13 @@ impl World {
 
     fn act_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Output {
         let dir = self.config();
-        let args = [&["config"], args, &["--config", dir.to_str().unwrap()]].concat();
+        let args = [&["config"], args, &["--config", utf8(&dir)]].concat();
         self.run(&self.ductile(), &args, variables)
     }
+}
+
+fn utf8(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn both_names_answer_and_unknown_commands_end_with_one_du_113() {
         "config",
         "check",
         "--config",
-        dir.to_str().unwrap(),
+        utf8(&dir),
         "--json",
     ];
     let ours = printed(&world.run(&binary(), &ours, &[]));
@@ -124,7 +124,7 @@ fn both_names_answer_and_unknown_commands_end_with_one_du_113() {
 fn failures_are_json_when_json_was_asked_for_du_113() {
     let world = World::new();
     let dir = world.config();
-    let dir = dir.to_str().unwrap();
+    let dir = utf8(&dir);
     let failed = |output: &Output, expected: i32| -> Value {
         assert_eq!(code(output), expected, "{}", text(&output.stderr));
         let error: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -380,8 +380,8 @@ fn a_token_is_shown_once_and_lives_by_its_variable_du_023() {
 #[test]
 fn a_backup_brings_the_files_back_with_their_seal_du_114() {
     let world = World::new();
-    let output = world.folder.path().join("copy");
-    let output = output.to_str().unwrap();
+    let copy = world.folder.path().join("copy");
+    let output = utf8(&copy);
     let copied = printed(&world.act(&["backup", "--output", output, "--json"]));
     assert_eq!(
         copied["copied"],
@@ -397,11 +397,7 @@ fn a_backup_brings_the_files_back_with_their_seal_du_114() {
     assert_eq!(world.read("config.yaml"), before);
     assert_eq!(code(&world.act(&["check", "--strict"])), 0);
     let dir = world.config();
-    let again = world.run(
-        &world.ductile(),
-        &["config", "init", dir.to_str().unwrap()],
-        &[],
-    );
+    let again = world.run(&world.ductile(), &["config", "init", utf8(&dir)], &[]);
     assert_eq!(code(&again), 1);
     assert!(text(&again.stderr).contains("--force"));
 }

@@ -181,6 +181,12 @@ fn a_value_in_an_included_file_is_changed_there_du_114() {
     world.set("service.name=c").unwrap().apply().unwrap();
     assert_eq!(world.text("more.yaml"), "service:\n  name: c\n");
     assert_eq!(world.config().service.name, "c");
+    let (link, real) = (world.path("more.yaml"), world.path("real.yaml"));
+    fs::rename(&link, &real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    world.set("service.name=d").unwrap().apply().unwrap();
+    assert!(link.is_symlink(), "a link stays one");
+    assert_eq!(world.text("real.yaml"), "service:\n  name: d\n");
 }
 
 #[test]
