@@ -4,6 +4,7 @@
 //! [`crate::program::consequences`] what would come of it. What cannot be changed in place without guessing is refused with
 //! the line to change by hand.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -14,6 +15,7 @@ use super::sources::{self, Drafts, Sources};
 use super::{files, interpolate, yaml};
 
 mod backup;
+mod entries;
 mod init;
 mod lines;
 mod set;
@@ -65,7 +67,10 @@ impl Edit {
 
     /// Writes every file in one step each and keeps the one before as `.bak`.
     pub fn apply(&self) -> io::Result<()> {
-        for (path, bytes) in &self.writes {
+        // What is named is written before what names it: scope files, then tokens, then what includes them.
+        let mut writes: Vec<_> = self.writes.iter().collect();
+        writes.sort_by_key(|(path, _)| Reverse((path.components().count(), *path)));
+        for (path, bytes) in writes {
             files::make_dir(path.parent().unwrap_or(path))?;
             // A link stays one: what it leads to is changed.
             let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());

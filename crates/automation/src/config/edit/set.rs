@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{Edit, Refused, by_hand, lines, located, readable};
 use crate::config::find::Environment;
+use crate::config::interpolate;
 use crate::config::node::{Kind, Node};
 use crate::config::sources::Drafts;
 use crate::config::yaml::{self, Shape, Spot};
@@ -51,20 +52,24 @@ pub fn set(path: &Path, environment: &Environment, assignment: &str) -> Result<E
     };
     let place = format!("`{name}` in {}:{}", file.display(), node.at.line);
     let changed = changed.ok_or_else(|| by_hand(&format!("{place} cannot be changed in place")))?;
+    let mut expected = structure(&file, &text).ok_or_else(lost)?;
+    put(&mut expected, &keys, rest, value);
+    if structure(&file, &changed) != Some(expected) {
+        return Err(by_hand(&format!("{place} cannot be changed alone")));
+    }
     let mut edit = Edit::default();
     edit.writes.insert(file, changed.into_bytes());
-    let mut expected = before.json();
-    put(&mut expected, &keys, rest, value);
-    let after = readable(path, environment, &edit.writes);
-    match after {
-        Ok(after) if after.merged.json() == expected => Ok(edit),
-        _ => Err(by_hand(&format!("{place} cannot be changed alone"))),
-    }
+    Ok(edit)
+}
+
+/// What a file says before variables are filled in.
+fn structure(file: &Path, text: &str) -> Option<Value> {
+    let tree = yaml::parse(&Arc::from(file), &interpolate::levelled(text));
+    tree.ok().map(|tree| tree.json())
 }
 
 /// A single value as YAML, and what it means.
 fn scalar(written: &str) -> Result<(String, Value), Refused> {
-    let quoted = || (Value::from(written).to_string(), Value::from(written));
     let file = Arc::from(Path::new("value"));
     let parsed = yaml::parse(&file, &format!("v: {written}\n"));
     let parsed = parsed.ok().and_then(|tree| tree.get("v").cloned());
@@ -82,7 +87,10 @@ fn scalar(written: &str) -> Result<(String, Value), Refused> {
         Some(Kind::Text(text)) if text == written && is_plain(written) => {
             Ok((written.to_owned(), Value::from(written)))
         }
-        _ => Ok(quoted()),
+        _ => {
+            let meant = Value::from(interpolate::levelled(written));
+            Ok((Value::from(written).to_string(), meant))
+        }
     }
 }
 

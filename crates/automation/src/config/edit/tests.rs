@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::{self, Verify};
 use crate::program;
@@ -172,6 +174,58 @@ fn an_edit_is_judged_by_the_errors_it_brings_du_114() {
     assert!(found[0].message.contains("log_level"), "{}", found[0]);
     let edit = world.set("plugins.other.enabled=true");
     assert!(edit.is_err(), "a flow map is not extended");
+}
+
+#[test]
+fn a_value_may_name_a_variable_whether_or_not_it_is_set_du_005() {
+    let mut world = World::new("plugin_roots: [plugins]\nservice:\n  name: ${NAME}\n");
+    for set in [false, true] {
+        let edit = world.set("service.name=x ${OTHER}").unwrap();
+        let written = String::from_utf8(edit.drafts()[&world.path("config.yaml")].clone()).unwrap();
+        assert!(
+            written.ends_with("  name: \"x ${OTHER}\"\n"),
+            "{set}: {written}"
+        );
+        for name in ["NAME", "OTHER"] {
+            let variables = &mut world.environment.variables;
+            variables.insert(name.to_owned(), "filled in: # {".to_owned());
+        }
+        fs::write(
+            world.path("config.yaml"),
+            "plugin_roots: [plugins]\nservice:\n  name: \"${NAME}\"\n",
+        )
+        .unwrap();
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_that_is_set_is_read_back_du_114(
+        value in r"[ -~äß\n\t]{1,12}",
+        place in prop::sample::select(vec!["service.name", "service.new", "plugins.m.config.n", "top.deep.er"]),
+    ) {
+        let world = World::new(
+            "# one\nservice: # two\n  name: old # three\nplugin_roots: [plugins]\nplugins: {m: {config: {n: 1, o: 2}}}\n",
+        );
+        let Ok(edit) = world.set(&format!("{place}={value}")) else {
+            let value = value.trim();
+            prop_assert!(value.is_empty() || value.starts_with(['[', '{']), "{:?}", value);
+            return Ok(());
+        };
+        edit.apply().unwrap();
+        let text = world.text("config.yaml");
+        for comment in ["# one", "# two", "# three"] {
+            prop_assert!(text.contains(comment), "{}", text);
+        }
+        let tree = readable(&world.path("config.yaml"), &world.environment, &Drafts::new()).unwrap();
+        let found = place.split('.').fold(tree.merged.json(), |tree, key| tree[key].clone());
+        let meant = match found {
+            serde_json::Value::String(text) => text == value.trim(),
+            serde_json::Value::Bool(_) | serde_json::Value::Number(_) => text.contains(value.trim()),
+            serde_json::Value::Null | serde_json::Value::Array(_) | serde_json::Value::Object(_) => false,
+        };
+        prop_assert!(meant, "{:?} became {}", value, text);
+    }
 }
 
 #[test]
