@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use consign_automation::config::edit::{Edit, Refused};
-use consign_automation::config::{self, Change, Config, Environment, LockError, Problem, Seal};
+use consign_automation::config::{
+    self, Change, Config, Environment, FindError, LockError, Problem, Seal,
+};
 use consign_automation::program;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -59,8 +61,13 @@ impl TreeArgs {
             &environment,
         );
         let path = found.map_err(|error| {
-            Failure::failed(error.to_string())
-                .hint("name it with --config, or make one with `config init DIR`")
+            let failure = Failure::failed(error.to_string());
+            match error {
+                FindError::Both | FindError::Place(_) => failure,
+                FindError::Missing(_) | FindError::Nowhere(_) => {
+                    failure.hint("name it with --config, or make one with `config init DIR`")
+                }
+            }
         })?;
         if self.verbose {
             out::note(&format!("configuration: {}", path.display()));
