@@ -11,8 +11,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 mod confinement;
+pub mod edit;
 mod fields;
+mod files;
 mod find;
+mod get;
 mod integrity;
 mod interpolate;
 mod merge;
@@ -30,7 +33,8 @@ mod tests;
 mod tokens;
 mod yaml;
 
-pub use find::{Environment, FindError, find};
+pub use find::{Environment, FILE, FindError, find};
+pub use get::get;
 pub use integrity::{Change, Plan, Tier};
 pub use model::{Config, Strictness};
 pub use node::Node;
@@ -38,6 +42,7 @@ pub use problem::{Place, Problem, Problems, Severity};
 pub use redact::{MASK, masked};
 pub use registry::{Holder, Registry, Scopes};
 pub use seal::{Fingerprint, Seal};
+pub(crate) use sources::Drafts;
 pub use sources::Source;
 use sources::Sources;
 
@@ -63,7 +68,7 @@ pub struct Loaded {
 
 /// Loads the configuration whose root is `path`, which [`find()`] gave.
 pub fn load(path: &Path, environment: &Environment, verify: Verify) -> Loaded {
-    let judged = judge(path, environment, verify);
+    let judged = judge(path, environment, verify, &Drafts::new());
     let sound = !judged.problems.has_errors();
     Loaded {
         config: judged.config.filter(|_| sound),
@@ -82,13 +87,18 @@ pub(crate) struct Judged {
     pub strictness: Strictness,
 }
 
-pub(crate) fn judge(path: &Path, environment: &Environment, verify: Verify) -> Judged {
-    let mut sources = sources::gather(path, environment);
+pub(crate) fn judge(
+    path: &Path,
+    environment: &Environment,
+    verify: Verify,
+    drafts: &Drafts,
+) -> Judged {
+    let mut sources = sources::gather(path, environment, drafts);
     if sources.problems.has_errors() {
         return unreadable(path, sources, verify);
     }
     let report = RefCell::new(std::mem::take(&mut sources.problems));
-    let config = read::read(path, sources, environment, &report);
+    let config = read::read(path, sources, environment, drafts, &report);
     let own = config.service.strictness;
     let judge = match verify {
         Verify::AsRunning(running) => running,
@@ -140,6 +150,20 @@ fn unreadable(path: &Path, sources: Sources, verify: Verify) -> Judged {
     }
 }
 
+/// The configuration for looking at, even if it has errors; they are given where a file cannot be read.
+pub fn peek(path: &Path, environment: &Environment) -> Result<Config, Vec<Problem>> {
+    let judged = judge(path, environment, Verify::No, &Drafts::new());
+    judged.config.ok_or_else(|| judged.problems.into_vec())
+}
+
+/// Seals the files again after an edit, and vouches for no plugin that was not sealed before.
+pub fn reseal(path: &Path, environment: &Environment, now: Timestamp) -> Result<Plan, LockError> {
+    let dir = path.parent().unwrap_or(path);
+    let known = Seal::read(dir).ok().flatten();
+    let fingerprints = known.map(|seal| seal.plugin_fingerprints);
+    lock(path, environment, &fingerprints.unwrap_or_default(), now)
+}
+
 /// What sealing the configuration at `path` would change; [`Plan::apply`] does it.
 ///
 /// Refused only if a file cannot be read: a tree that is not yet valid may be sealed while it is being mended.
@@ -149,13 +173,14 @@ pub fn lock(
     fingerprints: &[Fingerprint],
     now: Timestamp,
 ) -> Result<Plan, LockError> {
-    let mut sources = sources::gather(path, environment);
+    let drafts = Drafts::new();
+    let mut sources = sources::gather(path, environment, &drafts);
     let problems = std::mem::take(&mut sources.problems);
     if problems.has_errors() {
         return Err(LockError::Unreadable(problems.into_vec()));
     }
     let report = RefCell::new(problems);
-    let config = read::read(path, sources, environment, &report);
+    let config = read::read(path, sources, environment, &drafts, &report);
     let scope_files = scope_files(&config);
     let plan = integrity::plan(&config.dir, &config.files, &scope_files, fingerprints, now)?;
     Ok(plan)

@@ -25,7 +25,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub use load::{Loaded, load, lock};
+pub use load::{Loaded, consequences, load, lock};
 
 #[derive(Debug)]
 pub struct Program {

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::commands::{bench, import, intent, key, node, openapi, receipt, store};
+use crate::commands::{automation, bench, import, intent, key, node, openapi, receipt, store};
 use crate::failure::Exit;
 use crate::serve;
 
@@ -15,6 +15,7 @@ Exit codes:
   3  nothing to claim, or not found
   4  refused by the server (key, rights, conflict, limit)
   5  server not reachable
+  78 the configuration of the automation is refused
 
 Commands talk to the server whose address and keys lie in the data directory
 (--data, default ./consign-data), or to the one named with --server.";
@@ -46,6 +47,9 @@ enum Noun {
     /// Check, back up, migrate and copy the database
     #[command(subcommand)]
     Store(store::Action),
+    /// Check, seal and change the configuration of plugins, schedules and pipelines
+    #[command(subcommand)]
+    Automation(automation::Action),
     /// Take over data from another program
     #[command(subcommand)]
     Import(import::Action),
@@ -71,6 +75,7 @@ impl Cli {
             Noun::Node(action) => single_thread()?.block_on(action.run()),
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
+            Noun::Automation(action) => action.run(),
             Noun::Import(action) => single_thread()?.block_on(action.run()),
             Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
             Noun::BenchEmpty(args) => {

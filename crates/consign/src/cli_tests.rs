@@ -35,16 +35,17 @@ Takes an intent, keeps it safe, hands it to one holder at a time, proves what be
 Usage: consign <COMMAND>
 
 Commands:
-  serve    Run the server
-  intent   Publish, claim, settle and look at intents
-  key      Make, list and revoke API keys
-  node     See the nodes of a ledger, and let one of them finish
-  receipt  Check receipts
-  store    Check, back up, migrate and copy the database
-  import   Take over data from another program
-  bench    Measure how fast a server is
-  openapi  Describe the HTTP interface
-  help     Print this message or the help of the given subcommand(s)
+  serve       Run the server
+  intent      Publish, claim, settle and look at intents
+  key         Make, list and revoke API keys
+  node        See the nodes of a ledger, and let one of them finish
+  receipt     Check receipts
+  store       Check, back up, migrate and copy the database
+  automation  Check, seal and change the configuration of plugins, schedules and pipelines
+  import      Take over data from another program
+  bench       Measure how fast a server is
+  openapi     Describe the HTTP interface
+  help        Print this message or the help of the given subcommand(s)
 
 Options:
   -h, --help     Print help
@@ -57,6 +58,7 @@ Exit codes:
   3  nothing to claim, or not found
   4  refused by the server (key, rights, conflict, limit)
   5  server not reachable
+  78 the configuration of the automation is refused
 
 Commands talk to the server whose address and keys lie in the data directory
 (--data, default ./consign-data), or to the one named with --server.

@@ -11,17 +11,29 @@ use crate::out;
 /// How a command ended. The numbers are documented in `consign --help` and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    Done = 0,
-    Failed = 1,
-    Usage = 2,
-    Nothing = 3,
-    Refused = 4,
-    Unreachable = 5,
+    Done,
+    Failed,
+    Usage,
+    /// What a strict check of the automation's configuration ends with.
+    Warnings,
+    Nothing,
+    Refused,
+    Unreachable,
+    /// The configuration of the automation does not hold, in the words of `sysexits`.
+    Config,
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage | Exit::Warnings => 2,
+            Exit::Nothing => 3,
+            Exit::Refused => 4,
+            Exit::Unreachable => 5,
+            Exit::Config => 78,
+        })
     }
 }
 
@@ -31,6 +43,8 @@ pub(crate) struct Failure {
     exit: Exit,
     message: String,
     hint: Option<String>,
+    /// What a program needs to know beside the message.
+    context: serde_json::Value,
 }
 
 impl Failure {
@@ -39,6 +53,7 @@ impl Failure {
             exit,
             message: message.into(),
             hint: None,
+            context: serde_json::Value::Null,
         }
     }
 
@@ -48,6 +63,11 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn context(mut self, context: serde_json::Value) -> Self {
+        self.context = context;
+        self
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -69,6 +89,29 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     let (exit, text) = explain(error);
     out::note(&text);
     exit
+}
+
+/// The same for a program that asked for JSON: one document on standard output.
+pub(crate) fn report_json(error: &anyhow::Error) -> anyhow::Result<Exit> {
+    let failure = error.downcast_ref::<Failure>();
+    let exit = failure.map_or(Exit::Failed, |failure| failure.exit);
+    let mut context = failure.map_or(serde_json::Value::Null, |failure| failure.context.clone());
+    if context.is_null() {
+        context = serde_json::json!({});
+    }
+    if let Some(hint) = failure.and_then(|failure| failure.hint.clone()) {
+        context["hint"] = hint.into();
+    }
+    let code = match exit {
+        Exit::Config => "config_refused",
+        Exit::Usage => "usage",
+        Exit::Nothing => "not_found",
+        Exit::Done | Exit::Failed | Exit::Warnings | Exit::Refused | Exit::Unreachable => "failed",
+    };
+    out::json(&serde_json::json!({
+        "error": format!("{error:#}"), "code": code, "context": context,
+    }))?;
+    Ok(exit)
 }
 
 fn explain(error: &anyhow::Error) -> (Exit, String) {

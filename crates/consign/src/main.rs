@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod confirm;
 mod data_dir;
+mod ductile;
 mod failure;
 #[cfg(test)]
 mod foreign_values_tests;
@@ -31,6 +32,9 @@ use crate::cli::Cli;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if ductile::is_called() {
+        return ductile::run();
+    }
     let cli = Cli::parse();
     planted::arm_failpoint();
     let exit = match cli.run() {

@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-store",
             "consign-engine",
             "consign-faces",
+            "consign-automation",
             "consign-client",
             "consign-bench",
         ],

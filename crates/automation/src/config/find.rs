@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-const FILE: &str = "config.yaml";
+/// The one file that is read without being named.
+pub const FILE: &str = "config.yaml";
 const VARIABLE: &str = "DUCTILE_CONFIG_DIR";
 
 /// What the process knows of its surroundings, as values: this crate asks neither the environment nor the machine.

@@ -18,6 +18,11 @@ pub(super) fn outline(text: &str) -> String {
     replace(text, |name| Some(format!("{OPEN}{name}{CLOSE}")))
 }
 
+/// The same, byte for byte as long as the text, so that places in it are places in the text.
+pub(super) fn levelled(text: &str) -> String {
+    replace(text, |name| Some(format!("x_{name}_")))
+}
+
 pub(super) fn is_outlined(text: &str) -> bool {
     text.contains(OPEN)
 }

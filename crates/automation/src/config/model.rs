@@ -40,6 +40,11 @@ impl Config {
         Some(&token.key)
     }
 
+    /// The same as YAML.
+    pub fn as_yaml(value: &Value) -> String {
+        serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value:#}\n"))
+    }
+
     /// The merged configuration for people to look at: what is secret reads `mask`.
     pub fn shown(&self, mask: &str) -> Value {
         redact::masked(&self.merged.json(), mask)

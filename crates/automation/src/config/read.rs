@@ -11,7 +11,7 @@ use super::model::{Api, Config, Endpoint, LogLevel, Plugin, Service, Strictness,
 use super::node::Node;
 use super::plugins;
 use super::problem::{Problems, Severity};
-use super::sources::Sources;
+use super::sources::{Drafts, Sources};
 use super::tokens::{self, Tokens};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -25,6 +25,7 @@ pub(super) fn read(
     path: &Path,
     sources: Sources,
     environment: &Environment,
+    drafts: &Drafts,
     report: &RefCell<Problems>,
 ) -> Config {
     let dir = path.parent().unwrap_or(path);
@@ -40,7 +41,7 @@ pub(super) fn read(
             fix,
         );
     }
-    let mut tokens = tokens::entries(top.list("tokens"), dir, environment, report);
+    let mut tokens = tokens::entries(top.list("tokens"), dir, environment, drafts, report);
     let api = api(top.section("api"), &mut tokens, report);
     let plugins = plugins::read(top.node("plugins"), service.max_workers, &tokens, report);
     let routes = top.list("routes");

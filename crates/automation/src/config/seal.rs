@@ -3,12 +3,12 @@
 //! The file is replaced in one step and only its owner may read it. Its keys are absolute paths, so a seal does not travel.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::files;
 use super::sources;
 use super::yaml;
 
@@ -68,12 +68,6 @@ impl Seal {
 
     pub(super) fn write(&self, dir: &Path) -> io::Result<()> {
         let text = serde_saphyr::to_string(self).map_err(io::Error::other)?;
-        // Only its owner may read a temporary file, and a rename keeps its mode.
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(dir.join(FILE))?;
-        // The rename itself survives a power cut only with its directory.
-        File::open(dir)?.sync_all()
+        files::write(&dir.join(FILE), text.as_bytes())
     }
 }

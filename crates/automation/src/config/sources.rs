@@ -26,6 +26,9 @@ pub struct Source {
     pub hash: String,
 }
 
+/// Files as they would be, in place of those on the disk.
+pub(crate) type Drafts = BTreeMap<PathBuf, Vec<u8>>;
+
 /// All files of one configuration.
 #[derive(Debug)]
 pub(super) struct Sources {
@@ -36,10 +39,11 @@ pub(super) struct Sources {
     pub problems: Problems,
 }
 
-pub(super) fn gather(root: &Path, environment: &Environment) -> Sources {
+pub(super) fn gather(root: &Path, environment: &Environment, drafts: &Drafts) -> Sources {
     let file: Arc<Path> = Arc::from(root);
     let mut walk = Walk {
         environment,
+        drafts,
         variables: environment.variables.clone(),
         seen: Vec::new(),
         found: Sources {
@@ -72,12 +76,20 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+pub(super) fn read_or_draft(path: &Path, drafts: &Drafts) -> io::Result<Vec<u8>> {
+    match drafts.get(path) {
+        Some(draft) => Ok(draft.clone()),
+        None => read(path),
+    }
+}
+
 pub(super) fn hash(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
 struct Walk<'a> {
     environment: &'a Environment,
+    drafts: &'a Drafts,
     variables: BTreeMap<String, String>,
     seen: Vec<PathBuf>,
     found: Sources,
@@ -101,7 +113,7 @@ impl Walk<'_> {
         if path.is_symlink() {
             self.found.links.push(path.to_owned());
         }
-        let bytes = match read(path) {
+        let bytes = match read_or_draft(path, self.drafts) {
             Ok(bytes) => bytes,
             Err(error) => {
                 let message = format!("cannot read {shown}: {error}");

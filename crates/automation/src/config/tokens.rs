@@ -12,7 +12,7 @@ use super::model::{Secret, Token};
 use super::node::Node;
 use super::problem::{Place, Problems};
 use super::registry::{Registry, Scopes};
-use super::sources::{self, Source};
+use super::sources::{self, Drafts, Source};
 
 /// What the entries of `tokens` give.
 #[derive(Default)]
@@ -53,6 +53,7 @@ pub(super) fn entries(
     nodes: &[Node],
     dir: &Path,
     environment: &Environment,
+    drafts: &Drafts,
     report: &RefCell<Problems>,
 ) -> Tokens {
     let mut tokens = Tokens::default();
@@ -79,6 +80,7 @@ pub(super) fn entries(
         if let Some(file) = &scopes_file {
             let scopes = scopes_in(
                 file,
+                drafts,
                 scopes_hash.as_deref(),
                 &mut tokens.scope_files,
                 &at,
@@ -152,6 +154,7 @@ enum ScopeFile {
 /// The scopes of a file, if it is the file that the token means.
 fn scopes_in(
     file: &Path,
+    drafts: &Drafts,
     expected: Option<&str>,
     read: &mut Vec<Source>,
     at: &Place,
@@ -159,7 +162,7 @@ fn scopes_in(
 ) -> Option<Scopes> {
     let mut problems = report.borrow_mut();
     let shown = file.display();
-    let bytes = match sources::read(file) {
+    let bytes = match sources::read_or_draft(file, drafts) {
         Ok(bytes) => bytes,
         Err(error) => {
             problems.error(

@@ -1,6 +1,7 @@
 //! YAML into located nodes, within limits that a hand-written configuration never meets and a bomb soon does.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,6 +37,86 @@ pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<Node, Unreadable> {
         }
     };
     Ok(located(raw, file, text))
+}
+
+/// Where a value stands in its text.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub bytes: Range<usize>,
+    pub shape: Shape,
+}
+
+#[derive(Debug)]
+pub(super) enum Shape {
+    Null,
+    Scalar,
+    List(Vec<Spot>),
+    Map(Vec<Field>),
+}
+
+#[derive(Debug)]
+pub(super) struct Field {
+    pub key: String,
+    /// Where the key begins.
+    pub start: usize,
+    pub value: Spot,
+}
+
+impl Spot {
+    pub(super) fn field(&self, key: &str) -> Option<&Field> {
+        self.fields().iter().find(|field| field.key == key)
+    }
+
+    pub(super) fn fields(&self) -> &[Field] {
+        match &self.shape {
+            Shape::Map(fields) => fields,
+            Shape::Null | Shape::Scalar | Shape::List(_) => &[],
+        }
+    }
+
+    pub(super) fn items(&self) -> &[Self] {
+        match &self.shape {
+            Shape::List(items) => items,
+            Shape::Null | Shape::Scalar | Shape::Map(_) => &[],
+        }
+    }
+}
+
+/// The places of all values. Nothing where a place is not known.
+pub(super) fn spots(text: &str) -> Option<Spot> {
+    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, limits()).ok()?;
+    spot(raw, text)
+}
+
+fn spot(raw: Spanned<Raw>, text: &str) -> Option<Spot> {
+    let bytes = bytes_of(text, &raw.referenced)?;
+    let shape = match raw.value {
+        Raw::Null => Shape::Null,
+        Raw::Bool(_) | Raw::Number(_) | Raw::Text(_) => Shape::Scalar,
+        Raw::List(items) => {
+            let items = items.into_iter().map(|item| spot(item, text));
+            Shape::List(items.collect::<Option<_>>()?)
+        }
+        Raw::Map(entries) => {
+            let fields = entries.into_iter().map(|(key, value)| {
+                Some(Field {
+                    start: bytes_of(text, &key.referenced)?.start,
+                    key: key.value,
+                    value: spot(value, text)?,
+                })
+            });
+            Shape::Map(fields.collect::<Option<_>>()?)
+        }
+    };
+    Some(Spot { bytes, shape })
+}
+
+fn bytes_of(text: &str, location: &Location) -> Option<Range<usize>> {
+    let span = location.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let length = usize::try_from(span.byte_len()?).ok()?;
+    let written = text.get(start..start.checked_add(length)?)?;
+    Some(start..start + written.trim_end().len())
 }
 
 /// For files of a fixed shape, under the same limits.
@@ -117,10 +198,7 @@ fn line_of(location: &Location) -> u32 {
 }
 
 fn written_at(text: &str, location: &Location) -> Option<String> {
-    let span = location.span();
-    let start = usize::try_from(span.byte_offset()?).ok()?;
-    let length = usize::try_from(span.byte_len()?).ok()?;
-    let written = text.get(start..start.checked_add(length)?)?.trim();
+    let written = text.get(bytes_of(text, location)?)?.trim_start();
     (!written.is_empty()).then(|| written.to_owned())
 }
 

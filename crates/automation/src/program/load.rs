@@ -10,9 +10,11 @@ use jiff::Timestamp;
 use super::fingerprint;
 use super::names::{self, Names};
 use super::{Plugin, Program};
+use crate::config::edit::Edit;
 use crate::config::model::{self, CircuitBreaker, Retry, Timeouts};
 use crate::config::{
-    self, Config, Environment, Judged, LockError, Place, Plan, Problem, Problems, Severity, Verify,
+    self, Config, Drafts, Environment, Judged, LockError, Place, Plan, Problem, Problems, Severity,
+    Verify,
 };
 use crate::plugin::confine::Confinement;
 use crate::plugin::discovery::{self, Discovery, Note, Weight};
@@ -32,12 +34,32 @@ pub struct Loaded {
 
 /// Loads everything below `path`, which [`config::find()`] gave. It blocks, for it walks the plugin roots.
 pub fn load(path: &Path, surroundings: &Environment, verify: Verify) -> Loaded {
+    load_with(path, surroundings, verify, &Drafts::new())
+}
+
+/// The errors that an edit would bring in; those that are there already are not its fault.
+pub fn consequences(path: &Path, surroundings: &Environment, edit: &Edit) -> Vec<Problem> {
+    let errors = |drafts: &Drafts| {
+        let loaded = load_with(path, surroundings, Verify::No, drafts);
+        let errors = loaded.problems.into_iter();
+        errors.filter(|problem| problem.severity == Severity::Error)
+    };
+    // Lines move with an edit; what is said about them does not.
+    let known: Vec<Problem> = errors(&Drafts::new()).collect();
+    let is_new = |problem: &Problem| {
+        let same = |other: &Problem| other.file == problem.file && other.message == problem.message;
+        !known.iter().any(same)
+    };
+    errors(edit.drafts()).filter(is_new).collect()
+}
+
+fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &Drafts) -> Loaded {
     let Judged {
         config,
         mut problems,
         mut integrity_failed,
         strictness,
-    } = config::judge(path, surroundings, verify);
+    } = config::judge(path, surroundings, verify, drafts);
     let Some(config) = config else {
         return Loaded {
             program: None,
@@ -74,7 +96,7 @@ pub fn load(path: &Path, surroundings: &Environment, verify: Verify) -> Loaded {
 
 /// What sealing the configuration at `path` and the programs of its plugins would change; [`Plan::apply`] does it.
 pub fn lock(path: &Path, surroundings: &Environment, now: Timestamp) -> Result<Plan, LockError> {
-    let judged = config::judge(path, surroundings, Verify::No);
+    let judged = config::judge(path, surroundings, Verify::No, &Drafts::new());
     let fingerprints = match &judged.config {
         // What is wrong with plugins is told by a load; here only those count that can be run.
         Some(config) => {

@@ -1,5 +1,6 @@
 //! One folder per noun, one small file per action: its arguments and its `run`.
 
+pub(crate) mod automation;
 pub(crate) mod bench;
 pub(crate) mod import;
 pub(crate) mod intent;

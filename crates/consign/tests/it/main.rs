@@ -1,6 +1,7 @@
 //! The real binary as a process: how it starts, refuses, serves, stops and survives. `postgres.rs` runs again what is not
 //! about the SQLite file.
 
+mod automation;
 mod bench;
 mod cli;
 mod clock;

@@ -42,12 +42,14 @@ fn a_scope_file_that_does_not_match_is_refused_du_023() {
         "{problems}"
     );
     // Whoever holds the token meanwhile is known and may do nothing.
-    let sources = sources::gather(&world.path("config.yaml"), &world.environment);
+    let none = BTreeMap::new();
+    let sources = sources::gather(&world.path("config.yaml"), &world.environment, &none);
     let report = RefCell::default();
     let config = read::read(
         &world.path("config.yaml"),
         sources,
         &world.environment,
+        &none,
         &report,
     );
     assert!(!config.registry.holder("0042").unwrap().may("plugin:ro"));

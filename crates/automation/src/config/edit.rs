@@ -1,0 +1,107 @@
+//! Changes to a configuration, made in its text so that comments and order stay.
+//!
+//! Every function here only plans: it gives an [`Edit`] and writes nothing. Whoever applies it first asks
+//! [`crate::program::consequences`] what would come of it. What cannot be changed in place without guessing is refused with
+//! the line to change by hand.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::find::Environment;
+use super::sources::{self, Drafts, Sources};
+use super::{files, interpolate, yaml};
+
+mod backup;
+mod entries;
+mod init;
+mod lines;
+mod set;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+pub use backup::{Backup, backup, restore};
+pub use init::init;
+pub use set::set;
+pub use tokens::{
+    NewToken, ScopeChange, TokenInfo, change_scopes, create, delete, list, odd_scopes,
+};
+
+/// The files of a change, as they will be.
+#[derive(Debug, Default)]
+pub struct Edit {
+    writes: Drafts,
+    removes: BTreeSet<PathBuf>,
+}
+
+/// Why a change is not made, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    pub message: String,
+    pub fix: String,
+}
+
+impl Refused {
+    fn new(message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            fix: fix.into(),
+        }
+    }
+}
+
+impl Edit {
+    pub(crate) fn drafts(&self) -> &Drafts {
+        &self.writes
+    }
+
+    /// The files that are written and those that are removed.
+    pub fn paths(&self) -> impl Iterator<Item = (&Path, bool)> {
+        let written = self.writes.keys().map(|path| (path.as_path(), true));
+        written.chain(self.removes.iter().map(|path| (path.as_path(), false)))
+    }
+
+    /// Writes every file in one step each and keeps the one before as `.bak`.
+    pub fn apply(&self) -> io::Result<()> {
+        // What is named is written before what names it: scope files, then tokens, then what includes them.
+        let mut writes: Vec<_> = self.writes.iter().collect();
+        writes.sort_by_key(|(path, _)| Reverse((path.components().count(), *path)));
+        for (path, bytes) in writes {
+            files::make_dir(path.parent().unwrap_or(path))?;
+            // A link stays one: what it leads to is changed.
+            let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            files::write_with_backup(&target, bytes)?;
+        }
+        self.removes.iter().try_for_each(fs::remove_file)
+    }
+}
+
+/// The files of a configuration that can be read.
+fn readable(path: &Path, environment: &Environment, drafts: &Drafts) -> Result<Sources, Refused> {
+    let sources = sources::gather(path, environment, drafts);
+    if !sources.problems.has_errors() {
+        return Ok(sources);
+    }
+    let problems = sources.problems.into_vec();
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let message = format!("the configuration cannot be read: {}", lines.join("; "));
+    Err(Refused::new(message, "mend it, then try again"))
+}
+
+/// The text of a file with the places of its values.
+fn located(path: &Path) -> Result<(String, yaml::Spot), Refused> {
+    let shown = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Refused::new(format!("cannot read {shown}: {error}"), ""))?;
+    let spots = yaml::spots(&interpolate::levelled(&text));
+    let spots = spots.ok_or_else(|| by_hand(&format!("{shown} has no plain structure")))?;
+    Ok((text, spots))
+}
+
+fn by_hand(what: &str) -> Refused {
+    Refused::new(what, "change it by hand, then run `config check`")
+}

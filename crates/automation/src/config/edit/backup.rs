@@ -1,0 +1,66 @@
+//! Copies of a configuration's files, in a directory of their own, and back.
+//!
+//! Only the files that make up the configuration are copied: neither plugins nor state. A file outside of the configuration's
+//! directory has no place in the copy and is told.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Edit;
+use crate::config::files;
+use crate::config::model::Config;
+use crate::config::seal;
+
+/// What was copied, relative to the directory of the configuration, and what was not.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Backup {
+    pub copied: Vec<PathBuf>,
+    pub left_out: Vec<PathBuf>,
+}
+
+/// Copies into `output`, which must not be there yet.
+pub fn backup(config: &Config, output: &Path) -> io::Result<Backup> {
+    if output.exists() {
+        let message = format!("{} is there already", output.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+    }
+    let mut done = Backup::default();
+    let sealed = config.dir.join(seal::FILE);
+    let sealed = Some(sealed).filter(|path| path.is_file());
+    let paths = config.files.iter().map(|source| source.path.clone());
+    for path in paths.chain(sealed) {
+        let Ok(relative) = path.strip_prefix(&config.dir) else {
+            done.left_out.push(path);
+            continue;
+        };
+        let target = output.join(relative);
+        files::make_dir(target.parent().unwrap_or(output))?;
+        files::write(&target, &fs::read(&path)?)?;
+        done.copied.push(relative.to_owned());
+    }
+    done.copied.sort();
+    Ok(done)
+}
+
+/// Plans to put the files of a backup back into `dir`.
+pub fn restore(from: &Path, dir: &Path) -> io::Result<Edit> {
+    if !from.join("config.yaml").is_file() {
+        let message = format!("{} has no config.yaml, so it is no backup", from.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
+    }
+    let mut edit = Edit::default();
+    let mut waiting = vec![from.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                waiting.push(path);
+                continue;
+            }
+            let relative = path.strip_prefix(from).unwrap_or(&path);
+            edit.writes.insert(dir.join(relative), fs::read(&path)?);
+        }
+    }
+    Ok(edit)
+}

@@ -1,0 +1,154 @@
+//! The entries of `tokens` in the text of their file, found and added.
+
+use std::path::{Path, PathBuf};
+
+use super::{Edit, Refused, by_hand, lines, located, readable};
+use crate::config::find::{self, Environment};
+use crate::config::node::{Kind, Node};
+use crate::config::sources::Drafts;
+use crate::config::yaml;
+
+/// Where new tokens are written.
+pub(super) const FILE: &str = "tokens.yaml";
+
+pub(super) struct Found {
+    pub(super) file: PathBuf,
+    pub(super) text: String,
+    pub(super) item: yaml::Spot,
+    pub(super) scopes_file: Option<PathBuf>,
+}
+
+pub(super) fn find_token(
+    path: &Path,
+    environment: &Environment,
+    name: &str,
+) -> Result<Found, Refused> {
+    let merged = readable(path, environment, &Drafts::new())?.merged;
+    let tokens: &[Node] = match merged.get("tokens").map(|tokens| &tokens.kind) {
+        Some(Kind::List(items)) => items,
+        _ => &[],
+    };
+    let text_of = |node: &Node, key: &str| {
+        let value = node.get(key).and_then(Node::text);
+        value.map(str::to_owned)
+    };
+    let token = tokens
+        .iter()
+        .find(|token| text_of(token, "name").as_deref() == Some(name));
+    let Some(token) = token else {
+        let message = format!("there is no token `{name}`");
+        return Err(Refused::new(message, "see `config token list`"));
+    };
+    let dir = path.parent().unwrap_or(path);
+    let scopes_file = text_of(token, "scopes_file");
+    let scopes_file = scopes_file.map(|file| find::resolve(&file, dir, environment));
+    let file = token.at.file.to_path_buf();
+    let (text, mut spots) = located(&file)?;
+    let item = take_entry(&mut spots, &text, name);
+    let item = item.ok_or_else(|| by_hand(&format!("`{name}` is not in {}", file.display())))?;
+    Ok(Found {
+        file,
+        text,
+        item,
+        scopes_file,
+    })
+}
+
+fn is_named(item: &yaml::Spot, text: &str, name: &str) -> bool {
+    let written = item
+        .field("name")
+        .and_then(|field| text.get(field.value.bytes.clone()));
+    written.is_some_and(|written| written.trim_matches(['"', '\'']) == name)
+}
+
+pub(super) fn entry<'s>(spots: &'s yaml::Spot, text: &str, name: &str) -> Option<&'s yaml::Spot> {
+    let items = spots.field("tokens")?.value.items();
+    items.iter().find(|item| is_named(item, text, name))
+}
+
+fn take_entry(spots: &mut yaml::Spot, text: &str, name: &str) -> Option<yaml::Spot> {
+    let yaml::Shape::Map(fields) = &mut spots.shape else {
+        return None;
+    };
+    let tokens = fields.iter_mut().find(|field| field.key == "tokens")?;
+    let yaml::Shape::List(items) = &mut tokens.value.shape else {
+        return None;
+    };
+    let index = items.iter().position(|item| is_named(item, text, name))?;
+    Some(items.swap_remove(index))
+}
+
+/// The lines of a list item whose dash stands at `indent`.
+pub(super) fn item(entry: &str, indent: usize) -> String {
+    let spaces = " ".repeat(indent);
+    let numbered = entry.lines().zip(0..);
+    let lines = numbered.map(|(line, index)| match index {
+        0 => format!("{spaces}- {line}\n"),
+        _ => format!("{spaces}  {line}\n"),
+    });
+    lines.collect()
+}
+
+/// The text with one entry more in `tokens`, before the others.
+pub(super) fn with_entry(text: &str, spots: &yaml::Spot, entry: &str) -> Option<String> {
+    let Some(tokens) = spots.field("tokens") else {
+        return Some(lines::appended(
+            text,
+            &format!("tokens:\n{}", item(entry, 2)),
+        ));
+    };
+    match &tokens.value.shape {
+        yaml::Shape::List(items) => {
+            let first = items.first()?.bytes.start;
+            let dash = lines::dash_of(text, first)?;
+            let at = lines::start_of(text, first);
+            Some(format!(
+                "{}{}{}",
+                &text[..at],
+                item(entry, dash),
+                &text[at..]
+            ))
+        }
+        yaml::Shape::Null => {
+            let at = lines::block_end(text, tokens.start, 0);
+            let head = lines::appended(&text[..at], &item(entry, 2));
+            Some(format!("{head}{}", &text[at..]))
+        }
+        yaml::Shape::Scalar | yaml::Shape::Map(_) => None,
+    }
+}
+
+/// Makes sure that the configuration reads `file`.
+pub(super) fn include(
+    path: &Path,
+    environment: &Environment,
+    file: &Path,
+    edit: &mut Edit,
+) -> Result<(), Refused> {
+    let read = readable(path, environment, &Drafts::new())?.files;
+    if read.iter().any(|source| source.path == *file) {
+        return Ok(());
+    }
+    let (text, spots) = located(path)?;
+    let shown = path.display();
+    let text = match spots.field("include") {
+        None => lines::appended(&text, &format!("include:\n  - {FILE}\n")),
+        Some(field) => {
+            let first = field.value.items().first().map(|item| item.bytes.start);
+            let place = first.and_then(|at| Some((at, lines::dash_of(&text, at)?)));
+            let Some((first, dash)) = place else {
+                let fix = format!("add `{FILE}` to `include` in {shown}, then try again");
+                return Err(Refused::new(
+                    format!("{shown} does not include {FILE}"),
+                    fix,
+                ));
+            };
+            // In front of the others: what was there keeps the last word.
+            let at = lines::start_of(&text, first);
+            let line = format!("{}- {FILE}\n", " ".repeat(dash));
+            format!("{}{line}{}", &text[..at], &text[at..])
+        }
+    };
+    edit.writes.insert(path.to_owned(), text.into_bytes());
+    Ok(())
+}

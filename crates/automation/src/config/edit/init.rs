@@ -1,0 +1,66 @@
+//! A first configuration with one plugin that runs.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::config::files;
+
+const CONFIG: &str = "\
+# What the service does. Look at it with `config show`, judge it with `config check`, and seal it with `config lock`.
+service:
+  name: ductile
+
+# Where plugins are looked for, relative to this file.
+plugin_roots:
+  - plugins
+
+plugins:
+  hello:
+    config:
+      greeting: hello
+    schedules:
+      - every: 5m
+";
+
+const MANIFEST: &str = "\
+manifest_spec: ductile.plugin
+manifest_version: 1
+name: hello
+version: 0.1.0
+protocol: 2
+entrypoint: run.sh
+description: Says hello
+commands:
+  poll:
+    type: read
+    description: Answers with a greeting
+config_keys:
+  optional: [greeting]
+";
+
+const PROGRAM: &str = r#"#!/bin/sh
+# One request comes as JSON on standard input; one answer goes as JSON to standard output.
+cat > /dev/null
+echo '{"status": "ok", "result": "hello"}'
+"#;
+
+/// Writes a configuration into `dir` and gives its path. One that is there is left alone unless `force` is set, and then kept
+/// as `.bak`.
+pub fn init(dir: &Path, force: bool) -> io::Result<PathBuf> {
+    let config = dir.join("config.yaml");
+    if config.exists() && !force {
+        let message = format!("{} is there already", config.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+    }
+    let plugin = dir.join("plugins/hello");
+    files::make_dir(dir)?;
+    files::make_dir(&plugin)?;
+    files::write_with_backup(&config, CONFIG.as_bytes())?;
+    files::write(&plugin.join("manifest.yaml"), MANIFEST.as_bytes())?;
+    let program = plugin.join("run.sh");
+    files::write(&program, PROGRAM.as_bytes())?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700))?;
+    Ok(config)
+}

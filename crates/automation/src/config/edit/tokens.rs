@@ -1,0 +1,298 @@
+//! Tokens and their scope files: made, changed and taken away.
+//!
+//! The value of a token is never written: `tokens.yaml` names the variable that holds it. Entries are changed in the text of
+//! their file, so that the others keep their comments.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::entries::{FILE, entry, find_token, include, item, with_entry};
+use super::{Edit, Refused, by_hand, lines, located, readable};
+use crate::config::find::Environment;
+use crate::config::interpolate;
+use crate::config::model::{Config, Token};
+use crate::config::node::Node;
+use crate::config::registry::Scopes;
+use crate::config::sources::{self, Drafts};
+
+#[derive(Debug)]
+pub struct NewToken<'a> {
+    pub name: &'a str,
+    pub scopes: Vec<String>,
+    pub description: Option<&'a str>,
+    pub now: Timestamp,
+}
+
+/// What can be told of a token; never its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenInfo {
+    pub name: String,
+    /// The variable that holds the value, if the file names one.
+    pub variable: Option<String>,
+    /// Whether the value is there.
+    pub is_set: bool,
+    pub scopes_file: Option<PathBuf>,
+    pub scopes: Vec<String>,
+    pub description: Option<String>,
+    pub created_at: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScopeChange {
+    /// Only the hash is brought up to date.
+    Keep,
+    Add(Vec<String>),
+    Remove(Vec<String>),
+    Set(Vec<String>),
+}
+
+/// All tokens in the order of the files.
+pub fn list(config: &Config) -> Vec<TokenInfo> {
+    config.tokens.iter().map(info).collect()
+}
+
+fn info(token: &Token) -> TokenInfo {
+    let scopes = token.scopes_file.as_deref().map(scopes_of);
+    let scopes = scopes.and_then(Result::ok).map(|(_, scopes)| scopes);
+    let placeholder = located(&token.at.file).ok().and_then(|(text, spots)| {
+        let key = entry(&spots, &text, &token.name)?.field("key")?;
+        let written = text.get(key.value.bytes.clone())?;
+        interpolate::unfilled(written).next().map(str::to_owned)
+    });
+    TokenInfo {
+        name: token.name.clone(),
+        variable: placeholder,
+        is_set: interpolate::unfilled(token.key.expose()).next().is_none(),
+        scopes_file: token.scopes_file.clone(),
+        scopes: scopes.unwrap_or_default(),
+        description: token.description.clone(),
+        created_at: token.created_at.clone(),
+    }
+}
+
+/// Scopes that allow nothing, each with what was probably meant.
+pub fn odd_scopes(scopes: &[String]) -> Vec<(String, Option<&'static str>)> {
+    let scopes = Scopes::new(scopes.to_vec());
+    let odd = scopes.odd();
+    odd.map(|(scope, near)| (scope.to_owned(), near)).collect()
+}
+
+/// Plans a new token; gives the variable that has to hold its value.
+pub fn create(
+    path: &Path,
+    environment: &Environment,
+    token: &NewToken<'_>,
+) -> Result<(Edit, String), Refused> {
+    let name = token.name;
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || !name.chars().all(fits) {
+        let fix = "use letters, digits, `-` and `_`";
+        return Err(Refused::new(
+            format!("`{name}` is no name for a token"),
+            fix,
+        ));
+    }
+    refuse_odd(&token.scopes)?;
+    let merged = readable(path, environment, &Drafts::new())?.merged;
+    let known = merged.get("tokens").map(Node::json);
+    let known = known.as_ref().and_then(Value::as_array);
+    let mut known = known.into_iter().flatten();
+    if known.any(|entry| entry["name"] == name) {
+        let fix = "choose another name, or delete that one";
+        return Err(Refused::new(
+            format!("there is a token `{name}` already"),
+            fix,
+        ));
+    }
+    let dir = path.parent().unwrap_or(path);
+    let relative = format!("scopes/{name}.json");
+    let created_at = format!("{:.0}", token.now);
+    let body = scope_file(&token.scopes, token.description, &created_at);
+    let variable = variable_of(name);
+    let hash = sources::hash(&body);
+    let description = token.description.map(Value::from);
+    let description = description.map(|text| format!("description: {text}\n"));
+    let entry = format!(
+        "name: {name}\nkey: ${{{variable}}}\nscopes_file: {relative}\nscopes_hash: blake3:{hash}\ncreated_at: {created_at}\n{}",
+        description.unwrap_or_default()
+    );
+    let mut edit = Edit::default();
+    let scopes_path = dir.join(relative);
+    if scopes_path.exists() {
+        let message = format!("{} is there already", scopes_path.display());
+        return Err(Refused::new(message, "remove it, or choose another name"));
+    }
+    edit.writes.insert(scopes_path, body);
+    let file = dir.join(FILE);
+    let text = if file.is_file() {
+        let (text, spots) = located(&file)?;
+        with_entry(&text, &spots, &entry).ok_or_else(|| {
+            by_hand(&format!(
+                "`tokens` in {} is no list in lines",
+                file.display()
+            ))
+        })?
+    } else {
+        format!("tokens:\n{}", item(&entry, 2))
+    };
+    edit.writes.insert(file.clone(), text.into_bytes());
+    include(path, environment, &file, &mut edit)?;
+    Ok((edit, variable))
+}
+
+/// Plans to take a token and its scope file away.
+pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit, Refused> {
+    let found = find_token(path, environment, name)?;
+    let item = &found.item.bytes;
+    let unfit = || {
+        by_hand(&format!(
+            "the token `{name}` does not stand in lines of its own"
+        ))
+    };
+    let dash = lines::dash_of(&found.text, item.start).ok_or_else(unfit)?;
+    let start = lines::start_of(&found.text, item.start);
+    let end = lines::block_end(&found.text, item.start, dash);
+    let text = format!("{}{}", &found.text[..start], &found.text[end..]);
+    let mut edit = Edit::default();
+    edit.writes.insert(found.file, text.into_bytes());
+    edit.removes.extend(found.scopes_file);
+    Ok(edit)
+}
+
+/// Plans other scopes for a token, or the hash of its scope file as it is now.
+pub fn change_scopes(
+    path: &Path,
+    environment: &Environment,
+    name: &str,
+    change: &ScopeChange,
+) -> Result<Edit, Refused> {
+    let found = find_token(path, environment, name)?;
+    let Some(scopes_file) = found.scopes_file else {
+        let message = format!("`{name}` is only a named secret and has no scope file");
+        return Err(Refused::new(
+            message,
+            "make a token with `config token create`",
+        ));
+    };
+    let (mut document, mut scopes) = scopes_of(&scopes_file)?;
+    match change {
+        ScopeChange::Keep => {}
+        ScopeChange::Add(more) => {
+            refuse_odd(more)?;
+            scopes.extend(more.iter().cloned());
+        }
+        ScopeChange::Remove(fewer) => {
+            if let Some(absent) = fewer.iter().find(|scope| !scopes.contains(scope)) {
+                let held = format!("it has {}", scopes.join(", "));
+                return Err(Refused::new(
+                    format!("`{name}` has no scope `{absent}`"),
+                    held,
+                ));
+            }
+            scopes.retain(|scope| !fewer.contains(scope));
+        }
+        ScopeChange::Set(others) => {
+            refuse_odd(others)?;
+            scopes.clone_from(others);
+        }
+    }
+    let mut kept = Vec::new();
+    for scope in scopes {
+        if !kept.contains(&scope) {
+            kept.push(scope);
+        }
+    }
+    let mut edit = Edit::default();
+    let bytes = if *change == ScopeChange::Keep {
+        sources::read(&scopes_file).map_err(|error| unreadable(&scopes_file, &error.to_string()))?
+    } else {
+        match document.as_object_mut() {
+            Some(fields) => {
+                fields.insert("scopes".to_owned(), json!(kept));
+            }
+            None => document = json!(kept),
+        }
+        let bytes = pretty(&document);
+        edit.writes.insert(scopes_file, bytes.clone());
+        bytes
+    };
+    let hash = format!("blake3:{}", sources::hash(&bytes));
+    let unfit = || {
+        by_hand(&format!(
+            "the `scopes_hash` of `{name}` is not in a line of its own"
+        ))
+    };
+    let text = &found.text;
+    let text = if let Some(field) = found.item.field("scopes_hash") {
+        let old = field.value.bytes.clone();
+        format!("{}{hash}{}", &text[..old.start], &text[old.end..])
+    } else {
+        let field = found.item.field("scopes_file").ok_or_else(unfit)?;
+        let indent = field.start - lines::start_of(text, field.start);
+        let at = lines::block_end(text, field.start, indent);
+        let line = format!("{}scopes_hash: {hash}\n", " ".repeat(indent));
+        format!("{}{line}{}", lines::appended(&text[..at], ""), &text[at..])
+    };
+    edit.writes.insert(found.file, text.into_bytes());
+    Ok(edit)
+}
+
+fn refuse_odd(scopes: &[String]) -> Result<(), Refused> {
+    if scopes.is_empty() {
+        let fix = "name at least one, such as `plugin:ro`";
+        return Err(Refused::new("there is no scope", fix));
+    }
+    match odd_scopes(scopes).first() {
+        None => Ok(()),
+        Some((scope, near)) => {
+            let area = near.unwrap_or("plugin");
+            let fix = format!("write `{area}:ro` or `{area}:rw`");
+            Err(Refused::new(
+                format!("the scope `{scope}` allows nothing"),
+                fix,
+            ))
+        }
+    }
+}
+
+/// A scope file as it is written, and the scopes in it.
+fn scopes_of(file: &Path) -> Result<(Value, Vec<String>), Refused> {
+    let bytes = sources::read(file).map_err(|error| unreadable(file, &error.to_string()))?;
+    let document: Value =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(file, &error.to_string()))?;
+    let listed = document.get("scopes").unwrap_or(&document);
+    let scopes = serde_json::from_value(listed.clone());
+    let scopes = scopes.map_err(|_| unreadable(file, "it holds no list of scopes"))?;
+    Ok((document, scopes))
+}
+
+fn unreadable(file: &Path, reason: &str) -> Refused {
+    let message = format!("the scope file {} cannot be read: {reason}", file.display());
+    Refused::new(message, r#"write {"scopes": ["plugin:ro"]}"#)
+}
+
+fn scope_file(scopes: &[String], description: Option<&str>, created_at: &str) -> Vec<u8> {
+    let mut metadata = json!({ "created_at": created_at });
+    if let Some(description) = description {
+        metadata["description"] = json!(description);
+    }
+    pretty(&json!({ "scopes": scopes, "metadata": metadata }))
+}
+
+fn pretty(document: &Value) -> Vec<u8> {
+    format!("{document:#}\n").into_bytes()
+}
+
+/// `admin-cli` is held by `ADMIN_CLI_API_KEY`.
+fn variable_of(name: &str) -> String {
+    let upper = name.to_ascii_uppercase().replace('-', "_");
+    let prefix = if upper.starts_with(|c: char| c.is_ascii_digit()) {
+        "TOKEN_"
+    } else {
+        ""
+    };
+    format!("{prefix}{upper}_API_KEY")
+}

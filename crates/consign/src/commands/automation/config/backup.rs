@@ -1,0 +1,75 @@
+//! `config backup --output DIR` and `config restore DIR`
+
+use std::path::PathBuf;
+
+use consign_automation::config::edit;
+use serde_json::json;
+
+use super::tree::{TreeArgs, text_of};
+use crate::failure::{Exit, Failure};
+use crate::out;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupArgs {
+    /// The directory to make; its files hold what the configuration holds, so keep it private
+    #[arg(long, value_name = "DIR")]
+    output: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreArgs {
+    /// The directory that `config backup` made
+    #[arg(value_name = "DIR")]
+    from: PathBuf,
+
+    /// Show what would be written, and stop
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+impl BackupArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let config = self.tree.find()?.peek()?;
+        let done = edit::backup(&config, &self.output).map_err(|error| {
+            Failure::failed(error.to_string()).hint("name a directory that is not there yet")
+        })?;
+        for path in &done.left_out {
+            let path = text_of(path);
+            out::note(&format!(
+                "warning: {path} lies outside of the directory and is not copied"
+            ));
+        }
+        if self.tree.output.json {
+            out::json(&json!({ "copied": done.copied, "left_out": done.left_out }))?;
+        } else {
+            for path in &done.copied {
+                out::data(&text_of(path))?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl RestoreArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let tree = self.tree.find()?;
+        let dir = tree.path.parent().unwrap_or(&tree.path);
+        let edit = edit::restore(&self.from, dir).map_err(|error| {
+            Failure::failed(error.to_string()).hint("name what `config backup` made")
+        })?;
+        tree.make(&edit, self.dry_run)?;
+        let files: Vec<_> = edit.paths().map(|(path, _)| path.to_owned()).collect();
+        if self.tree.output.json {
+            out::json(&json!({ "restored": !self.dry_run, "files": files }))?;
+        } else if !self.dry_run {
+            out::note(&format!("restored {} files", files.len()));
+        }
+        Ok(Exit::Done)
+    }
+}

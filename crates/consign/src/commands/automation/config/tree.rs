@@ -1,0 +1,210 @@
+//! The tree that a command works on, and what the process knows of its surroundings.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use consign_automation::config::edit::{Edit, Refused};
+use consign_automation::config::{
+    self, Change, Config, Environment, FindError, LockError, Problem, Seal,
+};
+use consign_automation::program;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::commands::OutputArgs;
+use crate::failure::{Exit, Failure};
+use crate::{out, render};
+
+const SYSTEM_DIR: &str = "/etc/ductile";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TreeArgs {
+    /// The configuration: its file, or the directory of config.yaml
+    #[arg(long, value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    /// The directory of config.yaml
+    #[arg(long, value_name = "DIR")]
+    config_dir: Option<PathBuf>,
+
+    /// Tell more
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// A configuration that was found.
+pub(crate) struct Tree {
+    pub(crate) path: PathBuf,
+    pub(crate) environment: Environment,
+    verbose: bool,
+}
+
+impl TreeArgs {
+    /// For a tree that was just made.
+    pub(crate) fn in_dir(dir: &Path, verbose: bool) -> Self {
+        Self {
+            config: None,
+            config_dir: Some(dir.to_owned()),
+            verbose,
+            output: OutputArgs { json: false },
+        }
+    }
+
+    pub(crate) fn find(&self) -> anyhow::Result<Tree> {
+        let environment = environment();
+        let found = config::find(
+            self.config.as_deref(),
+            self.config_dir.as_deref(),
+            &environment,
+        );
+        let path = found.map_err(|error| {
+            let failure = Failure::failed(error.to_string());
+            match error {
+                FindError::Both | FindError::Place(_) => failure,
+                FindError::Missing(_) | FindError::Nowhere(_) => {
+                    failure.hint("name it with --config, or make one with `config init DIR`")
+                }
+            }
+        })?;
+        if self.verbose {
+            out::note(&format!("configuration: {}", path.display()));
+        }
+        Ok(Tree {
+            path,
+            environment,
+            verbose: self.verbose,
+        })
+    }
+}
+
+impl Tree {
+    /// The configuration for looking at, also with errors in it.
+    pub(crate) fn peek(&self) -> anyhow::Result<Config> {
+        let peeked = config::peek(&self.path, &self.environment);
+        peeked.map_err(|problems| invalid("the configuration cannot be read", &problems).into())
+    }
+
+    /// Judges an edit and makes it, unless it is only looked at.
+    pub(crate) fn make(&self, edit: &Edit, dry_run: bool) -> anyhow::Result<()> {
+        let errors = program::consequences(&self.path, &self.environment, edit);
+        if !errors.is_empty() {
+            let message = "the configuration would no longer be valid; nothing was written";
+            return Err(invalid(message, &errors).into());
+        }
+        for (path, written) in edit.paths() {
+            let verb = match (written, dry_run) {
+                (true, true) => "would write",
+                (true, false) => "write",
+                (false, true) => "would remove",
+                (false, false) => "remove",
+            };
+            if dry_run || self.verbose {
+                out::note(&format!("{verb} {}", path.display()));
+            }
+        }
+        if !dry_run {
+            edit.apply()?;
+        }
+        Ok(())
+    }
+
+    /// A seal is only renewed if it held: nobody is to vouch for changes that he did not see. `expected` is the file whose
+    /// change is what the command is about.
+    pub(crate) fn require_sound_seal(&self, expected: Option<&Path>) -> anyhow::Result<()> {
+        let dir = self.path.parent().unwrap_or(&self.path);
+        if !matches!(Seal::read(dir), Ok(Some(_))) {
+            return Ok(());
+        }
+        let plan = config::reseal(&self.path, &self.environment, Timestamp::now());
+        let plan = plan.map_err(|error| unsealable(&error))?;
+        let mut changes = plan.changes.iter();
+        let drifted = changes
+            .find(|(path, change)| *change != Change::Kept && expected != Some(path.as_path()));
+        match drifted {
+            None => Ok(()),
+            Some((path, _)) => {
+                let message = format!("{} is not what was sealed", path.display());
+                let hint = "look at what changed and run `config lock`, then try again";
+                Err(Failure::new(Exit::Config, message).hint(hint).into())
+            }
+        }
+    }
+
+    /// Seals files and plugins as they are.
+    pub(crate) fn seal(&self) -> anyhow::Result<()> {
+        let plan = program::lock(&self.path, &self.environment, Timestamp::now());
+        Ok(plan.map_err(|error| unsealable(&error))?.apply()?)
+    }
+
+    pub(crate) fn reseal(&self) -> anyhow::Result<()> {
+        let plan = config::reseal(&self.path, &self.environment, Timestamp::now());
+        plan.map_err(|error| unsealable(&error))?.apply()?;
+        if self.verbose {
+            out::note("sealed again");
+        }
+        Ok(())
+    }
+}
+
+fn environment() -> Environment {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        // What is no text can neither be filled in nor named.
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    });
+    let processors = std::thread::available_parallelism();
+    Environment {
+        variables: variables.collect::<BTreeMap<_, _>>(),
+        home: std::env::var_os("HOME")
+            .filter(|home| !home.is_empty())
+            .map(PathBuf::from),
+        system_dir: PathBuf::from(SYSTEM_DIR),
+        processors: processors.map_or(1, usize::from),
+    }
+}
+
+/// A failure because of the configuration, with all that is wrong.
+pub(crate) fn invalid(message: &str, problems: &[Problem]) -> Failure {
+    let lines: Vec<String> = problems
+        .iter()
+        .map(|one| format!("\n  {}", shown(one)))
+        .collect();
+    Failure::new(Exit::Config, format!("{message}:{}", lines.concat()))
+        .hint("see `config check`")
+        .context(json!({ "problems": problems.iter().map(as_json).collect::<Vec<_>>() }))
+}
+
+pub(crate) fn unsealable(error: &LockError) -> Failure {
+    match error {
+        LockError::Unreadable(problems) => invalid(&error.to_string(), problems),
+        LockError::Io(_) => Failure::failed(error.to_string()),
+    }
+}
+
+pub(crate) fn refused(refused: &Refused) -> Failure {
+    let failure = Failure::failed(refused.message.clone());
+    if refused.fix.is_empty() {
+        failure
+    } else {
+        failure.hint(refused.fix.clone())
+    }
+}
+
+pub(crate) fn shown(problem: &Problem) -> String {
+    render::safe(&problem.to_string())
+}
+
+pub(crate) fn as_json(problem: &Problem) -> Value {
+    json!({
+        "file": problem.file,
+        "line": problem.line,
+        "message": problem.message,
+        "fix": problem.fix,
+    })
+}
+
+pub(crate) fn text_of(path: &Path) -> String {
+    render::safe(&path.display().to_string())
+}

@@ -1,0 +1,22 @@
+//! The automation runtime on the command line. Its nouns are also those of the binary under the name `ductile`.
+
+pub(crate) mod config;
+
+use clap::Subcommand;
+
+use crate::failure::Exit;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Check, seal and change the configuration
+    #[command(subcommand)]
+    Config(config::Action),
+}
+
+impl Action {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Config(action) => action.run(),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The binary under the name `ductile`: the nouns of the automation runtime without ours.
+//!
+//! A link of that name is enough. Wrong usage ends with 1 here, for 2 means warnings of a check.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use serde_json::json;
+
+use crate::commands::OutputArgs;
+use crate::commands::automation::config;
+use crate::failure::{self, Exit};
+use crate::out;
+
+const NAME: &str = "ductile";
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0   done
+  1   failed, or wrong usage
+  2   warnings of `config check --strict`
+  78  refused because of the configuration or its seal";
+
+/// Runs plugins on schedules, webhooks, events and pipelines
+#[derive(Debug, Parser)]
+#[command(name = NAME, version, after_help = AFTER_HELP, max_term_width = 100)]
+struct Ductile {
+    #[command(subcommand)]
+    noun: Noun,
+}
+
+#[derive(Debug, Subcommand)]
+enum Noun {
+    /// Check, seal and change the configuration
+    #[command(subcommand)]
+    Config(config::Action),
+    /// Tell which build this is
+    Version(OutputArgs),
+}
+
+/// Whether the binary was started under this name.
+pub(crate) fn is_called() -> bool {
+    let called = std::env::args_os().next();
+    called.is_some_and(|called| {
+        Path::new(&called)
+            .file_name()
+            .is_some_and(|name| name == NAME)
+    })
+}
+
+pub(crate) fn run() -> ExitCode {
+    let ended = match Ductile::try_parse() {
+        Ok(ductile) => ductile.run(),
+        Err(error) => Ok(usage(&error)),
+    };
+    ended.unwrap_or_else(|error| failure::report(&error)).into()
+}
+
+impl Ductile {
+    fn run(self) -> anyhow::Result<Exit> {
+        match self.noun {
+            Noun::Config(action) => action.run(),
+            Noun::Version(output) => version(output),
+        }
+    }
+}
+
+/// Help that was asked for is data; help that was not is the answer to a mistake.
+fn usage(error: &clap::Error) -> Exit {
+    let _ = error.print();
+    if error.use_stderr() {
+        Exit::Failed
+    } else {
+        Exit::Done
+    }
+}
+
+fn version(output: OutputArgs) -> anyhow::Result<Exit> {
+    let version = env!("CARGO_PKG_VERSION");
+    if output.json {
+        // Whoever builds a release says of what and when; other builds do not know.
+        out::json(&json!({
+            "version": version,
+            "commit": option_env!("CONSIGN_COMMIT"),
+            "build_time": option_env!("CONSIGN_BUILD_TIME"),
+        }))?;
+    } else {
+        out::data(&format!("{NAME} {version}"))?;
+    }
+    Ok(Exit::Done)
+}
