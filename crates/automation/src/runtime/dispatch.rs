@@ -34,6 +34,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Running {
     jobs: HashMap<IntentId, (String, Arc<Notify>)>,
     by_plugin: HashMap<String, usize>,
+    /// Jobs that claims under way may bring: in all, and of each plugin.
+    claiming: usize,
+    claiming_by_plugin: HashMap<String, usize>,
+}
+
+/// Whose jobs may be taken, and how many at once. They count as taken until [`Running::looked`].
+struct Wish {
+    plugins: Vec<String>,
+    at_once: usize,
 }
 
 impl Running {
@@ -55,32 +64,77 @@ impl Running {
         cancel
     }
 
-    fn remove(&mut self, id: IntentId) {
-        if let Some((plugin, _)) = self.jobs.remove(&id)
+    /// The same job may have been taken again meanwhile, so it is known by its own bell.
+    fn remove(&mut self, id: IntentId, cancel: &Arc<Notify>) {
+        let own = |(_, bell): &(String, Arc<Notify>)| Arc::ptr_eq(bell, cancel);
+        if self.jobs.get(&id).is_some_and(own)
+            && let Some((plugin, _)) = self.jobs.remove(&id)
             && let Some(count) = self.by_plugin.get_mut(&plugin)
         {
             *count -= 1;
         }
     }
 
-    /// The plugins that may run another job, and how many jobs may be taken at once without passing anybody's cap.
-    fn wanted(&self, program: &Program) -> Option<(Vec<String>, usize)> {
-        let free = program
-            .config()
-            .service
-            .max_workers
-            .saturating_sub(self.count());
-        let mut at_once = free;
-        let mut plugins = vec![SWITCH_PLUGIN.to_owned()];
+    /// What may be taken without passing anybody's cap. `leaving` is a job that makes room for another.
+    fn wish(&mut self, program: &Program, leaving: Option<&str>) -> Option<Wish> {
+        let taken = self.count() + self.claiming - usize::from(leaving.is_some());
+        let free = program.config().service.max_workers.saturating_sub(taken);
+        let mut wish = Wish {
+            plugins: vec![SWITCH_PLUGIN.to_owned()],
+            at_once: if leaving.is_some() { free.min(1) } else { free },
+        };
+        let of = |counts: &HashMap<String, usize>, plugin| counts.get(plugin).copied().unwrap_or(0);
         for plugin in program.plugins() {
-            let running = self.by_plugin.get(&plugin.name).copied().unwrap_or(0);
-            let room = plugin.parallelism.saturating_sub(running);
+            let name = plugin.name.as_str();
+            let taken = of(&self.by_plugin, name) + of(&self.claiming_by_plugin, name);
+            let taken = taken - usize::from(leaving == Some(name));
+            let room = plugin.parallelism.saturating_sub(taken);
             if room > 0 {
-                at_once = at_once.min(room);
-                plugins.push(plugin.name.clone());
+                wish.at_once = wish.at_once.min(room);
+                wish.plugins.push(plugin.name.clone());
             }
         }
-        (free > 0).then_some((plugins, at_once))
+        if wish.at_once == 0 {
+            return None;
+        }
+        self.claiming += wish.at_once;
+        for plugin in &wish.plugins {
+            *self.claiming_by_plugin.entry(plugin.clone()).or_default() += wish.at_once;
+        }
+        Some(wish)
+    }
+
+    /// The claim for a wish is over, whatever it brought.
+    fn looked(&mut self, wish: &Wish) {
+        self.claiming -= wish.at_once;
+        for plugin in &wish.plugins {
+            if let Some(count) = self.claiming_by_plugin.get_mut(plugin) {
+                *count -= wish.at_once;
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// What may be taken in the place of a job that ends; nothing while the service stops.
+    fn next_wish(&self, program: &Program, leaving: &str) -> Option<Wish> {
+        let stopping = *self.stopping.borrow();
+        let wish = || self.running().wish(program, Some(leaving));
+        (!stopping).then(wish).flatten()
+    }
+
+    fn claim(&self, wish: &Wish) -> Claim {
+        Claim {
+            face: Face::Automation,
+            namespace: NAMESPACE.to_owned(),
+            goal: None,
+            holder: self.holder(),
+            audience: Audience::Publisher(OWNER.to_owned()),
+            worker_id: None,
+            capabilities: wish.plugins.clone(),
+            max: u32::try_from(wish.at_once).unwrap_or(u32::MAX),
+            lease_us: LEASE_US,
+        }
     }
 }
 
@@ -93,75 +147,90 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
         let changed = inner.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        let wanted = inner.running().wanted(&program);
-        let Some((capabilities, at_once)) = wanted else {
+        let wish = inner.running().wish(&program, None);
+        let Some(wish) = wish else {
             tokio::select! {
                 () = changed => {}
                 _ = stopping.changed() => {}
             }
             continue;
         };
-        let claim = Claim {
-            face: Face::Automation,
-            namespace: NAMESPACE.to_owned(),
-            goal: None,
-            holder: inner.holder(),
-            audience: Audience::Publisher(OWNER.to_owned()),
-            worker_id: None,
-            capabilities,
-            max: u32::try_from(at_once).unwrap_or(u32::MAX),
-            lease_us: LEASE_US,
-        };
+        let claim = inner.claim(&wish);
         let leave = async {
             tokio::select! {
                 () = changed => {}
                 _ = stopping.changed() => {}
             }
         };
-        match inner
-            .engine
-            .claim_unless(None, claim, LOOK_EVERY, leave)
-            .await
-        {
-            Ok(claimed) => {
-                for intent in claimed {
-                    begin(&inner, Arc::clone(&program), intent);
-                }
-            }
-            Err(error) => {
-                tracing::warn!(component = "dispatcher", %error, "no jobs could be taken");
-                tokio::time::sleep(PAUSE).await;
-            }
+        let claiming = inner.engine.claim_unless(None, claim, LOOK_EVERY, leave);
+        let claimed = claiming.await;
+        begin_all(
+            &inner,
+            &wish,
+            &program,
+            claimed.as_deref().unwrap_or_default(),
+        );
+        if let Err(error) = claimed {
+            tracing::warn!(component = "dispatcher", %error, "no jobs could be taken");
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
-fn begin(inner: &Arc<Inner>, program: Arc<Program>, intent: Intent) {
-    let plugin = intent.capability.clone().unwrap_or_default();
+/// What a claim brought takes the places that were kept for it.
+fn begin_all(inner: &Arc<Inner>, wish: &Wish, program: &Arc<Program>, claimed: &[Intent]) {
+    let mut running = inner.running();
+    running.looked(wish);
+    let begun: Vec<_> = claimed
+        .iter()
+        .map(|intent| {
+            let plugin = intent.capability.as_deref().unwrap_or_default();
+            running.add(intent.id, plugin)
+        })
+        .collect();
+    drop(running);
+    for (intent, cancel) in claimed.iter().zip(begun) {
+        begin(inner, Arc::clone(program), intent.clone(), cancel);
+    }
+}
+
+fn begin(inner: &Arc<Inner>, program: Arc<Program>, intent: Intent, cancel: Arc<Notify>) {
     let id = intent.id;
-    let cancel = inner.running().add(id, &plugin);
     let inner = Arc::clone(inner);
     tokio::spawn(async move {
         // However the task ends, the place is free again.
-        let _place = Place { inner: &inner, id };
-        Box::pin(work(&inner, program, intent, cancel)).await;
+        let place = Place {
+            inner: &inner,
+            id,
+            cancel,
+        };
+        Box::pin(work(&place, program, intent)).await;
     });
 }
 
+/// One of the places that the workers have, taken by a job.
 struct Place<'i> {
-    inner: &'i Inner,
+    inner: &'i Arc<Inner>,
     id: IntentId,
+    cancel: Arc<Notify>,
+}
+
+impl Place<'_> {
+    fn leave(&self) {
+        self.inner.running().remove(self.id, &self.cancel);
+    }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.inner.running().remove(self.id);
+        self.leave();
         self.inner.changed.notify_one();
         self.inner.finished.send_modify(|count| *count += 1);
     }
 }
 
-async fn work(inner: &Inner, program: Arc<Program>, intent: Intent, cancel: Arc<Notify>) {
+async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
+    let inner = place.inner;
     let started_at = inner.instant();
     let begun = Attempt::begin(&inner.engine, program, intent, started_at).await;
     let attempt = match begun {
@@ -200,7 +269,7 @@ async fn work(inner: &Inner, program: Arc<Program>, intent: Intent, cancel: Arc<
     };
     let cancelled = async {
         tokio::select! {
-            () = cancel.notified() => {}
+            () = place.cancel.notified() => {}
             () = lease_is_lost(inner, &attempt.intent) => {}
         }
     };
@@ -216,7 +285,7 @@ async fn work(inner: &Inner, program: Arc<Program>, intent: Intent, cancel: Arc<
             "the plugin wrote to its standard error"
         );
     }
-    if let Some(finished) = settle(inner, &attempt, &ended).await {
+    if let Some(finished) = settle(place, &attempt, &ended).await {
         report(inner, &attempt, &ended, &finished);
     }
 }
@@ -242,10 +311,24 @@ async fn lease_is_lost(inner: &Inner, intent: &Intent) {
 }
 
 /// The result of work that was done is not given up while the ledger is away.
-async fn settle(inner: &Inner, attempt: &Attempt, ended: &Ended) -> Option<Finished> {
+async fn settle(place: &Place<'_>, attempt: &Attempt, ended: &Ended) -> Option<Finished> {
+    let inner = place.inner;
     let (plugin, job_id) = (&attempt.job.plugin, attempt.job_id());
     loop {
-        match finish::finish(&inner.engine, attempt, ended).await {
+        // Whoever ends makes room, and the next one is taken in the same commit.
+        let program = inner.program();
+        let wish = inner.next_wish(&program, plugin);
+        let next = wish.as_ref().map(|wish| inner.claim(wish));
+        let finished = finish::finish(&inner.engine, attempt, ended, next.as_ref()).await;
+        match (&wish, &finished) {
+            (Some(wish), Ok(finished)) => {
+                place.leave();
+                begin_all(inner, wish, &program, &finished.next);
+            }
+            (Some(wish), Err(_)) => inner.running().looked(wish),
+            (None, _) => {}
+        }
+        match finished {
             Ok(finished) => return Some(finished),
             Err(consign_engine::Error::Refused(refusal)) => {
                 tracing::warn!(plugin, job_id, %refusal, "the job is not ours any more; its end is not recorded");

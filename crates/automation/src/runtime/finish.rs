@@ -4,10 +4,10 @@
 //! Whatever can be refused stands in front: records that must still be what was read, then the lease. Behind them nothing can fail.
 
 use consign_engine::{Engine, Error};
-use consign_kernel::command::{Admit, Admitted, Answer, Command, Settle, Settlement};
+use consign_kernel::command::{Admit, Admitted, Answer, Claim, Command, Settle, Settlement};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros};
-use consign_kernel::intent::{Outcome, ResultKind};
+use consign_kernel::intent::{Intent, Outcome, ResultKind};
 use consign_kernel::record::{Key, Put};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -37,6 +37,8 @@ pub(super) struct Finished {
     pub(super) reason: Option<&'static str>,
     pub(super) retry_at: Option<Timestamp>,
     pub(super) children: Vec<(Job, Admitted)>,
+    /// What the claim behind it took.
+    pub(super) next: Vec<Intent>,
 }
 
 /// A record as it was read, or as it begins.
@@ -73,14 +75,15 @@ impl Commit {
     }
 }
 
-/// Settles the job with all that follows. An error means that nothing happened, or that nobody knows.
+/// Settles the job with all that follows, and takes the next one in the same commit if there is a claim for it. An error means that nothing happened, or that nobody knows.
 pub(super) async fn finish(
     engine: &Engine,
     attempt: &Attempt,
     ended: &Ended,
+    next: Option<&Claim>,
 ) -> Result<Finished, Error> {
     for _ in 0..TRIES_MAX {
-        match try_to_finish(engine, attempt, ended).await {
+        match try_to_finish(engine, attempt, ended, next).await {
             Err(Error::Refused(Refusal::VersionMismatch)) => {}
             finished => return finished,
         }
@@ -92,6 +95,7 @@ async fn try_to_finish(
     engine: &Engine,
     attempt: &Attempt,
     ended: &Ended,
+    next: Option<&Claim>,
 ) -> Result<Finished, Error> {
     let mut commit = Commit::default();
     let settled = match &ended.end {
@@ -123,17 +127,22 @@ async fn try_to_finish(
     write_log(engine, attempt, ended, status, failure, &mut commit);
     let how = settlement(&settled);
     let jobs = std::mem::take(&mut commit.jobs);
-    let answers = engine.together(steps(attempt, how, commit, &jobs)).await?;
+    let mut steps = steps(attempt, how, commit, &jobs);
+    steps.extend(next.cloned().map(Command::Claim));
+    let answers = engine.together(steps).await?;
     let mut finished = Finished {
         status,
         error: failure.map(|failure| failure.error.clone()),
         reason: failure.map(|failure| failure.reason),
         retry_at: None,
         children: Vec::new(),
+        next: Vec::new(),
     };
     for answer in answers {
         if let Answer::Admitted(admitted) = answer {
             finished.children = jobs.iter().cloned().zip(admitted).collect();
+        } else if let Answer::Claimed(claimed) = answer {
+            finished.next = claimed;
         } else if let Answer::Settled { run_at, .. } = answer
             && status == "queued"
         {
