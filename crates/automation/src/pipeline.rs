@@ -21,7 +21,9 @@ pub use hook::{Hook, JobEnd};
 pub use job::{Emitted, Error, NextJob, Notice, Position, Producer, Routed};
 pub use load::{LoadError, Pipeline};
 pub use path::{Path, Root, Scope};
-pub use router::{HOPS_MAX, Router, STEP_SUCCEEDED, SWITCH_COMMAND, SWITCH_PLUGIN, switch_result};
+pub use router::{
+    HOPS_MAX, PUBLISH_PLUGIN, Router, STEP_SUCCEEDED, SWITCH_COMMAND, SWITCH_PLUGIN, switch_result,
+};
 pub use spec::{Trigger, Uses};
 pub use template::{Error as TemplateError, With, merge_context};
 

@@ -10,6 +10,7 @@ mod finish;
 mod hub;
 pub mod job;
 pub mod keep;
+mod publish;
 mod service;
 mod trigger;
 

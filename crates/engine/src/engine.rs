@@ -342,6 +342,11 @@ impl Engine {
         self.inner.followers.follow(&caller.id)
     }
 
+    /// The same for whoever acts for a publisher without being a client of its own.
+    pub fn follow_publisher(&self, id: &str) -> watch::Receiver<()> {
+        self.inner.followers.follow(id)
+    }
+
     /// A place for an event stream, if the caller has one left.
     pub fn stream_place(&self, caller: &Caller) -> Option<Place> {
         let own_max = if caller.main {

@@ -20,6 +20,8 @@ pub const STEP_SUCCEEDED: &str = "ductile.step.succeeded";
 /// The job that answers a step's `if` is run by the core itself under this name.
 pub const SWITCH_PLUGIN: &str = "core.switch";
 pub const SWITCH_COMMAND: &str = "handle";
+/// A step of this name publishes an intent and waits for its end.
+pub const PUBLISH_PLUGIN: &str = "core.publish";
 const HOOK_HOPS: u32 = 4;
 
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::load::top;
 use crate::config::{Config, Node, Place, Problems};
-use crate::pipeline::{Catalogue, Kind, LoadError, Router};
+use crate::pipeline::{Catalogue, Kind, LoadError, PUBLISH_PLUGIN, Router};
 use crate::plugin::discovery::Discovery;
 use crate::plugin::manifest::Manifest;
 
@@ -28,6 +28,8 @@ impl Names {
             let base = plugin.uses.as_deref().unwrap_or(name);
             plugins.insert(name.clone(), manifest(base));
         }
+        // What the core does itself has no manifest.
+        plugins.insert(PUBLISH_PLUGIN.to_owned(), None);
         Self { plugins }
     }
 }

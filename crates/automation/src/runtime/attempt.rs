@@ -8,8 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::job::{Job, job_id};
-use super::keep;
-use crate::pipeline::{Kind, Position, SWITCH_PLUGIN, Scope, merge_context, switch_result};
+use super::{keep, publish};
+use crate::pipeline::{
+    Kind, PUBLISH_PLUGIN, Position, SWITCH_PLUGIN, Scope, merge_context, switch_result,
+};
 use crate::plugin::capture::Captured;
 use crate::plugin::outcome::{self, Outcome};
 use crate::plugin::request::{Event, HANDLE, Request};
@@ -57,6 +59,14 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// Another attempt may cure it.
+    pub(super) fn later(error: impl Into<String>) -> Self {
+        Self {
+            again: true,
+            ..Self::for_good(error)
+        }
+    }
+
     /// Nothing but another configuration cures it.
     pub(super) fn for_good(error: impl Into<String>) -> Self {
         Self {
@@ -112,6 +122,16 @@ impl Attempt {
     ) -> Ended {
         if self.job.plugin == SWITCH_PLUGIN {
             return Self::over(self.switched(), engine);
+        }
+        if self.job.plugin == PUBLISH_PLUGIN {
+            let end = match self.payload_and_event() {
+                Ok((_, event)) => {
+                    let payload = event.map(|event| event.payload).unwrap_or_default();
+                    publish::publish(engine, self, payload, cancel).await
+                }
+                Err(failure) => End::Failed(failure),
+            };
+            return Self::over(end, engine);
         }
         let prepared = match self.prepare(engine, launcher).await {
             Ok(prepared) => prepared,

@@ -19,13 +19,15 @@ use super::attempt::{Attempt, Ended};
 use super::finish::{self, Finished};
 use super::job::{Job, NAMESPACE, OWNER, job_id};
 use super::service::Inner;
-use crate::pipeline::SWITCH_PLUGIN;
+use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
 use crate::program::Program;
 
 const LEASE_US: i64 = 60 * SECOND_US;
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
 /// A look at the ledger that nothing has asked for.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// Steps that wait for an intent.
+const WAITS_MAX: usize = 1_000;
 /// Between two tries when the ledger cannot be reached.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -43,11 +45,18 @@ pub(super) struct Running {
 struct Wish {
     plugins: Vec<String>,
     at_once: usize,
+    /// Of the workers' places.
+    places: usize,
 }
 
 impl Running {
     pub(super) fn count(&self) -> usize {
         self.jobs.len()
+    }
+
+    /// How many of the workers' places are taken. Who only waits needs none.
+    fn working(&self) -> usize {
+        self.count() - self.by_plugin.get(PUBLISH_PLUGIN).copied().unwrap_or(0)
     }
 
     /// Asks the process of a job to end, if it runs here.
@@ -77,27 +86,42 @@ impl Running {
 
     /// What may be taken without passing anybody's cap. `leaving` is a job that makes room for another.
     fn wish(&mut self, program: &Program, leaving: Option<&str>) -> Option<Wish> {
-        let taken = self.count() + self.claiming - usize::from(leaving.is_some());
+        let leaves_place = leaving.is_some_and(|plugin| plugin != PUBLISH_PLUGIN);
+        let taken = self.working() + self.claiming - usize::from(leaves_place);
         let free = program.config().service.max_workers.saturating_sub(taken);
-        let mut wish = Wish {
-            plugins: vec![SWITCH_PLUGIN.to_owned()],
-            at_once: if leaving.is_some() { free.min(1) } else { free },
+        let own = |plugin| {
+            let of = |counts: &HashMap<String, usize>| counts.get(plugin).copied().unwrap_or(0);
+            of(&self.by_plugin) + of(&self.claiming_by_plugin)
+                - usize::from(leaving == Some(plugin))
         };
-        let of = |counts: &HashMap<String, usize>, plugin| counts.get(plugin).copied().unwrap_or(0);
-        for plugin in program.plugins() {
-            let name = plugin.name.as_str();
-            let taken = of(&self.by_plugin, name) + of(&self.claiming_by_plugin, name);
-            let taken = taken - usize::from(leaving == Some(name));
-            let room = plugin.parallelism.saturating_sub(taken);
-            if room > 0 {
-                wish.at_once = wish.at_once.min(room);
-                wish.plugins.push(plugin.name.clone());
+        let waits = WAITS_MAX.saturating_sub(own(PUBLISH_PLUGIN));
+        let mut wish = Wish {
+            plugins: Vec::new(),
+            at_once: if free > 0 { free } else { waits },
+            places: 0,
+        };
+        if waits > 0 {
+            wish.plugins.push(PUBLISH_PLUGIN.to_owned());
+            wish.at_once = wish.at_once.min(waits);
+        }
+        if free > 0 {
+            wish.plugins.push(SWITCH_PLUGIN.to_owned());
+            for plugin in program.plugins() {
+                let room = plugin.parallelism.saturating_sub(own(plugin.name.as_str()));
+                if room > 0 {
+                    wish.at_once = wish.at_once.min(room);
+                    wish.plugins.push(plugin.name.clone());
+                }
             }
         }
-        if wish.at_once == 0 {
+        if leaving.is_some() {
+            wish.at_once = wish.at_once.min(1);
+        }
+        if wish.plugins.is_empty() || wish.at_once == 0 {
             return None;
         }
-        self.claiming += wish.at_once;
+        wish.places = if free > 0 { wish.at_once } else { 0 };
+        self.claiming += wish.places;
         for plugin in &wish.plugins {
             *self.claiming_by_plugin.entry(plugin.clone()).or_default() += wish.at_once;
         }
@@ -106,7 +130,7 @@ impl Running {
 
     /// The claim for a wish is over, whatever it brought.
     fn looked(&mut self, wish: &Wish) {
-        self.claiming -= wish.at_once;
+        self.claiming -= wish.places;
         for plugin in &wish.plugins {
             if let Some(count) = self.claiming_by_plugin.get_mut(plugin) {
                 *count -= wish.at_once;

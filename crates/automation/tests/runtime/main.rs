@@ -7,6 +7,7 @@
 
 mod dispatch;
 mod pipelines;
+mod publish;
 mod recovery;
 mod state;
 mod tables;

@@ -1,0 +1,229 @@
+//! A step that hands its work over: it publishes an intent for any worker of the Intent Protocol, and waits for what becomes of it.
+//!
+//! The intent is published once, however often the step is tried, and while it waits the step takes no worker's place.
+
+use std::time::Duration;
+
+use consign_engine::{Engine, Error, Operator};
+use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard};
+use consign_kernel::ids::{IntentId, SECOND_US};
+use consign_kernel::intent::{Intent, ResultKind, Ties};
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::state::State;
+use consign_kernel::{limits, once};
+use serde_json::{Map, Value, json};
+
+use super::attempt::{Attempt, End, Failure};
+use super::job::micros;
+use crate::plugin::response::{EmittedEvent, Response};
+
+/// The publisher is the operator, whose workers hold the main key.
+const PUBLISHER: &str = "main";
+const NAMESPACE_DEFAULT: &str = "default";
+const TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
+const TIMEOUT_MAX: Duration = Duration::from_hours(23);
+/// The event of a step whose intent was fulfilled.
+const FULFILLED: &str = "intent.fulfilled";
+/// Without news, the intent is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// What says how to publish, and is not part of what is published.
+const CONTROLS: [&str; 5] = ["goal", "namespace", "timeout", "max_attempts", "intent"];
+
+/// What the step asks for.
+struct Wanted {
+    goal: String,
+    namespace: String,
+    payload: String,
+    attempts_max: u32,
+    timeout: Duration,
+}
+
+pub(super) async fn publish(
+    engine: &Engine,
+    attempt: &Attempt,
+    payload: Value,
+    cancel: impl Future<Output = ()>,
+) -> End {
+    let wanted = match wanted(payload) {
+        Ok(wanted) => wanted,
+        Err(error) => return End::Failed(Failure::for_good(error)),
+    };
+    let id = match admit(engine, attempt, &wanted).await {
+        Ok(id) => id,
+        Err(error) => {
+            return End::Failed(Failure::later(format!(
+                "it could not be published: {error}"
+            )));
+        }
+    };
+    let ended = tokio::select! {
+        ended = settled(engine, id) => ended,
+        () = tokio::time::sleep(wanted.timeout) => {
+            give_up(engine, id, "the pipeline step that published it stopped waiting").await;
+            return End::Failed(Failure {
+                error: format!("intent {id} was not fulfilled within {:?}", wanted.timeout),
+                reason: "timeout",
+                timed_out: true,
+                again: false,
+            });
+        }
+        () = cancel => {
+            // A step that was only taken over waits elsewhere, for the same intent.
+            if let Ok(Some(job)) = engine.observe(attempt.intent.id).await
+                && job.state == State::DeadLetter
+            {
+                give_up(engine, id, "the pipeline step that published it was cancelled").await;
+            }
+            return End::Cancelled;
+        }
+    };
+    match ended {
+        Err(error) => End::Failed(Failure::later(error.to_string())),
+        Ok(None) => End::Failed(Failure::for_good(format!("intent {id} was removed"))),
+        Ok(Some(intent)) if intent.state == State::Acked => End::Succeeded(fulfilled(&intent)),
+        Ok(Some(intent)) => {
+            let why = intent
+                .last_error
+                .unwrap_or_else(|| "no reason was given".to_owned());
+            End::Failed(Failure::for_good(format!(
+                "intent {id} was not fulfilled: {why}"
+            )))
+        }
+    }
+}
+
+fn wanted(payload: Value) -> Result<Wanted, String> {
+    let Value::Object(mut payload) = payload else {
+        return Err("the step needs a payload that is an object".to_owned());
+    };
+    let mut controls: Map<String, Value> = Map::new();
+    for name in CONTROLS {
+        controls.extend(payload.remove(name).map(|value| (name.to_owned(), value)));
+    }
+    payload.retain(|key, _| !key.starts_with("ductile_"));
+    let text = |name: &str| controls.get(name).and_then(Value::as_str);
+    let goal = text("goal").filter(|goal| !goal.trim().is_empty());
+    let goal = goal.ok_or("the step needs `with: {goal: …}`, the goal of the intent")?;
+    let namespace = text("namespace").unwrap_or(NAMESPACE_DEFAULT);
+    if goal.chars().count() > limits::GOAL_CHARS_MAX
+        || namespace.chars().count() > limits::NAMESPACE_CHARS_MAX
+    {
+        return Err("the goal or the namespace is too long".to_owned());
+    }
+    let timeout = match text("timeout") {
+        None => TIMEOUT_DEFAULT,
+        Some(text) => {
+            crate::scalar::duration(text).map_err(|error| format!("`timeout`: {error}"))?
+        }
+    };
+    let attempts = controls.get("max_attempts").and_then(Value::as_u64);
+    let attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok());
+    let whole = Value::Object(payload);
+    let published = controls.get("intent").unwrap_or(&whole).to_string();
+    if published.len() > limits::PAYLOAD_BYTES_MAX {
+        let (bytes, max) = (published.len(), limits::PAYLOAD_BYTES_MAX);
+        return Err(format!(
+            "the payload has {bytes} bytes; an intent may carry {max}"
+        ));
+    }
+    Ok(Wanted {
+        goal: goal.to_owned(),
+        namespace: namespace.to_owned(),
+        payload: published,
+        attempts_max: attempts
+            .unwrap_or(limits::ATTEMPTS_DEFAULT)
+            .clamp(1, limits::ATTEMPTS_MAX),
+        timeout: timeout.min(TIMEOUT_MAX),
+    })
+}
+
+async fn admit(engine: &Engine, attempt: &Attempt, wanted: &Wanted) -> Result<IntentId, Error> {
+    let key = once::Key {
+        scope: once::Scope::IntentIdempotency,
+        owner: PUBLISHER.to_owned(),
+        key: format!("automation:{}", attempt.job_id()),
+    };
+    let item = NewIntent {
+        profile: ProfileId::Intent,
+        namespace: wanted.namespace.clone(),
+        goal: wanted.goal.clone(),
+        owner: PUBLISHER.to_owned(),
+        public: false,
+        target: None,
+        capability: None,
+        priority: limits::PRIORITY_DEFAULT,
+        payload: wanted.payload.clone(),
+        traceparent: None,
+        delay_us: 0,
+        ttl_us: limits::INTENT_TTL_US.max(micros(wanted.timeout)),
+        attempts_max: wanted.attempts_max,
+        backoff_us: 5 * SECOND_US,
+        once: Some(OnceGuard {
+            key,
+            fingerprint: *blake3::hash(wanted.payload.as_bytes()).as_bytes(),
+            lifetime_us: limits::RETENTION_US,
+        }),
+        ties: Ties {
+            parent: Some(attempt.intent.id),
+            series: None,
+        },
+        unless: None,
+    };
+    let admit = Admit {
+        items: vec![item],
+        cap: None,
+    };
+    let answer = engine.apply(None, Command::Admit(admit)).await?;
+    let Answer::Admitted(admitted) = answer else {
+        return Err(Error::Internal(
+            "an admission answered something else".to_owned(),
+        ));
+    };
+    let first = admitted.first().map(|one| one.id);
+    first.ok_or_else(|| Error::Internal("an admission answered nothing".to_owned()))
+}
+
+/// Waits for the end of the intent; `None` if it is gone.
+async fn settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error> {
+    let mut news = engine.follow_publisher(PUBLISHER);
+    loop {
+        let Some(intent) = engine.observe(id).await? else {
+            return Ok(None);
+        };
+        if intent.settled_at.is_some() {
+            return Ok(Some(intent));
+        }
+        // News are a hint; looking again is what it rests on.
+        let _ = tokio::time::timeout(LOOK_EVERY, news.changed()).await;
+    }
+}
+
+async fn give_up(engine: &Engine, id: IntentId, reason: &str) {
+    let cancelled = engine.cancel(Operator::vouched(), Face::Intent, id, reason);
+    if let Err(error) = cancelled.await {
+        tracing::warn!(%id, %error, "an intent that nobody waits for could not be cancelled");
+    }
+}
+
+fn fulfilled(intent: &Intent) -> Response {
+    let result = intent
+        .result
+        .as_ref()
+        .map_or(Value::Null, |result| match result.kind {
+            ResultKind::Json => serde_json::from_str(&result.body).unwrap_or(Value::Null),
+            ResultKind::Text => Value::from(result.body.as_str()),
+        });
+    let payload = json!({
+        "result": result, "intent_id": intent.id.to_string(), "namespace": intent.namespace, "goal": intent.goal,
+    });
+    Response {
+        result: format!("intent {} was fulfilled", intent.id),
+        events: vec![EmittedEvent {
+            kind: FULFILLED.to_owned(),
+            payload,
+            dedupe_key: None,
+        }],
+        state_updates: Map::new(),
+        logs: Vec::new(),
+    }
+}

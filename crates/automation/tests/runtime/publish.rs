@@ -1,0 +1,134 @@
+//! A pipeline step that leaves its work to a worker of the Intent Protocol.
+
+use std::time::Duration;
+
+use consign_automation::runtime::{Runtime, SubmittedBy};
+use consign_kernel::command::{Audience, Claim, Command, Settle, Settlement};
+use consign_kernel::ids::{IntentId, SECOND_US};
+use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::profile::Face;
+use consign_kernel::state::State;
+use serde_json::json;
+
+use crate::world::World;
+
+const CONFIG: &str = "
+service: {max_workers: 1}
+plugins: {after: {}}
+pipelines:
+  - name: p
+    on: start
+    steps:
+      - {id: ask, uses: core.publish, with: {goal: resize, namespace: images, max_attempts: 1}}
+      - {id: then, uses: after}
+";
+
+async fn started() -> (World, Runtime, IntentId) {
+    let world = World::new();
+    let keep = "open(here + '/got', 'w').write(json.dumps(request['event']['payload']))\nok()";
+    world.python("after", "", keep);
+    let runtime = world.start(CONFIG).await;
+    let jobs = runtime
+        .run_pipeline("p", json!({"size": 3}), SubmittedBy::Api)
+        .await
+        .unwrap();
+    let id = jobs[0].id;
+    (world, runtime, id)
+}
+
+/// What a worker with the main key gets.
+async fn claimed(world: &World) -> Intent {
+    let claim = Claim {
+        face: Face::Intent,
+        namespace: "images".to_owned(),
+        goal: Some("resize".to_owned()),
+        holder: "main".to_owned(),
+        audience: Audience::Caller,
+        worker_id: None,
+        capabilities: Vec::new(),
+        max: 1,
+        lease_us: 60 * SECOND_US,
+    };
+    let patience = Duration::from_secs(20);
+    world
+        .engine
+        .claim(None, claim, patience)
+        .await
+        .unwrap()
+        .remove(0)
+}
+
+async fn settle(world: &World, intent: &Intent, how: Settlement) {
+    let settle = Settle {
+        id: intent.id,
+        holder: "main".to_owned(),
+        token: intent.token.unwrap(),
+        how,
+    };
+    world
+        .engine
+        .apply(None, Command::Settle(settle))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_publishes_an_intent_and_goes_on_with_its_result() {
+    let (world, runtime, id) = started().await;
+    let intent = claimed(&world).await;
+    assert_eq!(intent.payload, r#"{"size":3}"#);
+    assert_eq!(intent.ties.parent, Some(id));
+    // It only waits, so the one worker is free for others.
+    let other = crate::world::run(&runtime, "after", "handle", json!({})).await;
+    assert_eq!(world.ended(other).await.state, State::Acked);
+    let result = Some(Outcome {
+        kind: ResultKind::Json,
+        body: r#"{"url":"x"}"#.to_owned(),
+    });
+    settle(&world, &intent, Settlement::Complete { result }).await;
+    assert_eq!(world.ended(id).await.state, State::Acked);
+    let next = world.engine.children(id, 10).await.unwrap();
+    let next = next
+        .iter()
+        .find(|row| row.capability.as_deref() == Some("after"))
+        .unwrap();
+    assert_eq!(world.ended(next.id).await.state, State::Acked);
+    let got: serde_json::Value = serde_json::from_str(&world.read("got")).unwrap();
+    assert_eq!(got["result"], json!({"url": "x"}));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_intent_fails_the_step() {
+    let (world, _runtime, id) = started().await;
+    let intent = claimed(&world).await;
+    let error = "no such image".to_owned();
+    settle(&world, &intent, Settlement::Fail { error }).await;
+    let failed = world.ended(id).await;
+    assert_eq!(failed.state, State::Failed);
+    assert!(failed.last_error.unwrap().contains("no such image"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_crash_the_step_waits_for_the_same_intent() {
+    let (world, first, id) = started().await;
+    let intent = claimed(&world).await;
+    first.stop(Duration::ZERO).await;
+    let _second = world.start(CONFIG).await;
+    world.until(id, |job| job.attempts == 2).await;
+    settle(&world, &intent, Settlement::Complete { result: None }).await;
+    assert_eq!(world.ended(id).await.state, State::Acked);
+    let published = world.engine.children(id, 10).await.unwrap();
+    let published = published
+        .iter()
+        .filter(|row| row.namespace == "images")
+        .count();
+    assert_eq!(published, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_step_takes_its_intent_back() {
+    let (world, runtime, id) = started().await;
+    let intent = claimed(&world).await;
+    runtime.cancel(id, "not needed").await.unwrap();
+    assert_eq!(world.ended(intent.id).await.state, State::DeadLetter);
+}
