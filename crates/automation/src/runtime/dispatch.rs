@@ -344,6 +344,9 @@ fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: &Finished) 
             inner.tell(kind, told);
         }
     }
+    if let Some(change) = &finished.circuit {
+        inner.tell_transition(plugin, command, change);
+    }
     for (job, admitted) in &finished.children {
         let child = job_id(admitted.id);
         if admitted.replayed {

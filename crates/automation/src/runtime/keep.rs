@@ -141,6 +141,9 @@ pub enum ScheduleStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     pub command: String,
+    /// What it was when its next run was set; another one starts anew.
+    #[serde(default)]
+    pub rule: String,
     pub status: ScheduleStatus,
     pub reason: Option<String>,
     #[serde(flatten)]
@@ -151,11 +154,14 @@ pub struct Schedule {
 }
 
 /// What the one-time setup of a plugin came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// Of the program and the configuration it was made for.
     pub fingerprint: String,
     pub job_id: String,
+    /// The job is queued or runs.
+    #[serde(default)]
+    pub pending: bool,
     pub healthy: bool,
     pub error: Option<String>,
 }

@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 use super::dispatch::{self, Running};
 use super::hub::Hub;
 use super::job::job_id;
+use super::scheduler;
+use super::tick::Rounds;
 use crate::plugin::run::Launcher;
 use crate::program::Program;
 
@@ -47,6 +49,8 @@ pub(super) struct Inner {
     running: Mutex<Running>,
     /// Something that decides what may run has changed.
     pub(super) changed: Notify,
+    /// Something that decides when schedules are looked at has changed.
+    pub(super) replan: Notify,
     /// Counts the jobs that ended here.
     pub(super) finished: watch::Sender<u64>,
     pub(super) stopping: watch::Sender<bool>,
@@ -91,6 +95,7 @@ impl Runtime {
             launcher: options.launcher,
             running: Mutex::default(),
             changed: Notify::new(),
+            replan: Notify::new(),
             finished: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
             hub: Hub::default(),
@@ -100,7 +105,10 @@ impl Runtime {
         let runtime = Self { inner };
         runtime.recover().await?;
         let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&runtime.inner)));
-        runtime.tasks().push(dispatching);
+        let scheduling = scheduler::schedule(Arc::clone(&runtime.inner), Rounds::default());
+        runtime
+            .tasks()
+            .extend([dispatching, tokio::spawn(scheduling)]);
         Ok(runtime)
     }
 
@@ -163,6 +171,7 @@ impl Runtime {
         let current = self.inner.program.write();
         *current.unwrap_or_else(PoisonError::into_inner) = program;
         self.inner.changed.notify_one();
+        self.inner.replan.notify_one();
     }
 
     /// Ends a job, whether it waits or runs. Where it runs, its process is asked to end.

@@ -5,9 +5,11 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod breaker;
 mod dispatch;
 mod pipelines;
 mod recovery;
+mod scheduler;
 mod state;
 mod world;
 
