@@ -24,6 +24,8 @@ use crate::plugin::response::{EmittedEvent, Response};
 
 /// What a plugin may remember, as JSON.
 const STATE_BYTES_MAX: usize = 1 << 20;
+/// Why an attempt failed whose process ended with the service.
+pub(super) const RECOVERED: &str = "recovered";
 /// The command that runs once for a program and its configuration, and never again if it fails.
 pub(super) const INIT: &str = "init";
 /// Jobs that one job may bring about.
@@ -124,14 +126,19 @@ fn steps(attempt: &Attempt, how: Settlement, commit: Commit, jobs: &[Job]) -> Ve
         how,
     });
     let mut steps = commit.steps([settle]);
+    admit(&mut steps, attempt, jobs);
+    steps
+}
+
+fn admit(steps: &mut Vec<Command>, attempt: &Attempt, jobs: &[Job]) {
     if !jobs.is_empty() {
-        let new = |job: &Job| job.intent(&attempt.program, Some(intent.id), None);
+        let parent = Some(attempt.intent.id);
+        let new = |job: &Job| job.intent(&attempt.program, parent, None);
         steps.push(Command::Admit(Admit {
             items: jobs.iter().map(new).collect(),
             cap: None,
         }));
     }
-    steps
 }
 
 /// What a success leaves in the job itself, or what failed.
@@ -452,6 +459,49 @@ async fn remember(
     Ok(Ok(()))
 }
 
+/// Writes down an attempt that none of our processes ended, and what follows if the job is over. `mark` makes sure that it is done once.
+pub(super) async fn follow_up(
+    engine: &Engine,
+    attempt: &Attempt,
+    ended: &Ended,
+    failure: &Failure,
+    mark: &Seen<keep::Watermark>,
+) -> Result<Finished, Error> {
+    let mut commit = Commit::default();
+    commit.replace(mark);
+    let mut circuit = None;
+    let status = if failure.again { "queued" } else { "dead" };
+    if !failure.again {
+        let end = (status, JobEnd::Dead);
+        circuit = over(engine, attempt, ended, end, Some(failure), &mut commit).await?;
+    }
+    let outcome = match failure {
+        Failure {
+            timed_out: true, ..
+        } => "timed_out",
+        Failure { again: true, .. } => "failed",
+        Failure { .. } => "dead",
+    };
+    write_log(engine, attempt, ended, outcome, Some(failure), &mut commit);
+    let jobs = std::mem::take(&mut commit.jobs);
+    let mut steps = commit.steps([]);
+    admit(&mut steps, attempt, &jobs);
+    let answers = engine.together(steps).await?;
+    let admitted = answers.into_iter().find_map(|answer| match answer {
+        Answer::Admitted(admitted) => Some(admitted),
+        _ => None,
+    });
+    let children = jobs.into_iter().zip(admitted.unwrap_or_default());
+    Ok(Finished {
+        status,
+        error: Some(failure.error.clone()),
+        reason: Some(failure.reason),
+        retry_at: None,
+        circuit,
+        children: children.collect(),
+    })
+}
+
 /// What follows from the end of a job, whoever ended it.
 async fn over(
     engine: &Engine,
@@ -572,6 +622,9 @@ fn hooks(
         let line = format!("{plugin}/{command} {status}: {}", failure.error);
         payload["error"] = failure.error.as_str().into();
         payload["reason"] = failure.reason.into();
+        if failure.reason == RECOVERED {
+            payload["recovery"] = true.into();
+        }
         payload["message"] = line.as_str().into();
         payload["text"] = line.into();
     }

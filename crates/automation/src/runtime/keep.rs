@@ -56,6 +56,11 @@ pub fn setup(plugin: &str) -> Key {
     key(Kind::PluginSetup, "", plugin)
 }
 
+/// See [`super::aftermath`].
+pub fn watermark() -> Key {
+    key(Kind::Watermark, "", "automation")
+}
+
 /// One finished attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Log {
@@ -151,6 +156,12 @@ pub struct Schedule {
     pub last_success_job_id: Option<String>,
     #[serde(with = "crate::instant")]
     pub updated_at: Timestamp,
+}
+
+/// Ends that none of our processes brought about are followed up to here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watermark {
+    pub fact: u64,
 }
 
 /// What the one-time setup of a plugin came to.

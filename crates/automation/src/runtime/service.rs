@@ -1,5 +1,6 @@
 //! The service as a whole: it starts, takes back what an earlier start left behind, runs jobs, takes a new configuration, and stops.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::dispatch::{self, Running};
 use super::hub::Hub;
 use super::job::job_id;
 use super::scheduler;
+use super::setup;
 use super::tick::Rounds;
 use crate::plugin::run::Launcher;
 use crate::program::Program;
@@ -56,6 +58,8 @@ pub(super) struct Inner {
     pub(super) stopping: watch::Sender<bool>,
     pub(super) hub: Hub,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Plugins that reloads took away.
+    pub(super) removed: Mutex<BTreeSet<String>>,
     pub(super) started_at: Timestamp,
 }
 
@@ -100,10 +104,12 @@ impl Runtime {
             stopping: watch::Sender::new(false),
             hub: Hub::default(),
             tasks: Mutex::default(),
+            removed: Mutex::default(),
             started_at,
         });
         let runtime = Self { inner };
         runtime.recover().await?;
+        setup::set_up(&runtime.inner, &runtime.program()).await?;
         let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&runtime.inner)));
         let scheduling = scheduler::schedule(Arc::clone(&runtime.inner), Rounds::default());
         runtime
@@ -166,7 +172,7 @@ impl Runtime {
         self.inner.running().count()
     }
 
-    /// From now on this configuration holds; jobs under way keep theirs.
+    /// From now on this configuration holds; jobs under way keep theirs. See [`Runtime::reload`] for what else a change means.
     pub fn adopt(&self, program: Arc<Program>) {
         let current = self.inner.program.write();
         *current.unwrap_or_else(PoisonError::into_inner) = program;

@@ -1,4 +1,4 @@
-//! What is done on the ticks besides the schedules: old things go, in pieces.
+//! What is done on the ticks besides the schedules: loose ends are followed up, and old things go, in pieces.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use consign_kernel::ids::FactSeq;
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 
+use super::aftermath::Aftermath;
 use super::job::micros;
 use super::service::Inner;
 use crate::config::model::Service;
@@ -24,16 +25,24 @@ const PIECES_MAX: usize = 20;
 #[derive(Default)]
 pub(super) struct Rounds {
     last: Option<Instant>,
+    aftermath: Aftermath,
     /// Up to here all facts are old, and those that are left belong to others.
     facts_seen: FactSeq,
 }
 
 impl Rounds {
-    pub(super) async fn go(&mut self, inner: &Arc<Inner>, program: &Program) {
+    pub(super) async fn go(&mut self, inner: &Inner, program: &Arc<Program>) {
         if self.last.is_some_and(|last| last.elapsed() < AT_MOST_EVERY) {
             return;
         }
         self.last = Some(Instant::now());
+        if let Err(error) = inner.end_removed().await {
+            tracing::warn!(component = "reload", %error, "jobs of removed plugins could not be ended; the next tick tries again");
+        }
+        // Before anything is removed: what follows from a job needs the job.
+        if let Err(error) = self.aftermath.go(inner, program).await {
+            tracing::warn!(component = "recovery", %error, "ends of jobs could not be followed up; the next tick tries again");
+        }
         if let Err(error) = self.forget(&inner.engine, &program.config().service).await {
             tracing::warn!(component = "retention", %error, "old rows could not be removed; the next tick tries again");
         }

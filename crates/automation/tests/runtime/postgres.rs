@@ -9,7 +9,10 @@ mod breaker;
 mod dispatch;
 mod pipelines;
 mod recovery;
+mod reload;
+mod retention;
 mod scheduler;
+mod setup;
 mod state;
 mod world;
 

@@ -238,6 +238,17 @@ impl World {
         serde_json::from_str(&record.value).unwrap()
     }
 
+    /// Waits until the attempt is in the log.
+    pub(crate) async fn logged(&self, id: IntentId, attempt: u32) -> keep::Log {
+        let key = keep::log(&consign_automation::runtime::job_id(id), attempt);
+        let began = Instant::now();
+        while self.record(key.clone()).await.is_none() {
+            assert!(began.elapsed() < PATIENCE, "no log of {key:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.log(id, attempt).await
+    }
+
     pub(crate) async fn record(&self, key: consign_kernel::record::Key) -> Option<Record> {
         self.engine.record(key).await.unwrap()
     }
