@@ -188,6 +188,8 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
         };
         let claiming = inner.engine.claim_unless(None, claim, LOOK_EVERY, leave);
         let claimed = claiming.await;
+        // It may have been exchanged while nothing was there to take.
+        let program = inner.program();
         begin_all(
             &inner,
             &wish,
@@ -371,7 +373,7 @@ async fn settle(place: &Place<'_>, attempt: &Attempt, ended: &Ended) -> Option<F
 }
 
 /// For those who watch, and for the log.
-fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: &Finished) {
+pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: &Finished) {
     let Job {
         plugin, command, ..
     } = &attempt.job;
@@ -450,6 +452,9 @@ fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: &Finished) 
             };
             inner.tell(kind, told);
         }
+    }
+    if let Some(change) = &finished.circuit {
+        inner.tell_transition(plugin, command, change);
     }
     for (job, admitted) in &finished.children {
         let child = job_id(admitted.id);

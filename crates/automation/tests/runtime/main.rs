@@ -5,10 +5,15 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod breaker;
 mod dispatch;
 mod pipelines;
 mod publish;
 mod recovery;
+mod reload;
+mod retention;
+mod scheduler;
+mod setup;
 mod state;
 mod tables;
 mod world;
