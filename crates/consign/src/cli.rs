@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::commands::{automation, bench, import, intent, key, node, openapi, receipt, store};
+use crate::commands::{
+    automation, bench, import, intent, key, node, openapi, receipt, store, system,
+};
 use crate::failure::Exit;
 use crate::serve;
 
@@ -50,6 +52,9 @@ enum Noun {
     /// Check, seal and change the configuration of plugins, schedules and pipelines
     #[command(subcommand)]
     Automation(automation::Action),
+    /// Run the automation service and look at it
+    #[command(subcommand)]
+    System(system::Action),
     /// Take over data from another program
     #[command(subcommand)]
     Import(import::Action),
@@ -76,6 +81,7 @@ impl Cli {
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
             Noun::Automation(action) => action.run(),
+            Noun::System(action) => action.run(),
             Noun::Import(action) => single_thread()?.block_on(action.run()),
             Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
             Noun::BenchEmpty(args) => {

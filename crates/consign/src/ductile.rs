@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::commands::OutputArgs;
 use crate::commands::automation::config;
+use crate::commands::system;
 use crate::failure::{self, Exit};
 use crate::out;
 
@@ -35,6 +36,9 @@ enum Noun {
     /// Check, seal and change the configuration
     #[command(subcommand)]
     Config(config::Action),
+    /// Run the service and look at it
+    #[command(subcommand)]
+    System(system::Action),
     /// Tell which build this is
     Version(OutputArgs),
 }
@@ -61,6 +65,7 @@ impl Ductile {
     fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
             Noun::Config(action) => action.run(),
+            Noun::System(action) => action.run(),
             Noun::Version(output) => version(output),
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod node;
 pub(crate) mod openapi;
 pub(crate) mod receipt;
 pub(crate) mod store;
+pub(crate) mod system;
 
 /// The flag that every command which shows something has.
 #[derive(Debug, Clone, Copy, clap::Args)]

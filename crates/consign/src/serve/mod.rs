@@ -3,7 +3,7 @@
 //! Invariant: the data directory is locked before anything in it is made or read.
 
 mod greeting;
-mod ledger;
+pub(crate) mod ledger;
 mod logs;
 mod node;
 mod skew;

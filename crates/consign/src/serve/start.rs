@@ -7,20 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_engine::{
-    Engine, Heartbeat, Options as EngineOptions, SealKey, StoreError, Timekeeper,
-};
+use consign_engine::{Heartbeat, StoreError, Timekeeper};
 use consign_faces::intent;
 use consign_faces::intent::settings::Settings;
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::server::{Error as ServerError, Options as ServerOptions, Server};
 use consign_faces::web::{layers, tls};
-use consign_kernel::receipt::Signer;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::greeting::{self, Greeting};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, random_bytes};
 use super::{ServeArgs, logs, node, skew};
 use crate::config::protocol_settings;
 use crate::failure::Failure;
@@ -50,16 +47,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let clock = place.clock().await?;
     let node_id = i64::from(u32::from_le_bytes(random_bytes()?));
     let ledger = place.open(clock.clone(), node_id).await?;
-    let engine = Engine::new(EngineOptions {
-        store: ledger.shared(),
-        clock: clock.clone(),
-        wall: clock.clone(),
-        entropy: random_bytes()?,
-        seal: SealKey::new(*secrets.seal_key.reveal()),
-        signer: Signer::from_seed(secrets.receipt_seed.reveal()),
-        main_key: secrets.bus_secret.reveal().to_owned(),
-        cleanup_interval: Duration::from_secs(settings.cleanup_interval_s),
-    });
+    let cleanup_interval = Duration::from_secs(settings.cleanup_interval_s);
+    let engine = ledger.engine(&clock, &secrets, cleanup_interval)?;
     engine.check_seal().await?;
     let shared = matches!(ledger, Ledger::Database(_));
     if shared {
@@ -215,10 +204,4 @@ fn base_url(bound: SocketAddr, tls: bool) -> String {
     };
     let reachable = SocketAddr::new(if unspecified { local } else { bound.ip() }, bound.port());
     format!("{scheme}://{reachable}")
-}
-
-fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).context("no source of random numbers")?;
-    Ok(bytes)
 }
