@@ -52,9 +52,8 @@ enum Noun {
     /// Check, seal and change the configuration of plugins, schedules and pipelines
     #[command(subcommand)]
     Automation(automation::Action),
-    /// Run the automation service and look at it
-    #[command(subcommand)]
-    System(system::Action),
+    #[command(flatten)]
+    Running(nouns::Noun),
     /// Take over data from another program
     #[command(subcommand)]
     Import(import::Action),
@@ -81,7 +80,7 @@ impl Cli {
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
             Noun::Automation(action) => action.run(),
-            Noun::System(action) => action.run(),
+            Noun::Running(noun) => noun.run(),
             Noun::Import(action) => single_thread()?.block_on(action.run()),
             Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
             Noun::BenchEmpty(args) => {

@@ -81,6 +81,21 @@ impl Inner {
 impl Runtime {
     /// Takes back what was left behind, then begins to take jobs.
     pub async fn start(options: Options) -> Result<Self, Error> {
+        let runtime = Self::without_clock(options).await?;
+        Ok(runtime)
+    }
+
+    /// The same without anything that the clock asks for: for a process that runs a job and ends with it.
+    pub async fn without_clock(options: Options) -> Result<Self, Error> {
+        let runtime = Self::idle(options);
+        runtime.recover().await?;
+        let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&runtime.inner)));
+        runtime.tasks().push(dispatching);
+        Ok(runtime)
+    }
+
+    /// Takes no jobs and changes nothing by itself: for those who look, or leave work for later.
+    pub fn idle(options: Options) -> Self {
         let started_at = instant(options.engine.wall());
         let start = uuid(&options.engine);
         let inner = Arc::new(Inner {
@@ -97,11 +112,7 @@ impl Runtime {
             tasks: Mutex::default(),
             started_at,
         });
-        let runtime = Self { inner };
-        runtime.recover().await?;
-        let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&runtime.inner)));
-        runtime.tasks().push(dispatching);
-        Ok(runtime)
+        Self { inner }
     }
 
     fn tasks(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {

@@ -3,36 +3,50 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use consign_automation::config::{Problem, Severity, Verify};
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::Engine;
-use tokio::task::spawn_blocking;
+use consign_faces::automation as face;
+use consign_faces::automation::listeners::{self, Listeners, Serving};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
 
+use super::control::Control;
+use super::state::StateDir;
 use crate::PLUGIN_LAUNCH;
 use crate::commands::automation::config::tree::Tree;
+use crate::serve::ledger::random_bytes;
 
 /// How long jobs that run may take when the service is told to stop; those that need longer run again at the next start.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running runtime and the files that it follows.
-#[derive(Clone, Debug)]
+/// A running runtime, the files that it follows, and the ways in.
+#[derive(Debug)]
 pub(crate) struct Automation {
     runtime: Runtime,
     tree: Arc<Tree>,
+    control: Control,
+    serving: JoinHandle<Result<(), listeners::Error>>,
+    drain: watch::Sender<bool>,
 }
 
 impl Automation {
     /// `node` names this process among those that share the ledger; what an earlier start of that name left behind is taken
-    /// back.
+    /// back. The caller holds the lock of the state directory.
     pub(crate) async fn start(
         engine: Engine,
         tree: Tree,
         program: Program,
         node: String,
     ) -> anyhow::Result<Self> {
+        let socket = StateDir::of(program.config()).socket();
         let plugins = program.plugins().count();
+        // An address that is taken is known before anything runs.
+        let listeners = Listeners::bind(&program).await?;
+        let (api, webhooks) = (listeners.api(), listeners.webhooks());
         let runtime = Runtime::start(Options {
             engine,
             program: Arc::new(program),
@@ -40,16 +54,34 @@ impl Automation {
             launcher: launcher(),
         })
         .await?;
+        let (drain, draining) = watch::channel(false);
+        let serving = Serving {
+            draining: draining.clone(),
+            binary_path: std::env::current_exe().ok(),
+            request_id_seed: u128::from_le_bytes(random_bytes()?),
+        };
+        let serving = tokio::spawn(listeners.run(runtime.clone(), serving));
+        let router = local_router(&runtime, draining.clone());
+        let control = Control::listen(socket, router, draining)?;
         let config = tree.path.display().to_string();
+        let (api, webhooks) = (
+            api.map(|at| at.to_string()),
+            webhooks.map(|at| at.to_string()),
+        );
         tracing::info!(
             component = "service",
             config,
             plugins,
+            api,
+            webhooks,
             "the automation runs"
         );
         Ok(Self {
             runtime,
             tree: Arc::new(tree),
+            control,
+            serving,
+            drain,
         })
     }
 
@@ -77,16 +109,35 @@ impl Automation {
         }
     }
 
-    /// Takes no more jobs and waits for those that run, for a bounded time.
+    /// Takes no more requests and no more jobs, and waits for those that run, for a bounded time.
     pub(crate) async fn stop(self) {
         let running = self.runtime.running();
         tracing::info!(component = "service", running, "the automation stops");
+        self.drain.send_replace(true);
         self.runtime.stop(STOP_PATIENCE).await;
+        self.control.close();
+        match self.serving.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(component = "service", %error, "requests were cut off")
+            }
+            Err(error) => tracing::error!(component = "service", %error, "a server broke off"),
+        }
     }
 }
 
+/// The HTTP interface for those whom something else has let in already.
+pub(super) fn local_router(runtime: &Runtime, draining: watch::Receiver<bool>) -> Router {
+    let options = face::Options {
+        access: face::Access::Local,
+        draining,
+        binary_path: std::env::current_exe().ok(),
+    };
+    face::router(runtime.clone(), options)
+}
+
 /// Our own program, still the one that runs if its file was replaced.
-fn launcher() -> Launcher {
+pub(super) fn launcher() -> Launcher {
     Launcher {
         program: "/proc/self/exe".into(),
         arguments: vec![PLUGIN_LAUNCH.into()],

@@ -4,11 +4,14 @@
 //! it is closed. What jobs mean is the business of the automation crate.
 
 mod automation;
+mod control;
 mod logs;
 mod notify;
+mod reach;
 mod start;
 mod state;
 
 pub(crate) use automation::Automation;
+pub(crate) use reach::{Alone, Answer, Reach, query, segment};
 pub(crate) use start::run;
 pub(crate) use state::{Open, StateDir};
