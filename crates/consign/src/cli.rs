@@ -3,9 +3,8 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::commands::{
-    automation, bench, import, intent, key, node, openapi, receipt, store, system,
-};
+use crate::commands::automation::nouns;
+use crate::commands::{automation, bench, import, intent, key, node, openapi, receipt, store};
 use crate::failure::Exit;
 use crate::serve;
 

@@ -26,11 +26,17 @@ const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// A running runtime, the files that it follows, and the ways in.
 #[derive(Debug)]
 pub(crate) struct Automation {
-    runtime: Runtime,
-    tree: Arc<Tree>,
+    files: Files,
     control: Control,
     serving: JoinHandle<Result<(), listeners::Error>>,
     drain: watch::Sender<bool>,
+}
+
+/// A runtime and the files that it follows.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    runtime: Runtime,
+    tree: Arc<Tree>,
 }
 
 impl Automation {
@@ -76,15 +82,55 @@ impl Automation {
             webhooks,
             "the automation runs"
         );
+        let tree = Arc::new(tree);
         Ok(Self {
-            runtime,
-            tree: Arc::new(tree),
+            files: Files { runtime, tree },
             control,
             serving,
             drain,
         })
     }
 
+    /// What is odd about a configuration that holds.
+    pub(crate) fn tell(problems: &[Problem]) {
+        for problem in problems {
+            let (file, line) = (problem.file.display(), problem.line);
+            let (message, fix) = (&problem.message, &problem.fix);
+            match problem.severity {
+                Severity::Notice => {
+                    tracing::debug!(component = "config", %file, line, fix, "{message}");
+                }
+                Severity::Warning | Severity::Error => {
+                    tracing::warn!(component = "config", %file, line, fix, "{message}");
+                }
+            }
+        }
+    }
+
+    /// What a SIGHUP needs.
+    pub(crate) fn files(&self) -> Files {
+        self.files.clone()
+    }
+
+    /// Takes no more requests and no more jobs, and waits for those that run, for a bounded time.
+    pub(crate) async fn stop(self) {
+        let runtime = &self.files.runtime;
+        let running = runtime.running();
+        tracing::info!(component = "service", running, "the automation stops");
+        self.drain.send_replace(true);
+        runtime.stop(STOP_PATIENCE).await;
+        self.control.close();
+        match self.serving.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(component = "service", %error, "requests were cut off")
+            }
+            Err(error) => tracing::error!(component = "service", %error, "a server broke off"),
+        }
+    }
+}
+
+impl Files {
     /// Reads the configuration again. One that does not hold is told in the log, and the old one stays.
     pub(crate) async fn reload(&self) {
         let tree = Arc::clone(&self.tree);
@@ -93,7 +139,7 @@ impl Automation {
         let loaded = spawn_blocking(move || tree.load(Verify::AsRunning(strictness))).await;
         match loaded {
             Ok(Ok((program, problems))) => {
-                tell(&problems);
+                Automation::tell(&problems);
                 self.runtime.adopt(Arc::new(program));
                 tracing::info!(component = "reload", "the configuration was reloaded");
             }
@@ -106,22 +152,6 @@ impl Automation {
                 );
             }
             Err(error) => tracing::error!(component = "reload", %error, "the reload broke off"),
-        }
-    }
-
-    /// Takes no more requests and no more jobs, and waits for those that run, for a bounded time.
-    pub(crate) async fn stop(self) {
-        let running = self.runtime.running();
-        tracing::info!(component = "service", running, "the automation stops");
-        self.drain.send_replace(true);
-        self.runtime.stop(STOP_PATIENCE).await;
-        self.control.close();
-        match self.serving.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(component = "service", %error, "requests were cut off")
-            }
-            Err(error) => tracing::error!(component = "service", %error, "a server broke off"),
         }
     }
 }
@@ -141,21 +171,5 @@ pub(super) fn launcher() -> Launcher {
     Launcher {
         program: "/proc/self/exe".into(),
         arguments: vec![PLUGIN_LAUNCH.into()],
-    }
-}
-
-/// What is odd about a configuration that holds.
-pub(super) fn tell(problems: &[Problem]) {
-    for problem in problems {
-        let (file, line) = (problem.file.display(), problem.line);
-        let (message, fix) = (&problem.message, &problem.fix);
-        match problem.severity {
-            Severity::Notice => {
-                tracing::debug!(component = "config", %file, line, fix, "{message}");
-            }
-            Severity::Warning | Severity::Error => {
-                tracing::warn!(component = "config", %file, line, fix, "{message}");
-            }
-        }
     }
 }

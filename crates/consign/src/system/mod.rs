@@ -11,7 +11,7 @@ mod reach;
 mod start;
 mod state;
 
-pub(crate) use automation::Automation;
-pub(crate) use reach::{Alone, Answer, Reach, query, segment};
-pub(crate) use start::run;
-pub(crate) use state::{Open, StateDir};
+pub(crate) use automation::{Automation, Files};
+pub(crate) use reach::{Alone, Reach, query, segment};
+pub(crate) use start::{NODE, run};
+pub(crate) use state::StateDir;

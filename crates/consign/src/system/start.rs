@@ -6,7 +6,7 @@ use anyhow::Context;
 use consign_automation::config::Verify;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::automation::{self, Automation};
+use super::automation::Automation;
 use super::logs;
 use super::notify::Supervisor;
 use super::state::{Open, StateDir};
@@ -21,12 +21,13 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     let (program, problems) = tree.load(Verify::AsConfigured)?;
     logs::start(&program.config().service);
     planted::wake_defect();
-    automation::tell(&problems);
+    Automation::tell(&problems);
     let supervisor = Supervisor::from_environment();
     let mut signals = Signals::listen()?;
     let open = Open::new(&StateDir::of(program.config())).await?;
     let engine = open.engine.clone();
     let automation = Automation::start(engine, tree, program, NODE.to_owned()).await?;
+    let files = automation.files();
     supervisor.ready();
     loop {
         tokio::select! {
@@ -35,7 +36,7 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
             () = open.ledger.until_lost() => break,
             _ = signals.hangup.recv() => {
                 supervisor.reloading();
-                automation.reload().await;
+                files.reload().await;
                 supervisor.ready();
             }
             () = supervisor.wants_to_know() => supervisor.alive(),

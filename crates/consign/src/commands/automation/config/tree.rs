@@ -45,6 +45,16 @@ pub(crate) struct Tree {
 }
 
 impl TreeArgs {
+    /// For a tree that a flag of another command names.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self {
+            config: Some(path.to_owned()),
+            config_dir: None,
+            verbose: false,
+            output: OutputArgs { json: false },
+        }
+    }
+
     /// For a tree that was just made.
     pub(crate) fn in_dir(dir: &Path, verbose: bool) -> Self {
         Self {
