@@ -5,14 +5,17 @@
 //! whatever is lost with the process is found again in the ledger.
 
 mod attempt;
+mod bridge;
 mod dispatch;
 mod finish;
 mod hub;
 pub mod job;
 pub mod keep;
+pub mod reads;
 mod service;
 mod trigger;
 
+pub use bridge::Seat;
 pub use hub::{Hub, Told};
 pub use job::{Job, SubmittedBy, job_id, parse_job_id};
 pub use service::{Options, Runtime};

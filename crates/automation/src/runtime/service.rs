@@ -1,5 +1,6 @@
 //! The service as a whole: it starts, takes back what an earlier start left behind, runs jobs, takes a new configuration, and stops.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub(super) struct Inner {
     pub(super) finished: watch::Sender<u64>,
     pub(super) stopping: watch::Sender<bool>,
     pub(super) hub: Hub,
+    /// Callers that wait for the end of a tree of jobs.
+    pub(super) waiting: Arc<AtomicUsize>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     pub(super) started_at: Timestamp,
 }
@@ -109,6 +112,7 @@ impl Runtime {
             finished: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
             hub: Hub::default(),
+            waiting: Arc::default(),
             tasks: Mutex::default(),
             started_at,
         });
