@@ -23,6 +23,8 @@ use crate::serve::ledger::random_bytes;
 /// How long jobs that run may take when the service is told to stop; those that need longer run again at the next start.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
+const STAYS: &str = "the configuration was not reloaded; the old one stays";
+
 /// A running runtime, the files that it follows, and the ways in.
 #[derive(Debug)]
 pub(crate) struct Automation {
@@ -140,16 +142,16 @@ impl Files {
         match loaded {
             Ok(Ok((program, problems))) => {
                 Automation::tell(&problems);
-                self.runtime.adopt(Arc::new(program));
-                tracing::info!(component = "reload", "the configuration was reloaded");
+                match self.runtime.reload(Arc::new(program)).await {
+                    Ok(_) => {
+                        tracing::info!(component = "reload", "the configuration was reloaded");
+                    }
+                    Err(error) => tracing::error!(component = "reload", %error, "{STAYS}"),
+                }
             }
             Ok(Err(refused)) => {
                 let error = refused.to_string();
-                tracing::error!(
-                    component = "reload",
-                    error,
-                    "the configuration was not reloaded; the old one stays"
-                );
+                tracing::error!(component = "reload", error, "{STAYS}");
             }
             Err(error) => tracing::error!(component = "reload", %error, "the reload broke off"),
         }
