@@ -116,7 +116,11 @@ pub(super) fn change(
     let (plugin, command) = (&seen.key.owner, &seen.key.name);
     let retention = program.config().service.breaker_transitions_retention;
     let until = engine.now().plus(micros(retention));
-    let line = keep::CircuitChange { transition, job_id };
+    let line = keep::CircuitChange {
+        command: command.clone(),
+        transition,
+        job_id,
+    };
     let key = keep::breaker_change(plugin, command, seen.version + 1);
     commit.put(key, &line, Some(until));
     commit.replace(seen);

@@ -50,6 +50,7 @@ fn a_plugin_is_run_once_without_a_service_and_its_job_can_be_seen_du_124() {
     let job = world.json(&["job", "show", &id]);
     assert_eq!(job["plugin"], "echo");
     assert_eq!(job["attempt"], 1);
+    assert_eq!(job["submitted_by"], "cli");
     shows(&world, &["logs", "echo"], &["succeeded", &id]);
     shows(&world, &["job", "list"], &["JOB", "STATUS", &id]);
     shows(&world, &["job", "inspect", &id], &["succeeded", "done"]);
@@ -109,6 +110,9 @@ fn the_running_service_answers_under_both_names_du_113() {
     until("it ran again", || {
         world.json(&["job", "show", &over])["status"] == "succeeded"
     });
+    let breaker = world.json(&["system", "breaker", "echo"]);
+    assert_eq!(breaker["state"], "closed", "{breaker}");
+    assert_eq!(code(&world.ductile(&["system", "reset", "echo"])), 0);
     let reload = world.ductile(&["system", "reload"]);
     assert_eq!(code(&reload), 0, "{reload:?}");
     service.until_logged("the configuration was reloaded");
@@ -119,6 +123,35 @@ fn the_running_service_answers_under_both_names_du_113() {
     assert!(
         text(&status.stdout).contains("no service runs"),
         "{status:?}"
+    );
+}
+
+#[test]
+fn a_schedule_runs_by_the_clock_and_is_paused_resumed_and_run_by_hand() {
+    let world = world();
+    world.plugin("tick", &format!("echo tick >> $here/ticks; {OK}"));
+    world.config("service: {tick_interval: 1s}\nplugins: {tick: {schedules: [{every: 1s}]}, echo: {schedules: [{cron: '0 0 1 1 *'}]}}\n");
+    let _service = world.start();
+    until("the clock starts it twice", || {
+        world.read("ticks").lines().count() >= 2
+    });
+    shows(&world, &["schedule", "list"], &["tick", "every", "active"]);
+    assert_eq!(code(&world.ductile(&["schedule", "pause", "tick"])), 0);
+    let listed = world.json(&["system", "scheduler"]);
+    let paused = listed["schedules"].as_array().expect("a list").iter();
+    let paused: Vec<String> = paused.map(|one| word(&one["status"])).collect();
+    assert_eq!(paused, ["active", "paused_manual"], "{listed}");
+    assert_eq!(code(&world.ductile(&["schedule", "resume", "tick"])), 0);
+    let ran = world.json(&["schedule", "run", "echo"]);
+    let id = word(&ran["job_id"]);
+    until("it ran", || {
+        world.json(&["job", "show", &id])["status"] == "succeeded"
+    });
+    let refused = world.ductile(&["schedule", "pause", "echo", "other"]);
+    assert_eq!(code(&refused), 1);
+    assert!(
+        text(&refused.stderr).contains("no schedule `other`"),
+        "{refused:?}"
     );
 }
 

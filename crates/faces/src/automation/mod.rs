@@ -10,6 +10,7 @@ mod events;
 mod jobs;
 pub mod listeners;
 mod openapi;
+mod operate;
 mod query;
 mod reject;
 mod right;
@@ -24,7 +25,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use consign_automation::runtime::Runtime;
+use consign_automation::runtime::{Runtime, SubmittedBy};
 use tokio::sync::{Semaphore, watch};
 
 use crate::web::presence::Presence;
@@ -70,6 +71,14 @@ impl Face {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         }
     }
+
+    /// The control socket is the way of the command line.
+    fn submitter(&self) -> SubmittedBy {
+        match self.options.access {
+            Access::Tokens => SubmittedBy::Api,
+            Access::Local => SubmittedBy::Cli,
+        }
+    }
 }
 
 impl fmt::Debug for Face {
@@ -109,6 +118,10 @@ pub fn router(runtime: Runtime, options: Options) -> Router {
         .route("/analytics/summary", get(about::summary))
         .route("/config/view", get(about::config))
         .route("/system/status", get(about::status))
+        .route("/schedules", get(operate::schedules))
+        .route("/schedule/{plugin}/{id}/{verb}", post(operate::schedule))
+        .route("/breaker/{plugin}", get(operate::breaker))
+        .route("/breaker/{plugin}/reset", post(operate::reset_breaker))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .layer(from_fn_with_state(face.clone(), cors::answer))

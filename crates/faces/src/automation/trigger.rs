@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use consign_automation::plugin::command::Access;
-use consign_automation::runtime::{Enqueued, SubmittedBy, job_id};
+use consign_automation::runtime::{Enqueued, job_id};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,7 @@ pub(super) async fn plugin(
     let payload = payload(body).await?;
     let enqueued = face
         .runtime
-        .run_plugin(&plugin, &command, payload, EVENT_TYPE, SubmittedBy::Api)
+        .run_plugin(&plugin, &command, payload, EVENT_TYPE, face.submitter())
         .await?;
     let body = json!({
         "job_id": job_id(enqueued.id), "status": "queued", "plugin": plugin, "command": command,
@@ -116,7 +116,7 @@ pub(super) async fn pipeline(
 async fn start(face: &Face, name: &str, payload: Value) -> Result<Vec<Enqueued>, Reject> {
     let jobs = face
         .runtime
-        .run_pipeline(name, payload, SubmittedBy::Api)
+        .run_pipeline(name, payload, face.submitter())
         .await?;
     if jobs.is_empty() {
         return Err(Reject::conflict(format!(
