@@ -7,6 +7,7 @@
 mod aftermath;
 mod agenda;
 mod attempt;
+mod bridge;
 mod circuit;
 mod commit;
 mod dispatch;
@@ -17,6 +18,7 @@ pub mod keep;
 mod look;
 mod plan;
 mod publish;
+pub mod reads;
 mod reload;
 mod scheduler;
 mod schedules;
@@ -25,6 +27,7 @@ mod setup;
 mod tick;
 mod trigger;
 
+pub use bridge::Seat;
 pub use circuit::BreakerInfo;
 pub use hub::{Hub, Told};
 pub use job::{Job, SubmittedBy, job_id, parse_job_id};

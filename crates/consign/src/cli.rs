@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::commands::automation::nouns;
 use crate::commands::{automation, bench, import, intent, key, node, openapi, receipt, store};
 use crate::failure::Exit;
 use crate::serve;
@@ -50,6 +51,8 @@ enum Noun {
     /// Check, seal and change the configuration of plugins, schedules and pipelines
     #[command(subcommand)]
     Automation(automation::Action),
+    #[command(flatten)]
+    Running(nouns::Noun),
     /// Take over data from another program
     #[command(subcommand)]
     Import(import::Action),
@@ -76,6 +79,7 @@ impl Cli {
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
             Noun::Automation(action) => action.run(),
+            Noun::Running(noun) => noun.run(),
             Noun::Import(action) => single_thread()?.block_on(action.run()),
             Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
             Noun::BenchEmpty(args) => {

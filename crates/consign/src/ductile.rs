@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::OutputArgs;
-use crate::commands::automation::config;
+use crate::commands::automation::{config, nouns};
 use crate::failure::{self, Exit};
 use crate::out;
 
@@ -35,6 +35,8 @@ enum Noun {
     /// Check, seal and change the configuration
     #[command(subcommand)]
     Config(config::Action),
+    #[command(flatten)]
+    Running(nouns::Noun),
     /// Tell which build this is
     Version(OutputArgs),
 }
@@ -61,6 +63,7 @@ impl Ductile {
     fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
             Noun::Config(action) => action.run(),
+            Noun::Running(noun) => noun.run(),
             Noun::Version(output) => version(output),
         }
     }

@@ -13,6 +13,9 @@ use anyhow::Context;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 
+const LOOKS: u32 = 3;
+const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// Holds the data directory until dropped.
 #[derive(Debug)]
 pub(crate) struct DataLock {
@@ -31,10 +34,28 @@ impl DataLock {
         Self::acquire_file(&beside(path), &path.display().to_string())
     }
 
+    /// Holds the directory of an automation service, by the file that its protocol names.
+    pub(crate) fn state(path: &Path, what: &str) -> anyhow::Result<Self> {
+        let hint = "stop it first; `system status` tells how it is";
+        let mut tries = 0;
+        loop {
+            let error = match Self::acquire_file(path, what) {
+                Ok(lock) => return Ok(lock),
+                Err(error) => error,
+            };
+            tries += 1;
+            match error.downcast::<Failure>() {
+                // Who looks whether it is held holds it for that moment.
+                Ok(_) if tries < LOOKS => std::thread::sleep(LOOK),
+                Ok(taken) => return Err(taken.hint(hint).into()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Whether a database is held right now. Looks, and makes no file.
     pub(crate) fn is_held(path: &Path) -> bool {
-        File::open(beside(path))
-            .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+        holder(&beside(path)).is_some()
     }
 
     /// Locks by any file; `what` names in the refusal what it stands for.
@@ -62,6 +83,17 @@ impl DataLock {
         written.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { _file: file })
     }
+}
+
+/// The process that holds a lock file, 0 if it has not said which; `None` while nobody does. Looks, and makes no file.
+pub(crate) fn holder(path: &Path) -> Option<u32> {
+    let mut file = File::open(path).ok()?;
+    if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        return None;
+    }
+    let mut pid = String::new();
+    let read = file.read_to_string(&mut pid).ok();
+    Some(read.and_then(|_| pid.trim().parse().ok()).unwrap_or(0))
 }
 
 /// The file that stands for a database.

@@ -21,17 +21,28 @@ mod planted;
 mod render;
 mod secrets;
 mod serve;
+mod system;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use consign_automation::plugin::confine;
 
 use crate::cli::Cli;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The first argument of a process that confines itself and becomes a plugin.
+const PLUGIN_LAUNCH: &str = "plugin-launch";
+
 fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == PLUGIN_LAUNCH)
+    {
+        return become_plugin();
+    }
     if ductile::is_called() {
         return ductile::run();
     }
@@ -42,4 +53,12 @@ fn main() -> ExitCode {
         Err(error) => failure::report(&error),
     };
     exit.into()
+}
+
+/// Returns only if there is no plugin to become; then it answers in the plugin's place.
+fn become_plugin() -> ExitCode {
+    let error = confine::exec(std::env::args_os().skip(2));
+    // Nobody is left to be told if this fails too.
+    let _ = out::data(&error.answer());
+    ExitCode::from(error.exit_code())
 }

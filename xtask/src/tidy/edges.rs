@@ -11,7 +11,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("consign-kernel", &[]),
     ("consign-store", &["consign-kernel"]),
     ("consign-engine", &["consign-kernel", "consign-store"]),
-    ("consign-faces", &["consign-kernel", "consign-engine"]),
+    (
+        "consign-faces",
+        &["consign-kernel", "consign-engine", "consign-automation"],
+    ),
     ("consign-automation", &["consign-kernel", "consign-engine"]),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),

@@ -1,6 +1,7 @@
 //! The service as a whole: it starts, takes back what an earlier start left behind, runs jobs, takes a new configuration, and stops.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub(super) struct Inner {
     pub(super) finished: watch::Sender<u64>,
     pub(super) stopping: watch::Sender<bool>,
     pub(super) hub: Hub,
+    /// Callers that wait for the end of a tree of jobs.
+    pub(super) waiting: Arc<AtomicUsize>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Plugins that reloads took away.
     pub(super) removed: Mutex<BTreeSet<String>>,
@@ -89,6 +92,30 @@ impl Inner {
 impl Runtime {
     /// Takes back what was left behind, then begins to take jobs.
     pub async fn start(options: Options) -> Result<Self, Error> {
+        let runtime = Self::idle(options);
+        runtime.recover().await?;
+        setup::set_up(&runtime.inner, &runtime.program()).await?;
+        runtime.dispatch();
+        let scheduling = scheduler::schedule(Arc::clone(&runtime.inner), Rounds::default());
+        runtime.tasks().push(tokio::spawn(scheduling));
+        Ok(runtime)
+    }
+
+    /// The same without anything that the clock asks for: for a process that runs a job and ends with it.
+    pub async fn without_clock(options: Options) -> Result<Self, Error> {
+        let runtime = Self::idle(options);
+        runtime.recover().await?;
+        runtime.dispatch();
+        Ok(runtime)
+    }
+
+    fn dispatch(&self) {
+        let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&self.inner)));
+        self.tasks().push(dispatching);
+    }
+
+    /// Takes no jobs and changes nothing by itself: for those who look, or leave work for later.
+    pub fn idle(options: Options) -> Self {
         let started_at = instant(options.engine.wall());
         let start = uuid(&options.engine);
         let inner = Arc::new(Inner {
@@ -103,19 +130,12 @@ impl Runtime {
             finished: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
             hub: Hub::default(),
+            waiting: Arc::default(),
             tasks: Mutex::default(),
             removed: Mutex::default(),
             started_at,
         });
-        let runtime = Self { inner };
-        runtime.recover().await?;
-        setup::set_up(&runtime.inner, &runtime.program()).await?;
-        let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&runtime.inner)));
-        let scheduling = scheduler::schedule(Arc::clone(&runtime.inner), Rounds::default());
-        runtime
-            .tasks()
-            .extend([dispatching, tokio::spawn(scheduling)]);
-        Ok(runtime)
+        Self { inner }
     }
 
     fn tasks(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {

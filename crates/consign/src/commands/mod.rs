@@ -4,11 +4,16 @@ pub(crate) mod automation;
 pub(crate) mod bench;
 pub(crate) mod import;
 pub(crate) mod intent;
+pub(crate) mod job;
 pub(crate) mod key;
 pub(crate) mod node;
 pub(crate) mod openapi;
+pub(crate) mod pipeline;
+pub(crate) mod plugin;
 pub(crate) mod receipt;
+pub(crate) mod schedule;
 pub(crate) mod store;
+pub(crate) mod system;
 
 /// The flag that every command which shows something has.
 #[derive(Debug, Clone, Copy, clap::Args)]

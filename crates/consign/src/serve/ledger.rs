@@ -1,8 +1,11 @@
 //! The ledger a server runs on: a file of its own, or a database that it shares with other nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use consign_engine::{EngineClock, SystemTimes};
+use anyhow::Context;
+use consign_engine::{Engine, EngineClock, Options, SealKey, SystemTimes};
+use consign_kernel::receipt::Signer;
 use consign_store::postgres::{self, DatabaseClock, Postgres, WRITERS_DEFAULT};
 use consign_store::sqlite::{self, Sqlite};
 use consign_store::{Clock, SharedStore};
@@ -10,11 +13,11 @@ use consign_store::{Clock, SharedStore};
 use super::skew;
 use crate::place::Place;
 use crate::planted;
-use crate::secrets;
+use crate::secrets::{self, Secrets};
 
 impl Place {
     /// Whether there is data that was written with secrets of before.
-    pub(super) async fn holds(&self) -> anyhow::Result<secrets::Ledger> {
+    pub(crate) async fn holds(&self) -> anyhow::Result<secrets::Ledger> {
         match self {
             Self::File(path) => secrets::Ledger::at(path),
             Self::Database(address) => Ok(if Postgres::exists(address).await? {
@@ -26,7 +29,7 @@ impl Place {
     }
 
     /// A clock that begins where the last one ended, or one that shows the database's time.
-    pub(super) async fn clock(&self) -> anyhow::Result<Arc<EngineClock>> {
+    pub(crate) async fn clock(&self) -> anyhow::Result<Arc<EngineClock>> {
         Ok(Arc::new(match self {
             Self::File(path) => EngineClock::start(Sqlite::last_time(path)?),
             Self::Database(address) => {
@@ -36,7 +39,7 @@ impl Place {
         }))
     }
 
-    pub(super) async fn open(self, clock: Arc<dyn Clock>, node: i64) -> anyhow::Result<Ledger> {
+    pub(crate) async fn open(self, clock: Arc<dyn Clock>, node: i64) -> anyhow::Result<Ledger> {
         Ok(match self {
             Self::File(path) => Ledger::File(Arc::new(Sqlite::open(sqlite::Options {
                 path,
@@ -60,13 +63,32 @@ impl Place {
 
 /// The open ledger.
 #[derive(Clone, Debug)]
-pub(super) enum Ledger {
+pub(crate) enum Ledger {
     File(Arc<Sqlite>),
     Database(Arc<Postgres>),
 }
 
 impl Ledger {
-    pub(super) fn shared(&self) -> SharedStore {
+    /// The engine on this ledger, with the secrets of the directory that goes with it.
+    pub(crate) fn engine(
+        &self,
+        clock: &Arc<EngineClock>,
+        secrets: &Secrets,
+        cleanup_interval: Duration,
+    ) -> anyhow::Result<Engine> {
+        Ok(Engine::new(Options {
+            store: self.shared(),
+            clock: clock.clone(),
+            wall: clock.clone(),
+            entropy: random_bytes()?,
+            seal: SealKey::new(*secrets.seal_key.reveal()),
+            signer: Signer::from_seed(secrets.receipt_seed.reveal()),
+            main_key: secrets.bus_secret.reveal().to_owned(),
+            cleanup_interval,
+        }))
+    }
+
+    fn shared(&self) -> SharedStore {
         match self {
             Self::File(sqlite) => sqlite.clone(),
             Self::Database(postgres) => postgres.clone(),
@@ -74,24 +96,30 @@ impl Ledger {
     }
 
     /// Returns only if the disk failed to keep a commit.
-    pub(super) async fn until_lost(&self) {
+    pub(crate) async fn until_lost(&self) {
         match self {
             Self::File(sqlite) => sqlite.until_lost().await,
             Self::Database(postgres) => postgres.until_lost().await,
         }
     }
 
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         match self {
             Self::File(sqlite) => sqlite.is_lost(),
             Self::Database(postgres) => postgres.is_lost(),
         }
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         match self {
             Self::File(sqlite) => sqlite.close(),
             Self::Database(postgres) => postgres.close(),
         }
     }
+}
+
+pub(crate) fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).context("no source of random numbers")?;
+    Ok(bytes)
 }

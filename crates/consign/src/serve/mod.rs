@@ -2,8 +2,9 @@
 //!
 //! Invariant: the data directory is locked before anything in it is made or read.
 
+mod beside;
 mod greeting;
-mod ledger;
+pub(crate) mod ledger;
 mod logs;
 mod node;
 mod skew;
@@ -74,6 +75,11 @@ pub(crate) struct ServeArgs {
     /// no other server runs on it
     #[arg(long)]
     pub(crate) new_secrets: bool,
+
+    /// Run the automation of this configuration as well: its file, or the directory of config.yaml. Jobs lie in this
+    /// server's ledger; `state.path` only says where the lock and the control socket are
+    #[arg(long, value_name = "PATH")]
+    pub(crate) config: Option<PathBuf>,
 
     /// Certificate chain (PEM) for HTTPS
     #[arg(

@@ -7,20 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_engine::{
-    Engine, Heartbeat, Options as EngineOptions, SealKey, StoreError, Timekeeper,
-};
+use consign_engine::{Heartbeat, StoreError, Timekeeper};
 use consign_faces::intent;
 use consign_faces::intent::settings::Settings;
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::server::{Error as ServerError, Options as ServerOptions, Server};
 use consign_faces::web::{layers, tls};
-use consign_kernel::receipt::Signer;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use super::beside::Ready;
 use super::greeting::{self, Greeting};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, random_bytes};
 use super::{ServeArgs, logs, node, skew};
 use crate::config::protocol_settings;
 use crate::failure::Failure;
@@ -28,12 +26,14 @@ use crate::lock::DataLock;
 use crate::place::{Named, Place};
 use crate::planted;
 use crate::secrets::{Overrides, Secret, Secrets};
+use crate::system::{Files, NODE};
 
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
     planted::wake_defect();
     let settings = protocol_settings()?;
     refuse_open_plain(&args, &settings)?;
+    let automation = args.config.as_deref().map(Ready::load).transpose()?;
     let data = args.data.directory();
     data.create()?;
     let named = Named {
@@ -50,16 +50,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let clock = place.clock().await?;
     let node_id = i64::from(u32::from_le_bytes(random_bytes()?));
     let ledger = place.open(clock.clone(), node_id).await?;
-    let engine = Engine::new(EngineOptions {
-        store: ledger.shared(),
-        clock: clock.clone(),
-        wall: clock.clone(),
-        entropy: random_bytes()?,
-        seal: SealKey::new(*secrets.seal_key.reveal()),
-        signer: Signer::from_seed(secrets.receipt_seed.reveal()),
-        main_key: secrets.bus_secret.reveal().to_owned(),
-        cleanup_interval: Duration::from_secs(settings.cleanup_interval_s),
-    });
+    let cleanup_interval = Duration::from_secs(settings.cleanup_interval_s);
+    let engine = ledger.engine(&clock, &secrets, cleanup_interval)?;
     engine.check_seal().await?;
     let shared = matches!(ledger, Ledger::Database(_));
     if shared {
@@ -90,6 +82,12 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         move || clock.follow(),
     ));
     let identity = node::identity(&args, node_id, &base_url, shared);
+    let node = if shared {
+        identity.name.clone()
+    } else {
+        // The file has one server at a time, so whatever ran there before was this one.
+        NODE.to_owned()
+    };
     let mut heartbeat = Heartbeat::new(engine.clone(), identity);
     if let Err(error) = heartbeat.beat().await {
         tracing::warn!(%error, "this node is not listed yet; it tries again");
@@ -98,6 +96,11 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let beating = tokio::spawn(heartbeat.run(async move {
         let _ = stop.wait_for(|draining| *draining).await;
     }));
+    let automation = match automation {
+        Some(ready) => Some(ready.start(engine.clone(), node, draining.clone()).await?),
+        None => None,
+    };
+    let files = automation.as_ref().map(|running| running.files.clone());
     let router = intent::router(engine, face_options(&settings, &secrets, draining));
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,
@@ -114,7 +117,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let served = server
         .run(
             layers::around(router, layers),
-            until_told(drain, reload, ledger.clone())?,
+            until_told(drain, reload, files, ledger.clone())?,
         )
         .await;
     match served {
@@ -125,6 +128,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
             );
         }
         other => other?,
+    }
+    if let Some(automation) = automation {
+        automation.stopped().await;
     }
     timekeeping
         .await
@@ -141,10 +147,11 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends at SIGTERM or SIGINT, and when the disk lost a commit; a SIGHUP meanwhile reloads the certificate.
+/// Ends at SIGTERM or SIGINT, and when the disk lost a commit; a SIGHUP meanwhile reloads the certificate and the automation.
 fn until_told(
     drain: watch::Sender<bool>,
     reload: Option<tls::Reload>,
+    files: Option<Files>,
     ledger: Ledger,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
@@ -156,11 +163,16 @@ fn until_told(
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 () = ledger.until_lost() => break,
-                _ = hangup.recv() => match reload.as_ref().map(tls::Reload::reload) {
-                    Some(Ok(())) => tracing::info!("the certificate was reloaded"),
-                    Some(Err(error)) => tracing::error!(%error, "the certificate was not reloaded; the old one stays"),
-                    None => tracing::info!("SIGHUP: there is no certificate to reload"),
-                },
+                _ = hangup.recv() => {
+                    match reload.as_ref().map(tls::Reload::reload) {
+                        Some(Ok(())) => tracing::info!("the certificate was reloaded"),
+                        Some(Err(error)) => tracing::error!(%error, "the certificate was not reloaded; the old one stays"),
+                        None => tracing::info!("SIGHUP: there is no certificate to reload"),
+                    }
+                    if let Some(files) = &files {
+                        files.reload().await;
+                    }
+                }
             }
         }
         tracing::info!("draining");
@@ -215,10 +227,4 @@ fn base_url(bound: SocketAddr, tls: bool) -> String {
     };
     let reachable = SocketAddr::new(if unspecified { local } else { bound.ip() }, bound.port());
     format!("{scheme}://{reachable}")
-}
-
-fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).context("no source of random numbers")?;
-    Ok(bytes)
 }

@@ -2,6 +2,9 @@
 //! about the SQLite file.
 
 mod automation;
+mod automation_commands;
+mod automation_service;
+mod automation_world;
 mod bench;
 mod cli;
 mod clock;

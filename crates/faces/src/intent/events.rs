@@ -2,9 +2,6 @@
 //!
 //! Invariant: a client that goes on from the last id it saw misses nothing that is still kept.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -16,13 +13,13 @@ use consign_kernel::fact::Event;
 use consign_kernel::limits;
 use consign_kernel::profile::Face as KernelFace;
 use http::{HeaderValue, header};
-use hyper::body::Frame;
 use tokio::sync::{mpsc, watch};
 
 use super::Face;
 use super::query::{Params, cursor};
 use super::read::fact_out;
 use super::reject::Reject;
+use crate::web::pages::Pages;
 
 /// Facts in one page; with the one that waits for a slow reader, all the memory a stream takes.
 const PAGE_FACTS: u32 = 50;
@@ -46,7 +43,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
             "Too many event streams are open; close one first.",
         )
     })?;
-    let (pages, body) = mpsc::channel(PAGES_AHEAD);
+    let (pages, body) = Pages::new(PAGES_AHEAD);
     let stream = Stream {
         engine: face.engine.clone(),
         filter: EventFilter {
@@ -61,7 +58,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         _place: place,
     };
     tokio::spawn(stream.run());
-    let mut response = Response::new(Body::new(EventBody { pages: body }));
+    let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("text/event-stream"),
@@ -141,24 +138,6 @@ fn event_text(event: &Event) -> String {
         event.fact.verb.fact(),
         data.finish()
     )
-}
-
-struct EventBody {
-    pages: mpsc::Receiver<Bytes>,
-}
-
-impl hyper::body::Body for EventBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.pages
-            .poll_recv(cx)
-            .map(|page| page.map(|page| Ok(Frame::data(page))))
-    }
 }
 
 /// Returns when the server drains.

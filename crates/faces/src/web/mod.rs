@@ -12,6 +12,7 @@ pub mod cross_site;
 pub mod empty;
 pub mod headers;
 pub mod layers;
+pub mod pages;
 pub mod panic;
 pub mod presence;
 pub mod proxy;

@@ -1,6 +1,8 @@
 //! The automation runtime on the command line. Its nouns are also those of the binary under the name `ductile`.
 
+pub(crate) mod ask;
 pub(crate) mod config;
+pub(crate) mod nouns;
 
 use clap::Subcommand;
 

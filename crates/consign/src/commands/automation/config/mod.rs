@@ -11,7 +11,7 @@ mod scope;
 mod set;
 mod show;
 mod token;
-mod tree;
+pub(crate) mod tree;
 
 use clap::Subcommand;
 

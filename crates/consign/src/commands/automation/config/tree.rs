@@ -7,7 +7,8 @@ use consign_automation::config::edit::{Edit, Refused};
 use consign_automation::config::{
     self, Change, Config, Environment, FindError, LockError, Problem, Seal,
 };
-use consign_automation::program;
+use consign_automation::config::{Severity, Verify};
+use consign_automation::program::{self, Program};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -36,6 +37,7 @@ pub(crate) struct TreeArgs {
 }
 
 /// A configuration that was found.
+#[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) path: PathBuf,
     pub(crate) environment: Environment,
@@ -43,6 +45,16 @@ pub(crate) struct Tree {
 }
 
 impl TreeArgs {
+    /// For a tree that a flag of another command names.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self {
+            config: Some(path.to_owned()),
+            config_dir: None,
+            verbose: false,
+            output: OutputArgs { json: false },
+        }
+    }
+
     /// For a tree that was just made.
     pub(crate) fn in_dir(dir: &Path, verbose: bool) -> Self {
         Self {
@@ -81,6 +93,24 @@ impl TreeArgs {
 }
 
 impl Tree {
+    /// The program that the configuration makes, with what is odd about it. It blocks.
+    pub(crate) fn load(&self, verify: Verify) -> Result<(Program, Vec<Problem>), Failure> {
+        let loaded = program::load(&self.path, &self.environment, verify);
+        let (errors, others) = loaded
+            .problems
+            .into_iter()
+            .partition::<Vec<_>, _>(|problem| problem.severity == Severity::Error);
+        match loaded.program {
+            Some(program) => Ok((program, others)),
+            None if loaded.integrity_failed => {
+                let message = "the configuration is not what was sealed";
+                let hint = "look at what changed and run `config lock`, then try again";
+                Err(invalid(message, &errors).hint(hint))
+            }
+            None => Err(invalid("the configuration is refused", &errors)),
+        }
+    }
+
     /// The configuration for looking at, also with errors in it.
     pub(crate) fn peek(&self) -> anyhow::Result<Config> {
         let peeked = config::peek(&self.path, &self.environment);

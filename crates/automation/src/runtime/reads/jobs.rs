@@ -1,0 +1,276 @@
+//! One job, what it brought about, and lists of jobs.
+
+use std::collections::VecDeque;
+
+use consign_engine::{Error, IntentFilter, Operator};
+use consign_kernel::ids::{IntentId, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
+use consign_kernel::record::Kind;
+use consign_kernel::state::State;
+use serde_json::{Map, Value, json};
+
+use super::{attempt_of, is_job, is_over, moment, parsed, put, state_of, word_of, written};
+use crate::runtime::job::{Job, NAMESPACE, OWNER, job_id};
+use crate::runtime::keep;
+use crate::runtime::service::Runtime;
+
+/// Jobs of one tree that are shown, and children that are read at once.
+pub(super) const TREE_MAX: usize = 5_000;
+/// Rows that a list looks at before it is content with what it found.
+pub(super) const LOOKED_AT_MAX: usize = 20_000;
+const PAGE_ROWS: u32 = 500;
+/// More attempts than a job has; what matters is the last one.
+const ATTEMPTS_MAX: u32 = 1_000;
+
+/// Which jobs to list. `status` is one of the protocol's words.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    pub plugin: Option<String>,
+    pub command: Option<String>,
+    pub status: Option<&'static str>,
+    pub limit: usize,
+}
+
+impl JobFilter {
+    fn wants(&self, intent: &Intent) -> bool {
+        let plugin = self.plugin.as_deref();
+        plugin.is_none_or(|plugin| intent.capability.as_deref() == Some(plugin))
+            && self.status.is_none_or(|status| word_of(intent) == status)
+    }
+}
+
+impl Runtime {
+    /// A job, from the queue or, when it is gone from there, from the log of its last attempt.
+    pub async fn job(&self, id: IntentId) -> Result<Option<Value>, Error> {
+        if let Some(intent) = self.observed(id).await? {
+            let log = self.last_log(&intent).await?;
+            return Ok(Some(Value::Object(shape(&intent, log.as_ref()))));
+        }
+        let log = self.pruned(id).await?;
+        Ok(log.map(|log| Value::Object(shape_of_log(&log))))
+    }
+
+    /// A job and all its descendants, parents first.
+    pub async fn job_tree(&self, id: IntentId) -> Result<Option<Vec<Value>>, Error> {
+        let mut jobs = Vec::new();
+        if let Some(intent) = self.observed(id).await? {
+            let log = self.last_log(&intent).await?;
+            jobs.push(Value::Object(shape(&intent, log.as_ref())));
+        } else if let Some(log) = self.pruned(id).await? {
+            jobs.push(Value::Object(shape_of_log(&log)));
+        } else {
+            return Ok(None);
+        }
+        for intent in self.descendants(id).await? {
+            let log = self.last_log(&intent).await?;
+            jobs.push(Value::Object(shape(&intent, log.as_ref())));
+        }
+        Ok(Some(jobs))
+    }
+
+    /// Newest first. `total` counts what the filter wants among the newest rows, far more of them than anybody pages through.
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<Value, Error> {
+        let (mut jobs, mut total) = (Vec::new(), 0_u64);
+        let wanted = filter.status.and_then(state_of);
+        let command = filter.command.clone();
+        self.each_job(wanted, command, |intent| {
+            if filter.wants(intent) {
+                total += 1;
+                if jobs.len() < filter.limit {
+                    jobs.push(brief(intent));
+                }
+            }
+            true
+        })
+        .await?;
+        Ok(json!({"jobs": jobs, "total": total}))
+    }
+
+    /// What waits or runs, oldest first.
+    pub async fn queue(&self, limit: usize) -> Result<Value, Error> {
+        let mut open = self.open().await?;
+        open.truncate(limit);
+        let jobs: Vec<Value> = open.iter().map(brief).collect();
+        Ok(json!({"jobs": jobs}))
+    }
+
+    pub(super) async fn open(&self) -> Result<Vec<Intent>, Error> {
+        let mut open = Vec::new();
+        for state in [State::Queued, State::Dispatched] {
+            self.each_job(Some(state), None, |intent| {
+                open.push(intent.clone());
+                true
+            })
+            .await?;
+        }
+        open.sort_by_key(|intent| intent.seq);
+        // One that was taken between the two looks is there twice.
+        open.dedup_by_key(|intent| intent.seq);
+        Ok(open)
+    }
+
+    /// Shows jobs from the newest on, until there are none, enough was looked at, or `see` says no.
+    pub(super) async fn each_job(
+        &self,
+        state: Option<State>,
+        command: Option<String>,
+        mut see: impl FnMut(&Intent) -> bool,
+    ) -> Result<(), Error> {
+        let mut before: Option<Seq> = None;
+        let mut looked_at = 0;
+        while looked_at < LOOKED_AT_MAX {
+            let filter = IntentFilter {
+                face: Face::Automation,
+                owner: Some(OWNER.to_owned()),
+                namespace: Some(NAMESPACE.to_owned()),
+                goal: command.clone(),
+                state,
+                before,
+                limit: PAGE_ROWS,
+            };
+            let page = self.engine().intents(filter).await?;
+            // A page may be short because much of what it looked at was not wanted.
+            looked_at += PAGE_ROWS as usize;
+            for intent in page.intents.iter().filter(|intent| is_job(intent)) {
+                if !see(intent) {
+                    return Ok(());
+                }
+            }
+            let Some(next) = page.next else {
+                return Ok(());
+            };
+            before = Some(next);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn observed(&self, id: IntentId) -> Result<Option<Intent>, Error> {
+        let found = self.engine().observe(id).await?;
+        Ok(found.filter(is_job))
+    }
+
+    /// Everything that a job brought about, parents before their children.
+    pub(super) async fn descendants(&self, id: IntentId) -> Result<Vec<Intent>, Error> {
+        let mut found: Vec<Intent> = Vec::new();
+        let mut parents = VecDeque::from([id]);
+        while let Some(parent) = parents.pop_front() {
+            let room = TREE_MAX.saturating_sub(found.len());
+            if room == 0 {
+                break;
+            }
+            let limit = u32::try_from(room).unwrap_or(u32::MAX);
+            let children = self.engine().children(parent, limit).await?;
+            parents.extend(children.iter().map(|child| child.id));
+            found.extend(children);
+        }
+        Ok(found)
+    }
+
+    /// How many jobs are in each state.
+    pub(super) async fn counted(&self) -> Result<impl Fn(State) -> u64, Error> {
+        let operator = Operator::vouched();
+        let counts = self.engine().counts(operator, Face::Automation).await?;
+        Ok(move |state| {
+            let of_state = counts.iter().filter(|count| count.state == state);
+            of_state.map(|count| count.count).sum()
+        })
+    }
+
+    /// The log of the last attempt that ended.
+    pub(super) async fn last_log(&self, intent: &Intent) -> Result<Option<keep::Log>, Error> {
+        let ended = intent.state == State::Queued || is_over(intent);
+        if intent.attempts == 0 || !ended {
+            return Ok(None);
+        }
+        let key = keep::log(&job_id(intent.id), intent.attempts);
+        let record = self.engine().record(key).await?;
+        Ok(record.and_then(|record| serde_json::from_str(&record.value).ok()))
+    }
+
+    async fn pruned(&self, id: IntentId) -> Result<Option<keep::Log>, Error> {
+        let logs = self.logs_of(&job_id(id)).await?;
+        Ok(logs.into_iter().max_by_key(|log| log.attempt))
+    }
+
+    /// All attempts of a job, whether or not it is still in the queue.
+    pub(super) async fn logs_of(&self, id: &str) -> Result<Vec<keep::Log>, Error> {
+        let prefix = format!("{id}-");
+        let records = self
+            .engine()
+            .records(Kind::JobLog, "", &prefix, ATTEMPTS_MAX)
+            .await?;
+        let own = records
+            .iter()
+            .take_while(|record| record.key.name.starts_with(&prefix));
+        let logs = own.filter_map(|record| serde_json::from_str(&record.value).ok());
+        Ok(logs.collect())
+    }
+}
+
+/// A line of a list.
+pub(super) fn brief(intent: &Intent) -> Value {
+    let mut object = Map::new();
+    put(&mut object, "job_id", Some(job_id(intent.id)));
+    put(&mut object, "plugin", intent.capability.clone());
+    put(&mut object, "command", Some(intent.goal.clone()));
+    put(&mut object, "status", Some(word_of(intent)));
+    put(&mut object, "attempt", Some(attempt_of(intent)));
+    put(&mut object, "created_at", Some(moment(intent.created_at)));
+    let begun = intent.claimed_at.filter(|_| intent.state != State::Queued);
+    put(&mut object, "started_at", begun.map(moment));
+    put(&mut object, "completed_at", completed_at(intent));
+    if intent.state == State::Queued && intent.attempts > 0 {
+        put(&mut object, "next_retry_at", Some(moment(intent.run_at)));
+    }
+    Value::Object(object)
+}
+
+fn completed_at(intent: &Intent) -> Option<Value> {
+    let settled_at = intent.settled_at.filter(|_| is_over(intent));
+    settled_at.map(moment)
+}
+
+/// Everything about a job.
+pub(super) fn shape(intent: &Intent, log: Option<&keep::Log>) -> Map<String, Value> {
+    let Value::Object(mut object) = brief(intent) else {
+        return Map::new();
+    };
+    if let Some(log) = log {
+        put(&mut object, "started_at", Some(written(log.started_at)));
+        put(&mut object, "result", log.result.as_deref().map(parsed));
+    }
+    put(&mut object, "max_attempts", Some(intent.attempts_max));
+    put(&mut object, "last_error", intent.last_error.clone());
+    put(&mut object, "parent_job_id", intent.ties.parent.map(job_id));
+    if let Ok(job) = Job::read(intent) {
+        put(&mut object, "submitted_by", Some(job.submitted_by.as_str()));
+        put(&mut object, "source_event_id", job.source_event_id);
+        put(&mut object, "dedupe_key", job.dedupe_key);
+        put(&mut object, "schedule_id", job.schedule_id);
+        put(&mut object, "instance_id", job.instance_id);
+        if let Some(position) = job.position {
+            put(&mut object, "pipeline", Some(position.pipeline));
+            put(&mut object, "step_id", Some(position.step));
+        }
+    }
+    object
+}
+
+fn shape_of_log(log: &keep::Log) -> Map<String, Value> {
+    let mut object = Map::new();
+    put(&mut object, "job_id", Some(log.job_id.clone()));
+    put(&mut object, "plugin", Some(log.plugin.clone()));
+    put(&mut object, "command", Some(log.command.clone()));
+    put(&mut object, "status", Some(log.status.clone()));
+    put(&mut object, "attempt", Some(log.attempt));
+    put(&mut object, "created_at", Some(written(log.created_at)));
+    put(&mut object, "started_at", Some(written(log.started_at)));
+    put(&mut object, "completed_at", Some(written(log.completed_at)));
+    put(&mut object, "result", log.result.as_deref().map(parsed));
+    put(&mut object, "last_error", log.last_error.clone());
+    put(&mut object, "submitted_by", Some(log.submitted_by.as_str()));
+    put(&mut object, "parent_job_id", log.parent_job_id.clone());
+    put(&mut object, "source_event_id", log.source_event_id.clone());
+    object
+}

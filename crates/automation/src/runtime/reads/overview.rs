@@ -1,0 +1,199 @@
+//! How the service is doing as a whole.
+
+use std::collections::BTreeMap;
+
+use consign_engine::Error;
+use consign_kernel::ids::DAY_US;
+use consign_kernel::record::Kind;
+use consign_kernel::state::State;
+use serde_json::{Map, Value, json};
+
+use super::jobs::brief;
+use super::{put, word_of, written};
+use crate::breaker;
+use crate::runtime::keep;
+use crate::runtime::service::Runtime;
+
+/// More commands than a plugin has.
+const COMMANDS_MAX: u32 = 1_000;
+/// Attempts among which the last one of each plugin is looked for.
+const LAST_RUNS_AMONG: usize = 1_000;
+/// Open jobs that are shown one by one.
+const ACTIVE_MAX: usize = 100;
+/// A fact may be as large as a plugin's state.
+const FACTS_PER_PAGE: u32 = 50;
+const FACT_PAGES_MAX: usize = 100;
+
+impl Runtime {
+    /// The five members that every health check has.
+    pub async fn health(&self) -> Result<Map<String, Value>, Error> {
+        let count = self.counted().await?;
+        let mut open = 0;
+        for plugin in self.program().plugins() {
+            open += usize::from(self.breaker_of(&plugin.name).await? == breaker::State::Open);
+        }
+        let mut health = Map::new();
+        put(&mut health, "status", Some("ok"));
+        put(&mut health, "uptime_seconds", Some(self.uptime_seconds()));
+        let depth = count(State::Queued) + count(State::Dispatched);
+        put(&mut health, "queue_depth", Some(depth));
+        let loaded = self.program().plugins().count();
+        put(&mut health, "plugins_loaded", Some(loaded));
+        put(&mut health, "plugins_circuit_open", Some(open));
+        Ok(health)
+    }
+
+    pub fn uptime_seconds(&self) -> i64 {
+        let up = self.inner.instant().duration_since(self.started_at());
+        up.as_secs().max(0)
+    }
+
+    /// The worst state of the breakers of a plugin's commands.
+    async fn breaker_of(&self, plugin: &str) -> Result<breaker::State, Error> {
+        let records = self
+            .engine()
+            .records(Kind::Breaker, plugin, "", COMMANDS_MAX)
+            .await?;
+        let circuits = records
+            .iter()
+            .filter_map(|record| serde_json::from_str::<keep::Circuit>(&record.value).ok());
+        let states: Vec<breaker::State> = circuits.map(|circuit| circuit.breaker.state).collect();
+        let worst = [breaker::State::Open, breaker::State::HalfOpen];
+        let worst = worst.into_iter().find(|state| states.contains(state));
+        Ok(worst.unwrap_or_default())
+    }
+
+    pub async fn queue_figures(&self) -> Result<Value, Error> {
+        let count = self.counted().await?;
+        let open = self.open().await?;
+        let now = self.engine().now();
+        let delayed = open
+            .iter()
+            .filter(|intent| intent.state == State::Queued && intent.run_at > now)
+            .count();
+        let mut lanes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for intent in &open {
+            let lane = lanes.entry(intent.capability.as_deref().unwrap_or_default());
+            let (queued, running) = lane.or_default();
+            *if intent.state == State::Queued {
+                queued
+            } else {
+                running
+            } += 1;
+        }
+        let lanes = lanes.into_iter().map(|(plugin, (queued, running))| {
+            let limit = self.program().parallelism(plugin);
+            json!({"plugin": plugin, "queued": queued, "running": running, "parallelism": limit})
+        });
+        let running = open
+            .iter()
+            .filter(|intent| intent.state == State::Dispatched);
+        Ok(json!({
+            "queue_depth": count(State::Queued),
+            "running_count": count(State::Dispatched),
+            "delayed_count": delayed,
+            "dead_count": count(State::DeadLetter),
+            "active_jobs": running.take(ACTIVE_MAX).map(brief).collect::<Vec<_>>(),
+            "plugin_lanes": lanes.collect::<Vec<_>>(),
+        }))
+    }
+
+    /// How many of the jobs of the last day are where.
+    pub async fn summary(&self) -> Result<Value, Error> {
+        let since = self.engine().now().plus(-DAY_US);
+        let mut stats: BTreeMap<&str, u64> = BTreeMap::new();
+        self.each_job(None, None, |intent| {
+            let recent = intent.created_at >= since;
+            if recent {
+                *stats.entry(word_of(intent)).or_default() += 1;
+            }
+            recent
+        })
+        .await?;
+        Ok(json!({"window": "24h", "stats": stats}))
+    }
+
+    pub async fn status(&self) -> Result<Value, Error> {
+        let program = self.program();
+        let count = self.counted().await?;
+        let mut last_runs: BTreeMap<String, Value> = BTreeMap::new();
+        let known = program.plugins().count();
+        self.each_log(LAST_RUNS_AMONG, |log| {
+            last_runs.entry(log.plugin.clone()).or_insert_with(|| {
+                json!({"job_id": log.job_id, "status": log.status, "completed_at": written(log.completed_at)})
+            });
+            last_runs.len() < known
+        })
+        .await?;
+        let mut plugins = Vec::new();
+        let mut checks = vec![json!({"name": "ledger", "ok": true})];
+        for plugin in program.plugins() {
+            let setup: Option<keep::Setup> = self.kept(keep::setup(&plugin.name)).await?;
+            let state: Option<keep::State> = self.kept(keep::state(&plugin.name)).await?;
+            let healthy = setup.as_ref().is_none_or(|setup| setup.healthy);
+            if let Some(error) = setup.and_then(|setup| setup.error) {
+                let name = format!("plugin {}", plugin.name);
+                checks.push(json!({"name": name, "ok": healthy, "detail": error}));
+            }
+            let mut shown = Map::new();
+            put(&mut shown, "name", Some(plugin.name.clone()));
+            put(&mut shown, "version", plugin.manifest.version.clone());
+            put(&mut shown, "healthy", Some(healthy));
+            let circuit = self.breaker_of(&plugin.name).await?;
+            put(&mut shown, "breaker", Some(circuit.as_str()));
+            let updated_at = state.and_then(|state| state.updated_at);
+            put(&mut shown, "state_updated_at", updated_at.map(written));
+            put(&mut shown, "last_run", last_runs.remove(&plugin.name));
+            plugins.push(Value::Object(shown));
+        }
+        let healthy = checks.iter().all(|check| check["ok"] == true);
+        Ok(json!({
+            "healthy": healthy,
+            "uptime_seconds": self.uptime_seconds(),
+            "config_path": program.config().path.display().to_string(),
+            "queue": {
+                "queued": count(State::Queued), "running": count(State::Dispatched),
+                "failed": count(State::Failed), "dead": count(State::DeadLetter),
+            },
+            "running": self.running(),
+            "plugins": plugins,
+            "checks": checks,
+        }))
+    }
+
+    /// The newest observations of a plugin, the last one first.
+    pub async fn facts(
+        &self,
+        plugin: &str,
+        fact_type: Option<&str>,
+        limit: usize,
+    ) -> Result<Value, Error> {
+        let mut facts = Vec::new();
+        let mut before = String::new();
+        for _ in 0..FACT_PAGES_MAX {
+            let page = self
+                .engine()
+                .last_records(Kind::PluginFact, plugin, &before, FACTS_PER_PAGE)
+                .await?;
+            let Some(last) = page.last() else { break };
+            before.clone_from(&last.key.name);
+            let found = page
+                .iter()
+                .filter_map(|record| serde_json::from_str::<keep::Fact>(&record.value).ok());
+            let wanted = found.filter(|fact| fact_type.is_none_or(|kind| fact.fact_type == kind));
+            facts.extend(wanted.take(limit - facts.len()));
+            if facts.len() == limit {
+                break;
+            }
+        }
+        Ok(json!({"plugin": plugin, "facts": facts}))
+    }
+
+    async fn kept<T: serde::de::DeserializeOwned>(
+        &self,
+        key: consign_kernel::record::Key,
+    ) -> Result<Option<T>, Error> {
+        let record = self.engine().record(key).await?;
+        Ok(record.and_then(|record| serde_json::from_str(&record.value).ok()))
+    }
+}

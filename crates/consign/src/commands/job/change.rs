@@ -1,0 +1,41 @@
+//! `job cancel` and `job retry`
+
+use serde_json::json;
+
+use crate::commands::automation::ask::{Change, cell, change};
+use crate::commands::automation::config::tree::TreeArgs;
+use crate::failure::Exit;
+use crate::system::segment;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The id of the job
+    #[arg(value_name = "ID")]
+    id: String,
+
+    /// For whoever reads the history
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+impl Args {
+    pub(crate) fn run(self, verb: &str) -> anyhow::Result<Exit> {
+        let id = segment(&self.id);
+        let wanted = Change {
+            look: &format!("/job/{id}"),
+            post: &format!("/job/{id}/{verb}"),
+            body: self.reason.map(|reason| json!({ "reason": reason })),
+            what: &format!("{verb} job {}", self.id),
+        };
+        change(&self.tree, self.dry_run, &wanted, |answer| {
+            format!("{}  {}", cell(&answer["job_id"]), cell(&answer["status"]))
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! Jobs: looked at, cancelled, run again.
+
+mod change;
+mod list;
+mod logs;
+mod show;
+
+use clap::Subcommand;
+
+use crate::commands::automation::config::tree::TreeArgs;
+use crate::failure::Exit;
+
+pub(crate) use list::QueueArgs;
+pub(crate) use logs::LogsArgs;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// List jobs, newest first
+    List(list::ListArgs),
+    /// Show one job
+    Show(show::ShowArgs),
+    /// Show one job with all its attempts and everything it brought about
+    Inspect(show::ShowArgs),
+    /// Show what jobs left in the log, newest first
+    Logs(logs::LogsArgs),
+    /// Show a job and everything it brought about
+    Tree(show::ShowArgs),
+    /// End a job, whether it waits or runs
+    Cancel(change::Args),
+    /// Give a job that is over a fresh start
+    Retry(change::Args),
+}
+
+impl Action {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(args) => args.run(),
+            Self::Show(args) => args.show(),
+            Self::Inspect(args) => args.inspect(),
+            Self::Logs(args) => args.run(),
+            Self::Tree(args) => args.tree(),
+            Self::Cancel(args) => args.run("cancel"),
+            Self::Retry(args) => args.run("retry"),
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &TreeArgs {
+        match self {
+            Self::List(args) => &args.tree,
+            Self::Show(args) | Self::Inspect(args) | Self::Tree(args) => &args.tree,
+            Self::Logs(args) => &args.tree,
+            Self::Cancel(args) | Self::Retry(args) => &args.tree,
+        }
+    }
+}

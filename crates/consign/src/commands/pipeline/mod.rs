@@ -1,0 +1,116 @@
+//! Pipelines: listed, shown, run.
+
+use clap::Subcommand;
+use consign_automation::program::Program;
+
+use crate::commands::automation::ask::{catalogue, cell, load, rows};
+use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::plugin::{PayloadArgs, start};
+use crate::failure::{Exit, Failure};
+use crate::system::segment;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// List the pipelines and what starts them
+    List(ListArgs),
+    /// Show a pipeline as the graph of its steps
+    Show(ShowArgs),
+    /// Start a pipeline by its name
+    Run(RunArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The name of the pipeline
+    name: String,
+
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// The name of the pipeline
+    #[arg(value_name = "PIPELINE")]
+    name: String,
+
+    #[command(flatten)]
+    payload: PayloadArgs,
+
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+impl Action {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(args) => list(&args),
+            Self::Show(args) => show(&args),
+            Self::Run(args) => run(&args),
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &TreeArgs {
+        match self {
+            Self::List(args) => &args.tree,
+            Self::Show(args) => &args.tree,
+            Self::Run(args) => &args.tree,
+        }
+    }
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<Exit> {
+    let known = |program: &Program| Ok(program.pipeline_list());
+    catalogue(&args.tree, "/pipelines", known, |answer| {
+        let columns = [
+            ("NAME", "name"),
+            ("STARTED BY", "trigger"),
+            ("MODE", "execution_mode"),
+            ("STEPS", "steps"),
+        ];
+        rows(&answer["pipelines"], &columns)
+    })
+}
+
+fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
+    let known = |program: &Program| {
+        Ok(program
+            .pipeline_sheet(&args.name)
+            .ok_or_else(|| unknown(&args.name))?)
+    };
+    let path = format!("/pipeline/{}", segment(&args.name));
+    catalogue(&args.tree, &path, known, |answer| {
+        let (name, trigger) = (cell(&answer["name"]), cell(&answer["trigger"]));
+        let columns = [
+            ("STEP", "id"),
+            ("PLUGIN", "plugin"),
+            ("COMMAND", "command"),
+            ("NEXT", "next"),
+        ];
+        let steps = rows(&answer["steps"], &columns);
+        format!("{name}, started by {trigger}\n\n{steps}")
+    })
+}
+
+fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+    if args.payload.is_dry_run() {
+        let program = load(&args.tree.find()?)?;
+        if program.router().pipeline(&args.name).is_none() {
+            return Err(unknown(&args.name).into());
+        }
+    }
+    // What waits here asks for the whole tree of jobs, so a synchronous pipeline needs no second waiter.
+    let path = format!("/pipeline/{}?async=true", segment(&args.name));
+    let what = format!("run the pipeline {}", args.name);
+    start(&args.tree, &args.payload, &path, &what)
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::failed(format!("there is no pipeline `{name}`")).hint("see `pipeline list`")
+}

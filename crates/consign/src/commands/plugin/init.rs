@@ -1,0 +1,84 @@
+//! `plugin init`
+
+use std::path::PathBuf;
+
+use consign_automation::plugin::scaffold::{self, Language};
+use serde_json::json;
+
+use crate::commands::automation::config::tree::TreeArgs;
+use crate::failure::{Exit, Failure};
+use crate::out;
+
+const AFTER_HELP: &str = "\
+Example:
+  ductile plugin init mail --language python
+  ductile plugin validate plugins/mail
+  ductile plugin run mail";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// What the plugin is called
+    name: String,
+
+    /// bash, python or rust
+    #[arg(long, value_name = "LANGUAGE", default_value = "bash")]
+    language: String,
+
+    /// The directory in which it gets one of its own; without it, the first plugin root of the configuration
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Say what would be written, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let language = Language::named(&self.language).ok_or_else(|| {
+            let known = Language::ALL.map(Language::as_str).join(", ");
+            Failure::failed(format!("there is no scaffold for {}", self.language))
+                .hint(format!("choose one of {known}"))
+        })?;
+        let parent = match self.dir {
+            Some(dir) => dir,
+            None => {
+                let config = self.tree.find()?.peek()?;
+                let first = config.plugin_roots.first().cloned();
+                first.ok_or_else(|| {
+                    Failure::failed("the configuration names no plugin root")
+                        .hint("name a directory with --dir")
+                })?
+            }
+        };
+        let files = if self.dry_run {
+            scaffold::plan(&parent, &self.name, language)
+        } else {
+            scaffold::create(&parent, &self.name, language)
+        };
+        let files = files.map_err(|error| Failure::failed(error.to_string()))?;
+        let paths: Vec<String> = files
+            .iter()
+            .map(|file| file.path.display().to_string())
+            .collect();
+        if self.tree.output.json {
+            out::json(&json!({"name": self.name, "files": paths, "dry_run": self.dry_run}))?;
+            return Ok(Exit::Done);
+        }
+        let verb = if self.dry_run { "would write " } else { "" };
+        for path in &paths {
+            out::data(&format!("{verb}{path}"))?;
+        }
+        if !self.dry_run {
+            out::note(&format!(
+                "try it with `plugin run {}`; to schedule it, name it under `plugins` in the configuration",
+                self.name
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}

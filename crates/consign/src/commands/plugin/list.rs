@@ -1,0 +1,61 @@
+//! `plugin list` and `plugin show`
+
+use crate::commands::automation::ask::{catalogue, cell, rows};
+use crate::commands::automation::config::tree::TreeArgs;
+use crate::failure::{Exit, Failure};
+use crate::system::segment;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The name of the plugin
+    name: String,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+impl ListArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let known = |program: &consign_automation::program::Program| Ok(program.plugin_list());
+        catalogue(&self.tree, "/plugins", known, |answer| {
+            let columns = [
+                ("NAME", "name"),
+                ("VERSION", "version"),
+                ("COMMANDS", "commands"),
+                ("DESCRIPTION", "description"),
+            ];
+            rows(&answer["plugins"], &columns)
+        })
+    }
+}
+
+impl ShowArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let name = &self.name;
+        let path = format!("/plugin/{}", segment(name));
+        let known = |program: &consign_automation::program::Program| {
+            let missing = || {
+                Failure::failed(format!("there is no plugin `{name}`"))
+                    .hint("see `plugin list`; `config check` tells why one was left out")
+            };
+            Ok(program.plugin_sheet(name).ok_or_else(missing)?)
+        };
+        catalogue(&self.tree, &path, known, |answer| {
+            let (name, version) = (cell(&answer["name"]), cell(&answer["version"]));
+            let about = cell(&answer["description"]);
+            let columns = [
+                ("COMMAND", "name"),
+                ("TYPE", "type"),
+                ("DESCRIPTION", "description"),
+            ];
+            let commands = rows(&answer["commands"], &columns);
+            format!("{name} {version}  {about}\n\n{commands}")
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! `plugin run`, and what it shares with `pipeline run`
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use crate::commands::automation::ask::{
+    JOB_COLUMNS, block_on, cell, follow, load, print, rows, would,
+};
+use crate::commands::automation::config::tree::TreeArgs;
+use crate::failure::{Exit, Failure};
+use crate::input;
+use crate::system::{Alone, Reach, segment};
+
+const AFTER_HELP: &str = "\
+With a running service the job is queued there, and --wait waits until it and all that
+follows from it is over. Without one it is run here: the command ends when the job is
+over, and so do jobs that were left waiting in the ledger.
+
+Examples:
+  ductile plugin run hello
+  ductile plugin run mail --command send --payload '{\"to\": \"ada@example.org\"}' --wait";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct RunArgs {
+    /// The name of the plugin
+    #[arg(value_name = "PLUGIN")]
+    name: String,
+
+    /// Which of its commands
+    #[arg(long, value_name = "NAME", default_value = "poll")]
+    command: String,
+
+    #[command(flatten)]
+    payload: PayloadArgs,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+/// What a job is given, and whether to wait for it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PayloadArgs {
+    /// A JSON object for the job
+    #[arg(long, value_name = "JSON")]
+    payload: Option<String>,
+
+    /// A file with that object, or - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "payload")]
+    payload_file: Option<PathBuf>,
+
+    /// Wait until the job and all that follows from it is over
+    #[arg(long)]
+    wait: bool,
+
+    /// Say what would be run, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl RunArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let (plugin, command) = (&self.name, &self.command);
+        if self.payload.dry_run {
+            let program = load(&self.tree.find()?)?;
+            if program.plugin(plugin).is_none() {
+                let message = format!("there is no plugin `{plugin}`");
+                return Err(Failure::failed(message).hint("see `plugin list`").into());
+            }
+            if program.command(plugin, command).is_none() {
+                let message = format!("the plugin `{plugin}` has no command `{command}`");
+                let hint = format!("see `plugin show {plugin}`");
+                return Err(Failure::failed(message).hint(hint).into());
+            }
+        }
+        let path = format!("/plugin/{}/{}", segment(plugin), segment(command));
+        start(
+            &self.tree,
+            &self.payload,
+            &path,
+            &format!("run {plugin} {command}"),
+        )
+    }
+}
+
+/// Queues what `path` starts, and waits for it where that is asked for or nobody else would run it.
+pub(crate) fn start(
+    args: &TreeArgs,
+    given: &PayloadArgs,
+    path: &str,
+    what: &str,
+) -> anyhow::Result<Exit> {
+    let payload = given.read()?;
+    if given.dry_run {
+        return would(args, what);
+    }
+    let tree = args.find()?;
+    let body = json!({ "payload": payload });
+    let (answer, jobs) = block_on(async {
+        let reach = Reach::new(&tree, Alone::Work).await?;
+        let waits = given.wait || reach.is_alone();
+        let started = async {
+            let answer = reach.post(path, Some(&body)).await?.body;
+            let id = answer["job_id"].as_str().unwrap_or_default().to_owned();
+            let jobs = if waits {
+                Some(follow(&reach, &id).await?)
+            } else {
+                None
+            };
+            anyhow::Ok((answer, jobs))
+        };
+        let started = started.await;
+        reach.close().await?;
+        started
+    })?;
+    let Some(jobs) = jobs else {
+        return print(args, &answer, |answer| {
+            format!("{}  {}", cell(&answer["job_id"]), cell(&answer["status"]))
+        });
+    };
+    let failed = jobs.iter().any(|job| job["status"] != "succeeded");
+    let first = jobs.first().cloned().unwrap_or_default();
+    let whole = json!({
+        "job_id": first["job_id"], "status": first["status"], "result": first["result"], "tree": jobs,
+    });
+    print(args, &whole, |whole| {
+        let mut text = rows(&whole["tree"], JOB_COLUMNS);
+        for job in whole["tree"].as_array().into_iter().flatten() {
+            let (plugin, result) = (cell(&job["plugin"]), &job["result"]["result"]);
+            if !result.is_null() {
+                text.push_str(&format!("{plugin}: {}\n", cell(result)));
+            }
+            if !job["last_error"].is_null() {
+                text.push_str(&format!("{plugin}: error: {}\n", cell(&job["last_error"])));
+            }
+        }
+        text
+    })?;
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+impl PayloadArgs {
+    fn read(&self) -> anyhow::Result<Map<String, Value>> {
+        let text = match (&self.payload, &self.payload_file) {
+            (Some(text), _) => text.clone(),
+            (None, Some(path)) => input::file("the payload", &path.display().to_string())?,
+            (None, None) => return Ok(Map::new()),
+        };
+        serde_json::from_str(&text).map_err(|error| {
+            Failure::failed(format!("the payload is no JSON object: {error}"))
+                .hint(r#"write it like --payload '{"name": "Ada"}'"#)
+                .into()
+        })
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+}

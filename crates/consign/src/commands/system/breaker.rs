@@ -1,0 +1,116 @@
+//! `system breaker`, `system reset` and `system plugin-facts`: what the service knows of one plugin
+
+use crate::commands::automation::ask::{Change, ask, cell, change, members, rows};
+use crate::commands::automation::config::tree::TreeArgs;
+use crate::failure::Exit;
+use crate::system::{query, segment};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The name of the plugin
+    plugin: String,
+
+    /// Which of its commands
+    #[arg(long, value_name = "NAME")]
+    command: Option<String>,
+
+    /// At most so many changes
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ResetArgs {
+    /// The name of the plugin
+    plugin: String,
+
+    /// Which of its commands
+    #[arg(long, value_name = "NAME")]
+    command: Option<String>,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FactsArgs {
+    /// The name of the plugin
+    plugin: String,
+
+    /// Only facts of this type
+    #[arg(long, value_name = "TYPE")]
+    fact_type: Option<String>,
+
+    /// At most so many
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u32>,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+impl ShowArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let wanted = query(&[
+            ("command", self.command),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+        ]);
+        let path = format!("/breaker/{}{wanted}", segment(&self.plugin));
+        ask(&self.tree, &path, |answer| {
+            let mut own = answer.clone();
+            let transitions = own["transitions"].take();
+            if let Some(own) = own.as_object_mut() {
+                own.retain(|_, value| !value.is_null());
+            }
+            let columns = [
+                ("AT", "at"),
+                ("FROM", "from"),
+                ("TO", "to"),
+                ("WHY", "reason"),
+                ("JOB", "job_id"),
+            ];
+            format!("{}\n{}", members(&own), rows(&transitions, &columns))
+        })
+    }
+}
+
+impl ResetArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let plugin = segment(&self.plugin);
+        let command = query(&[("command", self.command)]);
+        let wanted = Change {
+            look: &format!("/breaker/{plugin}{command}"),
+            post: &format!("/breaker/{plugin}/reset{command}"),
+            body: None,
+            what: &format!("close the breaker of {}", self.plugin),
+        };
+        change(&self.tree, self.dry_run, &wanted, |_| {
+            format!("closed: {}", self.plugin)
+        })
+    }
+}
+
+impl FactsArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let wanted = query(&[
+            ("fact_type", self.fact_type),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+        ]);
+        let path = format!("/facts/{}{wanted}", segment(&self.plugin));
+        ask(&self.tree, &path, |answer| {
+            let facts = answer["facts"].as_array().into_iter().flatten();
+            let lines = facts.map(|fact| {
+                let (at, kind) = (cell(&fact["created_at"]), cell(&fact["fact_type"]));
+                format!("{at}  {kind}  {}\n", cell(&fact["fact"]))
+            });
+            lines.collect()
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! `system start`
+
+use crate::commands::automation::config::tree::TreeArgs;
+use crate::failure::Exit;
+use crate::{serve, system};
+
+const AFTER_HELP: &str = "\
+Runs until SIGTERM or SIGINT and then waits up to 30 seconds for running jobs; SIGHUP
+reads the configuration again. The log goes to standard output. One service works on a
+state directory (that of `state.path`) at a time: ductile.lock holds its process id.
+
+Example:
+  ductile config init ~/.config/ductile && ductile system start";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let tree = self.tree.find()?;
+        // Jobs are processes; what is left to do here is little.
+        serve::runtime(None)?.block_on(Box::pin(system::run(tree)))
+    }
+}

@@ -1,0 +1,177 @@
+//! The runtime of one configuration tree, from its start to its end, whoever owns the ledger.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use consign_automation::config::{Problem, Severity, Verify};
+use consign_automation::plugin::run::Launcher;
+use consign_automation::program::Program;
+use consign_automation::runtime::{Options, Runtime};
+use consign_engine::Engine;
+use consign_faces::automation as face;
+use consign_faces::automation::listeners::{self, Listeners, Serving};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::control::Control;
+use super::state::StateDir;
+use crate::PLUGIN_LAUNCH;
+use crate::commands::automation::config::tree::Tree;
+use crate::serve::ledger::random_bytes;
+
+/// How long jobs that run may take when the service is told to stop; those that need longer run again at the next start.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+const STAYS: &str = "the configuration was not reloaded; the old one stays";
+
+/// A running runtime, the files that it follows, and the ways in.
+#[derive(Debug)]
+pub(crate) struct Automation {
+    files: Files,
+    control: Control,
+    serving: JoinHandle<Result<(), listeners::Error>>,
+    drain: watch::Sender<bool>,
+}
+
+/// A runtime and the files that it follows.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    runtime: Runtime,
+    tree: Arc<Tree>,
+}
+
+impl Automation {
+    /// `node` names this process among those that share the ledger; what an earlier start of that name left behind is taken
+    /// back. The caller holds the lock of the state directory.
+    pub(crate) async fn start(
+        engine: Engine,
+        tree: Tree,
+        program: Program,
+        node: String,
+    ) -> anyhow::Result<Self> {
+        let socket = StateDir::of(program.config()).socket();
+        let plugins = program.plugins().count();
+        // An address that is taken is known before anything runs.
+        let listeners = Listeners::bind(&program).await?;
+        let (api, webhooks) = (listeners.api(), listeners.webhooks());
+        let runtime = Runtime::start(Options {
+            engine,
+            program: Arc::new(program),
+            node,
+            launcher: launcher(),
+        })
+        .await?;
+        let (drain, draining) = watch::channel(false);
+        let serving = Serving {
+            draining: draining.clone(),
+            binary_path: std::env::current_exe().ok(),
+            request_id_seed: u128::from_le_bytes(random_bytes()?),
+        };
+        let serving = tokio::spawn(listeners.run(runtime.clone(), serving));
+        let router = local_router(&runtime, draining.clone());
+        let control = Control::listen(socket, router, draining)?;
+        let config = tree.path.display().to_string();
+        let (api, webhooks) = (
+            api.map(|at| at.to_string()),
+            webhooks.map(|at| at.to_string()),
+        );
+        tracing::info!(
+            component = "service",
+            config,
+            plugins,
+            api,
+            webhooks,
+            "the automation runs"
+        );
+        let tree = Arc::new(tree);
+        Ok(Self {
+            files: Files { runtime, tree },
+            control,
+            serving,
+            drain,
+        })
+    }
+
+    /// What is odd about a configuration that holds.
+    pub(crate) fn tell(problems: &[Problem]) {
+        for problem in problems {
+            let (file, line) = (problem.file.display(), problem.line);
+            let (message, fix) = (&problem.message, &problem.fix);
+            match problem.severity {
+                Severity::Notice => {
+                    tracing::debug!(component = "config", %file, line, fix, "{message}");
+                }
+                Severity::Warning | Severity::Error => {
+                    tracing::warn!(component = "config", %file, line, fix, "{message}");
+                }
+            }
+        }
+    }
+
+    /// What a SIGHUP needs.
+    pub(crate) fn files(&self) -> Files {
+        self.files.clone()
+    }
+
+    /// Takes no more requests and no more jobs, and waits for those that run, for a bounded time.
+    pub(crate) async fn stop(self) {
+        let runtime = &self.files.runtime;
+        let running = runtime.running();
+        tracing::info!(component = "service", running, "the automation stops");
+        self.drain.send_replace(true);
+        runtime.stop(STOP_PATIENCE).await;
+        self.control.close();
+        match self.serving.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(component = "service", %error, "requests were cut off")
+            }
+            Err(error) => tracing::error!(component = "service", %error, "a server broke off"),
+        }
+    }
+}
+
+impl Files {
+    /// Reads the configuration again. One that does not hold is told in the log, and the old one stays.
+    pub(crate) async fn reload(&self) {
+        let tree = Arc::clone(&self.tree);
+        // The strictness that holds cannot be taken away by the file that it is about.
+        let strictness = self.runtime.program().config().service.strictness;
+        let loaded = spawn_blocking(move || tree.load(Verify::AsRunning(strictness))).await;
+        match loaded {
+            Ok(Ok((program, problems))) => {
+                Automation::tell(&problems);
+                match self.runtime.reload(Arc::new(program)).await {
+                    Ok(_) => {
+                        tracing::info!(component = "reload", "the configuration was reloaded");
+                    }
+                    Err(error) => tracing::error!(component = "reload", %error, "{STAYS}"),
+                }
+            }
+            Ok(Err(refused)) => {
+                let error = refused.to_string();
+                tracing::error!(component = "reload", error, "{STAYS}");
+            }
+            Err(error) => tracing::error!(component = "reload", %error, "the reload broke off"),
+        }
+    }
+}
+
+/// The HTTP interface for those whom something else has let in already.
+pub(super) fn local_router(runtime: &Runtime, draining: watch::Receiver<bool>) -> Router {
+    let options = face::Options {
+        access: face::Access::Local,
+        draining,
+        binary_path: std::env::current_exe().ok(),
+    };
+    face::router(runtime.clone(), options)
+}
+
+/// Our own program, still the one that runs if its file was replaced.
+pub(super) fn launcher() -> Launcher {
+    Launcher {
+        program: "/proc/self/exe".into(),
+        arguments: vec![PLUGIN_LAUNCH.into()],
+    }
+}

@@ -1,0 +1,116 @@
+//! The log of the service: lines on standard output, JSON unless the configuration says text.
+//!
+//! Invariant: every JSON line has `timestamp`, `level`, `component` and `message`; `plugin` and `job_id` are there where the line
+//! is about one.
+
+use std::fmt;
+
+use consign_automation::config::model::{LogLevel, Service};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// `RUST_LOG` beats the configuration.
+pub(super) fn start(service: &Service) {
+    let level = match service.log_level {
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stdout)
+        .with_ansi(false);
+    // A second start in one process keeps the first one's log.
+    let _ = if service.log_json {
+        lines.event_format(JsonLines).try_init()
+    } else {
+        lines.with_target(false).try_init()
+    };
+}
+
+struct JsonLines;
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let metadata = event.metadata();
+        let mut fields = Fields(Map::new());
+        event.record(&mut fields);
+        let mut line = fields.0;
+        // What the event says of itself cannot take their place.
+        let now = format!("{:.6}", Timestamp::now());
+        line.insert("timestamp".to_owned(), now.into());
+        line.insert("level".to_owned(), metadata.level().to_string().into());
+        line.entry("component")
+            .or_insert_with(|| component(metadata.target()).into());
+        line.entry("message").or_insert_with(|| "".into());
+        writeln!(writer, "{}", Value::Object(line))
+    }
+}
+
+/// The part of the program that speaks, where it does not say so itself.
+fn component(target: &str) -> &str {
+    let last = target.rsplit("::").next().unwrap_or(target);
+    last.strip_prefix("consign_").unwrap_or(last)
+}
+
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::component;
+
+    #[test]
+    fn a_line_without_a_component_is_of_the_module_that_wrote_it_du_120() {
+        assert_eq!(component("consign_automation::runtime::finish"), "finish");
+        assert_eq!(component("consign_store"), "store");
+    }
+}

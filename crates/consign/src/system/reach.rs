@@ -1,0 +1,259 @@
+//! How a command reaches the automation: through the control socket of the running service, or, when none runs, on the ledger
+//! itself. Both answer the same requests, because both have the same router behind them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use axum::body::Body;
+use consign_automation::config::Verify;
+use consign_automation::program::Program;
+use consign_automation::runtime::{Options, Runtime};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tower::ServiceExt as _;
+
+use super::automation::{self, launcher};
+use super::start::NODE;
+use super::state::{Open, StateDir};
+use crate::commands::automation::config::tree::Tree;
+use crate::failure::Failure;
+
+/// A synchronous pipeline may take its time.
+const PATIENCE: Duration = Duration::from_mins(15);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Jobs that a command of one job still waits for at its end.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a command needs when no service runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// A look at a ledger that is there.
+    Look,
+    /// Jobs are run here, until they are over.
+    Work,
+}
+
+/// The way to the automation.
+pub(crate) struct Reach {
+    way: Way,
+}
+
+enum Way {
+    Socket(PathBuf),
+    Here(Box<Here>),
+}
+
+struct Here {
+    open: Open,
+    runtime: Runtime,
+    router: Router,
+    works: bool,
+    _draining: watch::Sender<bool>,
+}
+
+/// An answer that is no refusal.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) body: Value,
+}
+
+impl Reach {
+    pub(crate) async fn new(tree: &Tree, alone: Alone) -> anyhow::Result<Self> {
+        let state = StateDir::of(&tree.peek()?);
+        if let Some(way) = Self::running(&state).await? {
+            return Ok(Self { way });
+        }
+        if alone == Alone::Look && !state.ledger().exists() {
+            let message = format!(
+                "nothing has run yet: there is no {}",
+                state.ledger().display()
+            );
+            let hint = "start the service with `system start`, or run a plugin once with `plugin run NAME`";
+            return Err(Failure::failed(message).hint(hint).into());
+        }
+        let (program, _) = tree.load(Verify::AsConfigured)?;
+        let here = Here::new(&state, program, alone == Alone::Work).await?;
+        Ok(Self {
+            way: Way::Here(Box::new(here)),
+        })
+    }
+
+    /// Only if a service runs.
+    pub(crate) async fn of_running(tree: &Tree) -> anyhow::Result<Option<Self>> {
+        let way = Self::running(&StateDir::of(&tree.peek()?)).await?;
+        Ok(way.map(|way| Self { way }))
+    }
+
+    async fn running(state: &StateDir) -> anyhow::Result<Option<Way>> {
+        let socket = state.socket();
+        let connected = timeout(CONNECT_PATIENCE, UnixStream::connect(&socket)).await;
+        if matches!(connected, Ok(Ok(_))) {
+            return Ok(Some(Way::Socket(socket)));
+        }
+        let Some(pid) = state.running() else {
+            return Ok(None);
+        };
+        let message = format!(
+            "the service (pid {pid}) does not answer at {}",
+            socket.display()
+        );
+        let hint = "it may be starting or stopping; look at its log and try again";
+        Err(Failure::failed(message).hint(hint).into())
+    }
+
+    /// Whether there is no service, so that what is queued runs here or not at all.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self.way, Way::Here(_))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        self.call(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+        self.call(Method::POST, path, body).await
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Answer> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::HOST, "localhost")
+            .body(Body::from(body))
+            .context("the request cannot be made")?;
+        let (status, bytes) = timeout(PATIENCE, self.send(request))
+            .await
+            .map_err(|_| Failure::failed("the service took too long to answer"))??;
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        if status.is_success() {
+            return Ok(Answer { body });
+        }
+        let said = body["error"].as_str().unwrap_or("the service refused");
+        Err(Failure::failed(said)
+            .context(serde_json::json!({"status": status.as_u16(), "path": path}))
+            .into())
+    }
+
+    async fn send(&self, request: Request<Body>) -> anyhow::Result<(StatusCode, Vec<u8>)> {
+        match &self.way {
+            Way::Here(here) => {
+                let Ok(response) = here.router.clone().oneshot(request).await;
+                collected(response.status(), response.into_body()).await
+            }
+            Way::Socket(path) => {
+                let stream = UnixStream::connect(path)
+                    .await
+                    .with_context(|| format!("cannot reach {}", path.display()))?;
+                let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+                let driving = tokio::spawn(connection);
+                let response = sender.send_request(request).await?;
+                let read = collected(response.status(), response.into_body()).await;
+                driving.abort();
+                read
+            }
+        }
+    }
+
+    /// Whoever worked here waits for what still runs.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        if let Way::Here(here) = self.way {
+            if here.works {
+                here.runtime.stop(STOP_PATIENCE).await;
+            }
+            here.open.close().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Here {
+    async fn new(state: &StateDir, program: Program, works: bool) -> anyhow::Result<Self> {
+        let open = Open::new(state).await?;
+        let options = Options {
+            engine: open.engine.clone(),
+            program: Arc::new(program),
+            node: NODE.to_owned(),
+            launcher: launcher(),
+        };
+        let runtime = if works {
+            Runtime::without_clock(options).await?
+        } else {
+            Runtime::idle(options)
+        };
+        let (draining, drains) = watch::channel(false);
+        Ok(Self {
+            router: automation::local_router(&runtime, drains),
+            open,
+            runtime,
+            works,
+            _draining: draining,
+        })
+    }
+}
+
+async fn collected<B>(status: StatusCode, body: B) -> anyhow::Result<(StatusCode, Vec<u8>)>
+where
+    B: hyper::body::Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let whole = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    let whole = whole.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
+    Ok((status, whole.to_bytes().to_vec()))
+}
+
+/// A part of a path, whatever characters it has.
+pub(crate) fn segment(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// `?a=b&c=d` of those that are given.
+pub(crate) fn query(pairs: &[(&str, Option<String>)]) -> String {
+    let given = pairs.iter().filter_map(|(name, value)| {
+        let value = value.as_deref()?;
+        Some(format!("{name}={}", segment(value)))
+    });
+    let joined = given.collect::<Vec<_>>().join("&");
+    if joined.is_empty() {
+        joined
+    } else {
+        format!("?{joined}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_place_in_a_path() {
+        assert_eq!(segment("a/../b?c"), "a%2F..%2Fb%3Fc");
+        let pairs = [("a", Some("x&y".to_owned())), ("b", None)];
+        assert_eq!(query(&pairs), "?a=x%26y");
+        assert_eq!(query(&[("b", None)]), "");
+    }
+}

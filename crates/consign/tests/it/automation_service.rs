@@ -1,0 +1,260 @@
+//! The automation service as a process: how it starts, is refused, reloads, stops and tells of itself.
+
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::automation_world::{LONG, OK, World, until};
+use super::{code, mode, text, word};
+
+fn world() -> World {
+    let world = World::new();
+    world.plugin("echo", OK);
+    world.config("plugins: {echo: {}}\n");
+    world
+}
+
+#[test]
+fn a_second_service_is_refused_and_a_crash_frees_the_lock_du_115() {
+    let world = world();
+    let mut service = world.start();
+    assert_eq!(
+        world.read("state/ductile.lock").trim(),
+        service.pid().to_string()
+    );
+    let refused = world.refused();
+    assert_eq!(code(&refused), 1, "{refused:?}");
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains(&format!("in use by another server (pid {})", service.pid())),
+        "{said}"
+    );
+    assert!(said.contains("hint: "), "{said}");
+    service.kill9();
+    let mut again = world.start();
+    again.signal("TERM");
+    assert!(again.wait().success());
+}
+
+#[test]
+fn what_the_service_keeps_is_for_its_user_alone() {
+    let world = world();
+    let _service = world.start();
+    for (name, expected) in [
+        ("state", 0o700),
+        ("state/keys", 0o700),
+        ("state/ductile.db", 0o600),
+        ("state/ductile.lock", 0o600),
+        ("state/ductile.sock", 0o600),
+        ("state/keys/seal_key", 0o600),
+    ] {
+        assert_eq!(mode(&world.path(name)), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_configuration_that_does_not_hold_ends_with_78_and_says_where_and_how_to_mend_it_du_113() {
+    let world = world();
+    world.config("plugins: {echo: {}}\nservice:\n  log_level: loud\n");
+    let refused = world.refused();
+    assert_eq!(code(&refused), 78, "{refused:?}");
+    let said = text(&refused.stderr);
+    assert!(said.contains("config.yaml:5: "), "{said}");
+    assert!(!world.path("state").exists(), "nothing was made");
+    let refused = world.json(&["system", "start"]);
+    assert_eq!(refused["code"], "config_refused");
+    assert_eq!(refused["context"]["problems"][0]["line"], 5);
+}
+
+#[test]
+fn a_seal_that_is_broken_ends_with_78() {
+    let world = world();
+    assert_eq!(code(&world.ductile(&["config", "lock"])), 0);
+    world.config("plugins: {echo: {}}\nservice: {strict_mode: true}\n");
+    let refused = world.refused();
+    let strict = text(&refused.stderr);
+    assert_eq!(code(&refused), 78, "{strict}");
+    assert!(strict.contains("config lock"), "{strict}");
+}
+
+#[test]
+fn sighup_reloads_and_a_bad_configuration_keeps_the_old_one_du_117() {
+    let world = world();
+    let service = world.start();
+    world.plugin("second", OK);
+    world.config("plugins: {echo: {}, second: {}}\n");
+    service.signal("HUP");
+    service.until_logged("the configuration was reloaded");
+    let names = |world: &World| -> Vec<String> {
+        let listed = world.json(&["plugin", "list"]);
+        let plugins = listed["plugins"].as_array().expect("a list").iter();
+        plugins.map(|plugin| word(&plugin["name"])).collect()
+    };
+    assert_eq!(names(&world), ["echo", "second"]);
+    world.config("plugins: {echo: {}, second: {}, third: {}}\n");
+    service.signal("HUP");
+    service.until_logged("the configuration was not reloaded; the old one stays");
+    world.config("plugins: {echo: {}, second: {}}\n");
+    assert_eq!(names(&world), ["echo", "second"]);
+    assert_eq!(code(&world.ductile(&["run", "second", "--wait"])), 0);
+}
+
+#[test]
+fn sigterm_lets_running_jobs_end_du_119() {
+    let world = World::new();
+    world.plugin(
+        "slow",
+        &format!("touch $here/began; sleep 1.5; touch $here/ended; {OK}"),
+    );
+    world.config("plugins: {slow: {}}\n");
+    let mut service = world.start();
+    let queued = world.json(&["run", "slow"]);
+    let id = word(&queued["job_id"]);
+    until("it runs", || world.path("began").exists());
+    service.signal("TERM");
+    assert!(service.wait().success());
+    assert!(world.path("ended").exists(), "the job was cut off");
+    assert!(!world.path("state/ductile.sock").exists());
+    let job = world.json(&["job", "show", &id]);
+    assert_eq!(job["status"], "succeeded", "{job}");
+}
+
+#[test]
+fn log_lines_have_their_fields_and_no_secret_du_120() {
+    let world = World::new();
+    world.plugin("loud", &format!("echo careful >&2; {OK}"));
+    world.config("plugins: {loud: {config: {password: hunter2}}}\n");
+    let mut service = world.start();
+    assert_eq!(code(&world.ductile(&["run", "loud", "--wait"])), 0);
+    service.signal("TERM");
+    service.wait();
+    let log = service.log();
+    for line in &log {
+        for key in ["timestamp", "level", "component", "message"] {
+            assert!(line[key].is_string(), "{key} in {line}");
+        }
+        let level = word(&line["level"]);
+        assert_eq!(level, level.to_uppercase());
+        let at: jiff::Timestamp = word(&line["timestamp"]).parse().expect("an instant");
+        assert!(jiff::Timestamp::now().duration_since(at).as_secs() < 60);
+        assert!(!line.to_string().contains("hunter2"), "{line}");
+    }
+    let stderr: Vec<&Value> = log
+        .iter()
+        .filter(|line| line["stderr"].is_string())
+        .collect();
+    assert_eq!(stderr.len(), 1);
+    assert_eq!(stderr[0]["level"], "WARN");
+    assert_eq!(stderr[0]["plugin"], "loud");
+    assert_eq!(word(&stderr[0]["job_id"]).len(), 36);
+}
+
+#[test]
+fn a_supervisor_hears_of_every_turn() {
+    let world = world();
+    let address = world.path("notify");
+    let supervisor = UnixDatagram::bind(&address).expect("a socket can be made");
+    supervisor
+        .set_read_timeout(Some(LONG))
+        .expect("a limit can be set");
+    let mut service = world.start_with(&[
+        ("NOTIFY_SOCKET", address.to_str().expect("plain")),
+        ("WATCHDOG_USEC", "400000"),
+    ]);
+    let hear = |wanted: &str| {
+        let mut buffer = [0; 256];
+        loop {
+            let length = supervisor.recv(&mut buffer).expect("it is told in time");
+            if String::from_utf8_lossy(&buffer[..length]).contains(wanted) {
+                return;
+            }
+        }
+    };
+    hear("READY=1");
+    hear("WATCHDOG=1");
+    hear("WATCHDOG=1");
+    service.signal("HUP");
+    hear("RELOADING=1");
+    hear("READY=1");
+    service.signal("TERM");
+    hear("STOPPING=1");
+    assert!(service.wait().success());
+}
+
+#[test]
+fn a_confined_plugin_is_started_by_the_binary_itself() {
+    let world = World::new();
+    world.plugin("small", &format!("ulimit -n > $here/limit; {OK}"));
+    world.config("plugins: {small: {limits: {open_files: 50}}}\n");
+    let ran = world.ductile(&["run", "small"]);
+    assert_eq!(code(&ran), 0, "{ran:?}");
+    assert_eq!(world.read("limit").trim(), "50");
+}
+
+/// How many times the crash test below is repeated; more for a long run.
+fn rounds() -> u32 {
+    let asked = std::env::var("CONSIGN_CRASH_ROUNDS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(6)
+}
+
+#[test]
+fn kill_9_in_the_middle_of_a_pipeline_loses_no_step_and_repeats_none_that_was_recorded_du_116() {
+    let world = World::new();
+    for step in ["one", "two", "three"] {
+        let event = r#"{"status":"ok","result":"done","events":[{"type":"next","payload":{}}]}"#;
+        world.plugin(
+            step,
+            &format!("echo {step} >> $here/ran; sleep 0.15; echo '{event}'"),
+        );
+    }
+    world.config(
+        "plugins: {one: {}, two: {}, three: {}}\n\
+         pipelines:\n  - name: walk\n    on: walk.start\n    steps:\n      - {id: a, uses: one}\n      - {id: b, uses: two}\n      - {id: c, uses: three}\n",
+    );
+    let mut recoveries = 0;
+    for round in 0..rounds() {
+        let _ = std::fs::remove_file(world.path("ran"));
+        let mut service = world.start();
+        let queued = world.json(&["pipeline", "run", "walk"]);
+        let id = word(&queued["job_id"]);
+        assert!(!id.is_empty(), "{queued}");
+        // Another moment in every round, over the whole length of the pipeline.
+        std::thread::sleep(Duration::from_millis(u64::from(round * 97 % 600)));
+        service.kill9();
+        let recorded: Vec<String> = succeeded(&world, &id);
+        let before = world.read("ran");
+        let mut service = world.start();
+        until("the pipeline ends", || succeeded(&world, &id).len() == 3);
+        recoveries += service
+            .log()
+            .iter()
+            .filter(|line| line["component"] == "recovery" && line["level"] == "WARN")
+            .count();
+        service.signal("TERM");
+        assert!(service.wait().success());
+        let after = world.read("ran");
+        let again = after.strip_prefix(&before).expect("the file only grows");
+        for step in ["one", "two", "three"] {
+            assert!(
+                after.contains(step),
+                "round {round}: {step} is lost: {after}"
+            );
+        }
+        for step in &recorded {
+            assert!(
+                !again.contains(step.as_str()),
+                "round {round}: {step} ran again: {again}"
+            );
+        }
+    }
+    assert!(recoveries > 0, "no round hit a running job");
+}
+
+/// The plugins of the jobs below this one that the ledger says have succeeded.
+fn succeeded(world: &World, id: &str) -> Vec<String> {
+    let tree = world.json(&["job", "tree", id]);
+    let jobs = tree.as_array().into_iter().flatten();
+    let done = jobs.filter(|job| job["status"] == "succeeded");
+    done.map(|job| word(&job["plugin"])).collect()
+}

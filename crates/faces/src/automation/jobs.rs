@@ -1,0 +1,151 @@
+//! Jobs: one, its tree, lists of them, their logs, and what an operator does with them.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use consign_automation::runtime::parse_job_id;
+use consign_kernel::ids::IntentId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Face;
+use super::query::{Params, Segments};
+use super::reject::{Reject, ok};
+use super::right::{Allowed, JobsRead, JobsWrite, PluginRead};
+use crate::web::body;
+
+const BODY_BYTES_MAX: usize = 16 << 10;
+const REASON_CHARS_MAX: usize = 500;
+const FACTS_DEFAULT: usize = 20;
+const FACTS_MAX: usize = 200;
+
+pub(super) async fn job(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+    Segments(id): Segments<String>,
+) -> Result<Response, Reject> {
+    let job = face.runtime.job(parse(&id)?).await?;
+    Ok(ok(&job.ok_or_else(unknown)?))
+}
+
+pub(super) async fn tree(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+    Segments(id): Segments<String>,
+) -> Result<Response, Reject> {
+    let tree = face.runtime.job_tree(parse(&id)?).await?;
+    Ok(ok(&Value::Array(tree.ok_or_else(unknown)?)))
+}
+
+pub(super) async fn list(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+    params: Params,
+) -> Result<Response, Reject> {
+    let jobs = face.runtime.jobs(&params.jobs()?).await?;
+    Ok(ok(&jobs))
+}
+
+pub(super) async fn logs(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+    params: Params,
+) -> Result<Response, Reject> {
+    let logs = face.runtime.job_logs(&params.logs()?).await?;
+    Ok(ok(&logs))
+}
+
+pub(super) async fn queue(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+    params: Params,
+) -> Result<Response, Reject> {
+    let queue = face.runtime.queue(params.queue_limit()?).await?;
+    Ok(ok(&queue))
+}
+
+pub(super) async fn run(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+    Segments(id): Segments<String>,
+) -> Result<Response, Reject> {
+    let run = face.runtime.pipeline_run(&id).await?;
+    let unknown = || Reject::not_found("there is no such run of a pipeline");
+    Ok(ok(&run.ok_or_else(unknown)?))
+}
+
+pub(super) async fn facts(
+    State(face): State<Face>,
+    _: Allowed<PluginRead>,
+    Segments(plugin): Segments<String>,
+    params: Params,
+) -> Result<Response, Reject> {
+    let limit = params.limit(FACTS_DEFAULT, FACTS_MAX)?;
+    if !face.runtime.program().is_known(&plugin) {
+        return Err(Reject::not_found(format!("there is no plugin `{plugin}`")));
+    }
+    let fact_type = params.get("fact_type");
+    let facts = face.runtime.facts(&plugin, fact_type, limit).await?;
+    Ok(ok(&facts))
+}
+
+pub(super) async fn cancel(
+    State(face): State<Face>,
+    _: Allowed<JobsWrite>,
+    Segments(id): Segments<String>,
+    body: Body,
+) -> Result<Response, Reject> {
+    let id = parse(&id)?;
+    let reason = reason(body, "cancelled on request").await?;
+    face.runtime.cancel(id, &reason).await?;
+    moved(&face, id).await
+}
+
+pub(super) async fn retry(
+    State(face): State<Face>,
+    _: Allowed<JobsWrite>,
+    Segments(id): Segments<String>,
+    body: Body,
+) -> Result<Response, Reject> {
+    let id = parse(&id)?;
+    let reason = reason(body, "retried on request").await?;
+    face.runtime.retry(id, &reason).await?;
+    moved(&face, id).await
+}
+
+async fn moved(face: &Face, id: IntentId) -> Result<Response, Reject> {
+    let job = face.runtime.job(id).await?.ok_or_else(unknown)?;
+    Ok(ok(
+        &json!({"job_id": job["job_id"], "status": job["status"]}),
+    ))
+}
+
+fn parse(id: &str) -> Result<IntentId, Reject> {
+    parse_job_id(id).ok_or_else(unknown)
+}
+
+fn unknown() -> Reject {
+    Reject::not_found("there is no such job")
+}
+
+#[derive(Default, Deserialize)]
+struct ReasonIn {
+    reason: Option<String>,
+}
+
+async fn reason(body: Body, default: &str) -> Result<String, Reject> {
+    let body = body::read(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
+    let given: ReasonIn = if body.is_empty() {
+        ReasonIn::default()
+    } else {
+        serde_json::from_slice(&body)
+            .map_err(|error| Reject::bad(format!("the body is no object with a reason: {error}")))?
+    };
+    let reason = given.reason.filter(|reason| !reason.trim().is_empty());
+    let reason = reason.unwrap_or_else(|| default.to_owned());
+    if reason.chars().count() > REASON_CHARS_MAX {
+        let error = format!("a reason has at most {REASON_CHARS_MAX} characters");
+        return Err(Reject::bad(error));
+    }
+    Ok(reason)
+}

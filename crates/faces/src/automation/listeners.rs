@@ -1,0 +1,146 @@
+//! The two addresses of a configuration: the API's and the webhooks', each with a server of its own.
+//!
+//! They are bound before anything is served, so that a taken address is known at the start. The control socket is the third way in.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use consign_automation::program::Program;
+use consign_automation::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::{Access, Options, UNREADABLE_BODY, drained, on_panic, router, webhooks};
+use crate::web::layers;
+use crate::web::server::{self, Server};
+
+/// Each may hold a body, and anybody may send one.
+const WEBHOOK_CONNECTIONS_MAX: usize = 512;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("`{key}` is `{given}`, which is no address; write one such as 127.0.0.1:8080")]
+    Address {
+        key: &'static str,
+        given: String,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Server(#[from] server::Error),
+}
+
+/// What both servers are told.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// Turns true when the process is about to end.
+    pub draining: watch::Receiver<bool>,
+    pub binary_path: Option<PathBuf>,
+    /// Random per process; request ids are derived from it.
+    pub request_id_seed: u128,
+}
+
+impl Serving {
+    fn options(&self, access: Access) -> Options {
+        Options {
+            access,
+            draining: self.draining.clone(),
+            binary_path: self.binary_path.clone(),
+        }
+    }
+
+    const fn layers(&self) -> layers::Options {
+        layers::Options {
+            trust_proxy: false,
+            request_id_seed: self.request_id_seed,
+            on_panic,
+        }
+    }
+}
+
+/// Bound addresses at which nobody answers yet.
+#[derive(Debug)]
+pub struct Listeners {
+    api: Option<Server>,
+    webhooks: Option<Server>,
+}
+
+impl Listeners {
+    /// Must be called inside a tokio runtime.
+    pub async fn bind(program: &Program) -> Result<Self, Error> {
+        let config = program.config();
+        let api = if config.api.enabled {
+            let listen = &config.api.listen;
+            Some(bound("api.listen", listen, server::CONNECTIONS_MAX_DEFAULT).await?)
+        } else {
+            None
+        };
+        let listen = config.webhooks.as_ref();
+        let listen = listen.and_then(|webhooks| webhooks.listen.as_deref());
+        let webhooks = match listen {
+            Some(listen) => Some(bound("webhooks.listen", listen, WEBHOOK_CONNECTIONS_MAX).await?),
+            None => None,
+        };
+        Ok(Self { api, webhooks })
+    }
+
+    pub fn api(&self) -> Option<SocketAddr> {
+        self.api.as_ref().map(Server::local_addr)
+    }
+
+    pub fn webhooks(&self) -> Option<SocketAddr> {
+        self.webhooks.as_ref().map(Server::local_addr)
+    }
+
+    /// Serves until it is time to drain, then until requests under way are answered or took too long.
+    pub async fn run(self, runtime: Runtime, serving: Serving) -> Result<(), Error> {
+        let options = || serving.options(Access::Tokens);
+        let api = router(runtime.clone(), options());
+        let hooks = webhooks::router(runtime, options());
+        let (api, hooks) = tokio::join!(
+            serve(self.api, api, &serving),
+            serve(self.webhooks, hooks, &serving)
+        );
+        api.and(hooks)
+    }
+}
+
+async fn bound(key: &'static str, listen: &str, connections_max: usize) -> Result<Server, Error> {
+    let addr = address(listen).await.map_err(|source| Error::Address {
+        key,
+        given: listen.to_owned(),
+        source,
+    })?;
+    let options = server::Options {
+        unreadable_body: UNREADABLE_BODY,
+        connections_max,
+        ..server::Options::new(addr)
+    };
+    Ok(Server::bind(options)?)
+}
+
+/// A port without a host means all addresses of the machine.
+async fn address(listen: &str) -> io::Result<SocketAddr> {
+    let everywhere;
+    let listen = if listen.starts_with(':') {
+        everywhere = format!("0.0.0.0{listen}");
+        &everywhere
+    } else {
+        listen
+    };
+    let mut found = tokio::net::lookup_host(listen).await?;
+    let nothing = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    found.next().ok_or_else(nothing)
+}
+
+async fn serve(
+    server: Option<Server>,
+    router: axum::Router,
+    serving: &Serving,
+) -> Result<(), Error> {
+    let Some(server) = server else {
+        return Ok(());
+    };
+    let mut draining = serving.draining.clone();
+    let service = layers::around(router, serving.layers());
+    Ok(server.run(service, drained(&mut draining)).await?)
+}

@@ -1,0 +1,146 @@
+//! What a request asks for besides its path: the query, decoded and bounded, and the variable parts of the path.
+
+use axum::extract::{FromRequestParts, Path, Query};
+use http::request::Parts;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+
+use consign_automation::runtime::reads::{JobFilter, LogFilter, status_word};
+use consign_automation::runtime::{job_id, parse_job_id};
+
+use super::reject::Reject;
+
+/// More than any question here needs.
+const QUERY_BYTES_MAX: usize = 4 << 10;
+const LIMIT_DEFAULT: usize = 50;
+const JOBS_LIMIT_MAX: usize = 1_000;
+const LOGS_LIMIT_MAX: usize = 200;
+const SUBMITTERS: [&str; 6] = ["scheduler", "webhook", "route", "cli", "api", "hook"];
+
+/// The first of a repeated name counts, and an empty value counts as absent.
+#[derive(Debug)]
+pub(super) struct Params(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Reject;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reject> {
+        let bytes = parts.uri.query().map_or(0, str::len);
+        if bytes > QUERY_BYTES_MAX {
+            let error = format!("the query has {bytes} bytes; {QUERY_BYTES_MAX} are allowed");
+            return Err(Reject::bad(error));
+        }
+        let Query(pairs) = Query::try_from_uri(&parts.uri)
+            .map_err(|_| Reject::bad("the query cannot be decoded"))?;
+        Ok(Self(pairs))
+    }
+}
+
+impl Params {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(key, _)| key == name);
+        found
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::to_owned)
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Reject> {
+        match self.get(name) {
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1") => Ok(true),
+            Some(_) => Err(Reject::bad(format!("{name} must be true or false"))),
+        }
+    }
+
+    pub(super) fn limit(&self, default: usize, max: usize) -> Result<usize, Reject> {
+        let Some(text) = self.get("limit") else {
+            return Ok(default);
+        };
+        let limit = text.parse().ok().filter(|limit| (1..=max).contains(limit));
+        limit.ok_or_else(|| Reject::bad(format!("limit must be a whole number from 1 to {max}")))
+    }
+
+    fn status(&self) -> Result<Option<&'static str>, Reject> {
+        let Some(text) = self.get("status") else {
+            return Ok(None);
+        };
+        let unknown = "status must be queued, running, succeeded, failed, timed_out or dead";
+        let word = status_word(text).ok_or_else(|| Reject::bad(unknown))?;
+        Ok(Some(word))
+    }
+
+    fn instant(&self, name: &str) -> Result<Option<Timestamp>, Reject> {
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
+        // A plus sign that was not encoded arrives as a space.
+        let at = text.replace(' ', "+").parse();
+        let unknown = format!("{name} must be an instant such as 2026-02-25T10:00:00Z");
+        at.map(Some).map_err(|_| Reject::bad(unknown))
+    }
+
+    pub(super) fn jobs(&self) -> Result<JobFilter, Reject> {
+        Ok(JobFilter {
+            plugin: self.text("plugin"),
+            command: self.text("command"),
+            status: self.status()?,
+            limit: self.limit(LIMIT_DEFAULT, JOBS_LIMIT_MAX)?,
+        })
+    }
+
+    pub(super) fn queue_limit(&self) -> Result<usize, Reject> {
+        self.limit(JOBS_LIMIT_MAX, JOBS_LIMIT_MAX)
+    }
+
+    pub(super) fn logs(&self) -> Result<LogFilter, Reject> {
+        let id = self.get("job_id").map(|text| {
+            let id = parse_job_id(text).map(job_id);
+            id.ok_or_else(|| Reject::bad("job_id is no id of a job"))
+        });
+        let submitted_by = self.text("submitted_by");
+        if let Some(by) = &submitted_by
+            && !SUBMITTERS.contains(&by.as_str())
+        {
+            let known = SUBMITTERS.join(", ");
+            return Err(Reject::bad(format!("submitted_by must be one of {known}")));
+        }
+        let (from, to) = (self.instant("from")?, self.instant("to")?);
+        if let (Some(from), Some(to)) = (from, to)
+            && from > to
+        {
+            return Err(Reject::bad("from is later than to"));
+        }
+        Ok(LogFilter {
+            job_id: id.transpose()?,
+            plugin: self.text("plugin"),
+            command: self.text("command"),
+            status: self.status()?,
+            submitted_by,
+            from,
+            to,
+            query: self.text("query"),
+            limit: self.limit(LIMIT_DEFAULT, LOGS_LIMIT_MAX)?,
+            include_result: self.flag("include_result")?,
+        })
+    }
+}
+
+/// The variable parts of a path; what cannot be decoded is nothing we have.
+#[derive(Debug)]
+pub(super) struct Segments<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segments<T> {
+    type Rejection = Reject;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Reject> {
+        let decoded = Path::<T>::from_request_parts(parts, state).await;
+        let unknown = |_| Reject::not_found("there is nothing at this path");
+        decoded
+            .map(|Path(segments)| Self(segments))
+            .map_err(unknown)
+    }
+}

@@ -1,0 +1,134 @@
+//! Refusals as the protocol writes them: a status, and `{"error": "<text>"}`.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use consign_automation::runtime::TriggerError;
+use consign_engine::{Error, StoreError};
+use consign_kernel::error::Refusal;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::web::body::BodyError;
+
+#[derive(Debug)]
+pub(super) struct Reject {
+    status: StatusCode,
+    body: Value,
+}
+
+impl Reject {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        let error: String = error.into();
+        Self {
+            status,
+            body: json!({"error": error}),
+        }
+    }
+
+    pub(super) fn bad(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub(super) fn unauthorised() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "a known bearer token is needed")
+    }
+
+    pub(super) fn forbidden(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, error)
+    }
+
+    pub(super) fn not_found(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    pub(super) fn conflict(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, error)
+    }
+
+    pub(super) fn wrong_method() -> Self {
+        let error = "this path does not take this method; see the Allow header";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, error)
+    }
+
+    pub(super) fn busy(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
+    }
+
+    pub(super) fn internal(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+    }
+}
+
+/// A JSON answer.
+pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+pub(super) fn ok(body: &Value) -> Response {
+    answer(StatusCode::OK, body)
+}
+
+impl IntoResponse for Reject {
+    fn into_response(self) -> Response {
+        let mut response = answer(self.status, &self.body);
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+impl From<Error> for Reject {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(Refusal::NotFound) => Self::not_found("there is no such job"),
+            Error::Refused(Refusal::IllegalState) => {
+                Self::conflict("the job is not in a state in which this can be done")
+            }
+            Error::Store(StoreError::Lost | StoreError::Unsure(_)) => {
+                Self::busy("storage failed; it is not known whether this was done")
+            }
+            Error::Store(error) => {
+                tracing::error!(%error, "storage failed");
+                Self::busy("storage is unavailable and nothing was written; try again")
+            }
+            Error::Refused(_) | Error::Seal(_) | Error::NotSettled | Error::Internal(_) => {
+                tracing::error!(%error, "a request to the automations failed");
+                Self::internal("internal error; the log of the service says more")
+            }
+        }
+    }
+}
+
+impl From<TriggerError> for Reject {
+    fn from(error: TriggerError) -> Self {
+        if let Some(bytes) = error.baggage_bytes() {
+            return Self {
+                status: StatusCode::PAYLOAD_TOO_LARGE,
+                body: json!({"error": error.to_string(), "bytes": bytes}),
+            };
+        }
+        match error {
+            TriggerError::NoPlugin(_)
+            | TriggerError::NoCommand { .. }
+            | TriggerError::NoPipeline(_) => Self::not_found(error.to_string()),
+            TriggerError::Routing(error) => Self::bad(error.to_string()),
+            TriggerError::Engine(error) => error.into(),
+        }
+    }
+}
+
+impl From<BodyError> for Reject {
+    fn from(error: BodyError) -> Self {
+        Self::new(error.status(), error.to_string())
+    }
+}

@@ -1,0 +1,142 @@
+//! Who asks, and whether they may.
+//!
+//! A handler names the scope it needs in its arguments, so one that forgot the check does not compile. Tokens are looked up in
+//! the configuration of this moment: a reload takes them away.
+
+use std::marker::PhantomData;
+
+use axum::extract::{FromRequestParts, Query};
+use consign_automation::config::Holder;
+use consign_automation::runtime::Runtime;
+use http::request::Parts;
+
+use super::reject::Reject;
+use super::{Access, Face};
+use crate::web::credentials;
+
+/// What a token must allow. The first scope is named in refusals; any of them will do.
+pub(super) trait Scope {
+    const ANY_OF: &'static [&'static str];
+    /// Browsers cannot send a header with an event stream.
+    const TOKEN_IN_QUERY: bool = false;
+}
+
+macro_rules! scopes {
+    ($($(#[$doc:meta])* $name:ident => $any_of:expr,)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) struct $name;
+
+        impl Scope for $name {
+            const ANY_OF: &'static [&'static str] = &$any_of;
+        }
+    )+};
+}
+
+scopes! {
+    /// With a token, whatever that may do.
+    Anybody => [],
+    PluginRead => ["plugin:ro"],
+    PluginWrite => ["plugin:rw"],
+    JobsRead => ["jobs:ro"],
+    JobsWrite => ["jobs:rw"],
+    SystemRead => ["system:ro"],
+    SystemWrite => ["system:rw"],
+}
+
+#[derive(Debug)]
+pub(super) struct EventsRead;
+
+impl Scope for EventsRead {
+    const ANY_OF: &'static [&'static str] = &["events:ro"];
+    const TOKEN_IN_QUERY: bool = true;
+}
+
+/// A caller that may do what `S` says.
+#[derive(Debug)]
+pub(super) struct Allowed<S> {
+    caller: Caller,
+    scope: PhantomData<S>,
+}
+
+#[derive(Clone, Debug)]
+enum Caller {
+    Local,
+    Token(Box<Holder>),
+}
+
+impl Caller {
+    fn may(&self, scope: &str) -> bool {
+        match self {
+            Self::Local => true,
+            Self::Token(holder) => holder.may(scope),
+        }
+    }
+}
+
+impl<S> Allowed<S> {
+    /// For handlers whose need depends on what is asked.
+    pub(super) fn needs(&self, scope: &str) -> Result<(), Reject> {
+        if self.caller.may(scope) {
+            return Ok(());
+        }
+        Err(Reject::forbidden(format!(
+            "the token needs the scope {scope}"
+        )))
+    }
+}
+
+impl<S: Scope> Allowed<S> {
+    /// Whether the configuration of by now would still let the caller in.
+    pub(super) fn still(&self, runtime: &Runtime) -> bool {
+        let Caller::Token(holder) = &self.caller else {
+            return true;
+        };
+        let program = runtime.program();
+        let known = program.config().registry.again(holder);
+        known.is_some_and(|known| S::ANY_OF.iter().any(|scope| known.may(scope)))
+    }
+}
+
+impl<S: Scope> FromRequestParts<Face> for Allowed<S> {
+    type Rejection = Reject;
+
+    async fn from_request_parts(parts: &mut Parts, face: &Face) -> Result<Self, Reject> {
+        let caller = caller::<S>(parts, face)?;
+        if !S::ANY_OF.is_empty() && !S::ANY_OF.iter().any(|scope| caller.may(scope)) {
+            let needed = S::ANY_OF[0];
+            return Err(Reject::forbidden(format!(
+                "the token needs the scope {needed}"
+            )));
+        }
+        let scope = PhantomData;
+        Ok(Self { caller, scope })
+    }
+}
+
+fn caller<S: Scope>(parts: &Parts, face: &Face) -> Result<Caller, Reject> {
+    if face.options.access == Access::Local {
+        return Ok(Caller::Local);
+    }
+    let in_query;
+    let presented = match credentials::bearer(&parts.headers) {
+        Some(token) => token,
+        None if S::TOKEN_IN_QUERY && !parts.headers.contains_key(http::header::AUTHORIZATION) => {
+            in_query = token_in_query(parts).ok_or_else(Reject::unauthorised)?;
+            &in_query
+        }
+        None => return Err(Reject::unauthorised()),
+    };
+    let program = face.runtime.program();
+    let holder = program.config().registry.holder(presented).cloned();
+    let holder = holder.ok_or_else(Reject::unauthorised)?;
+    Ok(Caller::Token(Box::new(holder)))
+}
+
+fn token_in_query(parts: &Parts) -> Option<String> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).ok()?;
+    let mut tokens = pairs.into_iter().filter(|(name, _)| name == "token");
+    let (_, token) = tokens.next()?;
+    // Two of them are ambiguous.
+    (tokens.next().is_none() && !token.is_empty()).then_some(token)
+}

@@ -1,0 +1,142 @@
+//! Starting a command or a pipeline, and waiting for a pipeline that is synchronous.
+
+use std::time::Instant;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use consign_automation::plugin::command::Access;
+use consign_automation::runtime::{Enqueued, job_id};
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::query::{Params, Segments};
+use super::reject::{Reject, answer, ok};
+use super::right::{Allowed, PluginRead, PluginWrite};
+use super::{Face, drained, hung_up};
+use crate::web::body;
+use crate::web::presence::Presence;
+
+/// The type of the event that a direct call of `handle` becomes.
+const EVENT_TYPE: &str = "api.trigger";
+/// Above the largest baggage, so that too much of it is told as such.
+const BODY_BYTES_MAX: usize = 4 << 20;
+
+pub(super) async fn plugin(
+    State(face): State<Face>,
+    allowed: Allowed<PluginRead>,
+    Segments((plugin, command)): Segments<(String, String)>,
+    body: Body,
+) -> Result<Response, Reject> {
+    let program = face.runtime.program();
+    if program.plugin(&plugin).is_none() {
+        return Err(Reject::not_found(format!("there is no plugin `{plugin}`")));
+    }
+    let Some(known) = program.command(&plugin, &command) else {
+        let error = format!("the plugin `{plugin}` has no command `{command}`");
+        return Err(Reject::not_found(error));
+    };
+    if known.access == Access::Write {
+        allowed.needs("plugin:rw")?;
+    }
+    let payload = payload(body).await?;
+    let enqueued = face
+        .runtime
+        .run_plugin(&plugin, &command, payload, EVENT_TYPE, face.submitter())
+        .await?;
+    let body = json!({
+        "job_id": job_id(enqueued.id), "status": "queued", "plugin": plugin, "command": command,
+    });
+    Ok(answer(StatusCode::ACCEPTED, &body))
+}
+
+pub(super) async fn pipeline(
+    State(face): State<Face>,
+    _: Allowed<PluginWrite>,
+    Segments(name): Segments<String>,
+    params: Params,
+    presence: Option<Extension<Presence>>,
+    body: Body,
+) -> Result<Response, Reject> {
+    let forced = params.flag("async")?;
+    let program = face.runtime.program();
+    let unknown = || Reject::not_found(format!("there is no pipeline `{name}`"));
+    let pipeline = program.router().pipeline(&name).ok_or_else(unknown)?;
+    let payload = payload(body).await?;
+    if forced || !pipeline.synchronous {
+        let jobs = start(&face, &name, payload).await?;
+        let ids: Vec<String> = jobs.iter().map(|job| job_id(job.id)).collect();
+        let mut body =
+            json!({"job_id": ids[0], "status": "queued", "plugin": "pipeline", "command": name});
+        if ids.len() > 1 {
+            body["job_ids"] = ids.into();
+        }
+        return Ok(answer(StatusCode::ACCEPTED, &body));
+    }
+    let entries = pipeline.graph.entries().count();
+    if entries > 1 {
+        let error = format!(
+            "the pipeline begins with {entries} jobs, and one is waited for; use ?async=true"
+        );
+        return Err(Reject::bad(error));
+    }
+    let full = "as many callers wait for a pipeline as are allowed; try again, or use ?async=true";
+    // Before anything is queued: a caller that is turned away has started nothing.
+    let _seat = face.runtime.seat().ok_or_else(|| Reject::busy(full))?;
+    let api = &program.config().api;
+    let patience = pipeline.timeout.min(api.max_sync_timeout);
+    let began = Instant::now();
+    let jobs = start(&face, &name, payload).await?;
+    let root = jobs[0].id;
+    let mut draining = face.options.draining.clone();
+    let over = tokio::select! {
+        over = face.runtime.tree_is_over(root, patience) => over?,
+        () = drained(&mut draining) => false,
+        () = hung_up(presence) => false,
+    };
+    let whole = if over {
+        face.runtime.outcome(root).await?
+    } else {
+        None
+    };
+    let Some(mut whole) = whole else {
+        let body = json!({
+            "job_id": job_id(root), "status": "running", "timeout_exceeded": true,
+            "message": "the pipeline takes longer than this call waits; it goes on, ask for its job",
+        });
+        return Ok(answer(StatusCode::ACCEPTED, &body));
+    };
+    let took = began.elapsed().as_millis();
+    whole["duration_ms"] = u64::try_from(took).unwrap_or(u64::MAX).into();
+    Ok(ok(&whole))
+}
+
+/// At least one job.
+async fn start(face: &Face, name: &str, payload: Value) -> Result<Vec<Enqueued>, Reject> {
+    let jobs = face
+        .runtime
+        .run_pipeline(name, payload, face.submitter())
+        .await?;
+    if jobs.is_empty() {
+        return Err(Reject::conflict(format!(
+            "the pipeline `{name}` starts no job"
+        )));
+    }
+    Ok(jobs)
+}
+
+/// The `payload` of a body that may be empty; null if there is none.
+async fn payload(body: Body) -> Result<Value, Reject> {
+    let body = body::read(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Value::Null);
+    }
+    let parsed: Map<String, Value> = serde_json::from_slice(&body)
+        .map_err(|error| Reject::bad(format!("the body is no JSON object: {error}")))?;
+    match parsed.get("payload") {
+        None | Some(Value::Null) => Ok(Value::Null),
+        Some(payload @ Value::Object(_)) => Ok(payload.clone()),
+        Some(_) => Err(Reject::bad("payload must be an object")),
+    }
+}

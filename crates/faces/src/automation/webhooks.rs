@@ -1,0 +1,174 @@
+//! Webhooks: other services tell us that something happened, and a plugin hears of it.
+//!
+//! Invariant: nothing is queued unless the signature over the very bytes that came fits the endpoint's secret, and whoever has
+//! no such signature learns nothing. No more is read than the endpoint takes, for no longer than a while. Bodies are not logged.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use consign_automation::config::model::Endpoint;
+use consign_automation::runtime::{Runtime, SubmittedBy, TriggerError, job_id};
+use data_encoding::HEXLOWER_PERMISSIVE;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde_json::{Map, Value, json};
+use sha2::Sha256;
+
+use super::about::local_health;
+use super::reject::{Reject, answer, ok};
+use super::{Face, Options};
+use crate::web::body;
+use crate::web::server::Peer;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const EVENT_TYPE: &str = "webhook";
+
+/// The endpoints are those of the configuration of the moment, so a reload needs no new router.
+pub fn router(runtime: Runtime, options: Options) -> Router {
+    Router::new()
+        .route("/healthz", get(health))
+        .method_not_allowed_fallback(|| async { Reject::wrong_method() })
+        .fallback(receive)
+        .with_state(Face::new(runtime, options))
+}
+
+async fn health(
+    State(face): State<Face>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+) -> Result<Response, Reject> {
+    let health = local_health(&face, peer, &headers).await?;
+    Ok(ok(&Value::Object(health)))
+}
+
+async fn receive(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let (parts, body) = request.into_parts();
+    let program = face.runtime.program();
+    let endpoints = program.config().webhooks.iter();
+    let mut endpoints = endpoints.flat_map(|webhooks| &webhooks.endpoints);
+    let Some(endpoint) = endpoints.find(|endpoint| endpoint.path == parts.uri.path()) else {
+        return Err(Reject::not_found("not found"));
+    };
+    if parts.method != Method::POST {
+        let mut response = Reject::wrong_method().into_response();
+        let allowed = HeaderValue::from_static("POST");
+        response.headers_mut().insert(header::ALLOW, allowed);
+        return Ok(response);
+    }
+    let body = read(body, endpoint).await?;
+    if !is_signed(&parts.headers, endpoint, &body) {
+        return Err(Reject::forbidden("forbidden"));
+    }
+    let (kind, payload) = event(&body);
+    let queued = face
+        .runtime
+        .run_plugin(
+            &endpoint.plugin,
+            "handle",
+            payload,
+            &kind,
+            SubmittedBy::Webhook,
+        )
+        .await;
+    let queued = queued.map_err(|error| refused(error, endpoint))?;
+    let body = json!({"job_id": job_id(queued.id)});
+    Ok(answer(StatusCode::ACCEPTED, &body))
+}
+
+async fn read(body: Body, endpoint: &Endpoint) -> Result<Bytes, Reject> {
+    let max = usize::try_from(endpoint.max_body_bytes).unwrap_or(usize::MAX);
+    Ok(body::read(body, max, DEADLINE).await?)
+}
+
+/// Two headers are ambiguous, so neither counts.
+fn is_signed(headers: &HeaderMap, endpoint: &Endpoint, body: &[u8]) -> bool {
+    let mut given = headers.get_all(&endpoint.signature_header).iter();
+    let (Some(given), None) = (given.next(), given.next()) else {
+        return false;
+    };
+    let given = given.as_bytes();
+    let given = given.strip_prefix(b"sha256=").unwrap_or(given);
+    let Ok(given) = HEXLOWER_PERMISSIVE.decode(given) else {
+        return false;
+    };
+    let secret = endpoint.secret.expose();
+    if secret.is_empty() {
+        return false;
+    }
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
+    let mut mac = mac.expect("HMAC takes a key of any length");
+    mac.update(body);
+    // Takes as long for a near miss as for any other.
+    mac.verify_slice(&given).is_ok()
+}
+
+/// The type and the payload of the event that a body tells of.
+fn event(body: &[u8]) -> (String, Value) {
+    let wrapped = |body: Value| (EVENT_TYPE.to_owned(), json!({"body": body}));
+    let Ok(parsed) = serde_json::from_slice::<Value>(body) else {
+        return wrapped(String::from_utf8_lossy(body).into());
+    };
+    let Value::Object(mut object) = parsed else {
+        return wrapped(parsed);
+    };
+    let kind = object.get("type").and_then(Value::as_str);
+    let kind = kind.filter(|kind| !kind.trim().is_empty());
+    let kind = kind.unwrap_or(EVENT_TYPE).to_owned();
+    let payload = match object.get_mut("payload") {
+        Some(Value::Object(inner)) => std::mem::take(inner),
+        _ => std::mem::take::<Map<String, Value>>(&mut object),
+    };
+    (kind, Value::Object(payload))
+}
+
+/// The sender can do nothing about our configuration; the log tells who can.
+fn refused(error: TriggerError, endpoint: &Endpoint) -> Reject {
+    match error {
+        TriggerError::Engine(error) => error.into(),
+        TriggerError::NoPlugin(_)
+        | TriggerError::NoCommand { .. }
+        | TriggerError::NoPipeline(_)
+        | TriggerError::Routing(_) => {
+            tracing::error!(component = "webhooks", path = endpoint.path, %error, "a webhook leads nowhere");
+            Reject::busy("this webhook is not served at the moment")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_becomes_an_event_whatever_it_is_du_109() {
+        let (webhook, named) = ("webhook", "order.paid");
+        for (body, kind, payload) in [
+            (r#"{"a":1}"#, webhook, json!({"a": 1})),
+            (
+                r#"{"type":"order.paid","payload":{"a":1}}"#,
+                named,
+                json!({"a": 1}),
+            ),
+            (r#"{"payload":{"a":1}}"#, webhook, json!({"a": 1})),
+            (
+                r#"{"type":"order.paid","a":1}"#,
+                named,
+                json!({"type": "order.paid", "a": 1}),
+            ),
+            (
+                r#"{"payload":[1],"type":7}"#,
+                webhook,
+                json!({"payload": [1], "type": 7}),
+            ),
+            ("[1,2]", webhook, json!({"body": [1, 2]})),
+            ("plain text", webhook, json!({"body": "plain text"})),
+            ("", webhook, json!({"body": ""})),
+        ] {
+            assert_eq!(event(body.as_bytes()), (kind.to_owned(), payload), "{body}");
+        }
+    }
+}

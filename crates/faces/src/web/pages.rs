@@ -1,0 +1,36 @@
+//! A body whose pieces come one after another from a task of its own.
+//!
+//! It ends when the task lets go of its sender, and the task learns that the client has left by its sender being closed.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Bytes;
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+
+#[derive(Debug)]
+pub struct Pages(mpsc::Receiver<Bytes>);
+
+impl Pages {
+    /// `ahead` pages may wait for a slow reader before the sender does.
+    pub fn new(ahead: usize) -> (mpsc::Sender<Bytes>, Self) {
+        let (sender, pages) = mpsc::channel(ahead);
+        (sender, Self(pages))
+    }
+}
+
+impl hyper::body::Body for Pages {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0
+            .poll_recv(cx)
+            .map(|page| page.map(|page| Ok(Frame::data(page))))
+    }
+}

@@ -1,0 +1,19 @@
+//! The HTTP face of automations: real plugins, a real ledger, and requests over real sockets. `postgres.rs` runs the same tests.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod access;
+mod bridge;
+mod catalogue;
+mod events;
+mod hostile;
+mod jobs;
+mod webhooks;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Sqlite;
