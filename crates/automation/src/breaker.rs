@@ -180,7 +180,11 @@ impl Breaker {
     }
 
     fn cooled_down(&self, policy: Policy, now: Timestamp) -> bool {
-        self.probes_at(policy).is_none_or(|at| now >= at)
+        let latest = now.saturating_add(policy.reset_after);
+        let latest = latest.unwrap_or(Timestamp::MAX);
+        // One that opened later than that was opened before the clock was set back.
+        self.opened_at.is_some_and(|at| at > latest)
+            || self.probes_at(policy).is_none_or(|at| now >= at)
     }
 
     fn change(&mut self, to: State, reason: Reason, at: Timestamp) -> Option<Transition> {
@@ -269,6 +273,15 @@ mod tests {
         let again = breaker.observe("p", false, policy, at(1_810)).unwrap();
         assert_eq!((again.from, again.to), (State::HalfOpen, State::Open));
         assert_eq!(breaker.probes_at(policy), Some(at(3_610)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_keep_it_open() {
+        let policy = Policy::default();
+        let mut breaker = opened();
+        let admitted = |breaker: &mut Breaker, second| breaker.admit(false, policy, at(second)).0;
+        assert_eq!(admitted(&mut breaker, -1_700), Admission::Refused);
+        assert_eq!(admitted(&mut breaker, -100_000), Admission::Allowed);
     }
 
     #[test]

@@ -23,8 +23,6 @@ use super::service::{Inner, instant};
 use crate::program::Program;
 
 const PAGE_FACTS: u32 = 500;
-/// Per round; what is left has its turn in the next one.
-const PAGES_MAX: usize = 20;
 /// So many facts may have to be read again after a restart, for which there was nothing to do.
 const MARK_EVERY: u64 = 5_000;
 
@@ -35,13 +33,14 @@ pub(super) struct Aftermath {
 
 impl Aftermath {
     pub(super) async fn go(&mut self, inner: &Inner, program: &Arc<Program>) -> Result<(), Error> {
-        for _ in 0..PAGES_MAX {
+        while !*inner.stopping.borrow() {
             match self.page(inner, program).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 // Another node is at it, or a breaker was written meanwhile: the next round reads again.
                 Err(Error::Refused(Refusal::VersionMismatch)) => {
                     self.seen = FactSeq(0);
+                    inner.loose_ends.notify_one();
                     break;
                 }
                 Err(error) => return Err(error),
@@ -126,19 +125,19 @@ async fn follow_up(
 }
 
 fn failure(fact: &Fact, attempts_max: u32) -> Failure {
-    let (reason, usual, again) = match fact.verb {
-        Verb::Recover => (RECOVERED, "the service ended", fact.to == State::Queued),
-        Verb::Expire => (
-            "lease_expired",
-            "the node that ran it was not heard of any more",
-            fact.attempt < attempts_max,
-        ),
-        _ => ("cancelled", "it was cancelled", false),
+    let timed_out = fact.verb == Verb::Expire;
+    let (reason, usual, again) = if timed_out {
+        let silent = "the node that ran it was not heard of any more";
+        ("lease_expired", silent, fact.attempt < attempts_max)
+    } else if fact.verb == Verb::Recover {
+        (RECOVERED, "the service ended", fact.to == State::Queued)
+    } else {
+        ("cancelled", "it was cancelled", false)
     };
     Failure {
         error: fact.detail.clone().unwrap_or_else(|| usual.to_owned()),
         reason,
-        timed_out: fact.verb == Verb::Expire,
+        timed_out,
         again,
     }
 }

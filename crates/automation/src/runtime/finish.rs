@@ -497,18 +497,17 @@ pub(super) async fn follow_up(
     let mut steps = commit.steps([]);
     admit(&mut steps, attempt, &jobs);
     let answers = engine.together(steps).await?;
-    let admitted = answers.into_iter().find_map(|answer| match answer {
-        Answer::Admitted(admitted) => Some(admitted),
-        _ => None,
-    });
-    let children = jobs.into_iter().zip(admitted.unwrap_or_default());
+    let mut children = Vec::new();
+    if let Some(Answer::Admitted(admitted)) = answers.into_iter().next_back() {
+        children = jobs.into_iter().zip(admitted).collect();
+    }
     Ok(Finished {
         status,
         error: Some(failure.error.clone()),
         reason: Some(failure.reason),
         retry_at: None,
         circuit,
-        children: children.collect(),
+        children,
         next: Vec::new(),
     })
 }

@@ -182,6 +182,7 @@ impl Look<'_> {
         let answers = engine.together(steps).await?;
         for id in cancelled {
             self.inner.running().cancel(*id);
+            self.inner.loose_ends.notify_one();
         }
         if let Some(change) = &read.change {
             self.tell_transition(change);

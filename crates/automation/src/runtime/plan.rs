@@ -22,13 +22,14 @@ const PAGE_RECORDS: u32 = 500;
 /// Why an entry rests that the configuration does not have.
 const NOT_CONFIGURED: &str = "not_configured";
 
-/// `is_start`: runs that were missed while the service was down are made up for.
+/// `is_start`: runs that were missed while the service was down are made up for. Gives the agenda, and whether it holds: if somebody
+/// wrote a record meanwhile, it has to be made again.
 pub(super) async fn plan(
     inner: &Inner,
     program: &Program,
     zone: &TimeZone,
     is_start: bool,
-) -> Result<Agenda, Error> {
+) -> Result<(Agenda, bool), Error> {
     let mut agenda = Agenda::default();
     let mut writes = Vec::new();
     let mut late = Vec::new();
@@ -67,13 +68,13 @@ pub(super) async fn plan(
         let stored = stored(&inner.engine, name).await?;
         writes.extend(stored.values().filter_map(|record| rested(record, now)));
     }
-    write(&inner.engine, writes).await?;
+    let holds = write(&inner.engine, writes).await?;
     if is_start {
         for look in late {
             look.catch_up().await?;
         }
     }
-    Ok(agenda)
+    Ok((agenda, holds))
 }
 
 /// What the entry is from now on, and whether that has to be written.
@@ -151,15 +152,17 @@ pub(super) async fn stored(
     }
 }
 
-async fn write(engine: &Engine, writes: Vec<Command>) -> Result<(), Error> {
+/// Whether all of them were still as they were read.
+async fn write(engine: &Engine, writes: Vec<Command>) -> Result<bool, Error> {
+    let mut holds = true;
     for piece in writes.chunks(PAGE_RECORDS as usize) {
         for answer in engine.execute(None, piece.to_vec()).await? {
             match answer {
-                // Somebody else was first; the look will read what he wrote.
-                Ok(_) | Err(Refusal::VersionMismatch) => {}
+                Ok(_) => {}
+                Err(Refusal::VersionMismatch) => holds = false,
                 Err(refusal) => return Err(refusal.into()),
             }
         }
     }
-    Ok(())
+    Ok(holds)
 }

@@ -60,6 +60,7 @@ impl Runtime {
         self.adopt(Arc::clone(&program));
         setup::set_up(&self.inner, &program).await?;
         let ended_jobs = self.inner.end_removed().await?;
+        self.inner.loose_ends.notify_one();
         let added = after.difference(&before).cloned().collect();
         let reloaded = Reloaded {
             added,

@@ -15,7 +15,6 @@ use super::agenda::{Agenda, Slot};
 use super::look::Look;
 use super::plan;
 use super::service::Inner;
-use super::tick::Rounds;
 use crate::program::Program;
 
 const REPLAN_EVERY: Duration = Duration::from_mins(5);
@@ -23,7 +22,7 @@ const REPLAN_EVERY: Duration = Duration::from_mins(5);
 const PLUGINS_AT_ONCE: usize = 16;
 
 /// Ticks until the service stops.
-pub(super) async fn schedule(inner: Arc<Inner>, mut rounds: Rounds) {
+pub(super) async fn schedule(inner: Arc<Inner>) {
     let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
     let mut stopping = inner.stopping.subscribe();
     let mut program = inner.program();
@@ -36,8 +35,9 @@ pub(super) async fn schedule(inner: Arc<Inner>, mut rounds: Rounds) {
         if is_stale || !Arc::ptr_eq(&program, &current) {
             program = current;
             match plan::plan(&inner, &program, &zone, is_start).await {
-                Ok(made) => {
-                    (agenda, planned, is_start) = (made, Some(Instant::now()), false);
+                Ok((made, holds)) => {
+                    let at = holds.then(Instant::now);
+                    (agenda, planned, is_start) = (made, at, false);
                 }
                 Err(error) => {
                     planned = None;
@@ -46,7 +46,6 @@ pub(super) async fn schedule(inner: Arc<Inner>, mut rounds: Rounds) {
             }
         }
         tick(&inner, &program, &zone, &mut agenda).await;
-        rounds.go(&inner, &program).await;
         tokio::select! {
             () = tokio::time::sleep(program.config().service.tick_interval) => {}
             () = inner.replan.notified() => planned = None,

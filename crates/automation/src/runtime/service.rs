@@ -20,7 +20,7 @@ use super::hub::Hub;
 use super::job::job_id;
 use super::scheduler;
 use super::setup;
-use super::tick::Rounds;
+use super::tick;
 use crate::plugin::run::Launcher;
 use crate::program::Program;
 
@@ -54,6 +54,8 @@ pub(super) struct Inner {
     pub(super) changed: Notify,
     /// Something that decides when schedules are looked at has changed.
     pub(super) replan: Notify,
+    /// A job was ended that nobody settles.
+    pub(super) loose_ends: Notify,
     /// Counts the jobs that ended here.
     pub(super) finished: watch::Sender<u64>,
     pub(super) stopping: watch::Sender<bool>,
@@ -96,8 +98,9 @@ impl Runtime {
         runtime.recover().await?;
         setup::set_up(&runtime.inner, &runtime.program()).await?;
         runtime.dispatch();
-        let scheduling = scheduler::schedule(Arc::clone(&runtime.inner), Rounds::default());
-        runtime.tasks().push(tokio::spawn(scheduling));
+        let scheduling = tokio::spawn(scheduler::schedule(Arc::clone(&runtime.inner)));
+        let housekeeping = tokio::spawn(tick::keep_house(Arc::clone(&runtime.inner)));
+        runtime.tasks().extend([scheduling, housekeeping]);
         Ok(runtime)
     }
 
@@ -127,6 +130,7 @@ impl Runtime {
             running: Mutex::default(),
             changed: Notify::new(),
             replan: Notify::new(),
+            loose_ends: Notify::new(),
             finished: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
             hub: Hub::default(),
@@ -208,6 +212,7 @@ impl Runtime {
             .cancel(operator, Face::Automation, id, reason)
             .await?;
         self.inner.running().cancel(id);
+        self.inner.loose_ends.notify_one();
         Ok(())
     }
 

@@ -1,7 +1,9 @@
-//! What is done on the ticks besides the schedules: loose ends are followed up, and old things go, in pieces.
+//! What is done beside the schedules, again and again: loose ends are followed up, and old things go, in pieces.
+//!
+//! It has a task of its own, so that a great deal to forget delays no schedule.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use consign_engine::{Engine, Error};
 use consign_kernel::command::{Answer, Clean, Command, Forget, ForgetFacts};
@@ -13,41 +15,49 @@ use super::aftermath::Aftermath;
 use super::job::micros;
 use super::service::Inner;
 use crate::config::model::Service;
-use crate::program::Program;
 
 /// However often the clock ticks.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 /// Per commit, so that jobs are never held up for long.
 const PIECE_ROWS: u32 = 500;
 /// Per round and kind of thing; what is left has its turn in the next one.
 const PIECES_MAX: usize = 20;
 
+/// Goes on until the service stops.
+pub(super) async fn keep_house(inner: Arc<Inner>) {
+    let mut stopping = inner.stopping.subscribe();
+    let mut aftermath = Aftermath::default();
+    let mut retention = Retention::default();
+    while !*stopping.borrow_and_update() {
+        let program = inner.program();
+        let service = &program.config().service;
+        if let Err(error) = inner.end_removed().await {
+            tracing::warn!(component = "reload", %error, "jobs of removed plugins could not be ended; the next round tries again");
+        }
+        // Before anything is removed: what follows from a job needs the job.
+        if let Err(error) = aftermath.go(&inner, &program).await {
+            tracing::warn!(component = "recovery", %error, "ends of jobs could not be followed up; the next round tries again");
+        }
+        if let Err(error) = retention.forget(&inner.engine, service).await {
+            tracing::warn!(component = "retention", %error, "old rows could not be removed; the next round tries again");
+        }
+        let pause = service.tick_interval.clamp(AT_MOST_EVERY, AT_LEAST_EVERY);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = inner.loose_ends.notified() => {}
+            _ = stopping.changed() => {}
+        }
+    }
+}
+
 #[derive(Default)]
-pub(super) struct Rounds {
-    last: Option<Instant>,
-    aftermath: Aftermath,
+struct Retention {
     /// Up to here all facts are old, and those that are left belong to others.
     facts_seen: FactSeq,
 }
 
-impl Rounds {
-    pub(super) async fn go(&mut self, inner: &Inner, program: &Arc<Program>) {
-        if self.last.is_some_and(|last| last.elapsed() < AT_MOST_EVERY) {
-            return;
-        }
-        self.last = Some(Instant::now());
-        if let Err(error) = inner.end_removed().await {
-            tracing::warn!(component = "reload", %error, "jobs of removed plugins could not be ended; the next tick tries again");
-        }
-        // Before anything is removed: what follows from a job needs the job.
-        if let Err(error) = self.aftermath.go(inner, program).await {
-            tracing::warn!(component = "recovery", %error, "ends of jobs could not be followed up; the next tick tries again");
-        }
-        if let Err(error) = self.forget(&inner.engine, &program.config().service).await {
-            tracing::warn!(component = "retention", %error, "old rows could not be removed; the next tick tries again");
-        }
-    }
-
+impl Retention {
     async fn forget(&mut self, engine: &Engine, service: &Service) -> Result<(), Error> {
         for kind in [Kind::JobLog, Kind::BreakerChange] {
             forget_records(engine, kind).await?;
@@ -65,12 +75,13 @@ impl Rounds {
                 limit: PIECE_ROWS,
             };
             let answer = engine.apply(None, Command::ForgetFacts(piece)).await?;
-            match answer {
-                Answer::FactsForgotten {
-                    after: Some(after), ..
-                } => self.facts_seen = after,
-                _ => return Ok(()),
-            }
+            let Answer::FactsForgotten {
+                after: Some(after), ..
+            } = answer
+            else {
+                break;
+            };
+            self.facts_seen = after;
         }
         Ok(())
     }
@@ -100,9 +111,9 @@ async fn clean(engine: &Engine, retention_us: i64) -> Result<(), Error> {
             retention_us,
             limit: PIECE_ROWS,
         });
-        match engine.apply(None, piece).await? {
-            Answer::Cleaned(cleaned) if cleaned.more => {}
-            _ => break,
+        let answer = engine.apply(None, piece).await?;
+        if !matches!(answer, Answer::Cleaned(cleaned) if cleaned.more) {
+            break;
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Jobs that the clock makes.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use consign_automation::runtime::SubmittedBy;
@@ -170,7 +171,7 @@ async fn missed_runs_are_made_up_for_as_the_entry_says_du_068() {
     for (plugin, catch_up) in plugins {
         world.plugin(plugin, OK);
         let entry = format!("{{every: 1h, catch_up: {catch_up}}}");
-        config.push_str(&format!("  {plugin}: {{schedules: [{entry}]}}\n"));
+        writeln!(config, "  {plugin}: {{schedules: [{entry}]}}").unwrap();
     }
     let first = world.start(&config).await;
     for (plugin, _) in plugins {
@@ -383,7 +384,7 @@ async fn ten_thousand_entries_that_are_not_due_cost_a_tick_nothing() {
         let entries = entries.join(",");
         let text = format!("plugins: {{{plugin}: {{schedules: [{entries}]}}}}");
         std::fs::write(world.path(&format!("{plugin}.yaml")), text).unwrap();
-        config.push_str(&format!("{plugin}.yaml,"));
+        write!(config, "{plugin}.yaml,").unwrap();
     }
     let runtime = world.start(&format!("{config}]")).await;
     let idle = told(&runtime, "scheduler.tick", |data| data["entries"] == 10_000).await;
