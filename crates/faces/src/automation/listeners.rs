@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::{Access, Options, UNREADABLE_BODY, drained, on_panic, router, webhooks};
 use crate::web::layers;
 use crate::web::server::{self, Server};
+use crate::web::unix::Socket;
 
 /// Each may hold a body, and anybody may send one.
 const WEBHOOK_CONNECTIONS_MAX: usize = 512;
@@ -102,6 +103,15 @@ impl Listeners {
         );
         api.and(hooks)
     }
+}
+
+/// Serves everything on a socket to which only the user of this process has access.
+pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving) {
+    let router = router(runtime, serving.options(Access::Local));
+    let service = layers::around(router, serving.layers());
+    let mut draining = serving.draining.clone();
+    let patience = server::DRAIN_TIMEOUT_DEFAULT;
+    socket.run(service, drained(&mut draining), patience).await;
 }
 
 async fn bound(key: &'static str, listen: &str, connections_max: usize) -> Result<Server, Error> {

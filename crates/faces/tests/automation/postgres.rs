@@ -8,6 +8,7 @@
 mod access;
 mod bridge;
 mod catalogue;
+mod control;
 mod events;
 mod hostile;
 mod jobs;

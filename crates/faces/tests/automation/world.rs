@@ -1,5 +1,6 @@
 //! A folder with plugins and a configuration, the service that runs them, and a client that speaks plain HTTP.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -178,10 +179,10 @@ fn written(config: &str) -> String {
         ("listener", "events:ro"),
         ("system-reader", "system:ro"),
     ];
-    let tokens: String = tokens
-        .iter()
-        .map(|(token, scope)| format!("      - {{token: {token}, scopes: ['{scope}']}}\n"))
-        .collect();
+    let mut scoped = String::new();
+    for (token, scope) in tokens {
+        writeln!(scoped, "      - {{token: {token}, scopes: ['{scope}']}}").unwrap();
+    }
     format!(
         "plugin_roots: [plugins]
 tokens: [{{name: hook, key: {SECRET}}}]
@@ -195,7 +196,7 @@ api:
     tokens:
       - {{token: {ALL}, scopes: ['*']}}
       - {{token: nobody, scopes: []}}
-{tokens}{config}"
+{scoped}{config}"
     )
 }
 
@@ -248,7 +249,7 @@ pub(crate) async fn send(
         text.push_str(header);
         text.push_str("\r\n");
     }
-    text.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+    write!(text, "content-length: {}\r\n\r\n", body.len()).unwrap();
     let mut bytes = text.into_bytes();
     bytes.extend_from_slice(body);
     raw(addr, &bytes).await
