@@ -35,6 +35,8 @@ stored! {
         Schedule = 12 => "schedule",
         /// What a plugin's one-time setup came to.
         PluginSetup = 13 => "plugin_setup",
+        /// Up to which fact a face has followed up its own history.
+        Watermark = 14 => "watermark",
     }
 }
 

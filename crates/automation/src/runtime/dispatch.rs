@@ -124,6 +124,8 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
             .await
         {
             Ok(claimed) => {
+                // It may have been exchanged while nothing was there to take.
+                let program = inner.program();
                 for intent in claimed {
                     begin(&inner, Arc::clone(&program), intent);
                 }
@@ -264,7 +266,7 @@ async fn settle(inner: &Inner, attempt: &Attempt, ended: &Ended) -> Option<Finis
 }
 
 /// For those who watch, and for the log.
-fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: &Finished) {
+pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: &Finished) {
     let Job {
         plugin, command, ..
     } = &attempt.job;
@@ -343,6 +345,9 @@ fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: &Finished) 
             };
             inner.tell(kind, told);
         }
+    }
+    if let Some(change) = &finished.circuit {
+        inner.tell_transition(plugin, command, change);
     }
     for (job, admitted) in &finished.children {
         let child = job_id(admitted.id);

@@ -6,28 +6,30 @@
 use consign_engine::{Engine, Error};
 use consign_kernel::command::{Admit, Admitted, Answer, Command, Settle, Settlement};
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::{IntentId, Micros};
+use consign_kernel::ids::IntentId;
 use consign_kernel::intent::{Outcome, ResultKind};
-use consign_kernel::record::{Key, Put};
 use jiff::Timestamp;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::attempt::{Attempt, End, Ended, Failure};
+use super::circuit;
+use super::commit::{Commit, Seen, TRIES_MAX, read, read_some};
 use super::job::{Job, SubmittedBy, job_id, micros};
 use super::keep;
 use super::service::{instant, uuid};
+use crate::breaker::Transition;
 use crate::pipeline::{Emitted, Hook, JobEnd, NextJob, Notice, Position, Producer, Routed};
 use crate::plugin::request::HANDLE;
 use crate::plugin::response::{EmittedEvent, Response};
 
 /// What a plugin may remember, as JSON.
 const STATE_BYTES_MAX: usize = 1 << 20;
+/// Why an attempt failed whose process ended with the service.
+pub(super) const RECOVERED: &str = "recovered";
+/// The command that runs once for a program and its configuration, and never again if it fails.
+pub(super) const INIT: &str = "init";
 /// Jobs that one job may bring about.
 const CHILDREN_MAX: usize = 1_000;
-/// How often a commit is made anew because somebody else wrote the same record meanwhile.
-const TRIES_MAX: u32 = 50;
 
 /// What became of the job.
 pub(super) struct Finished {
@@ -36,41 +38,9 @@ pub(super) struct Finished {
     pub(super) error: Option<String>,
     pub(super) reason: Option<&'static str>,
     pub(super) retry_at: Option<Timestamp>,
+    /// What it did to the breaker.
+    pub(super) circuit: Option<Transition>,
     pub(super) children: Vec<(Job, Admitted)>,
-}
-
-/// A record as it was read, or as it begins.
-struct Seen<T> {
-    key: Key,
-    version: u64,
-    value: T,
-}
-
-/// One commit in the making.
-#[derive(Default)]
-struct Commit {
-    expects: Vec<Command>,
-    puts: Vec<Command>,
-    jobs: Vec<Job>,
-}
-
-impl Commit {
-    fn put<T: Serialize>(&mut self, key: Key, value: &T, expires_at: Option<Micros>) {
-        let value = serde_json::to_string(value).expect("texts and JSON values always serialise");
-        self.puts.push(Command::Put(Put {
-            key,
-            value,
-            expires_at,
-            expect: None,
-        }));
-    }
-
-    /// Writes a record if it is still what was read.
-    fn replace<T: Serialize>(&mut self, seen: &Seen<T>) {
-        self.expects
-            .push(Command::Expect(seen.key.clone(), seen.version));
-        self.put(seen.key.clone(), &seen.value, None);
-    }
 }
 
 /// Settles the job with all that follows. An error means that nothing happened, or that nobody knows.
@@ -111,16 +81,19 @@ async fn try_to_finish(
     }
     let failure = settled.as_ref().err();
     let (status, end) = status(attempt, failure);
+    let mut circuit = None;
     if let Some(end) = end {
-        hooks(engine, attempt, ended, status, end, failure, &mut commit);
-        if attempt.job.submitted_by == SubmittedBy::Scheduler {
-            count(engine, attempt, failure.is_none(), ended, &mut commit).await?;
-        }
-        if attempt.job.command == "init" {
-            set_up(attempt, failure, &mut commit);
-        }
+        circuit = over(engine, attempt, ended, (status, end), failure, &mut commit).await?;
     }
-    write_log(engine, attempt, ended, status, failure, &mut commit);
+    // The attempt's own outcome: what the job goes on to be is told by the queue.
+    let outcome = match failure {
+        Some(Failure {
+            timed_out: true, ..
+        }) => "timed_out",
+        Some(_) => "failed",
+        None => status,
+    };
+    write_log(engine, attempt, ended, outcome, failure, &mut commit);
     let how = settlement(&settled);
     let jobs = std::mem::take(&mut commit.jobs);
     let answers = engine.together(steps(attempt, how, commit, &jobs)).await?;
@@ -129,6 +102,7 @@ async fn try_to_finish(
         error: failure.map(|failure| failure.error.clone()),
         reason: failure.map(|failure| failure.reason),
         retry_at: None,
+        circuit,
         children: Vec::new(),
     };
     for answer in answers {
@@ -145,22 +119,26 @@ async fn try_to_finish(
 
 fn steps(attempt: &Attempt, how: Settlement, commit: Commit, jobs: &[Job]) -> Vec<Command> {
     let intent = &attempt.intent;
-    let mut steps = commit.expects;
-    steps.push(Command::Settle(Settle {
+    let settle = Command::Settle(Settle {
         id: intent.id,
         holder: intent.holder.clone().unwrap_or_default(),
         token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
         how,
-    }));
-    steps.extend(commit.puts);
+    });
+    let mut steps = commit.steps([settle]);
+    admit(&mut steps, attempt, jobs);
+    steps
+}
+
+fn admit(steps: &mut Vec<Command>, attempt: &Attempt, jobs: &[Job]) {
     if !jobs.is_empty() {
-        let new = |job: &Job| job.intent(&attempt.program, Some(intent.id), None);
+        let parent = Some(attempt.intent.id);
+        let new = |job: &Job| job.intent(&attempt.program, parent, None);
         steps.push(Command::Admit(Admit {
             items: jobs.iter().map(new).collect(),
             cap: None,
         }));
     }
-    steps
 }
 
 /// What a success leaves in the job itself, or what failed.
@@ -481,6 +459,67 @@ async fn remember(
     Ok(Ok(()))
 }
 
+/// Writes down an attempt that none of our processes ended, and what follows if the job is over. `mark` makes sure that it is done once.
+pub(super) async fn follow_up(
+    engine: &Engine,
+    attempt: &Attempt,
+    ended: &Ended,
+    failure: &Failure,
+    mark: &Seen<keep::Watermark>,
+) -> Result<Finished, Error> {
+    let mut commit = Commit::default();
+    commit.replace(mark);
+    let mut circuit = None;
+    let status = if failure.again { "queued" } else { "dead" };
+    if !failure.again {
+        let end = (status, JobEnd::Dead);
+        circuit = over(engine, attempt, ended, end, Some(failure), &mut commit).await?;
+    }
+    let outcome = match failure {
+        Failure {
+            timed_out: true, ..
+        } => "timed_out",
+        Failure { again: true, .. } => "failed",
+        Failure { .. } => "dead",
+    };
+    write_log(engine, attempt, ended, outcome, Some(failure), &mut commit);
+    let jobs = std::mem::take(&mut commit.jobs);
+    let mut steps = commit.steps([]);
+    admit(&mut steps, attempt, &jobs);
+    let answers = engine.together(steps).await?;
+    let admitted = answers.into_iter().find_map(|answer| match answer {
+        Answer::Admitted(admitted) => Some(admitted),
+        _ => None,
+    });
+    let children = jobs.into_iter().zip(admitted.unwrap_or_default());
+    Ok(Finished {
+        status,
+        error: Some(failure.error.clone()),
+        reason: Some(failure.reason),
+        retry_at: None,
+        circuit,
+        children: children.collect(),
+    })
+}
+
+/// What follows from the end of a job, whoever ended it.
+async fn over(
+    engine: &Engine,
+    attempt: &Attempt,
+    ended: &Ended,
+    (status, end): (&'static str, JobEnd),
+    failure: Option<&Failure>,
+    commit: &mut Commit,
+) -> Result<Option<Transition>, Error> {
+    hooks(engine, attempt, ended, status, end, failure, commit);
+    if attempt.job.command == INIT {
+        set_up(engine, attempt, failure, commit).await?;
+    } else if attempt.job.submitted_by == SubmittedBy::Scheduler {
+        return count(engine, attempt, failure.is_none(), ended, commit).await;
+    }
+    Ok(None)
+}
+
 /// What the breaker and the schedule learn from the end of a scheduled job.
 async fn count(
     engine: &Engine,
@@ -488,42 +527,34 @@ async fn count(
     succeeded: bool,
     ended: &Ended,
     commit: &mut Commit,
-) -> Result<(), Error> {
+) -> Result<Option<Transition>, Error> {
     let Job {
         plugin, command, ..
     } = &attempt.job;
     let Some(configured) = attempt.program.plugin(plugin) else {
-        return Ok(());
+        return Ok(None);
     };
     let now = ended.completed_at;
     let mut seen: Seen<keep::Circuit> = read(engine, keep::breaker(plugin, command)).await?;
     let circuit = &mut seen.value;
     let id = attempt.job_id();
-    let change = circuit
+    let transition = circuit
         .breaker
         .observe(&id, succeeded, configured.breaker, now);
     circuit.updated_at = Some(now);
     if !succeeded {
         circuit.last_failure_at = Some(now);
     }
-    if let Some(transition) = change {
-        let retention = attempt
-            .program
-            .config()
-            .service
-            .breaker_transitions_retention;
-        let key = keep::breaker_change(plugin, command, seen.version + 1);
-        let until = engine.now().plus(micros(retention));
-        let change = keep::CircuitChange {
-            transition,
-            job_id: Some(id.clone()),
-        };
-        commit.put(key, &change, Some(until));
+    match &transition {
+        Some(change) => {
+            let (change, job_id) = (change.clone(), Some(id.clone()));
+            circuit::change(engine, &attempt.program, &seen, change, job_id, commit);
+        }
+        None => commit.replace(&seen),
     }
-    commit.replace(&seen);
     let entry = attempt.job.schedule_id.as_ref().and_then(|id| {
-        let entries = configured.schedules.iter();
-        entries.into_iter().find(|entry| entry.id == *id)
+        let mut entries = configured.schedules.iter();
+        entries.find(|entry| entry.id == *id)
     });
     if let (Some(entry), true) = (entry, succeeded) {
         let key = keep::schedule(plugin, &entry.id);
@@ -535,21 +566,35 @@ async fn count(
             commit.replace(&seen);
         }
     }
-    Ok(())
+    Ok(transition)
 }
 
-fn set_up(attempt: &Attempt, failure: Option<&Failure>, commit: &mut Commit) {
-    let fingerprint = attempt.job.payload.get("fingerprint");
-    let setup = keep::Setup {
-        fingerprint: fingerprint
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned(),
+/// An `init` that was asked for by hand says how the plugin is, but not for which program it was made.
+async fn set_up(
+    engine: &Engine,
+    attempt: &Attempt,
+    failure: Option<&Failure>,
+    commit: &mut Commit,
+) -> Result<(), Error> {
+    let mut seen: Seen<keep::Setup> = read(engine, keep::setup(&attempt.job.plugin)).await?;
+    let made_for = attempt
+        .job
+        .payload
+        .get("fingerprint")
+        .and_then(Value::as_str);
+    if made_for.is_some_and(|made_for| made_for != seen.value.fingerprint) {
+        // Another one is on its way already, for a newer program.
+        return Ok(());
+    }
+    seen.value = keep::Setup {
+        fingerprint: seen.value.fingerprint,
         job_id: attempt.job_id(),
+        pending: false,
         healthy: failure.is_none(),
         error: failure.map(|failure| failure.error.clone()),
     };
-    commit.put(keep::setup(&attempt.job.plugin), &setup, None);
+    commit.replace(&seen);
+    Ok(())
 }
 
 fn hooks(
@@ -577,6 +622,9 @@ fn hooks(
         let line = format!("{plugin}/{command} {status}: {}", failure.error);
         payload["error"] = failure.error.as_str().into();
         payload["reason"] = failure.reason.into();
+        if failure.reason == RECOVERED {
+            payload["recovery"] = true.into();
+        }
         payload["message"] = line.as_str().into();
         payload["text"] = line.into();
     }
@@ -628,14 +676,6 @@ fn write_log(
     commit: &mut Commit,
 ) {
     let job = &attempt.job;
-    // The attempt's own outcome: what the job goes on to be is told by the queue.
-    let status = match failure {
-        Some(Failure {
-            timed_out: true, ..
-        }) => "timed_out",
-        Some(_) => "failed",
-        None => status,
-    };
     let log = keep::Log {
         job_id: attempt.job_id(),
         plugin: job.plugin.clone(),
@@ -657,35 +697,6 @@ fn write_log(
     let until = engine.now().plus(micros(retention));
     let key = keep::log(&log.job_id, log.attempt);
     commit.put(key, &log, Some(until));
-}
-
-async fn read<T: DeserializeOwned + Default>(engine: &Engine, key: Key) -> Result<Seen<T>, Error> {
-    let found = read_some(engine, key.clone()).await?;
-    Ok(found.unwrap_or(Seen {
-        key,
-        version: 0,
-        value: T::default(),
-    }))
-}
-
-async fn read_some<T: DeserializeOwned>(
-    engine: &Engine,
-    key: Key,
-) -> Result<Option<Seen<T>>, Error> {
-    let Some(record) = engine.record(key.clone()).await? else {
-        return Ok(None);
-    };
-    let value = serde_json::from_str(&record.value).map_err(|error| {
-        Error::Internal(format!(
-            "record {}/{} cannot be read: {error}",
-            key.owner, key.name
-        ))
-    })?;
-    Ok(Some(Seen {
-        key,
-        version: record.version,
-        value,
-    }))
 }
 
 /// For a job that could not even be read: it is failed for good, and nothing follows from it.

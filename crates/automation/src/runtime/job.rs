@@ -9,6 +9,7 @@ use consign_kernel::profile::ProfileId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::finish::INIT;
 use crate::pipeline::{Position, SWITCH_PLUGIN};
 use crate::program::Program;
 
@@ -111,9 +112,12 @@ impl Job {
         window: Option<Duration>,
     ) -> NewIntent {
         let retry = program.plugin(&self.plugin).map(|plugin| plugin.retry);
-        let attempts_max = retry.map_or(SWITCH_ATTEMPTS, |retry| {
-            u32::try_from(retry.max_attempts).unwrap_or(u32::MAX)
-        });
+        let attempts_max = match retry {
+            // Not even a crash brings it about again.
+            Some(_) if self.command == INIT => 1,
+            Some(retry) => u32::try_from(retry.max_attempts).unwrap_or(u32::MAX),
+            None => SWITCH_ATTEMPTS,
+        };
         let key = self.dedupe_key.as_deref();
         let key = key.filter(|key| !key.trim().is_empty() && self.plugin != SWITCH_PLUGIN);
         let usual = program.config().service.dedupe_ttl;

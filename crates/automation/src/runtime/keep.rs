@@ -56,6 +56,11 @@ pub fn setup(plugin: &str) -> Key {
     key(Kind::PluginSetup, "", plugin)
 }
 
+/// See [`super::aftermath`].
+pub fn watermark() -> Key {
+    key(Kind::Watermark, "", "automation")
+}
+
 /// One finished attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Log {
@@ -141,6 +146,9 @@ pub enum ScheduleStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     pub command: String,
+    /// What it was when its next run was set; another one starts anew.
+    #[serde(default)]
+    pub rule: String,
     pub status: ScheduleStatus,
     pub reason: Option<String>,
     #[serde(flatten)]
@@ -150,12 +158,21 @@ pub struct Schedule {
     pub updated_at: Timestamp,
 }
 
+/// Ends that none of our processes brought about are followed up to here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watermark {
+    pub fact: u64,
+}
+
 /// What the one-time setup of a plugin came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// Of the program and the configuration it was made for.
     pub fingerprint: String,
     pub job_id: String,
+    /// The job is queued or runs.
+    #[serde(default)]
+    pub pending: bool,
     pub healthy: bool,
     pub error: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! The service as a whole: it starts, takes back what an earlier start left behind, runs jobs, takes a new configuration, and stops.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -17,6 +18,9 @@ use tokio::task::JoinHandle;
 use super::dispatch::{self, Running};
 use super::hub::Hub;
 use super::job::job_id;
+use super::scheduler;
+use super::setup;
+use super::tick::Rounds;
 use crate::plugin::run::Launcher;
 use crate::program::Program;
 
@@ -48,6 +52,8 @@ pub(super) struct Inner {
     running: Mutex<Running>,
     /// Something that decides what may run has changed.
     pub(super) changed: Notify,
+    /// Something that decides when schedules are looked at has changed.
+    pub(super) replan: Notify,
     /// Counts the jobs that ended here.
     pub(super) finished: watch::Sender<u64>,
     pub(super) stopping: watch::Sender<bool>,
@@ -55,6 +61,8 @@ pub(super) struct Inner {
     /// Callers that wait for the end of a tree of jobs.
     pub(super) waiting: Arc<AtomicUsize>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Plugins that reloads took away.
+    pub(super) removed: Mutex<BTreeSet<String>>,
     pub(super) started_at: Timestamp,
 }
 
@@ -94,17 +102,23 @@ impl Runtime {
             launcher: options.launcher,
             running: Mutex::default(),
             changed: Notify::new(),
+            replan: Notify::new(),
             finished: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
             hub: Hub::default(),
             waiting: Arc::default(),
             tasks: Mutex::default(),
+            removed: Mutex::default(),
             started_at,
         });
         let runtime = Self { inner };
         runtime.recover().await?;
+        setup::set_up(&runtime.inner, &runtime.program()).await?;
         let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&runtime.inner)));
-        runtime.tasks().push(dispatching);
+        let scheduling = scheduler::schedule(Arc::clone(&runtime.inner), Rounds::default());
+        runtime
+            .tasks()
+            .extend([dispatching, tokio::spawn(scheduling)]);
         Ok(runtime)
     }
 
@@ -162,11 +176,12 @@ impl Runtime {
         self.inner.running().count()
     }
 
-    /// From now on this configuration holds; jobs under way keep theirs.
+    /// From now on this configuration holds; jobs under way keep theirs. See [`Runtime::reload`] for what else a change means.
     pub fn adopt(&self, program: Arc<Program>) {
         let current = self.inner.program.write();
         *current.unwrap_or_else(PoisonError::into_inner) = program;
         self.inner.changed.notify_one();
+        self.inner.replan.notify_one();
     }
 
     /// Ends a job, whether it waits or runs. Where it runs, its process is asked to end.

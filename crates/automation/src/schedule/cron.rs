@@ -51,6 +51,11 @@ impl PartialEq for Cron {
 }
 
 impl Cron {
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     pub fn parse(text: &str) -> Result<Self, Error> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         if fields.len() != FIELDS.len() {

@@ -152,6 +152,49 @@ impl Entry {
         }
     }
 
+    /// The next runs, if each succeeds at once and none is held back by more than its hours and weekdays.
+    pub fn coming(
+        &self,
+        state: &State,
+        now: Timestamp,
+        system_zone: &TimeZone,
+        count: usize,
+    ) -> Vec<Timestamp> {
+        let zone = self.timezone.clone().unwrap_or(TimeZone::UTC);
+        let mut found = Vec::with_capacity(count);
+        let mut next = state.next_run_at;
+        while let Some(at) = next.map(|at| at.max(now)).filter(|_| found.len() < count) {
+            let closed = self.window.closed(at, &zone);
+            let at = closed.map_or(at, |(_, opens_at)| opens_at);
+            found.push(at);
+            next = match &self.mode {
+                Mode::Every(every) => Some(later(at, *every)),
+                Mode::Cron(_) => self.slot(at, false, system_zone, 0),
+                Mode::At(_) | Mode::After(_) => None,
+            };
+        }
+        found
+    }
+
+    /// Its rule is another one than before: what was run stays known, the next run is set by the new one.
+    pub fn changed(&self, state: &mut State, now: Timestamp, system_zone: &TimeZone, draw: u64) {
+        state.next_run_at = match (&self.mode, state.last_success_at) {
+            (Mode::Every(every), Some(last)) => Some(later(last, *every)),
+            _ => self.first_sight(now, system_zone, draw).next_run_at,
+        };
+    }
+
+    /// Whether the next run is further away than this entry ever puts it: then the clock was set back.
+    pub fn is_too_far(&self, state: &State, now: Timestamp, system_zone: &TimeZone) -> bool {
+        let next = match &self.mode {
+            Mode::Every(every) => Some(later(now, *every)),
+            Mode::Cron(_) => self.slot(now, false, system_zone, 0),
+            Mode::At(_) | Mode::After(_) => None,
+        };
+        let latest = next.map(|next| later(next, self.jitter));
+        latest.is_some_and(|latest| state.next_run_at.is_some_and(|next| next > latest))
+    }
+
     /// The jobs to make at start for the whole intervals that went by without a run.
     pub fn catch_up(&self, state: &State, plugin: &str, now: Timestamp) -> Vec<CatchUpJob> {
         let Mode::Every(every) = self.mode else {

@@ -187,6 +187,29 @@ impl Entry {
         })
     }
 
+    /// `every`, `cron`, `at` or `after`.
+    pub fn mode_word(&self) -> &'static str {
+        match self.mode {
+            Mode::Every(_) => "every",
+            Mode::Cron(_) => "cron",
+            Mode::At(_) => "at",
+            Mode::After(_) => "after",
+        }
+    }
+
+    /// When it runs, in one line that changes with it.
+    pub fn rule(&self) -> String {
+        match &self.mode {
+            Mode::Every(every) => format!("every {every:?}"),
+            Mode::Cron(cron) => {
+                let zone = self.timezone.as_ref().and_then(TimeZone::iana_name);
+                format!("cron {} {}", cron.text(), zone.unwrap_or("local"))
+            }
+            Mode::At(at) => format!("at {at}"),
+            Mode::After(delay) => format!("after {delay:?}"),
+        }
+    }
+
     /// The key under which the queue recognises a second copy of this entry's job.
     pub fn dedupe_key(&self, plugin: &str) -> String {
         format!("{plugin}:{}:{}", self.command, self.id)

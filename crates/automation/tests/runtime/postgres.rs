@@ -5,9 +5,14 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod breaker;
 mod dispatch;
 mod pipelines;
 mod recovery;
+mod reload;
+mod retention;
+mod scheduler;
+mod setup;
 mod state;
 mod world;
 

@@ -10,12 +10,17 @@ use consign_automation::config::{Environment, Verify};
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, keep, parse_job_id};
-use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
+use consign_engine::{
+    Engine, EngineClock, IntentFilter, Options as EngineOptions, SealKey, Timekeeper,
+};
+use consign_kernel::command::Command;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
 use consign_kernel::receipt::Signer;
-use consign_kernel::record::Record;
+use consign_kernel::record::{Put, Record};
 use consign_testkit::ledger::{self, Ledger};
+use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -110,10 +115,14 @@ impl World {
     }
 
     pub(crate) async fn start(&self, config: &str) -> Runtime {
+        self.start_as("here", config).await
+    }
+
+    pub(crate) async fn start_as(&self, node: &str, config: &str) -> Runtime {
         let options = Options {
             engine: self.engine.clone(),
             program: self.program(config),
-            node: "here".to_owned(),
+            node: node.to_owned(),
             launcher: Launcher {
                 program: env!("CARGO_BIN_EXE_plugin-launch").into(),
                 arguments: Vec::new(),
@@ -157,14 +166,105 @@ impl World {
         found.into_iter().map(read).collect()
     }
 
+    /// All jobs of a plugin that the ledger has, the oldest first.
+    pub(crate) async fn jobs(&self, plugin: &str) -> Vec<(Job, Intent)> {
+        let page = self.engine.intents(IntentFilter {
+            face: Face::Automation,
+            owner: None,
+            namespace: None,
+            goal: None,
+            state: None,
+            before: None,
+            limit: 1_000,
+        });
+        let found = page.await.unwrap().intents.into_iter().rev();
+        let read = found.map(|intent| (Job::read(&intent).unwrap(), intent));
+        read.filter(|(job, _)| job.plugin == plugin).collect()
+    }
+
+    /// Waits until a plugin has had so many jobs.
+    pub(crate) async fn jobs_are(&self, plugin: &str, count: usize) -> Vec<(Job, Intent)> {
+        let began = Instant::now();
+        loop {
+            let jobs = self.jobs(plugin).await;
+            if jobs.len() >= count {
+                return jobs;
+            }
+            assert!(began.elapsed() < PATIENCE, "still {} jobs", jobs.len());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub(crate) async fn schedule(&self, plugin: &str, id: &str) -> keep::Schedule {
+        let record = self.record(keep::schedule(plugin, id)).await.unwrap();
+        serde_json::from_str(&record.value).unwrap()
+    }
+
+    /// Waits until a schedule is as wanted.
+    pub(crate) async fn schedule_is(
+        &self,
+        plugin: &str,
+        id: &str,
+        wanted: impl Fn(&keep::Schedule) -> bool,
+    ) -> keep::Schedule {
+        let began = Instant::now();
+        loop {
+            if self.record(keep::schedule(plugin, id)).await.is_some() {
+                let found = self.schedule(plugin, id).await;
+                if wanted(&found) {
+                    return found;
+                }
+                assert!(began.elapsed() < PATIENCE, "still {found:?}");
+            }
+            assert!(began.elapsed() < PATIENCE, "no record");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub(crate) async fn put(&self, key: consign_kernel::record::Key, value: &impl Serialize) {
+        let put = Put {
+            key,
+            value: serde_json::to_string(value).unwrap(),
+            expires_at: None,
+            expect: None,
+        };
+        let put = self.engine.apply(None, Command::Put(put)).await;
+        put.unwrap();
+    }
+
     pub(crate) async fn log(&self, id: IntentId, attempt: u32) -> keep::Log {
         let key = keep::log(&consign_automation::runtime::job_id(id), attempt);
         let record = self.engine.record(key).await.unwrap().unwrap();
         serde_json::from_str(&record.value).unwrap()
     }
 
+    /// Waits until the attempt is in the log.
+    pub(crate) async fn logged(&self, id: IntentId, attempt: u32) -> keep::Log {
+        let key = keep::log(&consign_automation::runtime::job_id(id), attempt);
+        let began = Instant::now();
+        while self.record(key.clone()).await.is_none() {
+            assert!(began.elapsed() < PATIENCE, "no log of {key:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.log(id, attempt).await
+    }
+
     pub(crate) async fn record(&self, key: consign_kernel::record::Key) -> Option<Record> {
         self.engine.record(key).await.unwrap()
+    }
+}
+
+/// Waits until this was told, and gives its data.
+pub(crate) async fn told(runtime: &Runtime, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let told = runtime.hub().after(0).into_iter();
+        let mut told = told.filter(|told| told.kind == kind);
+        if let Some(found) = told.find(|told| wanted(&told.data)) {
+            return found.data;
+        }
+        assert!(began.elapsed() < PATIENCE, "{kind} was not told");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

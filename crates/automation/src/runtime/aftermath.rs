@@ -1,0 +1,144 @@
+//! What follows from ends that no process of ours brought about: a lease that ran out, a job that was cancelled, one that a dead start
+//! left behind.
+//!
+//! They are found in the ledger's own history. The mark up to where it was followed is written together with what follows, so each end
+//! is followed up once, by whichever node, also after a crash.
+
+use std::sync::Arc;
+
+use consign_engine::{Error, EventFilter};
+use consign_kernel::error::Refusal;
+use consign_kernel::fact::{Event, Fact};
+use consign_kernel::ids::FactSeq;
+use consign_kernel::profile::Face;
+use consign_kernel::state::{State, Verb};
+
+use super::attempt::{Attempt, End, Ended, Failure};
+use super::commit::{Commit, Seen, read};
+use super::dispatch;
+use super::finish::{self, RECOVERED};
+use super::job::{Job, OWNER, job_id};
+use super::keep;
+use super::service::{Inner, instant};
+use crate::program::Program;
+
+const PAGE_FACTS: u32 = 500;
+/// Per round; what is left has its turn in the next one.
+const PAGES_MAX: usize = 20;
+/// So many facts may have to be read again after a restart, for which there was nothing to do.
+const MARK_EVERY: u64 = 5_000;
+
+#[derive(Default)]
+pub(super) struct Aftermath {
+    seen: FactSeq,
+}
+
+impl Aftermath {
+    pub(super) async fn go(&mut self, inner: &Inner, program: &Arc<Program>) -> Result<(), Error> {
+        for _ in 0..PAGES_MAX {
+            match self.page(inner, program).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Another node is at it, or a breaker was written meanwhile: the next round reads again.
+                Err(Error::Refused(Refusal::VersionMismatch)) => {
+                    self.seen = FactSeq(0);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is more.
+    async fn page(&mut self, inner: &Inner, program: &Arc<Program>) -> Result<bool, Error> {
+        let engine = &inner.engine;
+        let mut mark: Seen<keep::Watermark> = read(engine, keep::watermark()).await?;
+        let marked = FactSeq(mark.value.fact);
+        let page = engine
+            .events(EventFilter {
+                face: Face::Automation,
+                owner: OWNER.to_owned(),
+                after: self.seen.max(marked),
+                limit: PAGE_FACTS,
+            })
+            .await?;
+        for event in page.events {
+            if leaves_loose_ends(&event.fact) {
+                mark.value.fact = event.fact.seq.0;
+                follow_up(inner, program, event, &mut mark).await?;
+            }
+        }
+        self.seen = page.seen;
+        if page.seen.0 >= mark.value.fact + MARK_EVERY {
+            mark.value.fact = page.seen.0;
+            let mut commit = Commit::default();
+            commit.replace(&mark);
+            engine.together(commit.steps([])).await?;
+        }
+        Ok(page.more)
+    }
+}
+
+fn leaves_loose_ends(fact: &Fact) -> bool {
+    matches!(fact.verb, Verb::Expire | Verb::Recover | Verb::Cancel)
+}
+
+async fn follow_up(
+    inner: &Inner,
+    program: &Arc<Program>,
+    Event { fact, id, .. }: Event,
+    mark: &mut Seen<keep::Watermark>,
+) -> Result<(), Error> {
+    let Some(mut intent) = inner.engine.observe(id).await? else {
+        return Ok(());
+    };
+    let job = match Job::read(&intent) {
+        Ok(job) => job,
+        Err(error) => {
+            tracing::error!(job_id = job_id(id), %error, "a job cannot be read; nothing follows from its end");
+            return Ok(());
+        }
+    };
+    let failure = failure(&fact, intent.attempts_max);
+    let completed_at = instant(fact.at);
+    let is_waiting = fact.from == Some(State::Queued);
+    let claimed_at = intent.claimed_at.filter(|at| !is_waiting && *at <= fact.at);
+    // As it was then; it may be further by now.
+    intent.attempts = fact.attempt + u32::from(is_waiting);
+    let attempt = Attempt {
+        intent,
+        job,
+        program: Arc::clone(program),
+        context: serde_json::Map::new(),
+        started_at: claimed_at.map_or(completed_at, instant),
+    };
+    let ended = Ended {
+        end: End::Cancelled,
+        stdout: None,
+        stderr: None,
+        completed_at,
+    };
+    let finished = finish::follow_up(&inner.engine, &attempt, &ended, &failure, mark).await?;
+    mark.version += 1;
+    dispatch::report(inner, &attempt, &ended, &finished);
+    Ok(())
+}
+
+fn failure(fact: &Fact, attempts_max: u32) -> Failure {
+    let (reason, usual, again) = match fact.verb {
+        Verb::Recover => (RECOVERED, "the service ended", fact.to == State::Queued),
+        Verb::Expire => (
+            "lease_expired",
+            "the node that ran it was not heard of any more",
+            fact.attempt < attempts_max,
+        ),
+        _ => ("cancelled", "it was cancelled", false),
+    };
+    Failure {
+        error: fact.detail.clone().unwrap_or_else(|| usual.to_owned()),
+        reason,
+        timed_out: fact.verb == Verb::Expire,
+        again,
+    }
+}

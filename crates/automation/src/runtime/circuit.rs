@@ -1,0 +1,148 @@
+//! Circuit breakers as operators see them: the row, its history, and the reset by hand.
+//!
+//! Ends of jobs are counted where they are settled; see [`super::finish`]. Everything that is not a success counts, a cancelled job too:
+//! a run that somebody had to end is no sign of health.
+
+use consign_engine::{Engine, Error};
+use consign_kernel::error::Refusal;
+use consign_kernel::record::Kind;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+
+use super::commit::{Commit, Seen, TRIES_MAX, read};
+use super::job::micros;
+use super::keep;
+use super::service::{Inner, Runtime};
+use crate::breaker::{State, Transition};
+use crate::program::Program;
+
+/// How a breaker stands, and what brought it there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BreakerInfo {
+    pub plugin: String,
+    pub command: String,
+    pub state: State,
+    pub failure_count: u32,
+    #[serde(with = "crate::instant::maybe")]
+    pub opened_at: Option<Timestamp>,
+    #[serde(with = "crate::instant::maybe")]
+    pub last_failure_at: Option<Timestamp>,
+    pub last_job_id: Option<String>,
+    #[serde(with = "crate::instant::maybe")]
+    pub updated_at: Option<Timestamp>,
+    /// The newest first.
+    pub transitions: Vec<keep::CircuitChange>,
+}
+
+impl Runtime {
+    /// Nothing for a plugin or command that is not there and never had a breaker.
+    pub async fn breaker(
+        &self,
+        plugin: &str,
+        command: &str,
+        limit: u32,
+    ) -> Result<Option<BreakerInfo>, Error> {
+        let engine = self.engine();
+        let seen: Seen<keep::Circuit> = read(engine, keep::breaker(plugin, command)).await?;
+        if seen.version == 0 && self.program().command(plugin, command).is_none() {
+            return Ok(None);
+        }
+        let history = format!("{plugin}/{command}");
+        let history = engine.last_records(Kind::BreakerChange, &history, "", limit);
+        let transitions = history.await?.into_iter().filter_map(|record| {
+            // One line that cannot be read does not hide the others.
+            serde_json::from_str(&record.value).ok()
+        });
+        let keep::Circuit {
+            breaker,
+            last_failure_at,
+            updated_at,
+        } = seen.value;
+        Ok(Some(BreakerInfo {
+            plugin: plugin.to_owned(),
+            command: command.to_owned(),
+            state: breaker.state,
+            failure_count: breaker.failures,
+            opened_at: breaker.opened_at,
+            last_failure_at,
+            last_job_id: breaker.last_job_id,
+            updated_at,
+            transitions: transitions.collect(),
+        }))
+    }
+
+    /// Closes a breaker by hand; scheduled jobs go on with the next tick.
+    pub async fn reset_breaker(&self, plugin: &str, command: &str) -> Result<(), Error> {
+        let (inner, program) = (&self.inner, self.program());
+        for _ in 0..TRIES_MAX {
+            let key = keep::breaker(plugin, command);
+            let mut seen: Seen<keep::Circuit> = read(&inner.engine, key).await?;
+            let now = inner.instant();
+            let transition = seen.value.breaker.reset(now);
+            seen.value.updated_at = Some(now);
+            let mut commit = Commit::default();
+            change(
+                &inner.engine,
+                &program,
+                &seen,
+                transition.clone(),
+                None,
+                &mut commit,
+            );
+            match inner.engine.together(commit.steps([])).await {
+                Err(Error::Refused(Refusal::VersionMismatch)) => {}
+                done => {
+                    done?;
+                    inner.tell_transition(plugin, command, &transition);
+                    inner.replan.notify_one();
+                    return Ok(());
+                }
+            }
+        }
+        Err(Error::Refused(Refusal::VersionMismatch))
+    }
+}
+
+/// The breaker as it is now, and the line of its history that says why.
+pub(super) fn change(
+    engine: &Engine,
+    program: &Program,
+    seen: &Seen<keep::Circuit>,
+    transition: Transition,
+    job_id: Option<String>,
+    commit: &mut Commit,
+) {
+    let (plugin, command) = (&seen.key.owner, &seen.key.name);
+    let retention = program.config().service.breaker_transitions_retention;
+    let until = engine.now().plus(micros(retention));
+    let line = keep::CircuitChange { transition, job_id };
+    let key = keep::breaker_change(plugin, command, seen.version + 1);
+    commit.put(key, &line, Some(until));
+    commit.replace(seen);
+}
+
+impl Inner {
+    pub(super) fn tell_transition(&self, plugin: &str, command: &str, change: &Transition) {
+        let Transition {
+            from, to, failures, ..
+        } = change;
+        tracing::warn!(
+            component = "scheduler",
+            plugin,
+            command,
+            from = from.as_str(),
+            to = to.as_str(),
+            reason = change.reason.as_str(),
+            "a circuit breaker has changed"
+        );
+        let told = json!({
+            "plugin": plugin, "command": command, "previous_state": from.as_str(), "state": to.as_str(),
+            "failure_count": failures,
+        });
+        if *to == State::HalfOpen {
+            self.tell("scheduler.circuit_half_open", told.clone());
+        }
+        self.tell("scheduler.circuit_state_changed", told);
+    }
+}

@@ -1,0 +1,97 @@
+//! One commit in the making: in front what must still be as it was read, behind it what is written and queued.
+//!
+//! Whatever can be refused stands in front, so all of it happens or nothing.
+
+use consign_engine::{Engine, Error};
+use consign_kernel::command::Command;
+use consign_kernel::ids::Micros;
+use consign_kernel::record::{Key, Put};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::job::Job;
+
+/// How often a commit is made anew because somebody else wrote the same record meanwhile.
+pub(super) const TRIES_MAX: u32 = 50;
+
+/// A record as it was read, or as it begins.
+pub(super) struct Seen<T> {
+    pub(super) key: Key,
+    pub(super) version: u64,
+    pub(super) value: T,
+}
+
+#[derive(Default)]
+pub(super) struct Commit {
+    pub(super) expects: Vec<Command>,
+    pub(super) puts: Vec<Command>,
+    pub(super) jobs: Vec<Job>,
+}
+
+impl Commit {
+    pub(super) fn put<T: Serialize>(&mut self, key: Key, value: &T, expires_at: Option<Micros>) {
+        self.puts
+            .push(Command::Put(written(key, value, expires_at, None)));
+    }
+
+    /// Writes a record if it is still what was read.
+    pub(super) fn replace<T: Serialize>(&mut self, seen: &Seen<T>) {
+        self.expects
+            .push(Command::Expect(seen.key.clone(), seen.version));
+        self.put(seen.key.clone(), &seen.value, None);
+    }
+
+    /// The steps in their order: expectations, then `refusable`, then what is written.
+    pub(super) fn steps(self, refusable: impl IntoIterator<Item = Command>) -> Vec<Command> {
+        let mut steps = self.expects;
+        steps.extend(refusable);
+        steps.extend(self.puts);
+        steps
+    }
+}
+
+pub(super) fn written<T: Serialize>(
+    key: Key,
+    value: &T,
+    expires_at: Option<Micros>,
+    expect: Option<u64>,
+) -> Put {
+    Put {
+        key,
+        value: serde_json::to_string(value).expect("texts and JSON values always serialise"),
+        expires_at,
+        expect,
+    }
+}
+
+pub(super) async fn read<T: DeserializeOwned + Default>(
+    engine: &Engine,
+    key: Key,
+) -> Result<Seen<T>, Error> {
+    let found = read_some(engine, key.clone()).await?;
+    Ok(found.unwrap_or(Seen {
+        key,
+        version: 0,
+        value: T::default(),
+    }))
+}
+
+pub(super) async fn read_some<T: DeserializeOwned>(
+    engine: &Engine,
+    key: Key,
+) -> Result<Option<Seen<T>>, Error> {
+    let Some(record) = engine.record(key.clone()).await? else {
+        return Ok(None);
+    };
+    let value = serde_json::from_str(&record.value).map_err(|error| {
+        Error::Internal(format!(
+            "record {}/{} cannot be read: {error}",
+            key.owner, key.name
+        ))
+    })?;
+    Ok(Some(Seen {
+        key,
+        version: record.version,
+        value,
+    }))
+}

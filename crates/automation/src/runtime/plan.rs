@@ -1,0 +1,165 @@
+//! The agenda from the records and the configuration: entries that are new begin, changed ones begin anew, and those that are gone rest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use consign_engine::{Engine, Error};
+use consign_kernel::command::Command;
+use consign_kernel::error::Refusal;
+use consign_kernel::record::{Kind, Record};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::agenda::Agenda;
+use super::commit::written;
+use super::keep::{self, ScheduleStatus};
+use super::look::Look;
+use super::service::Inner;
+use crate::program::Program;
+use crate::schedule::CatchUp;
+
+const PAGE_RECORDS: u32 = 500;
+/// Why an entry rests that the configuration does not have.
+const NOT_CONFIGURED: &str = "not_configured";
+
+/// `is_start`: runs that were missed while the service was down are made up for.
+pub(super) async fn plan(
+    inner: &Inner,
+    program: &Program,
+    zone: &TimeZone,
+    is_start: bool,
+) -> Result<Agenda, Error> {
+    let mut agenda = Agenda::default();
+    let mut writes = Vec::new();
+    let mut late = Vec::new();
+    let now = inner.instant();
+    for plugin in program.plugins() {
+        let mut stored = stored(&inner.engine, &plugin.name).await?;
+        let name: Arc<str> = Arc::from(plugin.name.as_str());
+        for (index, entry) in plugin.schedules.iter().enumerate() {
+            let look = Look {
+                inner,
+                program,
+                plugin,
+                entry,
+                zone,
+            };
+            let record = stored.remove(&entry.id);
+            let version = record.as_ref().map_or(0, |record| record.version);
+            let known = record.as_ref().and_then(read);
+            let is_known = known.is_some();
+            let (value, is_new) = revised(&look, known, now);
+            if is_new {
+                let key = keep::schedule(&plugin.name, &entry.id);
+                writes.push(Command::Put(written(key, &value, None, Some(version))));
+            }
+            let is_active = value.status == ScheduleStatus::Active;
+            let next = value.state.next_run_at.filter(|_| is_active);
+            agenda.add(&name, index, next);
+            if is_known && entry.catch_up != CatchUp::Skip {
+                late.push(look);
+            }
+        }
+        writes.extend(stored.values().filter_map(|record| rested(record, now)));
+    }
+    let configured = program.config().plugins.keys();
+    for name in configured.filter(|name| program.plugin(name).is_none()) {
+        let stored = stored(&inner.engine, name).await?;
+        writes.extend(stored.values().filter_map(|record| rested(record, now)));
+    }
+    write(&inner.engine, writes).await?;
+    if is_start {
+        for look in late {
+            look.catch_up().await?;
+        }
+    }
+    Ok(agenda)
+}
+
+/// What the entry is from now on, and whether that has to be written.
+fn revised(
+    look: &Look<'_>,
+    known: Option<keep::Schedule>,
+    now: Timestamp,
+) -> (keep::Schedule, bool) {
+    let Look { entry, zone, .. } = look;
+    let Some(mut value) = known else {
+        return (look.first_sight(now), true);
+    };
+    let was = value.clone();
+    if value.rule != entry.rule() {
+        value.rule = entry.rule();
+        entry.changed(&mut value.state, now, zone, look.draw());
+        if value.status == ScheduleStatus::Exhausted {
+            value.status = ScheduleStatus::Active;
+        }
+    } else if entry.is_too_far(&value.state, now, zone) {
+        entry.deduplicated(&mut value.state, now, zone, look.draw());
+    }
+    if value.status == ScheduleStatus::PausedInvalid {
+        (value.status, value.reason) = (ScheduleStatus::Active, None);
+    }
+    if value.status == ScheduleStatus::Active && value.state.next_run_at.is_none() {
+        value.status = ScheduleStatus::Exhausted;
+    }
+    value.command.clone_from(&entry.command);
+    let is_new = value != was;
+    if is_new {
+        value.updated_at = now;
+    }
+    (value, is_new)
+}
+
+/// An entry that is not configured any more keeps what it knows, in case it comes back.
+fn rested(record: &Record, now: Timestamp) -> Option<Command> {
+    let mut value = read(record).filter(|value| value.status == ScheduleStatus::Active)?;
+    value.status = ScheduleStatus::PausedInvalid;
+    value.reason = Some(NOT_CONFIGURED.to_owned());
+    value.updated_at = now;
+    let put = written(record.key.clone(), &value, None, Some(record.version));
+    Some(Command::Put(put))
+}
+
+pub(super) fn read(record: &Record) -> Option<keep::Schedule> {
+    let (plugin, schedule_id) = (&record.key.owner, &record.key.name);
+    serde_json::from_str(&record.value)
+        .inspect_err(|error| tracing::error!(component = "scheduler", plugin, schedule_id, %error, "the record of a schedule cannot be read"))
+        .ok()
+}
+
+/// All entries of a plugin that the ledger knows, by id.
+pub(super) async fn stored(
+    engine: &Engine,
+    plugin: &str,
+) -> Result<BTreeMap<String, Record>, Error> {
+    let mut found: BTreeMap<String, Record> = BTreeMap::new();
+    loop {
+        let after = found
+            .last_key_value()
+            .map_or("", |(name, _)| name)
+            .to_owned();
+        let page = engine.records(Kind::Schedule, plugin, &after, PAGE_RECORDS);
+        let page = page.await?;
+        let is_last = page.len() < PAGE_RECORDS as usize;
+        found.extend(
+            page.into_iter()
+                .map(|record| (record.key.name.clone(), record)),
+        );
+        if is_last {
+            return Ok(found);
+        }
+    }
+}
+
+async fn write(engine: &Engine, writes: Vec<Command>) -> Result<(), Error> {
+    for piece in writes.chunks(PAGE_RECORDS as usize) {
+        for answer in engine.execute(None, piece.to_vec()).await? {
+            match answer {
+                // Somebody else was first; the look will read what he wrote.
+                Ok(_) | Err(Refusal::VersionMismatch) => {}
+                Err(refusal) => return Err(refusal.into()),
+            }
+        }
+    }
+    Ok(())
+}

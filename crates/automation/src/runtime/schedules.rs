@@ -1,0 +1,190 @@
+//! Schedules as operators see them: where each stands, and the hand that pauses, resumes and runs one.
+
+use consign_engine::Error;
+use consign_kernel::error::Refusal;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::commit::{Commit, TRIES_MAX, read_some};
+use super::job::{Job, SubmittedBy};
+use super::keep::{self, ScheduleStatus};
+use super::plan;
+use super::service::Runtime;
+use super::trigger::Enqueued;
+use crate::program::Program;
+use crate::schedule::Entry;
+
+/// How many coming instants are told.
+const COMING: usize = 5;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScheduleInfo {
+    pub plugin: String,
+    pub schedule_id: String,
+    pub command: String,
+    /// `every`, `cron`, `at` or `after`; empty for an entry that is not configured any more.
+    pub mode: &'static str,
+    pub status: ScheduleStatus,
+    pub reason: Option<String>,
+    pub timezone: Option<String>,
+    #[serde(with = "crate::instant::maybe")]
+    pub next_run_at: Option<Timestamp>,
+    #[serde(with = "crate::instant::maybe")]
+    pub last_fired_at: Option<Timestamp>,
+    #[serde(with = "crate::instant::maybe")]
+    pub last_success_at: Option<Timestamp>,
+    pub last_success_job_id: Option<String>,
+    /// The coming runs, if each succeeds at once.
+    #[serde(serialize_with = "crate::instant::all::serialize")]
+    pub next: Vec<Timestamp>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleError {
+    #[error("the plugin `{plugin}` has no schedule `{id}`")]
+    NoSchedule { plugin: String, id: String },
+    #[error(transparent)]
+    Engine(#[from] Error),
+}
+
+impl Runtime {
+    /// All entries, by plugin and in the order of the file; behind them those that the configuration no longer has.
+    pub async fn schedules(&self) -> Result<Vec<ScheduleInfo>, Error> {
+        let program = self.program();
+        let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+        let now = self.inner.instant();
+        let mut found = Vec::new();
+        for plugin in program.plugins() {
+            let mut stored = plan::stored(self.engine(), &plugin.name).await?;
+            for entry in &plugin.schedules {
+                let known = stored.remove(&entry.id);
+                let known = known.and_then(|record| plan::read(&record));
+                found.push(info(&plugin.name, entry, known, now, &zone));
+            }
+            let gone = stored.values().filter_map(|record| {
+                let known = plan::read(record)?;
+                Some(told(&plugin.name, &record.key.name, "", known))
+            });
+            found.extend(gone);
+        }
+        Ok(found)
+    }
+
+    /// It makes no more jobs until it is resumed, also after a restart.
+    pub async fn pause_schedule(&self, plugin: &str, id: &str) -> Result<(), ScheduleError> {
+        self.set_status(plugin, id, ScheduleStatus::PausedManual)
+            .await
+    }
+
+    pub async fn resume_schedule(&self, plugin: &str, id: &str) -> Result<(), ScheduleError> {
+        self.set_status(plugin, id, ScheduleStatus::Active).await
+    }
+
+    /// One job as the entry would make it, now. It says nothing about the entry and its breaker.
+    pub async fn run_schedule(&self, plugin: &str, id: &str) -> Result<Enqueued, ScheduleError> {
+        let program = self.program();
+        let entry = entry(&program, plugin, id)?;
+        let payload = Value::Object(entry.payload.clone());
+        let job = Job::root(plugin, &entry.command, SubmittedBy::Api, payload);
+        Ok(self.enqueue(job, None).await?)
+    }
+
+    async fn set_status(
+        &self,
+        plugin: &str,
+        id: &str,
+        wanted: ScheduleStatus,
+    ) -> Result<(), ScheduleError> {
+        let program = self.program();
+        entry(&program, plugin, id)?;
+        for _ in 0..TRIES_MAX {
+            let key = keep::schedule(plugin, id);
+            let seen = read_some::<keep::Schedule>(self.engine(), key).await?;
+            let Some(mut seen) = seen else {
+                // Configured, but the first plan has not come that far.
+                return Err(Error::Refused(Refusal::NotFound).into());
+            };
+            let value = &mut seen.value;
+            value.status = match value.state.next_run_at {
+                // One that is over stays over, paused or not.
+                None => ScheduleStatus::Exhausted,
+                Some(_) => wanted,
+            };
+            value.reason = None;
+            value.updated_at = self.inner.instant();
+            let mut commit = Commit::default();
+            commit.replace(&seen);
+            match self.engine().together(commit.steps([])).await {
+                Err(Error::Refused(Refusal::VersionMismatch)) => {}
+                done => {
+                    done?;
+                    self.inner.replan.notify_one();
+                    return Ok(());
+                }
+            }
+        }
+        Err(Error::Refused(Refusal::VersionMismatch).into())
+    }
+}
+
+fn entry<'p>(program: &'p Program, plugin: &str, id: &str) -> Result<&'p Entry, ScheduleError> {
+    let mut entries = program
+        .plugin(plugin)
+        .into_iter()
+        .flat_map(|one| &one.schedules);
+    entries
+        .find(|entry| entry.id == id)
+        .ok_or_else(|| ScheduleError::NoSchedule {
+            plugin: plugin.to_owned(),
+            id: id.to_owned(),
+        })
+}
+
+fn info(
+    plugin: &str,
+    entry: &Entry,
+    known: Option<keep::Schedule>,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> ScheduleInfo {
+    let known = known.unwrap_or_else(|| keep::Schedule {
+        command: entry.command.clone(),
+        rule: entry.rule(),
+        status: ScheduleStatus::Active,
+        reason: None,
+        state: entry.first_sight(now, zone, 0),
+        last_success_job_id: None,
+        updated_at: now,
+    });
+    let is_active = known.status == ScheduleStatus::Active;
+    let next = if is_active {
+        entry.coming(&known.state, now, zone, COMING)
+    } else {
+        Vec::new()
+    };
+    let timezone = entry.timezone.as_ref().and_then(TimeZone::iana_name);
+    ScheduleInfo {
+        timezone: timezone.map(str::to_owned),
+        next,
+        ..told(plugin, &entry.id, entry.mode_word(), known)
+    }
+}
+
+fn told(plugin: &str, id: &str, mode: &'static str, known: keep::Schedule) -> ScheduleInfo {
+    ScheduleInfo {
+        plugin: plugin.to_owned(),
+        schedule_id: id.to_owned(),
+        command: known.command,
+        mode,
+        status: known.status,
+        reason: known.reason,
+        timezone: None,
+        next_run_at: known.state.next_run_at,
+        last_fired_at: known.state.last_fired_at,
+        last_success_at: known.state.last_success_at,
+        last_success_job_id: known.last_success_job_id,
+        next: Vec::new(),
+    }
+}

@@ -1,0 +1,117 @@
+//! The one-time setup of plugins: `init` runs once for a program and its configuration, and again when either is another.
+//!
+//! It is a job like any other, queued before anything else of the plugin, and nothing waits for it: a job that needs what it
+//! prepares fails and is tried again. It is never tried again itself; if it fails, the plugin counts as unhealthy until its program
+//! or configuration changes or somebody runs `init` by hand.
+
+use std::sync::Arc;
+use std::{fs, io};
+
+use consign_engine::Error;
+use consign_kernel::command::{Admit, Command};
+use consign_kernel::error::Refusal;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::commit::{Commit, Seen, read, read_some};
+use super::finish::INIT;
+use super::job::{Job, SubmittedBy};
+use super::keep;
+use super::service::{Inner, Runtime};
+use crate::program::{Plugin, Program};
+
+const MANIFEST: &str = "manifest.yaml";
+
+/// How the setup of a plugin went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetupInfo {
+    pub plugin: String,
+    #[serde(flatten)]
+    pub setup: keep::Setup,
+}
+
+impl Runtime {
+    /// Of the plugins that have an `init`.
+    pub async fn setups(&self) -> Result<Vec<SetupInfo>, Error> {
+        let mut found = Vec::new();
+        for plugin in self.program().plugins() {
+            let setup = read_some::<keep::Setup>(self.engine(), keep::setup(&plugin.name));
+            if let Some(setup) = setup.await? {
+                found.push(SetupInfo {
+                    plugin: plugin.name.clone(),
+                    setup: setup.value,
+                });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Queues `init` for those plugins that are new or not what they were.
+pub(super) async fn set_up(inner: &Inner, program: &Arc<Program>) -> Result<(), Error> {
+    for plugin in program.plugins() {
+        if plugin.manifest.command(INIT).is_none() {
+            continue;
+        }
+        let read_by = plugin.clone();
+        let fingerprint = tokio::task::spawn_blocking(move || fingerprint(&read_by));
+        let fingerprint = match fingerprint.await {
+            Ok(Ok(fingerprint)) => fingerprint,
+            Ok(Err(error)) => {
+                tracing::error!(plugin = plugin.name, %error, "the program of a plugin cannot be read; it is not set up");
+                continue;
+            }
+            Err(error) => return Err(Error::Internal(error.to_string())),
+        };
+        match queue(inner, program, plugin, &fingerprint).await {
+            // Another node queued it just now.
+            Ok(()) | Err(Error::Refused(Refusal::VersionMismatch)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn queue(
+    inner: &Inner,
+    program: &Program,
+    plugin: &Plugin,
+    fingerprint: &str,
+) -> Result<(), Error> {
+    let mut seen: Seen<keep::Setup> = read(&inner.engine, keep::setup(&plugin.name)).await?;
+    if seen.value.fingerprint == fingerprint {
+        return Ok(());
+    }
+    seen.value = keep::Setup {
+        fingerprint: fingerprint.to_owned(),
+        pending: true,
+        ..keep::Setup::default()
+    };
+    let mut commit = Commit::default();
+    commit.replace(&seen);
+    let payload = json!({"fingerprint": fingerprint});
+    let job = Job::root(&plugin.name, INIT, SubmittedBy::Scheduler, payload);
+    let mut steps = commit.steps([]);
+    steps.push(Command::Admit(Admit {
+        items: vec![job.intent(program, None, None)],
+        cap: None,
+    }));
+    inner.engine.together(steps).await?;
+    tracing::info!(
+        plugin = plugin.name,
+        "a plugin is new or another one than before; it is set up"
+    );
+    Ok(())
+}
+
+fn fingerprint(plugin: &Plugin) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let manifest = fs::read(plugin.directory.join(MANIFEST))?;
+    let config = Value::Object(plugin.config.clone()).to_string();
+    for part in [manifest.as_slice(), config.as_bytes()] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.update_reader(fs::File::open(&plugin.entrypoint)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}

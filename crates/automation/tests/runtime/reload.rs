@@ -1,0 +1,134 @@
+//! Another configuration while the service runs.
+
+use std::time::Duration;
+
+use consign_automation::runtime::ReloadError;
+use consign_kernel::state::State;
+use serde_json::{Value, json};
+
+use crate::world::{World, run};
+
+const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
+const TICK: &str = "service: {tick_interval: 100ms}\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queued_jobs_of_a_removed_plugin_die_and_running_ones_go_on_du_118() {
+    let world = World::new();
+    let body = format!("touch $here/began; while [ ! -e $here/go ]; do sleep 0.02; done; {OK}");
+    world.plugin("mail", &body);
+    world.plugin("note", OK);
+    let with = format!("{TICK}plugins: {{mail: {{parallelism: 1, config: {{a: 1}}}}, note: {{}}}}");
+    let runtime = world.start(&with).await;
+    let running = run(&runtime, "mail", "poll", Value::Null).await;
+    world.until(running, |_| world.path("began").exists()).await;
+    let mut waiting = Vec::new();
+    // More than one piece.
+    for _ in 0..450 {
+        waiting.push(run(&runtime, "mail", "poll", Value::Null).await);
+    }
+    let without = format!("{TICK}plugins: {{mail: {{enabled: false}}, note: {{}}}}");
+    let reloaded = runtime.reload(world.program(&without)).await.unwrap();
+    assert_eq!(
+        (reloaded.ended_jobs, reloaded.removed),
+        (450, vec!["mail".to_owned()])
+    );
+    for id in [waiting[0], waiting[449]] {
+        let dead = world.intent(id).await;
+        assert_eq!(dead.state, State::DeadLetter);
+        let reason = "its plugin was removed or disabled by a reload";
+        assert_eq!(dead.last_error.as_deref(), Some(reason));
+    }
+    assert_eq!(world.intent(running).await.state, State::Dispatched);
+    std::fs::write(world.path("go"), "").unwrap();
+    assert_eq!(world.ended(running).await.state, State::Acked);
+    let refused = runtime.run_plugin(
+        "mail",
+        "poll",
+        Value::Null,
+        "",
+        consign_automation::runtime::SubmittedBy::Api,
+    );
+    assert!(refused.await.is_err(), "none new");
+    let reloaded = runtime.reload(world.program(&with)).await.unwrap();
+    assert_eq!(reloaded.added, ["mail"]);
+    let id = run(&runtime, "mail", "poll", Value::Null).await;
+    assert_eq!(world.ended(id).await.state, State::Acked, "it is back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_fails_after_its_plugin_was_removed_does_not_wait_for_ever_du_118() {
+    let world = World::new();
+    world.plugin(
+        "mail",
+        "touch $here/began; while [ ! -e $here/go ]; do sleep 0.02; done; exit 1",
+    );
+    let config =
+        format!("{TICK}plugins: {{mail: {{retry: {{max_attempts: 9, backoff_base: 10ms}}}}}}");
+    let runtime = world.start(&config).await;
+    let id = run(&runtime, "mail", "poll", Value::Null).await;
+    world.until(id, |_| world.path("began").exists()).await;
+    let without = format!("{TICK}plugins: {{mail: {{enabled: false}}}}");
+    runtime.reload(world.program(&without)).await.unwrap();
+    std::fs::write(world.path("go"), "").unwrap();
+    assert_eq!(world.ended(id).await.state, State::DeadLetter);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_opened_at_start_cannot_change_and_the_old_one_stays_du_117_du_118() {
+    let world = World::new();
+    world.plugin("mail", OK);
+    let runtime = world.start(TICK).await;
+    let before = runtime.program();
+    for (config, key) in [
+        ("state: {path: other.db}", "state.path"),
+        ("api: {listen: '127.0.0.1:9999'}", "api.listen"),
+        (
+            "webhooks: {listen: '127.0.0.1:9998', endpoints: []}",
+            "webhooks.listen",
+        ),
+    ] {
+        let refused = runtime.reload(world.program(config)).await;
+        assert!(
+            matches!(refused, Err(ReloadError::NeedsRestart(found)) if found == key),
+            "{key}"
+        );
+        assert!(std::sync::Arc::ptr_eq(&runtime.program(), &before));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedules_routes_and_plugin_configuration_hold_from_then_on_du_117() {
+    let world = World::new();
+    world.python("mail", "", "open(here + '/seen', 'a').write(json.dumps(request['config']) + '\\n')\nok(events=[{'type': 'e', 'payload': {}}])");
+    let runtime = world
+        .start(&format!("{TICK}plugins: {{mail: {{config: {{a: 1}}}}}}"))
+        .await;
+    let id = run(&runtime, "mail", "poll", Value::Null).await;
+    world.ended(id).await;
+    world.python(
+        "note",
+        "  init: {type: write}\n",
+        "open(here + '/noted', 'a').write(request['command'] + '\\n')\nok()",
+    );
+    let config = format!(
+        "{TICK}plugins: {{mail: {{config: {{a: 2}}, schedules: [{{every: 1h, command: work}}]}}, note: {{}}}}\n\
+         routes: [{{from: mail, event_type: e, to: note}}]"
+    );
+    let reloaded = runtime.reload(world.program(&config)).await.unwrap();
+    assert_eq!(reloaded.added, ["note"]);
+    let jobs = world.jobs_are("mail", 2).await;
+    assert_eq!(jobs[1].0.schedule_id.as_deref(), Some("default"));
+    world.tree(jobs[1].1.id).await;
+    let seen: Vec<Value> = world
+        .read("seen")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(seen, [json!({"a": 1}), json!({"a": 2})]);
+    assert_eq!(
+        world.read("noted"),
+        "init\nhandle\n",
+        "a new plugin is set up first"
+    );
+    runtime.stop(Duration::from_secs(5)).await;
+}
