@@ -10,6 +10,7 @@ use consign_automation::program::Program;
 use consign_automation::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::loader::Loader;
 use super::{Access, Options, UNREADABLE_BODY, drained, on_panic, router, webhooks};
 use crate::web::layers;
 use crate::web::server::{self, Server};
@@ -36,6 +37,7 @@ pub struct Serving {
     /// Turns true when the process is about to end.
     pub draining: watch::Receiver<bool>,
     pub binary_path: Option<PathBuf>,
+    pub loader: Loader,
     /// Random per process; request ids are derived from it.
     pub request_id_seed: u128,
 }
@@ -46,6 +48,7 @@ impl Serving {
             access,
             draining: self.draining.clone(),
             binary_path: self.binary_path.clone(),
+            loader: self.loader.clone(),
         }
     }
 

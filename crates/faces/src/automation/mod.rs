@@ -9,7 +9,9 @@ mod cors;
 mod events;
 mod jobs;
 pub mod listeners;
+pub mod loader;
 mod openapi;
+mod operate;
 mod query;
 mod reject;
 mod right;
@@ -30,6 +32,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::web::presence::Presence;
 use crate::web::request_id::RequestId;
 
+use loader::Loader;
 use reject::Reject;
 use right::{Allowed, Anybody};
 
@@ -52,6 +55,7 @@ pub struct Options {
     pub draining: watch::Receiver<bool>,
     /// The program that runs, for those who check its health.
     pub binary_path: Option<PathBuf>,
+    pub loader: Loader,
 }
 
 /// What every handler holds.
@@ -108,7 +112,15 @@ pub fn router(runtime: Runtime, options: Options) -> Router {
         .route("/analytics/queue", get(about::queue_figures))
         .route("/analytics/summary", get(about::summary))
         .route("/config/view", get(about::config))
+        .route("/schedules", get(operate::schedules))
+        .route("/scheduler/jobs", get(operate::scheduler_jobs))
+        .route("/schedule/{plugin}/{id}/pause", post(operate::pause))
+        .route("/schedule/{plugin}/{id}/resume", post(operate::resume))
+        .route("/schedule/{plugin}/{id}/run", post(operate::run))
+        .route("/breaker/{plugin}", get(operate::breaker))
+        .route("/breaker/{plugin}/reset", post(operate::reset))
         .route("/system/status", get(about::status))
+        .route("/system/reload", post(operate::reload))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .layer(from_fn_with_state(face.clone(), cors::answer))

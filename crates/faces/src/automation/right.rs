@@ -41,6 +41,7 @@ scopes! {
     JobsRead => ["jobs:ro"],
     JobsWrite => ["jobs:rw"],
     SystemRead => ["system:ro"],
+    SystemWrite => ["system:rw"],
 }
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::world::{Answer, PATIENCE, World, parse};
+use crate::world::{Answer, PATIENCE, World, loader, parse};
 
 const ECHO: &str = r#"echo '{"status":"ok","result":"done"}'"#;
 const CONFIG: &str = "
@@ -42,6 +42,7 @@ async fn the_owner_of_the_process_may_do_everything_there_du_098() {
     let serving = Serving {
         draining: world.draining.subscribe(),
         binary_path: None,
+        loader: loader(world.path("config.yaml")),
         request_id_seed: 1,
     };
     let runtime = world.runtime.clone();

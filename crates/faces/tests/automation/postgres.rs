@@ -12,6 +12,7 @@ mod control;
 mod events;
 mod hostile;
 mod jobs;
+mod operate;
 mod webhooks;
 mod world;
 
