@@ -10,9 +10,11 @@ use consign_automation::program::Program;
 use consign_automation::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::loader::Loader;
 use super::{Access, Options, UNREADABLE_BODY, drained, on_panic, router, webhooks};
 use crate::web::layers;
 use crate::web::server::{self, Server};
+use crate::web::unix::Socket;
 
 /// Each may hold a body, and anybody may send one.
 const WEBHOOK_CONNECTIONS_MAX: usize = 512;
@@ -35,6 +37,7 @@ pub struct Serving {
     /// Turns true when the process is about to end.
     pub draining: watch::Receiver<bool>,
     pub binary_path: Option<PathBuf>,
+    pub loader: Loader,
     /// Random per process; request ids are derived from it.
     pub request_id_seed: u128,
 }
@@ -45,6 +48,7 @@ impl Serving {
             access,
             draining: self.draining.clone(),
             binary_path: self.binary_path.clone(),
+            loader: self.loader.clone(),
         }
     }
 
@@ -102,6 +106,15 @@ impl Listeners {
         );
         api.and(hooks)
     }
+}
+
+/// Serves everything on a socket to which only the user of this process has access.
+pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving) {
+    let router = router(runtime, serving.options(Access::Local));
+    let service = layers::around(router, serving.layers());
+    let mut draining = serving.draining.clone();
+    let patience = server::DRAIN_TIMEOUT_DEFAULT;
+    socket.run(service, drained(&mut draining), patience).await;
 }
 
 async fn bound(key: &'static str, listen: &str, connections_max: usize) -> Result<Server, Error> {

@@ -9,6 +9,7 @@ mod cors;
 mod events;
 mod jobs;
 pub mod listeners;
+pub mod loader;
 mod openapi;
 mod operate;
 mod query;
@@ -31,6 +32,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::web::presence::Presence;
 use crate::web::request_id::RequestId;
 
+use loader::Loader;
 use reject::Reject;
 use right::{Allowed, Anybody};
 
@@ -53,6 +55,7 @@ pub struct Options {
     pub draining: watch::Receiver<bool>,
     /// The program that runs, for those who check its health.
     pub binary_path: Option<PathBuf>,
+    pub loader: Loader,
 }
 
 /// What every handler holds.
@@ -117,11 +120,15 @@ pub fn router(runtime: Runtime, options: Options) -> Router {
         .route("/analytics/queue", get(about::queue_figures))
         .route("/analytics/summary", get(about::summary))
         .route("/config/view", get(about::config))
-        .route("/system/status", get(about::status))
         .route("/schedules", get(operate::schedules))
-        .route("/schedule/{plugin}/{id}/{verb}", post(operate::schedule))
+        .route("/scheduler/jobs", get(operate::scheduler_jobs))
+        .route("/schedule/{plugin}/{id}/pause", post(operate::pause))
+        .route("/schedule/{plugin}/{id}/resume", post(operate::resume))
+        .route("/schedule/{plugin}/{id}/run", post(operate::run))
         .route("/breaker/{plugin}", get(operate::breaker))
-        .route("/breaker/{plugin}/reset", post(operate::reset_breaker))
+        .route("/breaker/{plugin}/reset", post(operate::reset))
+        .route("/system/status", get(about::status))
+        .route("/system/reload", post(operate::reload))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .layer(from_fn_with_state(face.clone(), cors::answer))

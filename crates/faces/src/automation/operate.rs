@@ -1,16 +1,18 @@
-//! What an operator sees of the clock and of breakers, and the hand that pauses, runs and resets.
+//! Schedules, breakers and the configuration, for those who run the service.
 
 use axum::extract::State;
 use axum::response::Response;
-use consign_automation::runtime::{ScheduleError, job_id};
+use consign_automation::runtime::{ReloadError, ScheduleError, job_id};
+use consign_engine::Error;
+use consign_kernel::error::Refusal;
 use serde_json::json;
 
-use super::Face;
 use super::query::{Params, Segments};
 use super::reject::{Reject, ok};
 use super::right::{Allowed, JobsRead, SystemWrite};
+use super::{Face, loader};
 
-const COMMAND: &str = "poll";
+const COMMAND_DEFAULT: &str = "poll";
 const TRANSITIONS_DEFAULT: usize = 20;
 const TRANSITIONS_MAX: usize = 200;
 
@@ -19,26 +21,53 @@ pub(super) async fn schedules(
     _: Allowed<JobsRead>,
 ) -> Result<Response, Reject> {
     let schedules = face.runtime.schedules().await?;
-    Ok(ok(&json!({ "schedules": schedules })))
+    Ok(ok(&json!({"schedules": schedules})))
 }
 
-pub(super) async fn schedule(
+/// The same under the name that older clients know.
+pub(super) async fn scheduler_jobs(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+) -> Result<Response, Reject> {
+    let schedules = face.runtime.schedules().await?;
+    Ok(ok(&json!({"jobs": schedules})))
+}
+
+pub(super) async fn pause(
     State(face): State<Face>,
     _: Allowed<SystemWrite>,
-    Segments((plugin, id, verb)): Segments<(String, String, String)>,
+    Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, Reject> {
-    let mut done = json!({"plugin": plugin, "schedule_id": id});
-    match verb.as_str() {
-        "pause" => face.runtime.pause_schedule(&plugin, &id).await?,
-        "resume" => face.runtime.resume_schedule(&plugin, &id).await?,
-        "run" => {
-            let enqueued = face.runtime.run_schedule(&plugin, &id).await?;
-            done["job_id"] = job_id(enqueued.id).into();
-            done["status"] = "queued".into();
-        }
-        _ => return Err(Reject::not_found("there is nothing at this path")),
-    }
-    Ok(ok(&done))
+    face.runtime.pause_schedule(&plugin, &id).await?;
+    stands(&face, &plugin, &id).await
+}
+
+pub(super) async fn resume(
+    State(face): State<Face>,
+    _: Allowed<SystemWrite>,
+    Segments((plugin, id)): Segments<(String, String)>,
+) -> Result<Response, Reject> {
+    face.runtime.resume_schedule(&plugin, &id).await?;
+    stands(&face, &plugin, &id).await
+}
+
+pub(super) async fn run(
+    State(face): State<Face>,
+    _: Allowed<SystemWrite>,
+    Segments((plugin, id)): Segments<(String, String)>,
+) -> Result<Response, Reject> {
+    let enqueued = face.runtime.run_schedule(&plugin, &id).await?;
+    let job_id = job_id(enqueued.id);
+    let body = json!({"plugin": plugin, "schedule_id": id, "job_id": job_id, "status": "queued"});
+    Ok(ok(&body))
+}
+
+async fn stands(face: &Face, plugin: &str, id: &str) -> Result<Response, Reject> {
+    let schedules = face.runtime.schedules().await?;
+    let found = schedules
+        .iter()
+        .find(|schedule| schedule.plugin == plugin && schedule.schedule_id == id);
+    Ok(ok(&json!(found)))
 }
 
 pub(super) async fn breaker(
@@ -47,41 +76,63 @@ pub(super) async fn breaker(
     Segments(plugin): Segments<String>,
     params: Params,
 ) -> Result<Response, Reject> {
+    let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
     let limit = params.limit(TRANSITIONS_DEFAULT, TRANSITIONS_MAX)?;
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    let command = params.get("command").unwrap_or(COMMAND);
-    let found = face.runtime.breaker(&plugin, command, limit).await?;
-    Ok(ok(&json!(
-        found.ok_or_else(|| no_breaker(&plugin, command))?
-    )))
+    let breaker = face.runtime.breaker(&plugin, command, limit).await?;
+    Ok(ok(&json!(breaker.ok_or_else(no_breaker)?)))
 }
 
-pub(super) async fn reset_breaker(
+pub(super) async fn reset(
     State(face): State<Face>,
     _: Allowed<SystemWrite>,
     Segments(plugin): Segments<String>,
     params: Params,
 ) -> Result<Response, Reject> {
-    let command = params.get("command").unwrap_or(COMMAND);
-    let found = face.runtime.breaker(&plugin, command, 1).await?;
-    found.ok_or_else(|| no_breaker(&plugin, command))?;
+    let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
+    // A breaker that nobody has must not come into being by being reset.
+    let known = face.runtime.breaker(&plugin, command, 1).await?;
+    known.ok_or_else(no_breaker)?;
     face.runtime.reset_breaker(&plugin, command).await?;
-    Ok(ok(
-        &json!({"plugin": plugin, "command": command, "state": "closed"}),
-    ))
+    let breaker = face.runtime.breaker(&plugin, command, 1).await?;
+    Ok(ok(&json!(breaker)))
 }
 
-fn no_breaker(plugin: &str, command: &str) -> Reject {
-    Reject::not_found(format!(
-        "there is no command `{command}` of a plugin `{plugin}`"
-    ))
+fn no_breaker() -> Reject {
+    Reject::not_found("there is no such plugin or command")
+}
+
+pub(super) async fn reload(
+    State(face): State<Face>,
+    _: Allowed<SystemWrite>,
+) -> Result<Response, Reject> {
+    let reloaded = face.options.loader.reload(&face.runtime).await?;
+    let at = face.runtime.now();
+    Ok(ok(&json!({
+        "status": "ok", "reloaded_at": format!("{at:.9}"), "message": "the configuration was loaded anew",
+        "added": reloaded.added, "removed": reloaded.removed, "ended_jobs": reloaded.ended_jobs,
+    })))
 }
 
 impl From<ScheduleError> for Reject {
     fn from(error: ScheduleError) -> Self {
         match error {
             ScheduleError::NoSchedule { .. } => Self::not_found(error.to_string()),
+            ScheduleError::Engine(Error::Refused(Refusal::NotFound)) => {
+                Self::conflict("the schedule is not planned yet; try again shortly")
+            }
             ScheduleError::Engine(error) => error.into(),
+        }
+    }
+}
+
+impl From<loader::Error> for Reject {
+    fn from(error: loader::Error) -> Self {
+        match error {
+            loader::Error::Unusable(_) | loader::Error::Refused(ReloadError::NeedsRestart(_)) => {
+                Self::conflict(error.to_string())
+            }
+            loader::Error::Refused(ReloadError::Engine(error)) => error.into(),
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod request_id;
 pub mod secret_text;
 pub mod server;
 pub mod tls;
+pub mod unix;
 
 mod linger;
 mod stall;

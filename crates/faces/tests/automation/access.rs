@@ -162,7 +162,8 @@ async fn a_body_is_an_object_with_an_object_or_nothing_du_098_du_099() {
         "{\"payload\":null}",
         "{\"payload\":{},\"more\":1}",
     ] {
-        world.begin("/plugin/echo/poll", body).await;
+        let id = world.begin("/plugin/echo/poll", body).await;
+        world.ended(&id).await;
     }
     let answer = world
         .post("/plugin/echo/handle", r#"{"payload":{"a":1}}"#)

@@ -8,9 +8,11 @@
 mod access;
 mod bridge;
 mod catalogue;
+mod control;
 mod events;
 mod hostile;
 mod jobs;
+mod operate;
 mod webhooks;
 mod world;
 

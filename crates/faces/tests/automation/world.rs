@@ -1,5 +1,6 @@
 //! A folder with plugins and a configuration, the service that runs them, and a client that speaks plain HTTP.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -13,6 +14,7 @@ use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
 use consign_faces::automation::listeners::{Listeners, Serving};
+use consign_faces::automation::loader::Loader;
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{self, Ledger};
 use serde_json::Value;
@@ -58,7 +60,7 @@ impl World {
         }
         let here = fs::canonicalize(folder.path()).unwrap();
         fs::write(here.join("config.yaml"), written(config)).unwrap();
-        let program = load(&here.join("config.yaml"));
+        let program = load(&here.join("config.yaml")).unwrap();
         let listeners = Listeners::bind(&program).await.unwrap();
         let (api, hooks) = (listeners.api().unwrap(), listeners.webhooks().unwrap());
         let runtime = Runtime::start(Options {
@@ -75,6 +77,7 @@ impl World {
         let serving = Serving {
             draining: seen,
             binary_path: Some("/usr/bin/consign".into()),
+            loader: loader(here.join("config.yaml")),
             request_id_seed: 1,
         };
         tokio::spawn(listeners.run(runtime.clone(), serving));
@@ -97,7 +100,7 @@ impl World {
     pub(crate) fn adopt_text(&self, text: &str) {
         let path = self.path("config.yaml");
         fs::write(&path, text).unwrap();
-        self.runtime.adopt(load(&path));
+        self.runtime.adopt(load(&path).unwrap());
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -178,10 +181,10 @@ fn written(config: &str) -> String {
         ("listener", "events:ro"),
         ("system-reader", "system:ro"),
     ];
-    let tokens: String = tokens
-        .iter()
-        .map(|(token, scope)| format!("      - {{token: {token}, scopes: ['{scope}']}}\n"))
-        .collect();
+    let mut scoped = String::new();
+    for (token, scope) in tokens {
+        writeln!(scoped, "      - {{token: {token}, scopes: ['{scope}']}}").unwrap();
+    }
     format!(
         "plugin_roots: [plugins]
 tokens: [{{name: hook, key: {SECRET}}}]
@@ -195,11 +198,15 @@ api:
     tokens:
       - {{token: {ALL}, scopes: ['*']}}
       - {{token: nobody, scopes: []}}
-{tokens}{config}"
+{scoped}{config}"
     )
 }
 
-fn load(path: &Path) -> Arc<Program> {
+pub(crate) fn loader(path: PathBuf) -> Loader {
+    Loader::new(move || load(&path))
+}
+
+fn load(path: &Path) -> Result<Arc<Program>, String> {
     let environment = Environment {
         variables: std::env::vars().collect(),
         home: None,
@@ -208,7 +215,8 @@ fn load(path: &Path) -> Arc<Program> {
     };
     let loaded = program::load(path, &environment, Verify::AsConfigured);
     let program = loaded.program;
-    Arc::new(program.unwrap_or_else(|| panic!("{:#?}", loaded.problems)))
+    let problems = || format!("{:#?}", loaded.problems);
+    program.map(Arc::new).ok_or_else(problems)
 }
 
 #[derive(Debug)]
@@ -248,7 +256,7 @@ pub(crate) async fn send(
         text.push_str(header);
         text.push_str("\r\n");
     }
-    text.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+    write!(text, "content-length: {}\r\n\r\n", body.len()).unwrap();
     let mut bytes = text.into_bytes();
     bytes.extend_from_slice(body);
     raw(addr, &bytes).await

@@ -6,6 +6,7 @@ use consign_engine::Error;
 use consign_kernel::ids::DAY_US;
 use consign_kernel::record::Kind;
 use consign_kernel::state::State;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::jobs::brief;
@@ -43,8 +44,13 @@ impl Runtime {
         Ok(health)
     }
 
+    /// By the clock on the wall.
+    pub fn now(&self) -> Timestamp {
+        self.inner.instant()
+    }
+
     pub fn uptime_seconds(&self) -> i64 {
-        let up = self.inner.instant().duration_since(self.started_at());
+        let up = self.now().duration_since(self.started_at());
         up.as_secs().max(0)
     }
 
@@ -130,7 +136,9 @@ impl Runtime {
         for plugin in program.plugins() {
             let setup: Option<keep::Setup> = self.kept(keep::setup(&plugin.name)).await?;
             let state: Option<keep::State> = self.kept(keep::state(&plugin.name)).await?;
-            let healthy = setup.as_ref().is_none_or(|setup| setup.healthy);
+            let healthy = setup
+                .as_ref()
+                .is_none_or(|setup| setup.healthy || setup.pending);
             if let Some(error) = setup.and_then(|setup| setup.error) {
                 let name = format!("plugin {}", plugin.name);
                 checks.push(json!({"name": name, "ok": healthy, "detail": error}));

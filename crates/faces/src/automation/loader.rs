@@ -1,0 +1,51 @@
+//! Another configuration for the running service, whoever asks for it: the API, the control socket, or a signal.
+
+use std::fmt;
+use std::sync::Arc;
+
+use consign_automation::program::Program;
+use consign_automation::runtime::{ReloadError, Reloaded, Runtime};
+use tokio::sync::Mutex;
+
+type Load = dyn Fn() -> Result<Arc<Program>, String> + Send + Sync;
+
+/// Reads the configuration again. One reload at a time, so that the newest reading wins.
+#[derive(Clone)]
+pub struct Loader {
+    load: Arc<Load>,
+    turn: Arc<Mutex<()>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the configuration cannot be used: {0}")]
+    Unusable(String),
+    #[error(transparent)]
+    Refused(#[from] ReloadError),
+}
+
+impl Loader {
+    /// The error of `load` tells people what is wrong with the configuration.
+    pub fn new(load: impl Fn() -> Result<Arc<Program>, String> + Send + Sync + 'static) -> Self {
+        Self {
+            load: Arc::new(load),
+            turn: Arc::default(),
+        }
+    }
+
+    /// If there is an error, the old configuration holds on.
+    pub async fn reload(&self, runtime: &Runtime) -> Result<Reloaded, Error> {
+        let _turn = self.turn.lock().await;
+        let load = Arc::clone(&self.load);
+        let loaded = tokio::task::spawn_blocking(move || load()).await;
+        let loaded = loaded.unwrap_or_else(|_| Err("it could not be read".to_owned()));
+        let program = loaded.map_err(Error::Unusable)?;
+        Ok(runtime.reload(program).await?)
+    }
+}
+
+impl fmt::Debug for Loader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Loader")
+    }
+}
