@@ -104,12 +104,17 @@ fn the_running_service_answers_under_both_names_du_113() {
             .as_array()
             .is_some_and(Vec::is_empty)
     });
-    let over = word(&ran["job_id"]);
-    let again = world.json(&["job", "retry", &over]);
-    assert_eq!(again["job_id"], over.as_str(), "{again}");
+    let dead = world.json(&["run", "broken", "--wait"]);
+    let dead = word(&dead["job_id"]);
+    let again = world.json(&["job", "retry", &dead]);
+    assert_eq!(again["job_id"], dead.as_str(), "{again}");
     until("it ran again", || {
-        world.json(&["job", "show", &over])["status"] == "succeeded"
+        let logs = world.json(&["logs", "--job", &dead]);
+        logs["logs"].as_array().is_some_and(|logs| logs.len() == 2)
     });
+    let over = word(&ran["job_id"]);
+    let refused = world.ductile(&["job", "retry", &over]);
+    assert_eq!(code(&refused), 1, "what succeeded is not done again");
     let breaker = world.json(&["system", "breaker", "echo"]);
     assert_eq!(breaker["state"], "closed", "{breaker}");
     assert_eq!(code(&world.ductile(&["system", "reset", "echo"])), 0);

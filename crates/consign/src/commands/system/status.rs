@@ -86,7 +86,7 @@ fn shown(whole: &Value) -> String {
         let more = [&check["path"], &check["active_pid"], &check["detail"]];
         let more: Vec<String> = more
             .into_iter()
-            .map(cell)
+            .map(|value| cell(value).replace("\\u{a}", " "))
             .filter(|text| !text.is_empty())
             .collect();
         text.push_str(&format!(
