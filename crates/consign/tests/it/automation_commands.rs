@@ -239,6 +239,7 @@ fn the_automation_runs_beside_the_intent_protocol_on_its_ledger() {
         !world.path("state/ductile.db").exists(),
         "the ledger is the server's"
     );
+    assert_eq!(code(&world.ductile(&["status"])), 0);
     let refused = world.refused();
     assert_eq!(code(&refused), 1, "{refused:?}");
     assert!(server.terminate(PATIENCE).expect("it stops").success());
