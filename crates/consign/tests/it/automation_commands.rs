@@ -91,8 +91,8 @@ fn the_running_service_answers_under_both_names_du_113() {
         let found = checks.iter().find(|one| one["name"] == check);
         assert_eq!(found.expect("it is checked")["ok"], true, "{status}");
     }
-    let pid = status["checks"].as_array().expect("a list").iter();
-    let pid = pid.filter_map(|check| check["active_pid"].as_u64()).next();
+    let mut pid = status["checks"].as_array().expect("a list").iter();
+    let pid = pid.find_map(|check| check["active_pid"].as_u64());
     assert_eq!(pid, Some(u64::from(service.pid())));
 
     let would = world.json(&["job", "cancel", &slow, "--dry-run"]);

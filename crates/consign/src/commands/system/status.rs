@@ -1,5 +1,7 @@
 //! `system status`
 
+use std::fmt::Write as _;
+
 use consign_automation::config::Verify;
 use serde_json::{Value, json};
 
@@ -97,23 +99,21 @@ fn shown(whole: &Value) -> String {
             .map(|value| cell(value).replace("\\u{a}", " "))
             .filter(|text| !text.is_empty())
             .collect();
-        text.push_str(&format!(
-            "{word:6}  {}  {}\n",
-            cell(&check["name"]),
-            more.join("  ")
-        ));
+        let line = format!("{word:6}  {}  {}", cell(&check["name"]), more.join("  "));
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     if whole["queue"].is_object() {
         let queue = &whole["queue"];
         let count = |key: &str| cell(&queue[key]);
-        text.push_str(&format!(
-            "\nqueued {}, running {}, failed {}, dead {}; up for {} s\n\n",
+        let _ = writeln!(
+            text,
+            "\nqueued {}, running {}, failed {}, dead {}; up for {} s\n",
             count("queued"),
             count("running"),
             count("failed"),
             count("dead"),
             cell(&whole["uptime_seconds"]),
-        ));
+        );
         let mut plugins = whole["plugins"].clone();
         for plugin in plugins.as_array_mut().into_iter().flatten() {
             plugin["last_status"] = plugin["last_run"]["status"].clone();
