@@ -56,7 +56,10 @@ pub(crate) fn run() -> ExitCode {
         Ok(ductile) => ductile.run(),
         Err(error) => Ok(usage(&error)),
     };
-    ended.unwrap_or_else(|error| failure::report(&error)).into()
+    match ended.unwrap_or_else(|error| failure::report(&error)) {
+        Exit::Usage => Exit::Failed.into(),
+        other => other.into(),
+    }
 }
 
 impl Ductile {

@@ -91,8 +91,8 @@ fn the_running_service_answers_under_both_names_du_113() {
         let found = checks.iter().find(|one| one["name"] == check);
         assert_eq!(found.expect("it is checked")["ok"], true, "{status}");
     }
-    let pid = status["checks"].as_array().expect("a list").iter();
-    let pid = pid.filter_map(|check| check["active_pid"].as_u64()).next();
+    let mut pid = status["checks"].as_array().expect("a list").iter();
+    let pid = pid.find_map(|check| check["active_pid"].as_u64());
     assert_eq!(pid, Some(u64::from(service.pid())));
 
     let would = world.json(&["job", "cancel", &slow, "--dry-run"]);
@@ -104,12 +104,17 @@ fn the_running_service_answers_under_both_names_du_113() {
             .as_array()
             .is_some_and(Vec::is_empty)
     });
-    let over = word(&ran["job_id"]);
-    let again = world.json(&["job", "retry", &over]);
-    assert_eq!(again["job_id"], over.as_str(), "{again}");
+    let dead = world.json(&["run", "broken", "--wait"]);
+    let dead = word(&dead["job_id"]);
+    let again = world.json(&["job", "retry", &dead]);
+    assert_eq!(again["job_id"], dead.as_str(), "{again}");
     until("it ran again", || {
-        world.json(&["job", "show", &over])["status"] == "succeeded"
+        let logs = world.json(&["logs", "--job", &dead]);
+        logs["logs"].as_array().is_some_and(|logs| logs.len() == 2)
     });
+    let over = word(&ran["job_id"]);
+    let refused = world.ductile(&["job", "retry", &over]);
+    assert_eq!(code(&refused), 1, "what succeeded is not done again");
     let breaker = world.json(&["system", "breaker", "echo"]);
     assert_eq!(breaker["state"], "closed", "{breaker}");
     assert_eq!(code(&world.ductile(&["system", "reset", "echo"])), 0);
@@ -234,6 +239,7 @@ fn the_automation_runs_beside_the_intent_protocol_on_its_ledger() {
         !world.path("state/ductile.db").exists(),
         "the ledger is the server's"
     );
+    assert_eq!(code(&world.ductile(&["status"])), 0);
     let refused = world.refused();
     assert_eq!(code(&refused), 1, "{refused:?}");
     assert!(server.terminate(PATIENCE).expect("it stops").success());

@@ -1,5 +1,7 @@
 //! `job logs` and `logs [PLUGIN]`
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use crate::commands::automation::ask::{ask, cell};
@@ -76,7 +78,7 @@ pub(super) fn entry(log: &Value) -> String {
     let mut text = format!("{}  attempt {}\n", line.join("  "), cell(&log["attempt"]));
     for key in ["last_error", "stderr", "result"] {
         if !log[key].is_null() {
-            text.push_str(&format!("    {key}: {}\n", cell(&log[key])));
+            let _ = writeln!(text, "    {key}: {}", cell(&log[key]));
         }
     }
     text

@@ -1,6 +1,6 @@
 //! `job show`, `job tree` and `job inspect`
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::logs::entry;
 use crate::commands::automation::ask::{JOB_COLUMNS, ask, block_on, members, print, rows};
@@ -50,7 +50,7 @@ impl ShowArgs {
         })?;
         print(&self.tree, &whole, |whole| {
             let attempts = whole["attempts"].as_array().into_iter().flatten();
-            let attempts: String = attempts.map(|log: &Value| entry(log)).collect();
+            let attempts: String = attempts.map(entry).collect();
             let tree = rows(&whole["tree"], JOB_COLUMNS);
             format!("{}\n{attempts}\n{tree}", members(&whole["job"]))
         })

@@ -1,5 +1,6 @@
 //! `plugin run`, and what it shares with `pipeline run`
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
@@ -129,10 +130,10 @@ pub(crate) fn start(
         for job in whole["tree"].as_array().into_iter().flatten() {
             let (plugin, result) = (cell(&job["plugin"]), &job["result"]["result"]);
             if !result.is_null() {
-                text.push_str(&format!("{plugin}: {}\n", cell(result)));
+                let _ = writeln!(text, "{plugin}: {}", cell(result));
             }
             if !job["last_error"].is_null() {
-                text.push_str(&format!("{plugin}: error: {}\n", cell(&job["last_error"])));
+                let _ = writeln!(text, "{plugin}: error: {}", cell(&job["last_error"]));
             }
         }
         text

@@ -110,7 +110,7 @@ impl FactsArgs {
                 let (at, kind) = (cell(&fact["created_at"]), cell(&fact["fact_type"]));
                 format!("{at}  {kind}  {}\n", cell(&fact["fact"]))
             });
-            lines.collect()
+            lines.collect::<Vec<_>>().concat()
         })
     }
 }

@@ -1,5 +1,7 @@
 //! `system status`
 
+use std::fmt::Write as _;
+
 use consign_automation::config::Verify;
 use serde_json::{Value, json};
 
@@ -55,28 +57,36 @@ async fn look(tree: &Tree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
         return Ok(Value::Null);
     };
     let state = StateDir::of(&config);
-    let ledger = state.ledger();
-    let kept = ledger.is_file();
-    let detail = (!kept).then_some("nothing has run yet");
-    checks.push(json!({"name": "state_db", "ok": kept, "path": ledger, "detail": detail}));
     let pid = state.running();
     let detail = pid
         .is_none()
         .then_some("no service runs; start one with `system start`");
-    checks.push(
-        json!({"name": "pid_lock", "ok": pid.is_some(), "active_pid": pid, "detail": detail}),
-    );
-    if pid.is_none() {
+    let lock =
+        json!({"name": "pid_lock", "ok": pid.is_some(), "active_pid": pid, "detail": detail});
+    let answered = match pid {
+        Some(_) => Some(asked(tree).await),
+        None => None,
+    };
+    let ledger = state.ledger();
+    // Beside the Intent Protocol the ledger is the server's, and lies elsewhere.
+    let kept = ledger.is_file() || matches!(answered, Some(Ok(_)));
+    let detail = (!kept).then_some("nothing has run yet");
+    checks.push(json!({"name": "state_db", "ok": kept, "path": ledger, "detail": detail}));
+    checks.push(lock);
+    let Some(answered) = answered else {
         return Ok(Value::Null);
-    }
-    let answered = match Reach::of_running(tree).await {
-        Ok(Some(reach)) => reach.get("/system/status").await.map(|answer| answer.body),
-        Ok(None) => Ok(Value::Null),
-        Err(error) => Err(error),
     };
     let detail = answered.as_ref().err().map(ToString::to_string);
-    checks.push(json!({"name": "control_socket", "ok": answered.is_ok(), "path": state.socket(), "detail": detail}));
+    let (ok, path) = (answered.is_ok(), state.socket());
+    checks.push(json!({"name": "control_socket", "ok": ok, "path": path, "detail": detail}));
     Ok(answered.unwrap_or(Value::Null))
+}
+
+async fn asked(tree: &Tree) -> anyhow::Result<Value> {
+    match Reach::of_running(tree).await? {
+        Some(reach) => Ok(reach.get("/system/status").await?.body),
+        None => Ok(Value::Null),
+    }
 }
 
 fn shown(whole: &Value) -> String {
@@ -86,26 +96,24 @@ fn shown(whole: &Value) -> String {
         let more = [&check["path"], &check["active_pid"], &check["detail"]];
         let more: Vec<String> = more
             .into_iter()
-            .map(cell)
+            .map(|value| cell(value).replace("\\u{a}", " "))
             .filter(|text| !text.is_empty())
             .collect();
-        text.push_str(&format!(
-            "{word:6}  {}  {}\n",
-            cell(&check["name"]),
-            more.join("  ")
-        ));
+        let line = format!("{word:6}  {}  {}", cell(&check["name"]), more.join("  "));
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     if whole["queue"].is_object() {
         let queue = &whole["queue"];
         let count = |key: &str| cell(&queue[key]);
-        text.push_str(&format!(
-            "\nqueued {}, running {}, failed {}, dead {}; up for {} s\n\n",
+        let _ = writeln!(
+            text,
+            "\nqueued {}, running {}, failed {}, dead {}; up for {} s\n",
             count("queued"),
             count("running"),
             count("failed"),
             count("dead"),
             cell(&whole["uptime_seconds"]),
-        ));
+        );
         let mut plugins = whole["plugins"].clone();
         for plugin in plugins.as_array_mut().into_iter().flatten() {
             plugin["last_status"] = plugin["last_run"]["status"].clone();
