@@ -11,8 +11,9 @@ use consign_automation::runtime::{Options, Runtime};
 use consign_engine::Engine;
 use consign_faces::automation as face;
 use consign_faces::automation::listeners::{self, Listeners, Serving};
+use consign_faces::automation::loader::Loader;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 use super::control::Control;
 use super::state::StateDir;
@@ -38,7 +39,7 @@ pub(crate) struct Automation {
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     runtime: Runtime,
-    tree: Arc<Tree>,
+    loader: Loader,
 }
 
 impl Automation {
@@ -63,13 +64,16 @@ impl Automation {
         })
         .await?;
         let (drain, draining) = watch::channel(false);
+        let tree = Arc::new(tree);
+        let loader = loader(&runtime, &tree);
         let serving = Serving {
+            loader: loader.clone(),
             draining: draining.clone(),
             binary_path: std::env::current_exe().ok(),
             request_id_seed: u128::from_le_bytes(random_bytes()?),
         };
         let serving = tokio::spawn(listeners.run(runtime.clone(), serving));
-        let router = local_router(&runtime, draining.clone());
+        let router = local_router(&runtime, loader.clone(), draining.clone());
         let control = Control::listen(socket, router, draining)?;
         let config = tree.path.display().to_string();
         let (api, webhooks) = (
@@ -84,9 +88,8 @@ impl Automation {
             webhooks,
             "the automation runs"
         );
-        let tree = Arc::new(tree);
         Ok(Self {
-            files: Files { runtime, tree },
+            files: Files { runtime, loader },
             control,
             serving,
             drain,
@@ -135,32 +138,34 @@ impl Automation {
 impl Files {
     /// Reads the configuration again. One that does not hold is told in the log, and the old one stays.
     pub(crate) async fn reload(&self) {
-        let tree = Arc::clone(&self.tree);
-        // The strictness that holds cannot be taken away by the file that it is about.
-        let strictness = self.runtime.program().config().service.strictness;
-        let loaded = spawn_blocking(move || tree.load(Verify::AsRunning(strictness))).await;
-        match loaded {
-            Ok(Ok((program, problems))) => {
-                Automation::tell(&problems);
-                match self.runtime.reload(Arc::new(program)).await {
-                    Ok(_) => {
-                        tracing::info!(component = "reload", "the configuration was reloaded");
-                    }
-                    Err(error) => tracing::error!(component = "reload", %error, "{STAYS}"),
-                }
-            }
-            Ok(Err(refused)) => {
-                let error = refused.to_string();
-                tracing::error!(component = "reload", error, "{STAYS}");
-            }
-            Err(error) => tracing::error!(component = "reload", %error, "the reload broke off"),
+        match self.loader.reload(&self.runtime).await {
+            Ok(_) => tracing::info!(component = "reload", "the configuration was reloaded"),
+            Err(error) => tracing::error!(component = "reload", %error, "{STAYS}"),
         }
     }
 }
 
+/// Reads the configuration of a tree again, for whoever asks.
+pub(super) fn loader(runtime: &Runtime, tree: &Arc<Tree>) -> Loader {
+    let (runtime, tree) = (runtime.clone(), Arc::clone(tree));
+    Loader::new(move || {
+        // The strictness that holds cannot be taken away by the file that it is about.
+        let strictness = runtime.program().config().service.strictness;
+        let loaded = tree.load(Verify::AsRunning(strictness));
+        let (program, problems) = loaded.map_err(|refused| refused.to_string())?;
+        Automation::tell(&problems);
+        Ok(Arc::new(program))
+    })
+}
+
 /// The HTTP interface for those whom something else has let in already.
-pub(super) fn local_router(runtime: &Runtime, draining: watch::Receiver<bool>) -> Router {
+pub(super) fn local_router(
+    runtime: &Runtime,
+    loader: Loader,
+    draining: watch::Receiver<bool>,
+) -> Router {
     let options = face::Options {
+        loader,
         access: face::Access::Local,
         draining,
         binary_path: std::env::current_exe().ok(),

@@ -82,7 +82,7 @@ impl Reach {
             return Err(Failure::failed(message).hint(hint).into());
         }
         let (program, _) = tree.load(Verify::AsConfigured)?;
-        let here = Here::new(&state, program, alone == Alone::Work).await?;
+        let here = Here::new(&state, tree, program, alone == Alone::Work).await?;
         Ok(Self {
             way: Way::Here(Box::new(here)),
         })
@@ -183,7 +183,12 @@ impl Reach {
 }
 
 impl Here {
-    async fn new(state: &StateDir, program: Program, works: bool) -> anyhow::Result<Self> {
+    async fn new(
+        state: &StateDir,
+        tree: &Tree,
+        program: Program,
+        works: bool,
+    ) -> anyhow::Result<Self> {
         let open = Open::new(state).await?;
         let options = Options {
             engine: open.engine.clone(),
@@ -197,8 +202,9 @@ impl Here {
             Runtime::idle(options)
         };
         let (draining, drains) = watch::channel(false);
+        let loader = automation::loader(&runtime, &Arc::new(tree.clone()));
         Ok(Self {
-            router: automation::local_router(&runtime, drains),
+            router: automation::local_router(&runtime, loader, drains),
             open,
             runtime,
             works,
