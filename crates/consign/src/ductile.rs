@@ -56,10 +56,14 @@ pub(crate) fn run() -> ExitCode {
         Ok(ductile) => ductile.run(),
         Err(error) => Ok(usage(&error)),
     };
-    match ended.unwrap_or_else(|error| failure::report(&error)) {
-        Exit::Usage => Exit::Failed.into(),
-        other => other.into(),
-    }
+    let exit = ended.unwrap_or_else(|error| failure::report(&error));
+    // Here 2 is taken.
+    let exit = if exit == Exit::Usage {
+        Exit::Failed
+    } else {
+        exit
+    };
+    exit.into()
 }
 
 impl Ductile {

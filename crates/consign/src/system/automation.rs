@@ -128,7 +128,7 @@ impl Automation {
         match self.serving.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(component = "service", %error, "requests were cut off")
+                tracing::warn!(component = "service", %error, "requests were cut off");
             }
             Err(error) => tracing::error!(component = "service", %error, "a server broke off"),
         }

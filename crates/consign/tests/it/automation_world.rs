@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -68,8 +68,8 @@ impl World {
             .expect("a file can be written");
     }
 
-    fn command(&self, program: PathBuf, args: &[&str]) -> Command {
-        let mut command = process::cleaned(&program);
+    fn command(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = process::cleaned(program);
         command
             .args(args)
             .args([
@@ -83,13 +83,13 @@ impl World {
 
     /// `ductile …` with the configuration of this world.
     pub(crate) fn ductile(&self, args: &[&str]) -> Output {
-        let command = self.command(self.path("ductile"), args);
+        let command = self.command(&self.path("ductile"), args);
         process::run(command, LONG).expect("the command ends in time")
     }
 
     /// The same under the other name.
     pub(crate) fn consign(&self, args: &[&str]) -> Output {
-        let command = self.command(binary(), args);
+        let command = self.command(&binary(), args);
         process::run(command, LONG).expect("the command ends in time")
     }
 
@@ -105,7 +105,7 @@ impl World {
 
     /// Starts the service and waits until it runs.
     pub(crate) fn start_with(&self, variables: &[(&str, &str)]) -> Service {
-        let mut command = self.command(self.path("ductile"), &["system", "start"]);
+        let mut command = self.command(&self.path("ductile"), &["system", "start"]);
         command.envs(variables.iter().copied());
         let service = Service::spawn(command);
         service.until_logged("the automation runs");

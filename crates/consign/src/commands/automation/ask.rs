@@ -135,7 +135,9 @@ pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => render::safe(text),
-        other => render::safe(&other.to_string()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            render::safe(&value.to_string())
+        }
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "NAME")]
     command: Option<String>,
 
-    /// queued, running, succeeded, failed, timed_out or dead
+    /// queued, running, succeeded, failed, `timed_out` or dead
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
 

@@ -23,7 +23,7 @@ pub(crate) struct LogsArgs {
     #[arg(long, value_name = "ID")]
     job: Option<String>,
 
-    /// succeeded, failed, timed_out or dead
+    /// succeeded, failed, `timed_out` or dead
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
 

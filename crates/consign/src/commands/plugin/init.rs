@@ -44,16 +44,15 @@ impl Args {
             Failure::failed(format!("there is no scaffold for {}", self.language))
                 .hint(format!("choose one of {known}"))
         })?;
-        let parent = match self.dir {
-            Some(dir) => dir,
-            None => {
-                let config = self.tree.find()?.peek()?;
-                let first = config.plugin_roots.first().cloned();
-                first.ok_or_else(|| {
-                    Failure::failed("the configuration names no plugin root")
-                        .hint("name a directory with --dir")
-                })?
-            }
+        let parent = if let Some(dir) = self.dir {
+            dir
+        } else {
+            let config = self.tree.find()?.peek()?;
+            let first = config.plugin_roots.first().cloned();
+            first.ok_or_else(|| {
+                Failure::failed("the configuration names no plugin root")
+                    .hint("name a directory with --dir")
+            })?
         };
         let files = if self.dry_run {
             scaffold::plan(&parent, &self.name, language)

@@ -25,7 +25,7 @@ impl Args {
         let dir = self.dir.canonicalize().map_err(|error| {
             Failure::failed(format!("{} cannot be read: {error}", self.dir.display()))
         })?;
-        let found = discovery::discover(&[dir.clone()], Symlinks::Refuse);
+        let found = discovery::discover(std::slice::from_ref(&dir), Symlinks::Refuse);
         let found = found.map_err(|error| Failure::failed(error.to_string()))?;
         let notes: Vec<_> = found
             .notes
