@@ -1,7 +1,7 @@
 //! The running service: jobs are taken from the ledger, run as processes, and their ends bring about the next ones.
 //!
-//! A client of the engine like any worker. [`job`] says how a job lies in an intent, [`attempt`] runs one, [`finish`] turns its end
-//! into one commit, [`dispatch`] decides what runs when, [`scheduler`] makes jobs by the clock, [`keep`] names the records. Nothing that matters is kept in memory:
+//! A client of the engine like any worker. [`job`] says how a job lies in an intent, `attempt` runs one, `finish` turns its end
+//! into one commit, `dispatch` decides what runs when, `scheduler` makes jobs by the clock, [`keep`] names the records. Nothing that matters is kept in memory:
 //! whatever is lost with the process is found again in the ledger.
 
 mod aftermath;

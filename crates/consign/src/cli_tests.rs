@@ -42,6 +42,16 @@ Commands:
   receipt     Check receipts
   store       Check, back up, migrate and copy the database
   automation  Check, seal and change the configuration of plugins, schedules and pipelines
+  system      Run the automation service, look at it, reload it
+  plugin      List, run, make and judge plugins
+  job         Look at jobs, cancel them, run them again
+  pipeline    List, show and run pipelines
+  schedule    See what the clock will start; pause, resume or run it now
+  queue       List the jobs that wait or run, oldest first
+  logs        Show what jobs left in the log, newest first
+  run         Run a command of a plugin; short for `plugin run`
+  status      Tell how the service is; short for `system status`
+  plugins     List the plugins; short for `plugin list`
   import      Take over data from another program
   bench       Measure how fast a server is
   openapi     Describe the HTTP interface

@@ -56,7 +56,7 @@ pub fn setup(plugin: &str) -> Key {
     key(Kind::PluginSetup, "", plugin)
 }
 
-/// See [`super::aftermath`].
+/// See `aftermath`.
 pub fn watermark() -> Key {
     key(Kind::Watermark, "", "automation")
 }
