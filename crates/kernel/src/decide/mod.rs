@@ -192,10 +192,13 @@ fn one(view: View) -> Result<Intent, Refusal> {
     view.intents.into_iter().next().ok_or(Refusal::NotFound)
 }
 
-/// The row, and the one of its series that may be claimed when it is no longer held.
+/// The row, and the one of its series that may be claimed when it is no longer held. Who is not held lets nobody go.
 fn one_and_behind(mut view: View) -> Result<(Intent, Option<Intent>), Refusal> {
     let series = view.series.pop().flatten();
-    Ok((one(view)?, series.and_then(|series| series.behind)))
+    let intent = one(view)?;
+    let behind = series.and_then(|series| series.behind);
+    let behind = behind.filter(|_| intent.state == State::Dispatched);
+    Ok((intent, behind))
 }
 
 /// Whoever stood behind it in its series is claimable from now on.

@@ -158,6 +158,7 @@ macro_rules! conformance {
             a_step_that_changes_nothing_tells_nothing,
             one_of_a_series_is_held_at_a_time_du_052,
             whoever_lets_go_makes_room_for_the_next_of_the_series,
+            who_waits_in_a_series_can_be_cancelled,
             a_series_goes_on_when_its_holder_is_gone,
             a_claim_of_many_takes_one_of_each_series,
             an_open_one_of_its_series_serves_instead_du_054,

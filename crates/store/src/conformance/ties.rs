@@ -85,6 +85,18 @@ pub async fn whoever_lets_go_makes_room_for_the_next_of_the_series(world: World)
     world.is_sound().await;
 }
 
+pub async fn who_waits_in_a_series_can_be_cancelled(world: World) {
+    world.publish(of_series("a")).await;
+    let second = world.publish(of_series("a")).await;
+    let held = world.take("alice").await;
+    assert_eq!(world.claim(claim_by("alice")).await, []);
+    world.cancel(second).await.expect("it may be cancelled");
+    assert_eq!(world.load(second).await.state, State::DeadLetter);
+    world.complete(&held).await.expect("it is held");
+    assert_eq!(world.claim(claim_by("alice")).await, []);
+    world.is_sound().await;
+}
+
 pub async fn a_series_goes_on_when_its_holder_is_gone(world: World) {
     let single = NewIntent {
         attempts_max: 1,
