@@ -314,9 +314,8 @@ fn queue(
             instances.push((position.pipeline.clone(), next.event, id.clone()));
             id
         });
-        let carried = !next.context.is_empty() || attempt.job.event_context_id.is_some();
-        let wants_context = next.position.is_some() || attempt.job.event_context_id.is_some();
-        let event_context_id = (carried || wants_context).then(|| uuid(engine));
+        let has_context = next.position.is_some() || attempt.job.event_context_id.is_some();
+        let event_context_id = has_context.then(|| uuid(engine));
         if let Some(id) = &event_context_id {
             let context = context_of(&next, attempt.job.event_context_id.clone(), ended);
             commit.put(keep::context(id), &context, None);
@@ -329,15 +328,11 @@ fn queue(
 }
 
 fn context_of(next: &NextJob, parent_id: Option<String>, ended: &Ended) -> keep::Context {
-    let Position { pipeline, step, .. } = next.position.clone().unwrap_or(Position {
-        pipeline: String::new(),
-        step: String::new(),
-        hop: 0,
-    });
+    let position = next.position.as_ref();
     keep::Context {
         parent_id,
-        pipeline_name: next.position.as_ref().map(|_| pipeline),
-        step_id: next.position.as_ref().map(|_| step),
+        pipeline_name: position.map(|position| position.pipeline.clone()),
+        step_id: position.map(|position| position.step.clone()),
         accumulated: next.context.clone(),
         created_at: ended.completed_at,
     }

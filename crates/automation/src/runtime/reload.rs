@@ -67,7 +67,11 @@ impl Runtime {
             removed,
             ended_jobs,
         };
-        tracing::info!(?reloaded, "the configuration was loaded anew");
+        tracing::info!(
+            component = "reload",
+            ?reloaded,
+            "the configuration was reloaded"
+        );
         Ok(reloaded)
     }
 }

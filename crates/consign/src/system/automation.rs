@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use consign_automation::config::{Problem, Severity, Verify};
 use consign_automation::plugin::run::Launcher;
@@ -12,10 +13,10 @@ use consign_engine::Engine;
 use consign_faces::automation as face;
 use consign_faces::automation::listeners::{self, Listeners, Serving};
 use consign_faces::automation::loader::Loader;
+use consign_faces::web::unix::Socket;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::control::Control;
 use super::state::StateDir;
 use crate::PLUGIN_LAUNCH;
 use crate::commands::automation::config::tree::Tree;
@@ -30,7 +31,7 @@ const STAYS: &str = "the configuration was not reloaded; the old one stays";
 #[derive(Debug)]
 pub(crate) struct Automation {
     files: Files,
-    control: Control,
+    control: JoinHandle<()>,
     serving: JoinHandle<Result<(), listeners::Error>>,
     drain: watch::Sender<bool>,
 }
@@ -68,13 +69,18 @@ impl Automation {
         let loader = loader(&runtime, &tree);
         let serving = Serving {
             loader: loader.clone(),
-            draining: draining.clone(),
+            draining,
             binary_path: std::env::current_exe().ok(),
             request_id_seed: u128::from_le_bytes(random_bytes()?),
         };
+        // The caller holds the lock of the directory, so a socket that is there is left over.
+        let bound = Socket::bind(&socket);
+        let bound = bound.with_context(|| format!("cannot make {}", socket.display()))?;
+        let (of_control, to_control) = (runtime.clone(), serving.clone());
+        let control = tokio::spawn(async move {
+            listeners::control(bound, of_control, &to_control).await;
+        });
         let serving = tokio::spawn(listeners.run(runtime.clone(), serving));
-        let router = local_router(&runtime, loader.clone(), draining.clone());
-        let control = Control::listen(socket, router, draining)?;
         let config = tree.path.display().to_string();
         let (api, webhooks) = (
             api.map(|at| at.to_string()),
@@ -124,7 +130,8 @@ impl Automation {
         tracing::info!(component = "service", running, "the automation stops");
         self.drain.send_replace(true);
         runtime.stop(STOP_PATIENCE).await;
-        self.control.close();
+        // Whoever still waits there is cut off; what was asked for is in the ledger or was not begun.
+        self.control.abort();
         match self.serving.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -138,9 +145,8 @@ impl Automation {
 impl Files {
     /// Reads the configuration again. One that does not hold is told in the log, and the old one stays.
     pub(crate) async fn reload(&self) {
-        match self.loader.reload(&self.runtime).await {
-            Ok(_) => tracing::info!(component = "reload", "the configuration was reloaded"),
-            Err(error) => tracing::error!(component = "reload", %error, "{STAYS}"),
+        if let Err(error) = self.loader.reload(&self.runtime).await {
+            tracing::error!(component = "reload", %error, "{STAYS}");
         }
     }
 }

@@ -4,7 +4,6 @@
 //! it is closed. What jobs mean is the business of the automation crate.
 
 mod automation;
-mod control;
 mod logs;
 mod notify;
 mod reach;
