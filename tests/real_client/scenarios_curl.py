@@ -86,7 +86,7 @@ def curl_worker_ip_014_ip_046_reports_a_failing_command(bus):
 
 
 @unsigned_only
-def curl_worker_ip_119_ip_123_stops_at_404(bus):
+def curl_worker_ip_119_ip_123_stops_when_the_answer_is_404(bus):
     intent_id = bus.main.publish("g", 1).id
     cancel = (
         f"curl -sS -o /dev/null -X POST -H 'X-Admin-Token: {ADMIN_SECRET}' "

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -117,6 +118,7 @@ impl Breaker {
         }
         self.failures = self.failures.saturating_add(1);
         let opens = match self.state {
+            State::Closed if plant::on(Plant::BreakerStaysClosed) => false,
             State::Closed => self.failures >= policy.threshold.max(1),
             State::HalfOpen => true,
             // A job that was under way when the circuit opened does not prolong the wait.
@@ -139,7 +141,9 @@ impl Breaker {
     ) -> (Admission, Option<Transition>) {
         match self.state {
             State::Closed => (Admission::Allowed, None),
-            State::HalfOpen if outstanding => (Admission::Refused, None),
+            State::HalfOpen if outstanding && !plant::on(Plant::TwoProbes) => {
+                (Admission::Refused, None)
+            }
             State::HalfOpen => (Admission::Allowed, None),
             State::Open if !self.cooled_down(policy, now) => (Admission::Refused, None),
             State::Open => {
@@ -223,6 +227,7 @@ mod tests {
 
     #[test]
     fn third_failure_in_a_row_opens_and_a_success_between_starts_anew_du_074() {
+        consign_testkit::plants::from_environment();
         let mut breaker = Breaker::default();
         let policy = Policy::default();
         assert_eq!(breaker.observe("1", false, policy, at(0)), None);
@@ -248,6 +253,7 @@ mod tests {
 
     #[test]
     fn one_probe_after_the_wait_decides_du_076() {
+        consign_testkit::plants::from_environment();
         let policy = Policy::default();
         let mut breaker = opened();
         assert_eq!(breaker.probes_at(policy), Some(at(1_802)));

@@ -12,11 +12,13 @@ use jiff::Timestamp;
 
 mod confinement;
 pub mod edit;
+mod effective;
 mod fields;
 mod files;
 mod find;
 mod get;
 mod integrity;
+pub(crate) mod intents;
 mod interpolate;
 mod merge;
 pub mod model;
@@ -34,7 +36,7 @@ mod tokens;
 mod yaml;
 
 pub use find::{Environment, FILE, FindError, find};
-pub use get::get;
+pub use get::{get, pick};
 pub use integrity::{Change, Plan, Tier};
 pub use model::{Config, Strictness};
 pub use node::Node;
@@ -45,6 +47,9 @@ pub use seal::{Fingerprint, Seal};
 pub(crate) use sources::Drafts;
 pub use sources::Source;
 use sources::Sources;
+
+/// Where the text for a variable that is not set begins.
+pub const STAND_IN: &str = "unset_variable_";
 
 /// How the seal counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +159,25 @@ fn unreadable(path: &Path, sources: Sources, verify: Verify) -> Judged {
 pub fn peek(path: &Path, environment: &Environment) -> Result<Config, Vec<Problem>> {
     let judged = judge(path, environment, Verify::No, &Drafts::new());
     judged.config.ok_or_else(|| judged.problems.into_vec())
+}
+
+/// The same surroundings with a text in place of every variable that the configuration at `path` asks for and that is not set.
+/// They are for looking at what needs no secret; what is loaded with them must not run.
+#[must_use]
+pub fn with_stand_ins(path: &Path, environment: &Environment) -> Environment {
+    let mut environment = environment.clone();
+    loop {
+        let unset = sources::gather(path, &environment, &Drafts::new()).unset;
+        if unset.is_empty() {
+            return environment;
+        }
+        // A file that could not be read without them may name more in its includes.
+        let texts = unset.into_iter().map(|name| {
+            let text = format!("{STAND_IN}{name}");
+            (name, text)
+        });
+        environment.variables.extend(texts);
+    }
 }
 
 /// Seals the files again after an edit, and vouches for no plugin that was not sealed before.

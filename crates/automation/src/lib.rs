@@ -6,10 +6,10 @@
 pub mod breaker;
 pub mod config;
 mod instant;
+pub mod nesting;
 pub mod pipeline;
 pub mod plugin;
 pub mod program;
-pub mod retry;
 pub mod runtime;
 pub mod scalar;
 pub mod schedule;

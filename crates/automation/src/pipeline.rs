@@ -13,6 +13,7 @@ mod path;
 mod router;
 mod spec;
 mod template;
+mod wording;
 
 pub use baggage::{BAGGAGE_BYTES_MAX, Claims, ClaimsError, Error as BaggageError};
 pub use condition::{Condition, Error as ConditionError};

@@ -9,6 +9,7 @@ pub mod command;
 pub mod confine;
 pub mod discovery;
 pub mod environment;
+pub mod interpreter;
 pub mod manifest;
 pub mod outcome;
 pub mod registry;

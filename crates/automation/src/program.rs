@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::breaker;
 use crate::config::Config;
-use crate::config::model::{CircuitBreaker, Retry, Timeouts};
+use crate::config::model::{CircuitBreaker, Retry, ServedGoal, Timeouts};
 use crate::pipeline::{Pipeline, Router};
 use crate::plugin::command::Command;
 use crate::plugin::confine::Confinement;
@@ -21,6 +21,7 @@ use crate::schedule::Entry;
 
 mod fingerprint;
 mod load;
+mod missing;
 mod names;
 #[cfg(test)]
 mod tests;
@@ -56,10 +57,21 @@ pub struct Plugin {
     pub retry: Retry,
     pub breaker: breaker::Policy,
     pub notify_on_complete: bool,
+    /// The goals of the Intent Protocol that it serves.
+    pub serves: Vec<ServedGoal>,
     pub confinement: Confinement,
 }
 
 impl Program {
+    /// The same for a process that runs a job here and now: a job that fails is not tried again, for nobody would be there.
+    #[must_use]
+    pub fn with_single_attempts(mut self) -> Self {
+        for plugin in self.plugins.values_mut() {
+            plugin.retry.max_attempts = 1;
+        }
+        self
+    }
+
     pub fn config(&self) -> &Config {
         &self.config
     }

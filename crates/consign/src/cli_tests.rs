@@ -49,6 +49,8 @@ Commands:
   schedule    See what the clock will start; pause, resume or run it now
   queue       List the jobs that wait or run, oldest first
   logs        Show what jobs left in the log, newest first
+  skills      Describe in Markdown what can be asked for; short for `system skills`
+  api         Send any request to the service
   run         Run a command of a plugin; short for `plugin run`
   status      Tell how the service is; short for `system status`
   plugins     List the plugins; short for `plugin list`
@@ -129,6 +131,57 @@ Server:
 }
 
 #[test]
+fn help_of_the_automation_names_the_service_and_where_its_token_comes_from() {
+    assert_eq!(
+        help(&["job", "inspect"]),
+        "\
+Show one job with its ancestors, its baggage, its moves and its attempts
+
+Usage: consign job inspect [OPTIONS] <ID>
+
+Arguments:
+  <ID>  The id of the job
+
+Options:
+      --config <PATH>     The configuration: its file, or the directory of config.yaml
+      --config-dir <DIR>  The directory of config.yaml
+  -v, --verbose           Tell more
+      --json              Print JSON on standard output
+      --api-url <URL>     Ask the HTTP interface of a service here, such as <http://127.0.0.1:8080>,
+                          and no configuration
+      --api-key <KEY>     Token for that service; prefer the variable, other users can see arguments
+                          [env: DUCTILE_API_KEY]
+  -h, --help              Print help
+"
+    );
+    assert_eq!(
+        help(&["system"]),
+        "\
+Run the automation service, look at it, reload it
+
+Usage: consign system <COMMAND>
+
+Commands:
+  start         Run the automation service in the foreground
+  status        Tell whether the service runs, and how it and its plugins are
+  reset         Close the breaker of a plugin, so that the clock starts it again
+  breaker       Show the breaker of a plugin and its history
+  reload        Let the running service read its configuration again
+  plugin-facts  Show what a plugin has observed, newest first
+  scheduler     List the schedules with the jobs of each that are in flight
+  doctor        Say what needs a hand: configuration, plugins, breakers, schedules
+  selfcheck     Read the whole ledger while no service runs, and say what is wrong with it
+  backup        Save ledger, configuration and plugins in a new tar.gz
+  skills        Describe in Markdown what can be asked for
+  help          Print this message or the help of the given subcommand(s)
+
+Options:
+  -h, --help  Print help
+"
+    );
+}
+
+#[test]
 fn wrong_usage_is_refused_by_the_parser() {
     let claim =
         |flag: &'static str, value: &'static str| refused(&["intent", "claim", flag, value]);
@@ -158,6 +211,16 @@ fn wrong_usage_is_refused_by_the_parser() {
 #[test]
 fn debug_of_parsed_arguments_shows_no_key() {
     let arguments = ["consign", "intent", "list", "--key", "tk_very_secret"];
+    let cli = Cli::try_parse_from(arguments).unwrap();
+    assert!(!format!("{cli:?}").contains("tk_very_secret"));
+    let arguments = [
+        "consign",
+        "queue",
+        "--api-url",
+        "http://x",
+        "--api-key",
+        "tk_very_secret",
+    ];
     let cli = Cli::try_parse_from(arguments).unwrap();
     assert!(!format!("{cli:?}").contains("tk_very_secret"));
     let arguments = [

@@ -51,6 +51,24 @@ pub(crate) fn is_called() -> bool {
     })
 }
 
+/// The commands that a text names in backquotes, as they are typed under the name that the binary was started by. The crates below
+/// do not know that name and write the noun and the verb.
+pub(crate) fn typed(text: &str) -> String {
+    typed_as(text, is_called())
+}
+
+fn typed_as(text: &str, is_ductile: bool) -> String {
+    let nouns = ["config", "system", "plugin", "job", "pipeline", "schedule"];
+    nouns.into_iter().fold(text.to_owned(), |text, noun| {
+        let program = match (is_ductile, noun) {
+            (true, _) => NAME,
+            (false, "config") => "consign automation",
+            (false, _) => "consign",
+        };
+        text.replace(&format!("`{noun} "), &format!("`{program} {noun} "))
+    })
+}
+
 pub(crate) fn run() -> ExitCode {
     let ended = match Ductile::try_parse() {
         Ok(ductile) => ductile.run(),
@@ -99,4 +117,20 @@ fn version(output: OutputArgs) -> anyhow::Result<Exit> {
         out::data(&format!("{NAME} {version}"))?;
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_in_texts_can_be_typed_under_both_names() {
+        let text = "see `plugin list`; `config check` tells why `plugins.a` was left out";
+        let as_consign = "see `consign plugin list`; `consign automation config check` tells why `plugins.a` was left out";
+        let as_ductile =
+            "see `ductile plugin list`; `ductile config check` tells why `plugins.a` was left out";
+        assert_eq!(typed_as(text, false), as_consign);
+        assert_eq!(typed_as(text, true), as_ductile);
+        assert_eq!(typed_as(as_consign, false), as_consign, "once is enough");
+    }
 }

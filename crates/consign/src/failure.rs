@@ -6,7 +6,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::out;
+use crate::{ductile, out};
 
 /// How a command ended. The numbers are documented in `consign --help` and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl std::error::Error for Failure {}
 /// Tells the user and gives the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
     let (exit, text) = explain(error);
-    out::note(&text);
+    out::note(&ductile::typed(&text));
     exit
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn report_json(error: &anyhow::Error) -> anyhow::Result<Exit> {
         context = serde_json::json!({});
     }
     if let Some(hint) = failure.and_then(|failure| failure.hint.clone()) {
-        context["hint"] = hint.into();
+        context["hint"] = ductile::typed(&hint).into();
     }
     let code = match exit {
         Exit::Config => "config_refused",
@@ -109,7 +109,7 @@ pub(crate) fn report_json(error: &anyhow::Error) -> anyhow::Result<Exit> {
         Exit::Done | Exit::Failed | Exit::Warnings | Exit::Refused | Exit::Unreachable => "failed",
     };
     out::json(&serde_json::json!({
-        "error": format!("{error:#}"), "code": code, "context": context,
+        "error": ductile::typed(&format!("{error:#}")), "code": code, "context": context,
     }))?;
     Ok(exit)
 }

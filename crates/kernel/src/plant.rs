@@ -28,6 +28,29 @@ pub enum Plant {
     WallClockTime,
     TornBatch,
     StaleReceipt,
+    UnboundedOutput,
+    SignalLeaderOnly,
+    DefaultDeadline,
+    RetryRefused,
+    EnvironmentLeak,
+    TrimmedSignature,
+    UnsignedWebhook,
+    ReaderWrites,
+    RootIsTree,
+    SealWarns,
+    ExactRedaction,
+    KeyIsTarget,
+    EndlessDedupe,
+    BaggageOverwritten,
+    BreakerStaysClosed,
+    TwoProbes,
+    FreeRecovery,
+    SpentShotFires,
+    OtherZone,
+    OpenEnd,
+    EndlessHops,
+    FactsApart,
+    ForgottenHooks,
 }
 
 impl Plant {
@@ -54,6 +77,29 @@ impl Plant {
         Self::WallClockTime,
         Self::TornBatch,
         Self::StaleReceipt,
+        Self::UnboundedOutput,
+        Self::SignalLeaderOnly,
+        Self::DefaultDeadline,
+        Self::RetryRefused,
+        Self::EnvironmentLeak,
+        Self::TrimmedSignature,
+        Self::UnsignedWebhook,
+        Self::ReaderWrites,
+        Self::RootIsTree,
+        Self::SealWarns,
+        Self::ExactRedaction,
+        Self::KeyIsTarget,
+        Self::EndlessDedupe,
+        Self::BaggageOverwritten,
+        Self::BreakerStaysClosed,
+        Self::TwoProbes,
+        Self::FreeRecovery,
+        Self::SpentShotFires,
+        Self::OtherZone,
+        Self::OpenEnd,
+        Self::EndlessHops,
+        Self::FactsApart,
+        Self::ForgottenHooks,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -80,12 +126,35 @@ impl Plant {
             Self::WallClockTime => "wall-clock-time",
             Self::TornBatch => "torn-batch",
             Self::StaleReceipt => "stale-receipt",
+            Self::UnboundedOutput => "unbounded-output",
+            Self::SignalLeaderOnly => "signal-leader-only",
+            Self::DefaultDeadline => "default-deadline",
+            Self::RetryRefused => "retry-refused",
+            Self::EnvironmentLeak => "environment-leak",
+            Self::TrimmedSignature => "trimmed-signature",
+            Self::UnsignedWebhook => "unsigned-webhook",
+            Self::ReaderWrites => "reader-writes",
+            Self::RootIsTree => "root-is-tree",
+            Self::SealWarns => "seal-warns",
+            Self::ExactRedaction => "exact-redaction",
+            Self::KeyIsTarget => "key-is-target",
+            Self::EndlessDedupe => "endless-dedupe",
+            Self::BaggageOverwritten => "baggage-overwritten",
+            Self::BreakerStaysClosed => "breaker-stays-closed",
+            Self::TwoProbes => "two-probes",
+            Self::FreeRecovery => "free-recovery",
+            Self::SpentShotFires => "spent-shot-fires",
+            Self::OtherZone => "other-zone",
+            Self::OpenEnd => "open-end",
+            Self::EndlessHops => "endless-hops",
+            Self::FactsApart => "facts-apart",
+            Self::ForgottenHooks => "forgotten-hooks",
         }
     }
 }
 
 #[cfg(feature = "planted")]
-static PLANTED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+static PLANTED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
 /// Switches a defect on for the rest of the process. Says whether the name is known.
 #[cfg(feature = "planted")]
@@ -99,7 +168,7 @@ pub fn set(name: &str) -> bool {
 
 #[cfg(feature = "planted")]
 pub fn on(plant: Plant) -> bool {
-    PLANTED.load(std::sync::atomic::Ordering::Relaxed) & (1 << plant as u32) != 0
+    PLANTED.load(std::sync::atomic::Ordering::Relaxed) & (1 << plant as u64) != 0
 }
 
 #[cfg(not(feature = "planted"))]

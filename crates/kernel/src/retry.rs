@@ -207,6 +207,17 @@ mod tests {
         }
 
         #[test]
+        fn wait_lies_between_the_doubled_base_and_one_base_more_du_057(
+            base_us in 1..=HOUR_US,
+            attempts in 1_u32..=10,
+            entropy: u64,
+        ) {
+            let floor_us = base_us * (1 << (attempts - 1));
+            let delay_us = Retry::automation(base_us).delay_us(attempts, entropy);
+            prop_assert!((floor_us..floor_us + base_us).contains(&delay_us));
+        }
+
+        #[test]
         fn no_policy_gives_a_negative_or_overflowing_delay(
             base_us: i64,
             cap_us: i64,

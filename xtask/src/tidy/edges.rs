@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["consign-kernel", "consign-engine", "consign-automation"],
     ),
     ("consign-automation", &["consign-kernel", "consign-engine"]),
+    ("consign-transactions", &["consign-kernel"]),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),
     (

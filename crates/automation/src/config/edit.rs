@@ -18,13 +18,15 @@ mod backup;
 mod entries;
 mod init;
 mod lines;
+mod routes;
 mod set;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
-pub use backup::{Backup, backup, restore};
+pub use backup::{Backup, backup, paths, restore};
 pub use init::init;
+pub use routes::{Route, add_route, remove_route};
 pub use set::set;
 pub use tokens::{
     NewToken, ScopeChange, TokenInfo, change_scopes, create, delete, list, odd_scopes,

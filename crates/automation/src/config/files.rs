@@ -1,9 +1,11 @@
-//! Writing files that only their owner may read, each in one step.
+//! Writing files that only their owner may read, each in one step, and whether others may write to them.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+const WRITE_BY_ALL: u32 = 0o002;
 
 /// Replaces or makes a file. After a power cut it is the old one or the new one.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -30,6 +32,12 @@ pub(super) fn backup_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".bak");
     PathBuf::from(name)
+}
+
+/// What cannot be examined is told by whoever reads it.
+pub(super) fn is_writable_by_all(path: &Path) -> bool {
+    let found = fs::metadata(path);
+    found.is_ok_and(|found| found.permissions().mode() & WRITE_BY_ALL != 0)
 }
 
 pub(super) fn make_dir(path: &Path) -> io::Result<()> {

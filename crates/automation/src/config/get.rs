@@ -14,15 +14,19 @@ const ENTITIES: [(&str, &[&str], &[&str]); 3] = [
 
 /// What stands at `service.log_level`, `routes.0.to`, `plugin:mail`, `pipeline:*`; secrets are masked.
 pub fn get(config: &Config, wanted: &str) -> Option<Value> {
-    let shown = config.shown(MASK);
+    pick(&config.shown(MASK), wanted)
+}
+
+/// The same in what is shown already.
+pub fn pick(shown: &Value, wanted: &str) -> Option<Value> {
     let entity = ENTITIES.iter().find_map(|(kind, place, names)| {
         let name = wanted.strip_prefix(kind)?.strip_prefix(':')?;
         Some((name, place, names))
     });
     let Some((name, place, names)) = entity else {
-        return at(&shown, &segments(wanted)).cloned();
+        return at(shown, &segments(wanted)).cloned();
     };
-    let things = at(&shown, place)?;
+    let things = at(shown, place)?;
     match things {
         things if name == "*" => Some(things.clone()),
         Value::Object(_) => at(things, &segments(name)).cloned(),

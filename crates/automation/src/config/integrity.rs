@@ -1,7 +1,8 @@
 //! Whether the files are those that were sealed, and sealing them.
 //!
 //! Tokens, webhooks and scope files must match or the service does not start; other files only warn, unless the service is
-//! strict. Nothing but [`Plan::apply`] writes a seal.
+//! strict. So does what everybody may write to, except a seal, which then vouches for nothing and is refused. Nothing but
+//! [`Plan::apply`] writes a seal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -9,8 +10,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 
+use super::files;
 use super::problem::{Problems, Severity};
 use super::seal::{self, Fingerprint, Seal};
 use super::sources::{self, Source};
@@ -47,9 +50,10 @@ pub(super) fn verify(
     } else {
         Severity::Warning
     };
+    judge_modes(&covered, drift, &mut problems);
     let severity_of = |tier| match tier {
-        Tier::HighSecurity => Severity::Error,
-        Tier::Operational => drift,
+        Tier::HighSecurity if !plant::on(Plant::SealWarns) => Severity::Error,
+        Tier::HighSecurity | Tier::Operational => drift,
     };
     for seal_dir in seal_dirs(&covered) {
         let here = covered.iter().filter(|(_, file)| file.seal_dir == seal_dir);
@@ -93,6 +97,24 @@ pub(super) fn verify(
         }
     }
     problems
+}
+
+/// Tells of files, their directories and seals that everybody may write to.
+fn judge_modes(covered: &BTreeMap<PathBuf, Covered>, drift: Severity, problems: &mut Problems) {
+    let mut paths = BTreeMap::new();
+    for path in covered.keys() {
+        paths.insert(path.clone(), drift);
+        paths.extend(path.parent().map(|dir| (dir.to_owned(), drift)));
+    }
+    for dir in seal_dirs(covered) {
+        paths.insert(dir.join(seal::FILE), Severity::Error);
+    }
+    for (path, severity) in paths {
+        if files::is_writable_by_all(&path) {
+            let fix = "run `chmod o-w` on it";
+            problems.push(severity, &path, 0, "is writable by everybody", fix);
+        }
+    }
 }
 
 /// What sealing would write.

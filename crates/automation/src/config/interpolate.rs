@@ -18,6 +18,11 @@ pub(super) fn outline(text: &str) -> String {
     replace(text, |name| Some(format!("{OPEN}{name}{CLOSE}")))
 }
 
+/// What an outline was made of.
+pub(super) fn written(outline: &str) -> String {
+    outline.replace(OPEN, "${").replace(CLOSE, "}")
+}
+
 /// The same, byte for byte as long as the text, so that places in it are places in the text.
 pub(super) fn levelled(text: &str) -> String {
     replace(text, |name| Some(format!("x_{name}_")))
@@ -27,7 +32,7 @@ pub(super) fn is_outlined(text: &str) -> bool {
     text.contains(OPEN)
 }
 
-/// The names that are still asked for.
+/// The names that a text asks for; behind [`fill`] those that have no value.
 pub(super) fn unfilled(text: &str) -> impl Iterator<Item = &str> {
     placeholders(text).map(|(_, name)| name)
 }

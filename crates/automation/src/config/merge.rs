@@ -7,6 +7,7 @@ use super::node::{Entry, Kind, Node};
 
 /// Lays one file over what is known so far.
 pub(super) fn lay_over(known: &mut Node, file: Node) {
+    known.is_filled |= file.is_filled;
     let Kind::Map(entries) = file.kind else {
         return;
     };
@@ -23,14 +24,30 @@ pub(super) fn lay_over(known: &mut Node, file: Node) {
 }
 
 fn merge(known: &mut Node, later: Node) {
-    match (&mut known.kind, later.kind) {
-        (Kind::List(items), Kind::List(more)) => items.extend(more),
+    let Node {
+        at,
+        kind,
+        is_filled,
+    } = later;
+    match (&mut known.kind, kind) {
+        (Kind::List(items), Kind::List(more)) => {
+            known.is_filled |= is_filled;
+            items.extend(more);
+        }
         (Kind::Map(_), kind @ Kind::Map(_)) => {
-            let later = Node { at: later.at, kind };
+            let later = Node {
+                at,
+                kind,
+                is_filled,
+            };
             merge_maps(known, later, &merge);
         }
         (_, kind) => {
-            let later = Node { at: later.at, kind };
+            let later = Node {
+                at,
+                kind,
+                is_filled,
+            };
             if !later.is_empty() {
                 *known = later;
             }
@@ -44,8 +61,10 @@ fn merge_maps(known: &mut Node, later: Node, rule: Rule<'_>) {
     match later {
         Node {
             kind: Kind::Map(entries),
+            is_filled,
             ..
         } if matches!(known.kind, Kind::Map(_)) => {
+            known.is_filled |= is_filled;
             for entry in entries {
                 merge_entry(known, entry, rule);
             }
@@ -76,7 +95,12 @@ fn nested_webhooks(mut entry: Entry) -> Entry {
             value: entry.value,
         };
         let kind = Kind::Map(vec![endpoints]);
-        entry.value = Node { at, kind };
+        let is_filled = false;
+        entry.value = Node {
+            at,
+            kind,
+            is_filled,
+        };
     }
     entry
 }

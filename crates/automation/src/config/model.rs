@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use consign_kernel::plant::{self, Plant};
 use serde_json::{Map, Value};
 
 use super::node::Node;
@@ -45,9 +46,9 @@ impl Config {
         serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value:#}\n"))
     }
 
-    /// The merged configuration for people to look at: what is secret reads `mask`.
+    /// The merged configuration for people to look at: what is secret, and what a variable filled in, reads `mask`.
     pub fn shown(&self, mask: &str) -> Value {
-        redact::masked(&self.merged.json(), mask)
+        redact::masked(&self.merged.json_unfilled(mask), mask)
     }
 }
 
@@ -128,8 +129,20 @@ pub struct Plugin {
     pub retry: Retry,
     pub circuit_breaker: CircuitBreaker,
     pub notify_on_complete: bool,
+    pub serves: Vec<ServedGoal>,
     /// What its processes get less of than the service has.
     pub confinement: Confinement,
+}
+
+/// A goal of the Intent Protocol whose intents a command fulfils.
+#[derive(Clone, Debug)]
+pub struct ServedGoal {
+    pub at: Place,
+    pub goal: String,
+    pub namespace: String,
+    pub command: String,
+    /// What the plugin can do beyond what any worker can.
+    pub capability: Option<String>,
 }
 
 impl fmt::Debug for Plugin {
@@ -147,7 +160,9 @@ pub struct Timeouts(pub(super) BTreeMap<String, Duration>);
 impl Timeouts {
     /// How long a command may run.
     pub fn of(&self, command: &str) -> Duration {
-        self.0.get(command).copied().unwrap_or_else(|| {
+        let own = self.0.get(command).copied();
+        let own = own.filter(|_| !plant::on(Plant::DefaultDeadline));
+        own.unwrap_or_else(|| {
             Duration::from_secs(match command {
                 "handle" => 120,
                 "health" => 10,
@@ -200,10 +215,28 @@ pub struct Endpoint {
     pub at: Place,
     pub name: Option<String>,
     pub path: String,
-    pub plugin: String,
+    pub target: Target,
     pub secret: Secret,
     pub signature_header: String,
     pub max_body_bytes: u64,
+}
+
+/// What becomes of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An event for this plugin.
+    Plugin(String),
+    /// An intent for whoever serves its goal.
+    Publish(Publication),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publication {
+    pub goal: String,
+    pub namespace: String,
+    pub attempts_max: u32,
+    /// The header by which a sender says that it sends something again.
+    pub delivery_header: String,
 }
 
 /// An entry of `tokens`: a named secret, and a bearer token if it has scopes.

@@ -7,12 +7,15 @@ use std::fmt;
 
 use serde_json::{Map, Number, Value};
 
+use super::interpolate;
 use super::problem::Place;
 
 #[derive(Clone)]
 pub struct Node {
     pub at: Place,
     pub kind: Kind,
+    /// The value of a variable is in it.
+    pub is_filled: bool,
 }
 
 #[derive(Clone)]
@@ -41,6 +44,73 @@ impl Node {
             Kind::Text(text) => Value::String(text.clone()),
             Kind::List(items) => Value::Array(items.iter().map(Self::json).collect()),
             Kind::Map(entries) => Value::Object(json_object(entries)),
+        }
+    }
+
+    /// The same with `mask` in place of all that variables filled in.
+    pub(super) fn json_unfilled(&self, mask: &str) -> Value {
+        if self.is_filled && !matches!(self.kind, Kind::Null) {
+            return Value::String(mask.to_owned());
+        }
+        match &self.kind {
+            Kind::List(items) => {
+                let items = items.iter();
+                items.map(|item| item.json_unfilled(mask)).collect()
+            }
+            Kind::Map(entries) => {
+                let shown = entries.iter().map(|entry| {
+                    let value = entry.value.json_unfilled(mask);
+                    (entry.key.clone(), value)
+                });
+                Value::Object(shown.collect())
+            }
+            Kind::Null | Kind::Bool { .. } | Kind::Number { .. } | Kind::Text(_) => self.json(),
+        }
+    }
+
+    /// Marks all in which this tree differs from its outline, which was read before variables were filled in, and tells
+    /// the scalars among it with what they were written as.
+    ///
+    /// A list or map that has other items or keys is marked whole: the value of a variable is somewhere in it.
+    pub(super) fn mark_filled(&mut self, outline: &Self, tell: &mut dyn FnMut(&str, &str)) {
+        if let (Some(text), Some(outlined)) = (self.text(), outline.text()) {
+            let written = interpolate::written(outlined);
+            if text != written {
+                tell(text, &written);
+                self.is_filled = true;
+            }
+            return;
+        }
+        let is_other = match (&mut self.kind, &outline.kind) {
+            (Kind::Null, Kind::Null) => false,
+            (Kind::List(items), Kind::List(outlined)) if items.len() == outlined.len() => {
+                for (item, outlined) in items.iter_mut().zip(outlined) {
+                    item.mark_filled(outlined, tell);
+                }
+                false
+            }
+            (Kind::Map(entries), Kind::Map(outlined)) if have_same_keys(entries, outlined) => {
+                for (entry, outlined) in entries.iter_mut().zip(outlined) {
+                    entry.value.mark_filled(&outlined.value, tell);
+                }
+                false
+            }
+            (_, _) => true,
+        };
+        if is_other {
+            self.mark_all_filled();
+        }
+    }
+
+    fn mark_all_filled(&mut self) {
+        self.is_filled = true;
+        match &mut self.kind {
+            Kind::List(items) => items.iter_mut().for_each(Self::mark_all_filled),
+            Kind::Map(entries) => {
+                let values = entries.iter_mut().map(|entry| &mut entry.value);
+                values.for_each(Self::mark_all_filled);
+            }
+            Kind::Null | Kind::Bool { .. } | Kind::Number { .. } | Kind::Text(_) => {}
         }
     }
 
@@ -100,6 +170,12 @@ impl Node {
             Kind::Null | Kind::Bool { .. } | Kind::Number { .. } => {}
         }
     }
+}
+
+fn have_same_keys(entries: &[Entry], outlined: &[Entry]) -> bool {
+    let mut pairs = entries.iter().zip(outlined);
+    entries.len() == outlined.len()
+        && pairs.all(|(entry, outlined)| entry.key == interpolate::written(&outlined.key))
 }
 
 fn json_object(entries: &[Entry]) -> Map<String, Value> {

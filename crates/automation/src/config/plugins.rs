@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::confinement;
 use super::fields::{Fields, scalar_of};
+use super::intents;
 use super::interpolate;
 use super::model::{CircuitBreaker, Plugin, Retry, Timeouts};
 use super::node::{Kind, Node};
@@ -82,6 +83,7 @@ fn plugin(
         let message = format!("`{}` is ignored", fields.path_of("path"));
         fields.notice(&path.at, message, "list its directory in `plugin_roots`");
     }
+    let serves = intents::serves(fields.list("serves"), &fields.path_of("serves"), report);
     fields.ignore(&["run_as", "vault_principal", "requires_vault"]);
     let plugin = Plugin {
         at: fields.at.clone(),
@@ -95,6 +97,7 @@ fn plugin(
         retry: retry(fields.section("retry")),
         circuit_breaker: circuit_breaker(fields.section("circuit_breaker")),
         notify_on_complete: fields.flag("notify_on_complete").unwrap_or(false),
+        serves,
         confinement: confinement::read(&mut fields),
     };
     fields.finish();

@@ -1,10 +1,15 @@
-//! What is wrong with a configuration: where, how badly, and what mends it. No message ever holds the value of a secret.
+//! What is wrong with a configuration: where, how badly, and what mends it.
+//!
+//! No message ever holds the value of a secret, and a value that a variable filled in is told by the variable's name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::node::Node;
+
+/// A value as short as this may be a word of ours as well: it is looked for only where it stands alone between backticks.
+const WORD_BYTES_MAX: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -48,8 +53,18 @@ impl fmt::Display for Problem {
 }
 
 /// Everything found so far: a person mends all of it at once instead of one thing per start.
-#[derive(Debug, Default)]
-pub struct Problems(Vec<Problem>);
+#[derive(Default)]
+pub struct Problems {
+    found: Vec<Problem>,
+    /// Values that variables filled in, each with what was written; the longest first, for one may be part of another.
+    concealed: Vec<(String, String)>,
+}
+
+impl fmt::Debug for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.found).finish()
+    }
+}
 
 impl Problems {
     pub(crate) fn error(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
@@ -77,22 +92,57 @@ impl Problems {
         message: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.0.push(Problem {
+        let message = self.without_values(message.into());
+        let fix = self.without_values(fix.into());
+        self.found.push(Problem {
             severity,
             file: file.to_owned(),
             line,
-            message: message.into(),
-            fix: fix.into(),
+            message,
+            fix,
         });
     }
 
     pub(crate) fn extend(&mut self, more: Self) {
-        self.0.extend(more.0);
+        for problem in more.found {
+            let Problem {
+                severity,
+                file,
+                line,
+                message,
+                fix,
+            } = problem;
+            self.push(severity, &file, line, message, fix);
+        }
+    }
+
+    /// From here on a value that variables filled in is told as it was written.
+    pub(super) fn conceal(&mut self, value: &str, written: &str) {
+        let pair = (value.to_owned(), written.to_owned());
+        if !value.trim().is_empty() && !self.concealed.contains(&pair) {
+            let longer = |(known, _): &(String, String)| known.len() >= value.len();
+            let place = self.concealed.partition_point(longer);
+            self.concealed.insert(place, pair);
+        }
+    }
+
+    fn without_values(&self, mut text: String) -> String {
+        for (value, written) in &self.concealed {
+            let (value, written) = (value.as_str(), written.as_str());
+            if value.len() > WORD_BYTES_MAX {
+                text = text.replace(value, written);
+            } else if text.contains(value) {
+                let parts = text.split('`');
+                let parts = parts.map(|part| if part == value { written } else { part });
+                text = parts.collect::<Vec<&str>>().join("`");
+            }
+        }
+        text
     }
 
     /// A strict service does not start with what others only hear of.
     pub(crate) fn promote_warnings(&mut self) {
-        for problem in &mut self.0 {
+        for problem in &mut self.found {
             if problem.severity == Severity::Warning {
                 problem.severity = Severity::Error;
             }
@@ -104,14 +154,14 @@ impl Problems {
     }
 
     pub(crate) fn errors(&self) -> usize {
-        let found = self.0.iter();
+        let found = self.found.iter();
         found
             .filter(|found| found.severity == Severity::Error)
             .count()
     }
 
     pub fn into_vec(self) -> Vec<Problem> {
-        self.0
+        self.found
     }
 }
 

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use super::fields::Fields;
 use super::find::{self, Environment};
-use super::model::{Api, Config, Endpoint, LogLevel, Plugin, Service, Strictness, Webhooks};
+use super::intents;
+use super::model::{
+    Api, Config, Endpoint, LogLevel, Plugin, Service, Strictness, Target, Webhooks,
+};
 use super::node::Node;
 use super::plugins;
 use super::problem::{Problems, Severity};
@@ -238,10 +241,7 @@ fn webhooks(
     for (node, index) in nodes.iter().zip(0..) {
         let mut fields = Fields::top(node, format!("webhooks.endpoints[{index}]"), report);
         let path = fields.needed_text("path");
-        let plugin = fields.needed_text("plugin");
-        if let Some(plugin) = &plugin {
-            check_plugin(&fields, "plugin", plugin, plugins);
-        }
+        let target = target(&mut fields, plugins);
         if endpoints
             .iter()
             .any(|known| Some(&known.path) == path.as_ref())
@@ -257,14 +257,14 @@ fn webhooks(
         let name = fields.text("name");
         let at = fields.at.clone();
         fields.finish();
-        if let (Some(path), Some(plugin), Some(secret), Some(signature_header)) =
-            (path, plugin, secret, signature_header)
+        if let (Some(path), Some(target), Some(secret), Some(signature_header)) =
+            (path, target, secret, signature_header)
         {
             endpoints.push(Endpoint {
                 at,
                 name,
                 path,
-                plugin,
+                target,
                 secret,
                 signature_header,
                 max_body_bytes,
@@ -273,6 +273,24 @@ fn webhooks(
     }
     fields.finish();
     Webhooks { listen, endpoints }
+}
+
+/// One of the two things that an endpoint can do.
+fn target(fields: &mut Fields<'_>, plugins: &BTreeMap<String, Plugin>) -> Option<Target> {
+    if fields.node("publish").is_none() {
+        let plugin = fields.needed_text("plugin")?;
+        check_plugin(fields, "plugin", &plugin, plugins);
+        return Some(Target::Plugin(plugin));
+    }
+    if fields.node("plugin").is_some() {
+        let fix = "keep `plugin` for an event, or `publish` for an intent";
+        fields.error(
+            &fields.at,
+            "an endpoint has both `plugin` and `publish`",
+            fix,
+        );
+    }
+    intents::publication(fields.section("publish")).map(Target::Publish)
 }
 
 fn check_plugin(fields: &Fields<'_>, key: &str, plugin: &str, plugins: &BTreeMap<String, Plugin>) {

@@ -1,6 +1,7 @@
 //! A configuration for people to look at, without its secrets.
 
-use serde_json::Value;
+use consign_kernel::plant::{self, Plant};
+use serde_json::{Map, Value};
 
 /// What the command line shows in place of a secret.
 pub const MASK: &str = "[redacted]";
@@ -24,10 +25,23 @@ pub fn masked(value: &Value, mask: &str) -> Value {
 
 fn is_sensitive(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
+    if plant::on(Plant::ExactRedaction) {
+        return SENSITIVE.contains(&key.as_str());
+    }
     SENSITIVE.iter().any(|word| key.contains(word))
 }
 
-/// Hides all scalars below, except in a list of maps such as `tokens`, whose own keys tell.
+/// What may be seen of an entry in a list such as `tokens`.
+const TOLD: &[&str] = &[
+    "name",
+    "scopes",
+    "scopes_file",
+    "scopes_hash",
+    "description",
+    "created_at",
+];
+
+/// Hides all scalars below, except what says which entry of a list it is.
 fn hidden(value: &Value, mask: &str) -> Value {
     match value {
         Value::Object(entries) => {
@@ -35,16 +49,25 @@ fn hidden(value: &Value, mask: &str) -> Value {
             let entries = entries.map(|(key, value)| (key.clone(), hidden(value, mask)));
             Value::Object(entries.collect())
         }
-        Value::Array(items) => items
-            .iter()
-            .map(|item| {
-                let show = if item.is_object() { masked } else { hidden };
-                show(item, mask)
-            })
-            .collect(),
+        Value::Array(items) => {
+            let items = items.iter().map(|item| match item.as_object() {
+                Some(entries) => named(entries, mask),
+                None => hidden(item, mask),
+            });
+            items.collect()
+        }
         Value::Null => Value::Null,
         Value::Bool(_) | Value::Number(_) | Value::String(_) => Value::String(mask.to_owned()),
     }
+}
+
+fn named(entries: &Map<String, Value>, mask: &str) -> Value {
+    let entries = entries.iter().map(|(key, value)| {
+        let is_told = TOLD.contains(&key.as_str());
+        let show = if is_told { masked } else { hidden };
+        (key.clone(), show(value, mask))
+    });
+    Value::Object(entries.collect())
 }
 
 #[cfg(test)]
@@ -55,16 +78,19 @@ mod tests {
 
     #[test]
     fn values_under_telling_keys_are_replaced_du_025() {
+        consign_testkit::plants::from_environment();
         let config = json!({
             "tokens": [{"name": "n", "key": "v1", "scopes": ["*"]}],
             "api": {"auth": {"tokens": [{"token": 12, "scopes": []}]}},
-            "plugins": {"p": {"config": {"API_KEY": "v2", "url": "u", "passwords": ["v3"]}}},
+            "plugins": {"p": {"config": {"API_KEY": "v2", "url": "u", "passwords": ["v3"],
+                "keys": [{"name": "n", "value": "v5", "scopes": {"inner": 1}}]}}},
             "secrets": {"a": {"b": "v4"}},
         });
         let shown = json!({
             "tokens": [{"name": "n", "key": "#", "scopes": ["*"]}],
             "api": {"auth": {"tokens": [{"token": "#", "scopes": []}]}},
-            "plugins": {"p": {"config": {"API_KEY": "#", "url": "u", "passwords": ["#"]}}},
+            "plugins": {"p": {"config": {"API_KEY": "#", "url": "u", "passwords": ["#"],
+                "keys": [{"name": "n", "value": "#", "scopes": {"inner": 1}}]}}},
             "secrets": {"a": {"b": "#"}},
         });
         assert_eq!(masked(&config, "#"), shown);

@@ -55,6 +55,11 @@ impl Registry {
 }
 
 impl Holder {
+    /// The same for the same token, in every registry.
+    pub const fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
     pub fn may(&self, needed: &str) -> bool {
         let scopes = self.scopes.as_ref();
         scopes.is_some_and(|scopes| scopes.allow(needed))

@@ -3,7 +3,7 @@
 //! A file is hashed as it lies on the disk, before anything in it is replaced, and the hash is of the very bytes that were
 //! used. Includes are read from the text before replacing: what is loaded never depends on a variable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ pub(super) struct Sources {
     pub merged: Node,
     /// Whether a link is refused is only known when all is read.
     pub links: Vec<PathBuf>,
+    /// The variables that are asked for and not set.
+    pub unset: BTreeSet<String>,
     pub problems: Problems,
 }
 
@@ -51,8 +53,10 @@ pub(super) fn gather(root: &Path, environment: &Environment, drafts: &Drafts) ->
             merged: Node {
                 at: Place { file, line: 0 },
                 kind: Kind::Map(Vec::new()),
+                is_filled: false,
             },
             links: Vec::new(),
+            unset: BTreeSet::new(),
             problems: Problems::default(),
         },
     };
@@ -168,9 +172,26 @@ impl Walk<'_> {
             return None;
         }
         self.preload(&outline, file);
+        for name in interpolate::unfilled(text) {
+            match self.variables.get(name) {
+                Some(value) => {
+                    let written = format!("${{{name}}}");
+                    self.found.problems.conceal(value, &written);
+                }
+                None => {
+                    self.found.unset.insert(name.to_owned());
+                }
+            }
+        }
         let filled = interpolate::fill(text, |name| self.variables.get(name).map(String::as_str));
         match yaml::parse(file, &filled) {
-            Ok(tree) => Some((outline, tree)),
+            Ok(mut tree) => {
+                let problems = &mut self.found.problems;
+                tree.mark_filled(&outline, &mut |value, written| {
+                    problems.conceal(value, written);
+                });
+                Some((outline, tree))
+            }
             Err(unreadable) => {
                 // The parser's own words may quote a value that was filled in.
                 let at = Place {

@@ -29,6 +29,7 @@ impl World {
     }
 
     fn bare() -> Self {
+        consign_testkit::plants::from_environment();
         let dir = tempfile::tempdir().unwrap();
         let environment = Environment {
             variables: BTreeMap::new(),

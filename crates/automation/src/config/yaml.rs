@@ -183,7 +183,11 @@ fn located(raw: Spanned<Raw>, file: &Arc<Path>, text: &str) -> Node {
             Kind::Map(entries.collect())
         }
     };
-    Node { at, kind }
+    Node {
+        at,
+        kind,
+        is_filled: false,
+    }
 }
 
 fn place(file: &Arc<Path>, location: &Location) -> Place {

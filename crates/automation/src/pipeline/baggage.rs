@@ -2,14 +2,14 @@
 //!
 //! Invariant: what was inherited never changes. A claim may add beside it, or repeat it.
 
+use consign_kernel::plant::{self, Plant};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 use super::path::{Path, Root, Scope};
+use crate::nesting::{LEVELS_MAX, is_deeper};
 
 pub const BAGGAGE_BYTES_MAX: usize = 1 << 20;
-/// Claims that copy the context grow deeper with each step, and JSON readers give up at some depth; they must never meet it.
-const LEVELS_MAX: usize = 64;
 
 /// Something wrong with the claims as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +97,10 @@ impl Claims {
         for (name, from) in &self.named {
             merge(&mut baggage, nest(name, fetch(&scope, from)?), "")?;
         }
-        if baggage.values().any(|value| deeper(value, LEVELS_MAX - 1)) {
+        if baggage
+            .values()
+            .any(|value| is_deeper(value, LEVELS_MAX - 1))
+        {
             return Err(Error::TooDeep);
         }
         check_size(&baggage)?;
@@ -159,21 +162,12 @@ fn merge(
             Entry::Occupied(mut held) => match (held.get_mut(), value) {
                 (Value::Object(held), Value::Object(value)) => merge(held, value, &place)?,
                 (held, value) if *held == value => {}
+                (held, value) if plant::on(Plant::BaggageOverwritten) => *held = value,
                 _ => return Err(Error::Immutable(place)),
             },
         }
     }
     Ok(())
-}
-
-/// Is the value nested more than `levels` deep?
-fn deeper(value: &Value, levels: usize) -> bool {
-    let inner = |value: &Value| deeper(value, levels - 1);
-    match value {
-        Value::Object(map) => levels == 0 || map.values().any(inner),
-        Value::Array(list) => levels == 0 || list.iter().any(inner),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
 }
 
 fn check_size(baggage: &Map<String, Value>) -> Result<(), Error> {
@@ -220,6 +214,7 @@ mod tests {
 
     #[test]
     fn inherited_values_may_be_repeated_but_not_changed_du_093() {
+        consign_testkit::plants::from_environment();
         let inherited = json!({"user": {"id": 1}});
         let claim = json!({"user.id": "payload.id"});
         assert_eq!(

@@ -358,6 +358,7 @@ fn baggage_is_claimed_when_a_job_is_made_and_reaches_later_steps_du_093() {
 
 #[test]
 fn loops_end_at_the_hop_cap_unless_told_otherwise_du_096() {
+    consign_testkit::plants::from_environment();
     let looping = |extra: Value| {
         let mut pipeline = json!({"name": "p", "on": "go", "steps": [{"uses": "a"}]});
         pipeline["max_depth"] = extra;

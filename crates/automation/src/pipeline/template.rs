@@ -39,6 +39,10 @@ impl With {
         Ok(Self(map.clone().into_iter().collect()))
     }
 
+    pub fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
     /// The payload with the templates' keys added or replaced.
     pub fn apply(&self, payload: &Value, context: &Map<String, Value>) -> Result<Value, Error> {
         if self.0.is_empty() {

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use consign_kernel::plant::{self, Plant};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -22,6 +23,11 @@ impl Captured {
 
     /// Until the other end closes. Given up half-way, what was read stays.
     pub(super) async fn read(&mut self, mut pipe: impl AsyncRead + Unpin, bytes_max: usize) {
+        let bytes_max = if plant::on(Plant::UnboundedOutput) {
+            usize::MAX
+        } else {
+            bytes_max
+        };
         let mut chunk = vec![0; CHUNK_BYTES];
         // A pipe that cannot be read any more has ended as well.
         while let Ok(length @ 1..) = pipe.read(&mut chunk).await {

@@ -121,7 +121,13 @@ impl Walk {
         }
         fs::read_dir(&root).map_err(unreadable)?;
         if trust::is_writable_by_all(&root)? {
-            let text = "is writable by everybody, who may thus add plugins; run `chmod o-w` on it";
+            let may = if trust::is_sticky(&root)? {
+                "add plugins"
+            } else {
+                "add plugins and replace those that are there"
+            };
+            let text =
+                format!("is writable by everybody, who may thus {may}; run `chmod o-w` on it");
             self.note(Weight::Warning, &root, text);
         }
         if !self.roots.contains(&root) {

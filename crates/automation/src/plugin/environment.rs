@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use consign_kernel::plant::{self, Plant};
+
 pub type Variables = BTreeMap<OsString, OsString>;
 
 const ALLOWED: &[&str] = &["PATH", "HOME", "TZ", "LANG", "LANGUAGE", "TMPDIR"];
@@ -16,6 +18,7 @@ pub fn for_plugins(server: &Variables, passthrough: &[String]) -> Variables {
         ALLOWED.contains(&name)
             || name.starts_with(ALLOWED_PREFIX)
             || passthrough.iter().any(|added| added == name)
+            || plant::on(Plant::EnvironmentLeak)
     };
     server
         .iter()

@@ -2,7 +2,8 @@
 //!
 //! While a [`Group`] lives its members may; when it is dropped they are killed, on whatever path that happens.
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use consign_kernel::plant::{self, Plant};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 #[derive(Debug)]
 pub(super) struct Group {
@@ -32,7 +33,11 @@ impl Group {
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             // It fails if nobody is left, which is what we want.
-            let _ = kill_process_group(leader, signal);
+            let _ = if plant::on(Plant::SignalLeaderOnly) {
+                kill_process(leader, signal)
+            } else {
+                kill_process_group(leader, signal)
+            };
         }
     }
 }

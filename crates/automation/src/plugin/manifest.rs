@@ -51,6 +51,9 @@ pub struct FactOutput {
     pub mirrored: bool,
 }
 
+pub(super) const FREE_NAME: &str =
+    "a name that does not begin with `core.` and has no control characters";
+
 /// Why a manifest is refused. Whoever reports it names the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -191,6 +194,9 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
         key: "name",
         fix: "the name that configurations use",
     })?;
+    if !is_free(&name) {
+        return Err(Error::unfit("name", &name, FREE_NAME));
+    }
     let entrypoint = filled(raw.entrypoint).ok_or(Error::Missing {
         key: "entrypoint",
         fix: "the program's path inside the plugin's directory, such as `run.py`",
@@ -216,6 +222,11 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
         fact_outputs,
         stopwatch_subs_max: stopwatch(raw.stopwatch.as_ref())?,
     })
+}
+
+/// The core's own steps are jobs too, under names of their own; and a control character parts the names of a job's series.
+pub(super) fn is_free(name: &str) -> bool {
+    !name.starts_with("core.") && !name.contains(char::is_control)
 }
 
 fn filled(text: Option<String>) -> Option<String> {

@@ -5,6 +5,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use consign_kernel::plant::{self, Plant};
+
 use super::response::{self, Answer, LogLine, Response};
 use super::run::{Ended, How};
 
@@ -66,7 +68,8 @@ impl Reason {
 
     pub fn is_retryable(self) -> bool {
         match self {
-            Self::PluginRetryFalse | Self::ExitCode78 => false,
+            Self::PluginRetryFalse => plant::on(Plant::RetryRefused),
+            Self::ExitCode78 => false,
             Self::PluginError
             | Self::Timeout
             | Self::SpawnError
@@ -163,7 +166,8 @@ fn failed(reason: Reason, error: String, logs: Vec<LogLine>) -> Outcome {
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(EXIT_NOT_FOUND), _) => {
-            "exited with code 127, which mostly means that its interpreter or a command is missing"
+            "exited with code 127, which mostly means that its interpreter or a command is missing, or that its first line \
+             ends with a carriage return"
                 .to_owned()
         }
         (Some(EXIT_CONFIG), _) => "exited with code 78, a configuration error".to_owned(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::discovery::{Discovery, Note, Weight};
-use super::manifest::Manifest;
+use super::manifest::{self, FREE_NAME, Manifest};
 
 /// What the configuration says of one name.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +49,8 @@ pub enum Error {
     AliasOfAlias { alias: String, base: String },
     #[error("plugins.{0}.uses: a plugin of this name was found too; rename the alias")]
     AliasHidesPlugin(String),
+    #[error("plugins.{0}: write {FREE_NAME}")]
+    Reserved(String),
 }
 
 /// Joins what was found with what is configured. A plugin that is found and not configured is there with an empty configuration.
@@ -98,12 +100,14 @@ pub fn register(
         let config = &declarations.get(name).unwrap_or(&unconfigured).config;
         let is_missing = |key: &&String| config.get(*key).is_none_or(Value::is_null);
         let required = found.manifest.config_required.iter();
-        let missing: Vec<&String> = required.filter(is_missing).collect();
+        let missing = required.filter(is_missing).map(|key| format!("`{key}`"));
+        let missing: Vec<String> = missing.collect();
         if !missing.is_empty() {
+            let missing = missing.join(" and ");
             notes.push(Note {
                 weight: Weight::Skipped,
                 path: found.directory.clone(),
-                text: format!("`plugins.{name}.config` lacks the required {missing:?}"),
+                text: format!("`plugins.{name}.config` lacks {missing}, which the plugin needs"),
             });
             continue;
         }
@@ -125,6 +129,9 @@ fn check_alias(
     declarations: &BTreeMap<String, Declaration>,
     hides_plugin: bool,
 ) -> Result<(), Error> {
+    if !manifest::is_free(alias) {
+        return Err(Error::Reserved(alias.to_owned()));
+    }
     if hides_plugin {
         return Err(Error::AliasHidesPlugin(alias.to_owned()));
     }

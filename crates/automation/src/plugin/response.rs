@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::nesting::is_too_deep;
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Ok(Response),
@@ -50,6 +52,13 @@ pub enum Level {
     Error,
 }
 
+/// Events of one answer.
+const EVENTS_MAX: usize = 1_000;
+/// What the copies of `result` in events may come to.
+const COPIES_BYTES_MAX: usize = 32 << 20;
+const ERROR_BYTES_MAX: usize = 4 << 10;
+const SHALLOW: &str = "nested at most 64 levels deep";
+
 /// Why bytes are no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -87,14 +96,28 @@ pub fn parse(stdout: &[u8]) -> Result<Answer, Error> {
 
 fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Response, Error> {
     let result = filled(&mut members, "result", "a text when `status` is `ok`")?;
-    let events = list(&mut members, "events")?
+    let events = list(&mut members, "events")?;
+    if events.len() > EVENTS_MAX {
+        return Err(broken("events", "at most 1000 events"));
+    }
+    // Each event without a `result` of its own gets this one.
+    let lacks_own = |event: &&Value| event["payload"].get("result").is_none();
+    let copies = events.iter().filter(lacks_own).count();
+    if copies.saturating_mul(result.len()) > COPIES_BYTES_MAX {
+        return Err(broken(
+            "result",
+            "shorter, or the events fewer: each of them gets it",
+        ));
+    }
+    let events = events
         .into_iter()
         .enumerate()
         .map(|(index, event)| emitted(index, event, &result))
         .collect::<Result<_, _>>()?;
     let state_updates = match take(&mut members, "state_updates") {
         None => Map::new(),
-        Some(Value::Object(updates)) => updates,
+        Some(Value::Object(updates)) if !updates.values().any(is_too_deep) => updates,
+        Some(Value::Object(_)) => return Err(broken("state_updates", SHALLOW)),
         Some(_) => return Err(broken("state_updates", "an object")),
     };
     Ok(Response {
@@ -107,6 +130,7 @@ fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Respo
 
 fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Refusal, Error> {
     let error = filled(&mut members, "error", "a text when `status` is `error`")?;
+    let error = shortened(error);
     let retry = match take(&mut members, "retry") {
         None => true,
         Some(Value::Bool(retry)) => retry,
@@ -130,6 +154,9 @@ fn emitted(index: usize, event: Value, result: &str) -> Result<EmittedEvent, Err
         Some(_) => return Err(broken(format!("events[{index}].dedupe_key"), "a text")),
     };
     let mut payload = take(&mut members, "payload").unwrap_or_else(|| Value::Object(Map::new()));
+    if is_too_deep(&payload) {
+        return Err(broken(format!("events[{index}].payload"), SHALLOW));
+    }
     if let Value::Object(payload) = &mut payload {
         let entry = payload.entry("result");
         entry.or_insert_with(|| Value::from(result));
@@ -139,6 +166,15 @@ fn emitted(index: usize, event: Value, result: &str) -> Result<EmittedEvent, Err
         payload,
         dedupe_key,
     })
+}
+
+/// It is shown in tables, logs and notifications; what the plugin printed is kept whole beside it.
+fn shortened(mut error: String) -> String {
+    if error.len() > ERROR_BYTES_MAX {
+        error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
+        error.push('…');
+    }
+    error
 }
 
 /// Logs are for people: an odd line is shown as it is, and fails nothing.

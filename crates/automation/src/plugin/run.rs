@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::capture::Captured;
 use super::environment::Variables;
 use super::group::Group;
+use super::interpreter;
 
 /// What to start. The working directory is ours, and there are no arguments.
 #[derive(Clone, Debug)]
@@ -192,12 +193,15 @@ fn exited(status: io::Result<ExitStatus>) -> How {
 
 pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
     let path = entrypoint.display();
+    let unusable = interpreter::why_unusable(entrypoint);
     let fix = if error.kind() == io::ErrorKind::PermissionDenied {
         "it may not be executed; run `chmod +x` on it"
     } else if Errno::from_io_error(error) == Some(Errno::NOEXEC) {
         "it is no program of this system; a script needs a first line such as `#!/usr/bin/env bash`"
     } else if error.kind() != io::ErrorKind::NotFound {
         "the system refused"
+    } else if let Some(why) = &unusable {
+        why.as_str()
     } else if entrypoint.exists() {
         "the interpreter in its first line is missing; install it or correct the `#!` line"
     } else {

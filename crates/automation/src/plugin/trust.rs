@@ -1,7 +1,8 @@
 //! Whether the program of a plugin may be run at all.
 //!
 //! What runs lies inside its plugin's directory and inside an approved root after every link is followed, is executable, and
-//! nobody but its owner and group could have replaced it. The rules hold at the moment of discovery: whoever owns the files may
+//! nobody but the owner and group of its directory could have replaced it. A program that everybody may write to is told only: the
+//! protocol refuses directories. The rules hold at the moment of discovery: whoever owns the files may
 //! change them later.
 
 use std::fs;
@@ -11,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 const EXECUTE: u32 = 0o111;
 const WRITE_BY_ALL: u32 = 0o002;
+const STICKY: u32 = 0o1000;
 
 /// What happens to links among roots, directories, manifests and programs. They are told in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +123,17 @@ pub(super) fn inside_roots(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, Di
 }
 
 pub(super) fn is_writable_by_all(path: &Path) -> Result<bool, Distrust> {
+    Ok(mode(path)? & WRITE_BY_ALL != 0)
+}
+
+/// Whether only the owner of what lies in a directory may remove or rename it.
+pub(super) fn is_sticky(path: &Path) -> Result<bool, Distrust> {
+    Ok(mode(path)? & STICKY != 0)
+}
+
+fn mode(path: &Path) -> Result<u32, Distrust> {
     let found = fs::metadata(path).map_err(|error| unreadable(path, error))?;
-    Ok(found.permissions().mode() & WRITE_BY_ALL != 0)
+    Ok(found.permissions().mode())
 }
 
 pub(super) fn is_symlink(path: &Path) -> Result<bool, Distrust> {

@@ -70,6 +70,7 @@ fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &D
     let mut found = Problems::default();
     let (registry, names) = plugins(&config, &mut found);
     names::check_schedules(&config, &names, &mut found);
+    names::check_served_goals(&config, &names, &mut found);
     names::check_webhooks(&config, &names, &mut found);
     let router = names::router(&config, &names, &mut found);
     if strictness.validation {
@@ -235,6 +236,7 @@ fn joined(
         retry: configured.map_or_else(Retry::default, |one| one.retry),
         breaker: breaker.into(),
         notify_on_complete: configured.is_some_and(|one| one.notify_on_complete),
+        serves: configured.map_or_else(Vec::new, |one| one.serves.clone()),
         confinement: configured.map_or_else(Confinement::default, |one| one.confinement.clone()),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::load::top;
+use crate::config::model::Target;
 use crate::config::{Config, Node, Place, Problems};
 use crate::pipeline::{Catalogue, Kind, LoadError, PUBLISH_PLUGIN, Router};
 use crate::plugin::discovery::Discovery;
@@ -105,10 +106,26 @@ pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut Pro
     }
 }
 
+pub(super) fn check_served_goals(config: &Config, names: &Names, problems: &mut Problems) {
+    for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
+        for served in &plugin.serves {
+            let command = &served.command;
+            if !names.has_command(name, command) {
+                let message =
+                    format!("`plugins.{name}.serves`: the plugin has no command `{command}`");
+                let fix = "name a command that its manifest declares";
+                problems.error(&served.at, message, fix);
+            }
+        }
+    }
+}
+
 pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut Problems) {
     let webhooks = config.webhooks.iter();
     for endpoint in webhooks.flat_map(|webhooks| &webhooks.endpoints) {
-        let plugin = &endpoint.plugin;
+        let Target::Plugin(plugin) = &endpoint.target else {
+            continue;
+        };
         if !names.has_command(plugin, "handle") {
             let message = format!("the plugin `{plugin}` has no command `handle` for a webhook");
             problems.error(&endpoint.at, message, "name a plugin that handles events");

@@ -284,6 +284,19 @@ fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
     );
     let program = loaded.program.unwrap();
     assert!(program.is_known("bad") && program.plugin("bad").is_none());
+    let said = program.missing_plugin("bad");
+    assert!(
+        said.contains("left out") && said.contains("`config check`"),
+        "{said}"
+    );
+    let said = program.missing_plugin("nobody");
+    assert!(said.starts_with("there is no plugin `nobody`"), "{said}");
+    assert_eq!(
+        program.missing_command("mail", "dance"),
+        "the plugin `mail` has no command `dance`; it has poll, handle"
+    );
+    let off = World::new("plugins: {mail: {enabled: false}}").program();
+    assert!(off.missing_plugin("mail").contains("`enabled: false`"));
     warned(
         "plugins: {old: {enabled: false}, mail: {}}\npipelines: [{name: p, on: e, steps: [{uses: old.poll}]}]",
         "the pipeline `p` needs the plugin `old`, which is disabled",
@@ -348,4 +361,94 @@ fn a_changed_plugin_is_warned_of_and_refused_when_strict_du_019() {
         );
         assert!(world.load(Verify::No).problems.is_empty());
     }
+}
+
+#[test]
+fn a_served_goal_needs_a_name_and_a_command_of_its_plugin() {
+    let serves = |entry: &str| format!("plugins:\n  mail:\n    serves:\n      - {entry}");
+    let world = World::new(&serves("{goal: ' send mail ', capability: smtp}"));
+    let program = world.program();
+    let served = &program.plugin("mail").unwrap().serves[0];
+    assert_eq!(
+        (
+            served.goal.as_str(),
+            served.namespace.as_str(),
+            served.command.as_str()
+        ),
+        ("send mail", "default", "handle")
+    );
+    for (entry, expected) in [
+        (
+            "{goal: g, command: poll2}",
+            "Error config.yaml:4: `plugins.mail.serves`: the plugin has no command `poll2`; name a command that its manifest declares",
+        ),
+        (
+            "{command: handle}",
+            "Error config.yaml:4: `plugins.mail.serves[0].goal` is missing",
+        ),
+        (
+            "{goal: ' '}",
+            "`plugins.mail.serves[0].goal` is no goal; write 1 to 256 characters",
+        ),
+        (
+            "{goal: g, namespace: beam.x}",
+            "`plugins.mail.serves[0].namespace` is no namespace that is free",
+        ),
+        (
+            "{goal: g, capability: 'a b'}",
+            "`plugins.mail.serves[0].capability` is no capability",
+        ),
+        (
+            "{goal: g, command: init}",
+            "`init` is about the plugin itself",
+        ),
+        (
+            "{goal: g}\n      - {goal: g, command: poll}",
+            "Error config.yaml:5: `plugins.mail.serves` has the same goal twice",
+        ),
+    ] {
+        refused(&serves(entry), expected);
+    }
+    warned(
+        &serves("{goal: g, comand: poll}"),
+        "did you mean `command`?",
+    );
+}
+
+#[test]
+fn a_webhook_has_a_plugin_or_publishes_an_intent() {
+    let hook = |target: &str| {
+        format!(
+            "tokens: [{{name: s, key: v}}]\nplugins: {{mail: }}\nwebhooks:\n  endpoints:\n    - {{path: /a, {target} secret_ref: s, signature_header: X}}"
+        )
+    };
+    World::new(&hook("publish: {goal: g, max_attempts: 5},")).program();
+    for (target, expected) in [
+        (
+            "",
+            "Error config.yaml:5: `webhooks.endpoints[0].plugin` is missing",
+        ),
+        (
+            "plugin: mail, publish: {goal: g},",
+            "an endpoint has both `plugin` and `publish`; keep `plugin` for an event",
+        ),
+        (
+            "publish: {namespace: n},",
+            "`webhooks.endpoints[0].publish.goal` is missing",
+        ),
+        (
+            "publish: {goal: g, max_attempts: 21},",
+            "`webhooks.endpoints[0].publish.max_attempts` is above 20",
+        ),
+    ] {
+        refused(&hook(target), expected);
+    }
+}
+
+#[test]
+fn a_run_without_a_service_tries_no_plugin_again() {
+    let world = World::new("plugins: {mail: {}, old: {retry: {max_attempts: 3}}}");
+    let program = world.program().with_single_attempts();
+    let mut attempts = program.plugins().map(|plugin| plugin.retry.max_attempts);
+    assert!(attempts.all(|attempts| attempts == 1));
 }

@@ -101,15 +101,16 @@ async fn follow_up(
     };
     let failure = failure(&fact, intent.attempts_max);
     let completed_at = instant(fact.at);
-    let is_waiting = fact.from == Some(State::Queued);
-    let claimed_at = intent.claimed_at.filter(|at| !is_waiting && *at <= fact.at);
+    let has_run = fact.from != Some(State::Queued);
+    let claimed_at = intent.claimed_at.filter(|at| has_run && *at <= fact.at);
     // As it was then; it may be further by now.
-    intent.attempts = fact.attempt + u32::from(is_waiting);
+    intent.attempts = fact.attempt;
     let attempt = Attempt {
         intent,
         job,
         program: Arc::clone(program),
         context: serde_json::Map::new(),
+        unready: None,
         started_at: claimed_at.map_or(completed_at, instant),
     };
     let ended = Ended {

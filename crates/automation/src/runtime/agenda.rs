@@ -3,14 +3,14 @@
 //! It is only a hint. Whether an entry is due is decided by its record, which others may have changed.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 /// An entry: which one of which plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Slot {
     pub(super) plugin: Arc<str>,
     pub(super) index: usize,
@@ -19,6 +19,9 @@ pub(super) struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     slots: Vec<Slot>,
+    numbers: HashMap<Slot, usize>,
+    /// What holds of each; whatever else the heap says of it is out of date.
+    next: Vec<Option<Timestamp>>,
     heap: BinaryHeap<Reverse<(Timestamp, usize)>>,
 }
 
@@ -29,8 +32,11 @@ impl Agenda {
             plugin: Arc::clone(plugin),
             index,
         };
+        let number = self.slots.len();
+        self.numbers.insert(slot.clone(), number);
         self.slots.push(slot);
-        self.set(self.slots.len() - 1, next);
+        self.next.push(None);
+        self.set(number, next);
     }
 
     /// Takes out those whose time has come, in the order in which they were added.
@@ -39,18 +45,31 @@ impl Agenda {
         while let Some(first) = self.heap.peek_mut()
             && first.0.0 <= now
         {
-            let Reverse((_, number)) = PeekMut::pop(first);
-            due.push((number, self.slots[number].clone()));
+            let Reverse((at, number)) = PeekMut::pop(first);
+            if self.next[number] == Some(at) {
+                self.next[number] = None;
+                due.push((number, self.slots[number].clone()));
+            }
         }
         due.sort_unstable_by_key(|(number, _)| *number);
         due
     }
 
-    /// Puts one that was taken out back, unless it never comes again.
+    /// When this one is to be looked at, unless it never comes again.
     pub(super) fn set(&mut self, number: usize, next: Option<Timestamp>) {
+        self.next[number] = next;
         if let Some(next) = next {
             self.heap.push(Reverse((next, number)));
         }
+    }
+
+    pub(super) fn number(&self, slot: &Slot) -> Option<usize> {
+        self.numbers.get(slot).copied()
+    }
+
+    /// When to look at any of them; it may turn out to be too early.
+    pub(super) fn first(&self) -> Option<Timestamp> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -81,8 +100,19 @@ mod tests {
         assert_eq!(taken(&mut agenda, 10), [1, 3]);
         assert_eq!(taken(&mut agenda, 11), [] as [usize; 0], "taken out");
         agenda.set(3, Some(at(15)));
-        assert_eq!(taken(&mut agenda, 30), [0, 3]);
-        assert_eq!(agenda.len(), 4);
+        agenda.set(3, Some(at(25)));
+        assert_eq!(taken(&mut agenda, 20), [0], "the last word counts");
+        assert_eq!(agenda.first(), Some(at(25)));
+        assert_eq!(taken(&mut agenda, 30), [3]);
+        assert_eq!((agenda.first(), agenda.len()), (None, 4));
+        let slot = |index| Slot {
+            plugin: Arc::clone(&mail),
+            index,
+        };
+        assert_eq!(
+            (agenda.number(&slot(3)), agenda.number(&slot(4))),
+            (Some(3), None)
+        );
     }
 
     #[test]

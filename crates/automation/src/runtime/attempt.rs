@@ -29,6 +29,8 @@ pub(super) struct Attempt {
     pub(super) program: Arc<Program>,
     /// Its baggage.
     pub(super) context: Map<String, Value>,
+    /// Why it cannot even begin.
+    pub(super) unready: Option<Failure>,
     pub(super) started_at: Timestamp,
 }
 
@@ -51,6 +53,7 @@ pub(super) enum End {
     Cancelled,
 }
 
+#[derive(Clone)]
 pub(super) struct Failure {
     pub(super) error: String,
     pub(super) reason: &'static str,
@@ -93,17 +96,19 @@ impl Attempt {
             }
         };
         let context = match &job.event_context_id {
-            None => Map::new(),
-            Some(id) => match baggage(engine, id).await {
-                Ok(context) => context,
-                Err(failure) => return Err((intent, failure)),
-            },
+            None => Ok(Map::new()),
+            Some(id) => baggage(engine, id).await,
+        };
+        let (context, unready) = match context {
+            Ok(context) => (context, None),
+            Err(failure) => (Map::new(), Some(failure)),
         };
         Ok(Self {
             intent,
             job,
             program,
             context,
+            unready,
             started_at,
         })
     }
@@ -120,6 +125,9 @@ impl Attempt {
         on_start: impl FnOnce(u32),
         cancel: impl Future<Output = ()>,
     ) -> Ended {
+        if let Some(failure) = &self.unready {
+            return Self::over(End::Failed(failure.clone()), engine);
+        }
         if self.job.plugin == SWITCH_PLUGIN {
             return Self::over(self.switched(), engine);
         }
@@ -168,7 +176,7 @@ impl Attempt {
         }
     }
 
-    fn over(end: End, engine: &Engine) -> Ended {
+    pub(super) fn over(end: End, engine: &Engine) -> Ended {
         let stdout = match &end {
             End::Switched { matched, .. } => Some(switch_result(*matched).to_string()),
             End::Succeeded(_) | End::Failed(_) | End::Cancelled => None,
@@ -277,9 +285,22 @@ impl Attempt {
         }
     }
 
+    /// Whether the step's own configuration says what stands under this key.
+    pub(super) fn is_configured(&self, key: &str) -> bool {
+        let node = self.job.position.as_ref();
+        let node = node.and_then(|position| self.program.router().node(position));
+        match node.map(|node| &node.kind) {
+            Some(Kind::Step(uses)) => uses.with.has(key),
+            Some(Kind::Switch(_)) | None => false,
+        }
+    }
+
     /// The baggage, and where in a pipeline this is.
     fn told_context(&self) -> Map<String, Value> {
         let mut context = self.context.clone();
+        if let Some(served) = &self.job.serves {
+            context.insert("ductile_intent".to_owned(), served.told());
+        }
         if let Some(position) = &self.job.position {
             let mut tell = |name: &str, value: Value| context.insert(name.to_owned(), value);
             tell("ductile_pipeline", position.pipeline.as_str().into());

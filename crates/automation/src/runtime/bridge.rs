@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use consign_engine::Error;
 use consign_kernel::ids::IntentId;
+use consign_kernel::plant::{self, Plant};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -59,6 +60,9 @@ impl Runtime {
                 let intent = self.engine().observe(id).await?;
                 if intent.is_some_and(|intent| !is_over(&intent)) {
                     still_open.push(id);
+                    continue;
+                }
+                if plant::on(Plant::RootIsTree) {
                     continue;
                 }
                 let children = self.engine().children(id, CHILDREN_MAX).await?;

@@ -1,6 +1,6 @@
-//! Circuit breakers as operators see them: the row, its history, and the reset by hand.
+//! Circuit breakers: what the end of a scheduled job does to one, and how operators see and reset it.
 //!
-//! Ends of jobs are counted where they are settled; see [`super::finish`]. Everything that is not a success counts, a cancelled job too:
+//! Everything that is not a success counts, a cancelled job too:
 //! a run that somebody had to end is no sign of health.
 
 use consign_engine::{Engine, Error};
@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::commit::{Commit, Seen, TRIES_MAX, read};
-use super::job::micros;
+use super::attempt::{Attempt, Ended};
+use super::commit::{Commit, Seen, TRIES_MAX, read, read_some};
+use super::job::{Job, micros};
 use super::keep;
 use super::service::{Inner, Runtime};
 use crate::breaker::{State, Transition};
@@ -124,6 +125,55 @@ pub(super) fn change(
     let key = keep::breaker_change(plugin, command, seen.version + 1);
     commit.put(key, &line, Some(until));
     commit.replace(seen);
+}
+
+/// What the breaker and the schedule learn from the end of a scheduled job.
+pub(super) async fn count(
+    engine: &Engine,
+    attempt: &Attempt,
+    succeeded: bool,
+    ended: &Ended,
+    commit: &mut Commit,
+) -> Result<Option<Transition>, Error> {
+    let Job {
+        plugin, command, ..
+    } = &attempt.job;
+    let Some(configured) = attempt.program.plugin(plugin) else {
+        return Ok(None);
+    };
+    let now = ended.completed_at;
+    let mut seen: Seen<keep::Circuit> = read(engine, keep::breaker(plugin, command)).await?;
+    let circuit = &mut seen.value;
+    let id = attempt.job_id();
+    let transition = circuit
+        .breaker
+        .observe(&id, succeeded, configured.breaker, now);
+    circuit.updated_at = Some(now);
+    if !succeeded {
+        circuit.last_failure_at = Some(now);
+    }
+    match &transition {
+        Some(transition) => {
+            let (transition, job_id) = (transition.clone(), Some(id.clone()));
+            change(engine, &attempt.program, &seen, transition, job_id, commit);
+        }
+        None => commit.replace(&seen),
+    }
+    let entry = attempt.job.schedule_id.as_ref().and_then(|id| {
+        let mut entries = configured.schedules.iter();
+        entries.find(|entry| entry.id == *id)
+    });
+    if let (Some(entry), true) = (entry, succeeded) {
+        let key = keep::schedule(plugin, &entry.id);
+        if let Some(mut seen) = read_some::<keep::Schedule>(engine, key).await? {
+            let draw = (engine.entropy().draw() >> 64) as u64;
+            entry.succeeded(&mut seen.value.state, now, draw);
+            seen.value.last_success_job_id = Some(id);
+            seen.value.updated_at = now;
+            commit.replace(&seen);
+        }
+    }
+    Ok(transition)
 }
 
 impl Inner {

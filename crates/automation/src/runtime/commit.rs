@@ -24,6 +24,8 @@ pub(super) struct Seen<T> {
 #[derive(Default)]
 pub(super) struct Commit {
     pub(super) expects: Vec<Command>,
+    /// What ends together with the job, and can be refused.
+    pub(super) coupled: Vec<Command>,
     pub(super) puts: Vec<Command>,
     pub(super) jobs: Vec<Job>,
 }
@@ -41,9 +43,10 @@ impl Commit {
         self.put(seen.key.clone(), &seen.value, None);
     }
 
-    /// The steps in their order: expectations, then `refusable`, then what is written.
+    /// The steps in their order: expectations, what is coupled, then `refusable`, then what is written.
     pub(super) fn steps(self, refusable: impl IntoIterator<Item = Command>) -> Vec<Command> {
         let mut steps = self.expects;
+        steps.extend(self.coupled);
         steps.extend(refusable);
         steps.extend(self.puts);
         steps

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use consign_kernel::command::{Audience, Claim, Command, Extend};
@@ -15,12 +16,12 @@ use consign_kernel::profile::Face;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::attempt::{Attempt, Ended};
+use super::attempt::{Attempt, End, Ended};
 use super::finish::{self, Finished};
 use super::job::{Job, NAMESPACE, OWNER, job_id};
 use super::service::Inner;
 use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
-use crate::program::Program;
+use crate::program::{Plugin, Program};
 
 const LEASE_US: i64 = 60 * SECOND_US;
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
@@ -34,7 +35,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What runs at this moment, in this process.
 #[derive(Default)]
 pub(super) struct Running {
-    jobs: HashMap<IntentId, (String, Arc<Notify>)>,
+    /// How each is asked to end. A job that was taken again while its last attempt still ends has two places and one bell here.
+    bells: HashMap<IntentId, Arc<Notify>>,
+    places: usize,
     by_plugin: HashMap<String, usize>,
     /// Jobs that claims under way may bring: in all, and of each plugin.
     claiming: usize,
@@ -51,37 +54,47 @@ struct Wish {
 
 impl Running {
     pub(super) fn count(&self) -> usize {
-        self.jobs.len()
+        self.places
     }
 
     /// How many of the workers' places are taken. Who only waits needs none.
-    fn working(&self) -> usize {
-        self.count() - self.by_plugin.get(PUBLISH_PLUGIN).copied().unwrap_or(0)
+    pub(super) fn working(&self) -> usize {
+        self.places - self.by_plugin.get(PUBLISH_PLUGIN).copied().unwrap_or(0)
     }
 
     /// Asks the process of a job to end, if it runs here.
     pub(super) fn cancel(&self, id: IntentId) -> bool {
-        let found = self.jobs.get(&id);
-        found.inspect(|(_, cancel)| cancel.notify_one()).is_some()
+        let found = self.bells.get(&id);
+        found.inspect(|bell| bell.notify_one()).is_some()
     }
 
     fn add(&mut self, id: IntentId, plugin: &str) -> Arc<Notify> {
         let cancel = Arc::new(Notify::new());
-        self.jobs
-            .insert(id, (plugin.to_owned(), Arc::clone(&cancel)));
+        self.bells.insert(id, Arc::clone(&cancel));
+        self.places += 1;
         *self.by_plugin.entry(plugin.to_owned()).or_default() += 1;
         cancel
     }
 
-    /// The same job may have been taken again meanwhile, so it is known by its own bell.
-    fn remove(&mut self, id: IntentId, cancel: &Arc<Notify>) {
-        let own = |(_, bell): &(String, Arc<Notify>)| Arc::ptr_eq(bell, cancel);
-        if self.jobs.get(&id).is_some_and(own)
-            && let Some((plugin, _)) = self.jobs.remove(&id)
-            && let Some(count) = self.by_plugin.get_mut(&plugin)
-        {
+    /// Once for each [`Running::add`].
+    fn remove(&mut self, id: IntentId, plugin: &str, cancel: &Arc<Notify>) {
+        self.places -= 1;
+        if let Some(count) = self.by_plugin.get_mut(plugin) {
             *count -= 1;
         }
+        if self
+            .bells
+            .get(&id)
+            .is_some_and(|bell| Arc::ptr_eq(bell, cancel))
+        {
+            self.bells.remove(&id);
+        }
+    }
+
+    /// Whether no other job of this plugin could begin.
+    pub(super) fn is_full(&self, program: &Program, plugin: &Plugin) -> bool {
+        let own = self.by_plugin.get(&plugin.name).copied().unwrap_or(0);
+        self.working() >= program.config().service.max_workers || own >= plugin.parallelism
     }
 
     /// What may be taken without passing anybody's cap. `leaving` is a job that makes room for another.
@@ -215,6 +228,9 @@ fn begin_all(inner: &Arc<Inner>, wish: &Wish, program: &Arc<Program>, claimed: &
         })
         .collect();
     drop(running);
+    if !claimed.is_empty() {
+        inner.begun.send_modify(|count| *count += 1);
+    }
     for (intent, cancel) in claimed.iter().zip(begun) {
         begin(inner, Arc::clone(program), intent.clone(), cancel);
     }
@@ -228,7 +244,9 @@ fn begin(inner: &Arc<Inner>, program: Arc<Program>, intent: Intent, cancel: Arc<
         let place = Place {
             inner: &inner,
             id,
+            plugin: intent.capability.clone().unwrap_or_default(),
             cancel,
+            left: AtomicBool::new(false),
         };
         Box::pin(work(&place, program, intent)).await;
     });
@@ -238,18 +256,24 @@ fn begin(inner: &Arc<Inner>, program: Arc<Program>, intent: Intent, cancel: Arc<
 struct Place<'i> {
     inner: &'i Arc<Inner>,
     id: IntentId,
+    plugin: String,
     cancel: Arc<Notify>,
+    left: AtomicBool,
 }
 
 impl Place<'_> {
     fn leave(&self) {
-        self.inner.running().remove(self.id, &self.cancel);
+        if !self.left.swap(true, Ordering::Relaxed) {
+            let mut running = self.inner.running();
+            running.remove(self.id, &self.plugin, &self.cancel);
+        }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.leave();
+        self.inner.held().remove(&self.id);
         self.inner.changed.notify_one();
         self.inner.finished.send_modify(|count| *count += 1);
     }
@@ -259,7 +283,7 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
     let inner = place.inner;
     let started_at = inner.instant();
     let begun = Attempt::begin(&inner.engine, program, intent, started_at).await;
-    let attempt = match begun {
+    let mut attempt = match begun {
         Ok(attempt) => attempt,
         Err((intent, failure)) => {
             tracing::error!(
@@ -293,15 +317,20 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
         let told = json!({"job_id": id, "plugin": plugin, "command": command, "pid": pid});
         inner.tell("plugin.spawned", told);
     };
-    let cancelled = async {
-        tokio::select! {
-            () = place.cancel.notified() => {}
-            () = lease_is_lost(inner, &attempt.intent) => {}
+    let ended = match inner.takes_up(&attempt).await {
+        Ok(()) => {
+            let cancelled = async {
+                tokio::select! {
+                    () = place.cancel.notified() => {}
+                    () = lease_is_lost(inner, &attempt.intent) => {}
+                }
+            };
+            attempt
+                .run(&inner.engine, &inner.launcher, spawned, cancelled)
+                .await
         }
+        Err(failure) => Attempt::over(End::Failed(failure), &inner.engine),
     };
-    let ended = attempt
-        .run(&inner.engine, &inner.launcher, spawned, cancelled)
-        .await;
     if let Some(stderr) = &ended.stderr {
         tracing::warn!(
             component = "plugin",
@@ -311,7 +340,7 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
             "the plugin wrote to its standard error"
         );
     }
-    if let Some(finished) = settle(place, &attempt, &ended).await {
+    if let Some(finished) = settle(place, &mut attempt, &ended).await {
         report(inner, &attempt, &ended, &finished);
     }
 }
@@ -337,13 +366,13 @@ async fn lease_is_lost(inner: &Inner, intent: &Intent) {
 }
 
 /// The result of work that was done is not given up while the ledger is away.
-async fn settle(place: &Place<'_>, attempt: &Attempt, ended: &Ended) -> Option<Finished> {
+async fn settle(place: &Place<'_>, attempt: &mut Attempt, ended: &Ended) -> Option<Finished> {
     let inner = place.inner;
-    let (plugin, job_id) = (&attempt.job.plugin, attempt.job_id());
+    let (plugin, job_id) = (attempt.job.plugin.clone(), attempt.job_id());
     loop {
         // Whoever ends makes room, and the next one is taken in the same commit.
         let program = inner.program();
-        let wish = inner.next_wish(&program, plugin);
+        let wish = inner.next_wish(&program, &plugin);
         let next = wish.as_ref().map(|wish| inner.claim(wish));
         let finished = finish::finish(&inner.engine, attempt, ended, next.as_ref()).await;
         match (&wish, &finished) {
@@ -356,7 +385,14 @@ async fn settle(place: &Place<'_>, attempt: &Attempt, ended: &Ended) -> Option<F
         }
         match finished {
             Ok(finished) => return Some(finished),
-            Err(consign_engine::Error::Refused(refusal)) => {
+            // Perhaps only the intent is not ours any more; the job has an end of its own.
+            Err(consign_engine::Error::Refused(refusal))
+                if refusal != Refusal::VersionMismatch && attempt.job.serves.take().is_some() =>
+            {
+                tracing::warn!(plugin, job_id, %refusal, "its intent could not be settled");
+            }
+            // Others write what it writes all the time: that is no reason to run it again.
+            Err(consign_engine::Error::Refused(refusal)) if refusal != Refusal::VersionMismatch => {
                 tracing::warn!(plugin, job_id, %refusal, "the job is not ours any more; its end is not recorded");
                 return None;
             }
@@ -395,6 +431,11 @@ pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: 
     let (attempts, attempts_max) = (attempt.intent.attempts, attempt.intent.attempts_max);
     match finished.status {
         "succeeded" => {
+            if let Some(schedule_id) = &attempt.job.schedule_id {
+                let entry = (plugin.clone(), schedule_id.clone());
+                inner.succeeded().push(entry);
+                inner.look_again.notify_one();
+            }
             tracing::info!(
                 component = "dispatcher",
                 plugin,
@@ -478,5 +519,25 @@ pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: 
                 "event_context_id": job.event_context_id,
             }),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_was_taken_again_frees_both_its_places() {
+        let mut running = Running::default();
+        let id = IntentId([7; 16]);
+        let first = running.add(id, PUBLISH_PLUGIN);
+        let second = running.add(id, PUBLISH_PLUGIN);
+        assert_eq!((running.count(), running.working()), (2, 0));
+        running.remove(id, PUBLISH_PLUGIN, &first);
+        assert!(running.cancel(id), "the second is still there");
+        running.remove(id, PUBLISH_PLUGIN, &second);
+        assert_eq!((running.count(), running.working()), (0, 0));
+        assert!(!running.cancel(id));
+        assert_eq!(running.by_plugin[PUBLISH_PLUGIN], 0);
     }
 }

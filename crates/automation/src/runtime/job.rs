@@ -5,12 +5,14 @@ use std::time::Duration;
 use consign_kernel::command::{NewIntent, Unless};
 use consign_kernel::ids::{DAY_US, IntentId};
 use consign_kernel::intent::{Intent, Ties};
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::ProfileId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::finish::INIT;
-use crate::pipeline::{Position, SWITCH_PLUGIN};
+use super::served::Served;
+use crate::pipeline::{PUBLISH_PLUGIN, Position, SWITCH_PLUGIN};
 use crate::program::Program;
 
 /// All jobs of a ledger lie in one namespace and belong to one publisher.
@@ -23,6 +25,8 @@ const LIFE_US: i64 = 100 * 365 * DAY_US;
 const SEPARATOR: char = '\u{1f}';
 /// A switch is decided here and cannot fail for a while.
 const SWITCH_ATTEMPTS: u32 = 4;
+/// A step that waits for an intent is made to be taken up again, at every start if need be; its timeout ends it.
+const PUBLISH_ATTEMPTS: u32 = 1_000_000;
 
 /// Who asked for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +38,7 @@ pub enum SubmittedBy {
     Cli,
     Api,
     Hook,
+    Intent,
 }
 
 impl SubmittedBy {
@@ -45,6 +50,7 @@ impl SubmittedBy {
             Self::Cli => "cli",
             Self::Api => "api",
             Self::Hook => "hook",
+            Self::Intent => "intent",
         }
     }
 }
@@ -72,6 +78,9 @@ pub struct Job {
     /// The entry that the clock made it for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_id: Option<String>,
+    /// The intent that it is to fulfil.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serves: Option<Served>,
     /// Plugin jobs from its first ancestor to it; zero if no event made it.
     #[serde(default)]
     pub depth: u32,
@@ -94,6 +103,7 @@ impl Job {
             position: None,
             instance_id: None,
             schedule_id: None,
+            serves: None,
             depth: 0,
             hook_depth: 0,
         }
@@ -115,12 +125,19 @@ impl Job {
         let attempts_max = match retry {
             // Not even a crash brings it about again.
             Some(_) if self.command == INIT => 1,
+            // The intent has attempts of its own.
+            Some(_) if self.serves.is_some() => 1,
             Some(retry) => u32::try_from(retry.max_attempts).unwrap_or(u32::MAX),
+            None if self.plugin == PUBLISH_PLUGIN => PUBLISH_ATTEMPTS,
             None => SWITCH_ATTEMPTS,
         };
         let key = self.dedupe_key.as_deref();
         let key = key.filter(|key| !key.trim().is_empty() && self.plugin != SWITCH_PLUGIN);
-        let usual = program.config().service.dedupe_ttl;
+        let usual = if plant::on(Plant::EndlessDedupe) {
+            Duration::MAX
+        } else {
+            program.config().service.dedupe_ttl
+        };
         NewIntent {
             profile: ProfileId::Automation,
             namespace: NAMESPACE.to_owned(),
@@ -150,7 +167,12 @@ impl Job {
 
     fn series(&self, key: &str) -> String {
         let (plugin, command) = (&self.plugin, &self.command);
-        format!("{plugin}{SEPARATOR}{command}{SEPARATOR}{key}")
+        if plant::on(Plant::KeyIsTarget) {
+            return key.to_owned();
+        }
+        let name = format!("{plugin}{SEPARATOR}{command}{SEPARATOR}{key}");
+        // A key may be long, and an index of PostgreSQL takes no long texts.
+        blake3::hash(name.as_bytes()).to_hex().to_string()
     }
 }
 

@@ -21,7 +21,7 @@ use super::keep::{self, ScheduleStatus};
 use super::service::Inner;
 use crate::breaker::{Admission, State, Transition};
 use crate::program::{Plugin, Program};
-use crate::schedule::{Decision, Entry, Mode, Overlap, Skip};
+use crate::schedule::{Decision, Entry, IfRunning, Mode, Overlap, Skip};
 
 /// How often a look begins anew because somebody wrote meanwhile; then the next tick has its turn.
 const TRIES_MAX: u32 = 5;
@@ -172,9 +172,13 @@ impl Look<'_> {
         });
         let mut steps = commit.steps(ends);
         let window = Some(self.window());
-        let items = jobs
-            .iter()
-            .map(|job| job.intent(self.program, None, window));
+        let items = jobs.iter().map(|job| {
+            let mut intent = job.intent(self.program, None, window);
+            if let Some(unless) = &mut intent.unless {
+                unless.open = !self.queues_behind_itself();
+            }
+            intent
+        });
         steps.push(Command::Admit(Admit {
             items: items.collect(),
             cap: None,
@@ -283,6 +287,12 @@ impl Look<'_> {
     fn window(&self) -> Duration {
         let tick = self.program.config().service.tick_interval;
         self.entry.dedupe_ttl(tick).saturating_sub(tick)
+    }
+
+    /// A slot that is to wait for the one before it is no duplicate of it. An interval is: it is due until a run succeeds.
+    fn queues_behind_itself(&self) -> bool {
+        let is_interval = matches!(self.entry.mode, Mode::Every(_));
+        self.entry.if_running == IfRunning::Queue && !is_interval
     }
 
     pub(super) fn draw(&self) -> u64 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use consign_engine::{Engine, Error};
 use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::record::{Kind, Record};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -96,6 +97,9 @@ fn revised(
         }
     } else if entry.is_too_far(&value.state, now, zone) {
         entry.deduplicated(&mut value.state, now, zone, look.draw());
+    }
+    if value.status == ScheduleStatus::Exhausted && plant::on(Plant::SpentShotFires) {
+        return (look.first_sight(now), true);
     }
     if value.status == ScheduleStatus::PausedInvalid {
         (value.status, value.reason) = (ScheduleStatus::Active, None);

@@ -5,20 +5,20 @@
 use std::time::Duration;
 
 use consign_engine::{Engine, Error, Operator};
-use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard};
-use consign_kernel::ids::{IntentId, SECOND_US};
-use consign_kernel::intent::{Intent, ResultKind, Ties};
-use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::ids::IntentId;
+use consign_kernel::intent::{Intent, ResultKind};
+use consign_kernel::limits;
+use consign_kernel::profile::Face;
 use consign_kernel::state::State;
-use consign_kernel::{limits, once};
 use serde_json::{Map, Value, json};
 
 use super::attempt::{Attempt, End, Failure};
 use super::job::micros;
+use super::publication::{self, OPERATOR, Once, Publication};
+use crate::config::intents::{is_goal, is_namespace};
+use crate::nesting::is_too_deep;
 use crate::plugin::response::{EmittedEvent, Response};
 
-/// The publisher is the operator, whose workers hold the main key.
-const PUBLISHER: &str = "main";
 const NAMESPACE_DEFAULT: &str = "default";
 const TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
 const TIMEOUT_MAX: Duration = Duration::from_hours(23);
@@ -44,7 +44,7 @@ pub(super) async fn publish(
     payload: Value,
     cancel: impl Future<Output = ()>,
 ) -> End {
-    let wanted = match wanted(payload) {
+    let wanted = match wanted(attempt, payload) {
         Ok(wanted) => wanted,
         Err(error) => return End::Failed(Failure::for_good(error)),
     };
@@ -58,7 +58,7 @@ pub(super) async fn publish(
     };
     let ended = tokio::select! {
         ended = settled(engine, id) => ended,
-        () = tokio::time::sleep(wanted.timeout) => {
+        () = tokio::time::sleep(left(engine, attempt, wanted.timeout)) => {
             give_up(engine, id, "the pipeline step that published it stopped waiting").await;
             return End::Failed(Failure {
                 error: format!("intent {id} was not fulfilled within {:?}", wanted.timeout),
@@ -92,23 +92,32 @@ pub(super) async fn publish(
     }
 }
 
-fn wanted(payload: Value) -> Result<Wanted, String> {
+/// Counted from when the job was queued: each start takes it up again.
+fn left(engine: &Engine, attempt: &Attempt, timeout: Duration) -> Duration {
+    let waited_us = engine.now().0.saturating_sub(attempt.intent.created_at.0);
+    let waited = Duration::from_micros(u64::try_from(waited_us).unwrap_or(0));
+    timeout.saturating_sub(waited)
+}
+
+/// Where the intent goes is said by the step alone: what a sender put under the same names is payload.
+fn wanted(attempt: &Attempt, payload: Value) -> Result<Wanted, String> {
     let Value::Object(mut payload) = payload else {
         return Err("the step needs a payload that is an object".to_owned());
     };
     let mut controls: Map<String, Value> = Map::new();
-    for name in CONTROLS {
+    for name in CONTROLS
+        .into_iter()
+        .filter(|name| attempt.is_configured(name))
+    {
         controls.extend(payload.remove(name).map(|value| (name.to_owned(), value)));
     }
     payload.retain(|key, _| !key.starts_with("ductile_"));
     let text = |name: &str| controls.get(name).and_then(Value::as_str);
-    let goal = text("goal").filter(|goal| !goal.trim().is_empty());
+    let goal = text("goal").map(str::trim).filter(|goal| !goal.is_empty());
     let goal = goal.ok_or("the step needs `with: {goal: …}`, the goal of the intent")?;
     let namespace = text("namespace").unwrap_or(NAMESPACE_DEFAULT);
-    if goal.chars().count() > limits::GOAL_CHARS_MAX
-        || namespace.chars().count() > limits::NAMESPACE_CHARS_MAX
-    {
-        return Err("the goal or the namespace is too long".to_owned());
+    if !is_goal(goal) || !is_namespace(namespace) {
+        return Err("the goal or the namespace is none that an intent can have".to_owned());
     }
     let timeout = match text("timeout") {
         None => TIMEOUT_DEFAULT,
@@ -120,12 +129,7 @@ fn wanted(payload: Value) -> Result<Wanted, String> {
     let attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok());
     let whole = Value::Object(payload);
     let published = controls.get("intent").unwrap_or(&whole).to_string();
-    if published.len() > limits::PAYLOAD_BYTES_MAX {
-        let (bytes, max) = (published.len(), limits::PAYLOAD_BYTES_MAX);
-        return Err(format!(
-            "the payload has {bytes} bytes; an intent may carry {max}"
-        ));
-    }
+    publication::check_size(&published)?;
     Ok(Wanted {
         goal: goal.to_owned(),
         namespace: namespace.to_owned(),
@@ -138,54 +142,24 @@ fn wanted(payload: Value) -> Result<Wanted, String> {
 }
 
 async fn admit(engine: &Engine, attempt: &Attempt, wanted: &Wanted) -> Result<IntentId, Error> {
-    let key = once::Key {
-        scope: once::Scope::IntentIdempotency,
-        owner: PUBLISHER.to_owned(),
-        key: format!("automation:{}", attempt.job_id()),
-    };
-    let item = NewIntent {
-        profile: ProfileId::Intent,
-        namespace: wanted.namespace.clone(),
+    let publication = Publication {
         goal: wanted.goal.clone(),
-        owner: PUBLISHER.to_owned(),
-        public: false,
-        target: None,
-        capability: None,
-        priority: limits::PRIORITY_DEFAULT,
+        namespace: wanted.namespace.clone(),
         payload: wanted.payload.clone(),
-        traceparent: None,
-        delay_us: 0,
-        ttl_us: limits::INTENT_TTL_US.max(micros(wanted.timeout)),
         attempts_max: wanted.attempts_max,
-        backoff_us: 5 * SECOND_US,
-        once: Some(OnceGuard {
-            key,
-            fingerprint: *blake3::hash(wanted.payload.as_bytes()).as_bytes(),
+        ttl_us: limits::INTENT_TTL_US.max(micros(wanted.timeout)),
+        once: Some(Once {
+            key: format!("automation:{}", attempt.job_id()),
             lifetime_us: limits::RETENTION_US,
         }),
-        ties: Ties {
-            parent: Some(attempt.intent.id),
-            series: None,
-        },
-        unless: None,
+        parent: Some(attempt.intent.id),
     };
-    let admit = Admit {
-        items: vec![item],
-        cap: None,
-    };
-    let answer = engine.apply(None, Command::Admit(admit)).await?;
-    let Answer::Admitted(admitted) = answer else {
-        return Err(Error::Internal(
-            "an admission answered something else".to_owned(),
-        ));
-    };
-    let first = admitted.first().map(|one| one.id);
-    first.ok_or_else(|| Error::Internal("an admission answered nothing".to_owned()))
+    Ok(publication::admit(engine, publication).await?.id)
 }
 
 /// Waits for the end of the intent; `None` if it is gone.
 async fn settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error> {
-    let mut news = engine.follow_publisher(PUBLISHER);
+    let mut news = engine.follow_publisher(OPERATOR);
     loop {
         let Some(intent) = engine.observe(id).await? else {
             return Ok(None);
@@ -210,7 +184,10 @@ fn fulfilled(intent: &Intent) -> Response {
         .result
         .as_ref()
         .map_or(Value::Null, |result| match result.kind {
-            ResultKind::Json => serde_json::from_str(&result.body).unwrap_or(Value::Null),
+            ResultKind::Json => serde_json::from_str(&result.body)
+                .ok()
+                .filter(|value| !is_too_deep(value))
+                .unwrap_or_else(|| Value::from(result.body.as_str())),
             ResultKind::Text => Value::from(result.body.as_str()),
         });
     let payload = json!({

@@ -4,6 +4,8 @@
 //! show the same shapes, so they are made in one place.
 
 mod catalogue;
+mod checks;
+mod inspect;
 mod jobs;
 mod logs;
 mod overview;

@@ -1,4 +1,5 @@
-//! The clock of the service: on every tick the entries whose time has come are looked at, and what is due becomes a job.
+//! The clock of the service: the entries whose time has come are looked at, and what is due becomes a job. What is due and could not run
+//! is looked at again on the next tick.
 //!
 //! What an entry is stands in its record; the [`Agenda`] only says when to look. It is made anew at start, when the configuration or an
 //! operator changed something, and every few minutes, so that what another node wrote is noticed here too.
@@ -17,6 +18,8 @@ use super::plan;
 use super::service::Inner;
 use crate::program::Program;
 
+/// Entries that are due within this time of each other are looked at together.
+const BREATH: Duration = Duration::from_millis(50);
 const REPLAN_EVERY: Duration = Duration::from_mins(5);
 /// Plugins whose entries are looked at beside each other; those of one plugin are looked at in their order.
 const PLUGINS_AT_ONCE: usize = 16;
@@ -45,13 +48,41 @@ pub(super) async fn schedule(inner: Arc<Inner>) {
                 }
             }
         }
+        look_again(&inner, &program, &mut agenda);
         tick(&inner, &program, &zone, &mut agenda).await;
         tokio::select! {
-            () = tokio::time::sleep(program.config().service.tick_interval) => {}
+            () = tokio::time::sleep(pause(&inner, &program, &agenda)) => {}
             () = inner.replan.notified() => planned = None,
+            () = inner.look_again.notified() => {}
             _ = stopping.changed() => {}
         }
     }
+}
+
+/// An interval is counted from its last success, which is known now.
+fn look_again(inner: &Inner, program: &Program, agenda: &mut Agenda) {
+    let now = inner.instant();
+    for (plugin, id) in std::mem::take(&mut *inner.succeeded()) {
+        let mut entries = program
+            .plugin(&plugin)
+            .into_iter()
+            .flat_map(|one| &one.schedules);
+        let slot = entries.position(|entry| entry.id == id).map(|index| Slot {
+            plugin: Arc::from(plugin),
+            index,
+        });
+        if let Some(number) = slot.and_then(|slot| agenda.number(&slot)) {
+            agenda.set(number, Some(now));
+        }
+    }
+}
+
+/// Until the next tick, or until an entry is due before it.
+fn pause(inner: &Inner, program: &Program, agenda: &Agenda) -> Duration {
+    let tick = program.config().service.tick_interval;
+    let until = |first: Timestamp| Duration::try_from(first.duration_since(inner.instant()));
+    let first = agenda.first().map(|first| until(first).unwrap_or_default());
+    first.map_or(tick, |first| first.clamp(BREATH.min(tick), tick))
 }
 
 async fn tick(inner: &Arc<Inner>, program: &Arc<Program>, zone: &TimeZone, agenda: &mut Agenda) {
@@ -59,16 +90,19 @@ async fn tick(inner: &Arc<Inner>, program: &Arc<Program>, zone: &TimeZone, agend
     let now = inner.instant();
     let due = agenda.due(now);
     let looked_at = due.len();
+    // What is due already and could not run waits for the next tick.
+    let later = now.saturating_add(program.config().service.tick_interval);
+    let later = later.unwrap_or(Timestamp::MAX);
     let mut looks = JoinSet::new();
     for of_one in due.chunk_by(|(_, a), (_, b)| a.plugin == b.plugin) {
         if looks.len() >= PLUGINS_AT_ONCE {
-            take_back(agenda, looks.join_next().await);
+            take_back(agenda, looks.join_next().await, (now, later));
         }
         let (inner, program, zone) = (Arc::clone(inner), Arc::clone(program), zone.clone());
         looks.spawn(look_at(inner, program, zone, of_one.to_vec()));
     }
     while let Some(looked) = looks.join_next().await {
-        take_back(agenda, Some(looked));
+        take_back(agenda, Some(looked), (now, later));
     }
     let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     let entries = agenda.len();
@@ -80,9 +114,14 @@ async fn tick(inner: &Arc<Inner>, program: &Arc<Program>, zone: &TimeZone, agend
 
 type Looked = Vec<(usize, Option<Timestamp>)>;
 
-fn take_back(agenda: &mut Agenda, looked: Option<Result<Looked, tokio::task::JoinError>>) {
+fn take_back(
+    agenda: &mut Agenda,
+    looked: Option<Result<Looked, tokio::task::JoinError>>,
+    (now, later): (Timestamp, Timestamp),
+) {
     // One that panicked has said so, and comes back with the next plan.
     for (number, next) in looked.and_then(Result::ok).into_iter().flatten() {
+        let next = next.map(|next| if next <= now { later } else { next });
         agenda.set(number, next);
     }
 }

@@ -98,7 +98,7 @@ impl Runtime {
         wanted: ScheduleStatus,
     ) -> Result<(), ScheduleError> {
         let program = self.program();
-        entry(&program, plugin, id)?;
+        let entry = entry(&program, plugin, id)?;
         for _ in 0..TRIES_MAX {
             let key = keep::schedule(plugin, id);
             let seen = read_some::<keep::Schedule>(self.engine(), key).await?;
@@ -107,13 +107,19 @@ impl Runtime {
                 return Err(Error::Refused(Refusal::NotFound).into());
             };
             let value = &mut seen.value;
+            let now = self.inner.instant();
+            if value.status == ScheduleStatus::PausedManual && wanted == ScheduleStatus::Active {
+                let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+                let draw = (self.engine().entropy().draw() >> 64) as u64;
+                entry.resumed(&mut value.state, now, &zone, draw);
+            }
             value.status = match value.state.next_run_at {
                 // One that is over stays over, paused or not.
                 None => ScheduleStatus::Exhausted,
                 Some(_) => wanted,
             };
             value.reason = None;
-            value.updated_at = self.inner.instant();
+            value.updated_at = now;
             let mut commit = Commit::default();
             commit.replace(&seen);
             match self.engine().together(commit.steps([])).await {

@@ -19,6 +19,8 @@ use super::dispatch::{self, Running};
 use super::hub::Hub;
 use super::job::job_id;
 use super::scheduler;
+use super::serve;
+use super::served::{self, Held};
 use super::setup;
 use super::tick;
 use crate::plugin::run::Launcher;
@@ -43,6 +45,8 @@ pub struct Runtime {
     pub(super) inner: Arc<Inner>,
 }
 
+const BEFORE_ANEW: Duration = Duration::from_secs(1);
+
 pub(super) struct Inner {
     pub(super) engine: Engine,
     program: RwLock<Arc<Program>>,
@@ -54,10 +58,19 @@ pub(super) struct Inner {
     pub(super) changed: Notify,
     /// Something that decides when schedules are looked at has changed.
     pub(super) replan: Notify,
+    /// Schedules whose jobs succeeded, by plugin and id.
+    succeeded: Mutex<Vec<(String, String)>>,
+    pub(super) look_again: Notify,
     /// A job was ended that nobody settles.
     pub(super) loose_ends: Notify,
     /// Counts the jobs that ended here.
     pub(super) finished: watch::Sender<u64>,
+    /// Counts the times at which jobs began here.
+    pub(super) begun: watch::Sender<u64>,
+    /// Counts the configurations.
+    pub(super) adopted: watch::Sender<u64>,
+    /// Leases of intents that jobs of this process are to fulfil.
+    pub(super) held: Mutex<Held>,
     pub(super) stopping: watch::Sender<bool>,
     pub(super) hub: Hub,
     /// Callers that wait for the end of a tree of jobs.
@@ -76,6 +89,12 @@ impl Inner {
 
     pub(super) fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn succeeded(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+        self.succeeded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn holder(&self) -> String {
@@ -98,9 +117,9 @@ impl Runtime {
         runtime.recover().await?;
         setup::set_up(&runtime.inner, &runtime.program()).await?;
         runtime.dispatch();
-        let scheduling = tokio::spawn(scheduler::schedule(Arc::clone(&runtime.inner)));
-        let housekeeping = tokio::spawn(tick::keep_house(Arc::clone(&runtime.inner)));
-        runtime.tasks().extend([scheduling, housekeeping]);
+        runtime.keep_going("scheduler", scheduler::schedule);
+        runtime.keep_going("housekeeping", tick::keep_house);
+        runtime.keep_going("intents", serve::serve);
         Ok(runtime)
     }
 
@@ -113,8 +132,22 @@ impl Runtime {
     }
 
     fn dispatch(&self) {
-        let dispatching = tokio::spawn(dispatch::dispatch(Arc::clone(&self.inner)));
-        self.tasks().push(dispatching);
+        self.keep_going("dispatcher", dispatch::dispatch);
+        tokio::spawn(served::keep_leases(Arc::downgrade(&self.inner)));
+    }
+
+    /// A task that panics begins anew: without it the service would look well and do nothing.
+    fn keep_going<F>(&self, name: &'static str, task: fn(Arc<Inner>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.inner);
+        self.tasks().push(tokio::spawn(async move {
+            while let Err(error) = tokio::spawn(task(Arc::clone(&inner))).await {
+                tracing::error!(component = name, %error, "a task of the service ended by a panic; it begins anew");
+                tokio::time::sleep(BEFORE_ANEW).await;
+            }
+        }));
     }
 
     /// Takes no jobs and changes nothing by itself: for those who look, or leave work for later.
@@ -130,8 +163,13 @@ impl Runtime {
             running: Mutex::default(),
             changed: Notify::new(),
             replan: Notify::new(),
+            succeeded: Mutex::default(),
+            look_again: Notify::new(),
             loose_ends: Notify::new(),
             finished: watch::Sender::new(0),
+            begun: watch::Sender::new(0),
+            adopted: watch::Sender::new(0),
+            held: Mutex::default(),
             stopping: watch::Sender::new(false),
             hub: Hub::default(),
             waiting: Arc::default(),
@@ -202,6 +240,7 @@ impl Runtime {
         *current.unwrap_or_else(PoisonError::into_inner) = program;
         self.inner.changed.notify_one();
         self.inner.replan.notify_one();
+        self.inner.adopted.send_modify(|count| *count += 1);
     }
 
     /// Ends a job, whether it waits or runs. Where it runs, its process is asked to end.
@@ -216,7 +255,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Gives a job that is over a fresh start.
+    /// Tries a job once more that is over. It keeps the attempts that it had not used.
     pub async fn retry(&self, id: IntentId, reason: &str) -> Result<(), Error> {
         let operator = Operator::vouched();
         let engine = &self.inner.engine;
@@ -233,14 +272,15 @@ impl Runtime {
         }
         let mut finished = self.inner.finished.subscribe();
         let all_done = async {
-            while self.running() > 0 {
+            // Who only waits for an intent is taken up again at the next start.
+            while self.inner.running().working() > 0 {
                 if finished.changed().await.is_err() {
                     return;
                 }
             }
         };
         if tokio::time::timeout(patience, all_done).await.is_err() {
-            let left = self.running();
+            let left = self.inner.running().working();
             tracing::warn!(
                 left,
                 "jobs still run; they will be taken back at the next start"

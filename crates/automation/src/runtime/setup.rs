@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::{fs, io};
 
-use consign_engine::Error;
+use consign_engine::{Engine, Error};
 use consign_kernel::command::{Admit, Command};
 use consign_kernel::error::Refusal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::attempt::{Attempt, Failure};
 use super::commit::{Commit, Seen, read, read_some};
 use super::finish::INIT;
 use super::job::{Job, SubmittedBy};
@@ -101,6 +102,34 @@ async fn queue(
         plugin = plugin.name,
         "a plugin is new or another one than before; it is set up"
     );
+    Ok(())
+}
+
+/// An `init` that was asked for by hand says how the plugin is, but not for which program it was made.
+pub(super) async fn done(
+    engine: &Engine,
+    attempt: &Attempt,
+    failure: Option<&Failure>,
+    commit: &mut Commit,
+) -> Result<(), Error> {
+    let mut seen: Seen<keep::Setup> = read(engine, keep::setup(&attempt.job.plugin)).await?;
+    let made_for = attempt
+        .job
+        .payload
+        .get("fingerprint")
+        .and_then(Value::as_str);
+    if made_for.is_some_and(|made_for| made_for != seen.value.fingerprint) {
+        // Another one is on its way already, for a newer program.
+        return Ok(());
+    }
+    seen.value = keep::Setup {
+        fingerprint: seen.value.fingerprint,
+        job_id: attempt.job_id(),
+        pending: false,
+        healthy: failure.is_none(),
+        error: failure.map(|failure| failure.error.clone()),
+    };
+    commit.replace(&seen);
     Ok(())
 }
 

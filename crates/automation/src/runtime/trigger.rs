@@ -6,16 +6,15 @@ use consign_engine::Error;
 use consign_kernel::command::{Admit, Answer, Command};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
-use consign_kernel::record::Put;
 use serde_json::{Value, json};
 
-use super::finish;
+use super::commit::Commit;
 use super::job::{Job, SubmittedBy, job_id};
-use super::keep;
 use super::service::{Runtime, uuid};
+use super::successors::{self, Source};
 use crate::pipeline::{BaggageError, Emitted, Trigger};
 use crate::plugin::request::HANDLE;
-use crate::plugin::response::EmittedEvent;
+use crate::program::Program;
 
 /// A job in the queue, or the one that serves instead of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +26,9 @@ pub struct Enqueued {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TriggerError {
-    #[error("there is no plugin `{0}`")]
-    NoPlugin(String),
-    #[error("the plugin `{plugin}` has no command `{command}`")]
-    NoCommand { plugin: String, command: String },
-    #[error("there is no pipeline `{0}`")]
-    NoPipeline(String),
+    /// No such plugin, command or pipeline can be run; in the words of the [`Program`].
+    #[error("{0}")]
+    Missing(String),
     #[error(transparent)]
     Routing(#[from] crate::pipeline::Error),
     #[error(transparent)]
@@ -40,12 +36,15 @@ pub enum TriggerError {
 }
 
 impl TriggerError {
-    /// How many bytes the baggage had, if it was too much.
-    pub fn baggage_bytes(&self) -> Option<usize> {
+    /// How many bytes the baggage had and how many it may have, if it was too much.
+    pub fn baggage_bytes(&self) -> Option<(usize, usize)> {
         if let Self::Routing(error) = self
-            && let BaggageError::TooLarge { bytes_actual, .. } = error.source
+            && let BaggageError::TooLarge {
+                bytes_actual,
+                bytes_limit,
+            } = error.source
         {
-            return Some(bytes_actual);
+            return Some((bytes_actual, bytes_limit));
         }
         None
     }
@@ -63,31 +62,29 @@ impl Runtime {
     ) -> Result<Enqueued, TriggerError> {
         let program = self.program();
         if program.plugin(plugin).is_none() {
-            return Err(TriggerError::NoPlugin(plugin.to_owned()));
+            return Err(TriggerError::Missing(program.missing_plugin(plugin)));
         }
         if program.command(plugin, command).is_none() {
-            let (plugin, command) = (plugin.to_owned(), command.to_owned());
-            return Err(TriggerError::NoCommand { plugin, command });
+            let missing = program.missing_command(plugin, command);
+            return Err(TriggerError::Missing(missing));
         }
         let mut job = Job::root(plugin, command, submitted_by, payload);
         if command == HANDLE {
-            job.payload = self.event(event_type, job.payload, submitted_by);
+            let payload = or_empty(job.payload);
+            job.payload = self.source(event_type, submitted_by).wrap(payload);
         }
         Ok(self.enqueue(job, None).await?)
     }
 
-    fn event(&self, kind: &str, payload: Value, submitted_by: SubmittedBy) -> Value {
-        let emitted = EmittedEvent {
+    /// An event that comes from outside.
+    fn source(&self, kind: &str, submitted_by: SubmittedBy) -> Source {
+        Source {
             kind: kind.to_owned(),
-            payload: if payload.is_null() {
-                json!({})
-            } else {
-                payload
-            },
+            plugin: submitted_by.as_str().to_owned(),
+            at: self.inner.instant(),
+            id: uuid(self.engine()),
             dedupe_key: None,
-        };
-        let id = uuid(self.engine());
-        finish::event(emitted, submitted_by.as_str(), self.inner.instant(), &id)
+        }
     }
 
     /// Queues a job that no other one brought about. See [`Job::intent`] for `window`.
@@ -154,17 +151,13 @@ impl Runtime {
         submitted_by: SubmittedBy,
     ) -> Result<Vec<Enqueued>, TriggerError> {
         let program = self.program();
-        let no_pipeline = || TriggerError::NoPipeline(name.to_owned());
+        let no_pipeline = || TriggerError::Missing(Program::missing_pipeline(name));
         let pipeline = program.router().pipeline(name).ok_or_else(no_pipeline)?;
         let kind = match &pipeline.trigger {
             Trigger::Event(kind) => kind.clone(),
             Trigger::Hook(hook) => hook.as_str().to_owned(),
         };
-        let payload = if payload.is_null() {
-            json!({})
-        } else {
-            payload
-        };
+        let payload = or_empty(payload);
         let event = Emitted {
             event_type: &kind,
             payload: &payload,
@@ -173,48 +166,22 @@ impl Runtime {
             .router()
             .start(name, event)
             .ok_or_else(no_pipeline)??;
-        let (instance_id, event_id) = (uuid(self.engine()), uuid(self.engine()));
-        let now = self.inner.instant();
-        let (mut jobs, mut beside) = (Vec::new(), Vec::new());
-        for next in routed.jobs {
-            let context_id = uuid(self.engine());
-            let position = next.position.as_ref();
-            let context = keep::Context {
-                parent_id: None,
-                pipeline_name: position.map(|position| position.pipeline.clone()),
-                step_id: position.map(|position| position.step.clone()),
-                accumulated: next.context,
-                created_at: now,
-            };
-            beside.push(Command::Put(Put {
-                key: keep::context(&context_id),
-                value: serde_json::to_string(&context).expect("JSON values always serialise"),
-                expires_at: None,
-                expect: None,
-            }));
-            let payload = if next.command == HANDLE {
-                let emitted = EmittedEvent {
-                    kind: kind.clone(),
-                    payload: next.payload,
-                    dedupe_key: None,
-                };
-                finish::event(emitted, submitted_by.as_str(), now, &event_id)
-            } else {
-                next.payload
-            };
-            jobs.push(Job {
-                source_event_id: Some(event_id.clone()),
-                event_context_id: Some(context_id),
-                position: next.position,
-                instance_id: Some(instance_id.clone()),
-                depth: next.depth,
-                ..Job::root(&next.plugin, &next.command, submitted_by, payload)
-            });
-        }
-        let enqueued = self.enqueue_all(jobs, beside, None).await?;
+        let source = self.source(&kind, submitted_by);
+        let mut commit = Commit::default();
+        successors::enter(self.engine(), routed, &source, submitted_by, &mut commit);
+        let jobs = std::mem::take(&mut commit.jobs);
+        let enqueued = self.enqueue_all(jobs, commit.steps([]), None).await?;
         let ids: Vec<String> = enqueued.iter().map(|job| job_id(job.id)).collect();
         let told = json!({"job_id": ids.first(), "job_ids": ids, "job_count": ids.len(), "pipeline": name});
         self.inner.tell("pipeline.enqueued", told);
         Ok(enqueued)
+    }
+}
+
+fn or_empty(payload: Value) -> Value {
+    if payload.is_null() {
+        json!({})
+    } else {
+        payload
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -131,6 +132,13 @@ impl Entry {
         }
     }
 
+    /// It rested for a while. What was due meanwhile was not wanted; an interval or an instant that has passed is due now.
+    pub fn resumed(&self, state: &mut State, now: Timestamp, system_zone: &TimeZone, draw: u64) {
+        if matches!(self.mode, Mode::Cron(_)) {
+            state.next_run_at = self.slot(now, false, system_zone, draw);
+        }
+    }
+
     /// A job of this entry succeeded.
     pub fn succeeded(&self, state: &mut State, completed_at: Timestamp, draw: u64) {
         state.last_success_at = Some(completed_at);
@@ -254,7 +262,9 @@ impl Entry {
         let Mode::Cron(cron) = &self.mode else {
             return None;
         };
-        let zone = self.timezone.as_ref().unwrap_or(system_zone);
+        let own = self.timezone.as_ref();
+        let own = own.filter(|_| !plant::on(Plant::OtherZone));
+        let zone = own.unwrap_or(system_zone);
         let slot = cron.next(from, inclusive, zone)?;
         Some(later(slot, fraction_of(self.jitter, draw)))
     }

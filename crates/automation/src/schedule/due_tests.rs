@@ -53,6 +53,7 @@ fn cron_fires_in_its_minute_once_and_missed_slots_become_one_du_062() {
 
 #[test]
 fn cron_follows_its_own_zone_before_the_systems_du_062() {
+    consign_testkit::plants::from_environment();
     let berlin = TimeZone::get("Europe/Berlin").unwrap();
     let noon = at("2026-01-05T12:00:00Z");
     let plain = entry(&json!({"cron": "0 9 * * *"}));

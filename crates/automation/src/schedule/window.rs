@@ -2,6 +2,7 @@
 //!
 //! A closed window skips a firing without using it up: the entry stays due until the window opens.
 
+use consign_kernel::plant::{self, Plant};
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ToSpan};
@@ -79,7 +80,9 @@ impl Window {
         }
         let (start, end) = self.between?;
         let time = wall.time();
-        let inside = if start < end {
+        let inside = if plant::on(Plant::OpenEnd) && time == end {
+            true
+        } else if start < end {
             start <= time && time < end
         } else {
             start <= time || time < end
@@ -166,6 +169,7 @@ mod tests {
 
     #[test]
     fn hours_include_their_start_and_exclude_their_end_also_over_midnight_du_066() {
+        consign_testkit::plants::from_environment();
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         let day = Window::parse(Some("08:00-22:00"), None).unwrap();
         let open = |window: &Window, text| window.closed(at(text), &berlin).is_none();

@@ -177,6 +177,22 @@ fn a_directory_that_everybody_may_write_is_refused_du_028() {
 }
 
 #[test]
+fn a_root_that_everybody_may_write_is_told_with_what_follows_du_028() {
+    let world = World::new();
+    world.plugin("root/x", "x");
+    for (mode, may) in [
+        (0o777, "add plugins and replace those that are there;"),
+        (0o1777, "add plugins;"),
+    ] {
+        chmod(&world.path("root"), mode);
+        let discovery = found(&world, &["root"]);
+        let told = told(&discovery.notes, Weight::Warning);
+        assert!(told.contains(may), "{mode:o}: {told}");
+        assert_eq!(names(&discovery), ["x"]);
+    }
+}
+
+#[test]
 fn links_are_refused_or_followed_and_always_told_du_029() {
     let world = World::new();
     world.plugin("root/real", "real");
@@ -261,7 +277,8 @@ fn a_plugin_without_its_required_configuration_is_not_loaded_du_031() {
     let (registry, notes) = load(json!({"token": "t", "url": null}));
     assert!(registry.get("a").is_none());
     assert!(
-        told(&notes, Weight::Skipped).contains(r#"`plugins.a.config` lacks the required ["url"]"#)
+        told(&notes, Weight::Skipped)
+            .contains("`plugins.a.config` lacks `url`, which the plugin needs")
     );
     assert!(load(json!({"token": "t", "url": "u"})).0.get("a").is_some());
     let (registry, _) = register(found(&world, &["root"]), &BTreeMap::new()).unwrap();
@@ -313,6 +330,10 @@ fn a_configuration_that_contradicts_the_plugins_stops_the_start_du_032() {
         (
             json!({"a": {"uses": "b"}}),
             Error::AliasHidesPlugin("a".to_owned()),
+        ),
+        (
+            json!({"core.publish": {"uses": "b"}}),
+            Error::Reserved("core.publish".to_owned()),
         ),
     ] {
         assert_eq!(load(entries).unwrap_err(), expected);

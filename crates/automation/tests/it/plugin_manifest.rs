@@ -83,6 +83,8 @@ fn spec_version_protocol_name_and_entrypoint_are_checked_du_027() {
         ("protocol: 2", "protocol: 1", "`protocol` is `1`"),
         ("protocol: 2\n", "", "`protocol` is missing"),
         ("name: bare", "name: '  '", "`name` is missing"),
+        ("name: bare", "name: core.switch", "`name` is `core.switch`"),
+        ("name: bare", "name: \"a\\x1fb\"", "no control characters"),
         ("entrypoint: run.sh\n", "", "`entrypoint` is missing"),
         ("protocol: 2", "protocol: two", "line 5"),
         ("protocol: 2", "protocol: 2\nprotocol: 2", "duplicate"),

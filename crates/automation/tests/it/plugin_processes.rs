@@ -222,6 +222,10 @@ async fn a_program_that_cannot_start_says_why_du_038() {
             world.file("odd", "#!/no/such/interpreter\n", 0o755),
             "interpreter",
         ),
+        (
+            world.file("foreign", "#!/bin/sh\r\n", 0o755),
+            "carriage return",
+        ),
         (world.file("locked", "#!/bin/sh\n", 0o644), "chmod +x"),
         (world.path("gone"), "install the plugin again"),
         (

@@ -182,6 +182,42 @@ fn an_answer_that_breaks_the_protocol_is_refused_with_its_member_du_037() {
 }
 
 #[test]
+fn an_answer_that_would_grow_without_bound_is_refused() {
+    let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+    let event = |payload: Value| json!({"status": "ok", "result": "r", "events": [{"type": "t", "payload": payload}]});
+    accepted(&event(nested(60)));
+    let long = "x".repeat(1 << 20);
+    let copies = vec![json!({"type": "t"}); 100];
+    let many = vec![json!({"type": "t"}); 1001];
+    for (answer, member) in [
+        (event(nested(70)), "events[0].payload"),
+        (
+            json!({"status": "ok", "result": "r", "state_updates": {"a": nested(70)}}),
+            "state_updates",
+        ),
+        (
+            json!({"status": "ok", "result": "r", "events": many}),
+            "events",
+        ),
+        (
+            json!({"status": "ok", "result": long, "events": copies}),
+            "result",
+        ),
+    ] {
+        let refused = parse(answer.to_string().as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(&format!("`{member}`")), "{refused}");
+    }
+    let error = "é".repeat(100_000);
+    let answer = json!({"status": "error", "error": error}).to_string();
+    let Ok(Answer::Error(refusal)) = parse(answer.as_bytes()) else {
+        panic!("it is a refusal");
+    };
+    assert!(refusal.error.len() < 5_000 && refusal.error.ends_with('…'));
+}
+
+#[test]
 fn a_refusal_carries_neither_state_nor_events_and_is_retried_by_default_du_041() {
     let answer = |rest: &str| {
         let text = format!(

@@ -22,6 +22,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        consign_testkit::plants::from_environment();
         let directory = tempfile::tempdir().unwrap();
         Self { directory }
     }

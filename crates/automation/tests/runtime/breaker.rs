@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use consign_automation::breaker::{Reason, State};
-use consign_automation::runtime::{BreakerInfo, Runtime};
+use consign_automation::runtime::{BreakerInfo, Job, Runtime, SubmittedBy};
 use consign_kernel::state::State as JobState;
 use serde_json::Value;
 
-use crate::world::{World, run, told};
+use crate::world::{World, told};
 
 const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
 const BROKEN: &str = r#"echo '{"status":"error","error":"broken"}'"#;
@@ -68,9 +68,23 @@ async fn the_third_failure_opens_and_others_are_unaffected_du_074_du_075_du_077(
     })
     .await;
 
-    let by_hand = run(&runtime, "mail", "poll", Value::Null).await;
-    assert_eq!(world.ended(by_hand).await.state, JobState::DeadLetter);
-    assert_eq!(info(&runtime).await.failure_count, 3, "it is not counted");
+    let others = [
+        SubmittedBy::Api,
+        SubmittedBy::Webhook,
+        SubmittedBy::Route,
+        SubmittedBy::Cli,
+        SubmittedBy::Hook,
+    ];
+    for (script, ends) in [(BROKEN, JobState::DeadLetter), (OK, JobState::Acked)] {
+        world.plugin("mail", script);
+        for other in others {
+            let job = Job::root("mail", "poll", other, Value::Null);
+            let queued = runtime.enqueue(job, None).await.unwrap();
+            assert_eq!(world.ended(queued.id).await.state, ends, "{other:?}");
+            let info = info(&runtime).await;
+            assert_eq!((info.state, info.failure_count), (State::Open, 3));
+        }
+    }
 
     runtime.stop(Duration::from_secs(5)).await;
     let again = world.start(&config("1h", 2)).await;
@@ -78,7 +92,7 @@ async fn the_third_failure_opens_and_others_are_unaffected_du_074_du_075_du_077(
     assert_eq!(info(&again).await.state, State::Open);
     assert_eq!(
         world.jobs("mail").await.len(),
-        4,
+        13,
         "nothing new by the clock"
     );
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use consign_automation::runtime::SubmittedBy;
+use consign_kernel::intent::Intent;
 use consign_kernel::state::{Cause, State};
 use serde_json::{Value, json};
 
@@ -36,6 +37,37 @@ async fn a_job_runs_and_its_outcome_is_kept_du_123() {
     assert_eq!(log.stderr.as_deref(), Some("noise\n"));
     assert!(log.result.unwrap().contains("\"result\":\"done\""));
     assert_eq!(log.submitted_by, SubmittedBy::Api);
+    let asked = asked["deadline_at"].as_str().unwrap();
+    let deadline: jiff::Timestamp = asked.parse().unwrap();
+    let patience = deadline.duration_since(log.started_at);
+    assert_eq!(patience, jiff::SignedDuration::from_mins(1));
+    assert!(log.started_at <= log.completed_at && log.created_at <= log.started_at);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_attempt_is_kept_with_all_that_it_printed_du_123_du_038_du_042() {
+    let world = World::new();
+    world.plugin("odd", "echo cause >&2; printf 'no json'");
+    world.plugin(
+        "long",
+        "head -c 11000000 /dev/zero | tr '\\0' x; echo end >&2",
+    );
+    let config = "plugins: {odd: {retry: {max_attempts: 1}}, long: {retry: {max_attempts: 1}}}";
+    let runtime = world.start(config).await;
+    for (plugin, bytes, reason, stderr) in [
+        ("odd", 7, "protocol", "cause\n"),
+        ("long", 10 << 20, "output_too_long", "end\n"),
+    ] {
+        let id = run(&runtime, plugin, "poll", Value::Null).await;
+        let dead = world.ended(id).await;
+        assert_eq!(dead.state, State::DeadLetter, "{plugin}");
+        let log = world.log(id, 1).await;
+        assert_eq!(log.status, "failed");
+        assert_eq!(log.reason.as_deref(), Some(reason));
+        assert_eq!(log.stderr.as_deref(), Some(stderr));
+        assert_eq!(log.result.unwrap().len(), bytes, "{plugin}");
+        assert_eq!(log.last_error, dead.last_error);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -50,12 +82,47 @@ async fn a_failing_job_is_tried_again_and_dies_du_056_du_059_du_060() {
         .await;
     assert!(waiting.run_at > waiting.created_at);
     assert_eq!(waiting.last_error.as_deref(), Some("broken"));
+    let failed_at = world.log(id, 1).await.completed_at.as_microsecond();
+    let wait_us = waiting.run_at.0 - failed_at;
+    // From one base to two, and what a commit takes.
+    assert!((300_000..1_500_000).contains(&wait_us), "{wait_us}");
     let dead = world.ended(id).await;
     assert_eq!((dead.state, dead.attempts), (State::DeadLetter, 2));
     assert_eq!(dead.last_error.as_deref(), Some("broken"));
     for attempt in [1, 2] {
         assert_eq!(world.log(id, attempt).await.status, "failed");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_by_hand_is_one_more_attempt_and_the_log_keeps_the_others_du_123() {
+    let world = World::new();
+    world.plugin("broken", r#"echo '{"status":"error","error":"broken"}'"#);
+    let config = "plugins: {broken: {retry: {max_attempts: 1}}}";
+    let runtime = world.start(config).await;
+    let id = run(&runtime, "broken", "poll", Value::Null).await;
+    world.ended(id).await;
+    runtime.retry(id, "by hand").await.unwrap();
+    let is_dead = |job: &Intent| job.state == State::DeadLetter && job.attempts == 2;
+    world.until(id, is_dead).await;
+    for attempt in [1, 2] {
+        assert_eq!(world.log(id, attempt).await.status, "failed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_word_there_are_four_attempts_half_a_minute_apart_du_056_du_057() {
+    let world = World::new();
+    world.plugin("bad", r#"echo '{"status":"error","error":"broken"}'"#);
+    let runtime = world.start("").await;
+    let id = run(&runtime, "bad", "poll", Value::Null).await;
+    let waiting = world
+        .until(id, |job| job.attempts == 1 && job.state == State::Queued)
+        .await;
+    assert_eq!(waiting.attempts_max, 4);
+    let failed_at = world.log(id, 1).await.completed_at.as_microsecond();
+    let wait_us = waiting.run_at.0 - failed_at;
+    assert!((30_000_000..61_000_000).contains(&wait_us), "{wait_us}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -205,12 +272,52 @@ async fn a_duplicate_is_not_queued_du_053_du_054_du_055() {
     let window = Some(Duration::from_mins(1));
     world.plugin("good", "sleep 5");
     let running = runtime
-        .enqueue(keyed("good", "handle", "k2"), window)
+        .enqueue(keyed("good", "work", "k2"), window)
         .await
         .unwrap();
     let beside = runtime
-        .enqueue(keyed("good", "handle", "k2"), window)
+        .enqueue(keyed("good", "work", "k2"), window)
         .await
         .unwrap();
     assert_eq!((beside.duplicate, beside.id), (true, running.id));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_success_serves_as_long_as_the_window_says_du_053() {
+    let world = World::new();
+    world.plugin("good", OK);
+    let runtime = world.start("service: {dedupe_ttl: 1500ms}").await;
+    let enqueue = async || {
+        let job = keyed("good", "poll", "k");
+        runtime.enqueue(job, None).await.unwrap()
+    };
+    let first = enqueue().await;
+    world.ended(first.id).await;
+    assert!(enqueue().await.duplicate, "it is recent");
+    tokio::time::sleep(Duration::from_millis(1_600)).await;
+    let late = enqueue().await;
+    assert!(!late.duplicate && late.id != first.id, "it is old");
+    let blank = async || {
+        let job = keyed("good", "poll", " ");
+        let queued = runtime.enqueue(job, None).await.unwrap();
+        world.ended(queued.id).await;
+        queued.duplicate
+    };
+    assert!(!blank().await && !blank().await, "a blank key is none");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_may_be_long_du_052() {
+    let world = World::new();
+    world.plugin("echo", OK);
+    let runtime = world.start("").await;
+    // Nothing that an index could make shorter.
+    let numbers = (0..4_000_u32).map(|number| number.wrapping_mul(2_654_435_761));
+    let key: Vec<String> = numbers.map(|number| format!("{number:08x}")).collect();
+    let key = key.concat();
+    let job = runtime.enqueue(keyed("echo", "poll", &key), None).await;
+    let first = job.unwrap().id;
+    assert_eq!(world.ended(first).await.state, State::Acked);
+    let again = runtime.enqueue(keyed("echo", "poll", &key), None).await;
+    assert_eq!(again.unwrap().id, first);
 }

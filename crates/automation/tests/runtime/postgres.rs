@@ -13,6 +13,7 @@ mod recovery;
 mod reload;
 mod retention;
 mod scheduler;
+mod serves;
 mod setup;
 mod state;
 mod tables;

@@ -132,3 +132,19 @@ async fn a_cancelled_step_takes_its_intent_back() {
     runtime.cancel(id, "not needed").await.unwrap();
     assert_eq!(world.ended(intent.id).await.state, State::DeadLetter);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_step_says_where_its_intent_goes() {
+    let (world, runtime, _) = started().await;
+    claimed(&world).await;
+    let evil =
+        json!({"namespace": "other", "goal": "steal", "timeout": "1ms", "intent": {"evil": 1}});
+    let jobs = runtime.run_pipeline("p", evil, SubmittedBy::Webhook).await;
+    jobs.unwrap();
+    let intent = claimed(&world).await;
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&intent.payload).unwrap(),
+        json!({"timeout": "1ms", "intent": {"evil": 1}}),
+        "what the step does not name is payload"
+    );
+}

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use consign_automation::runtime::job::{NAMESPACE, OWNER};
+use consign_automation::runtime::keep;
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::profile::Face;
+use consign_kernel::record::Kind;
 use consign_kernel::state::State;
 use serde_json::Value;
 
@@ -50,6 +52,45 @@ async fn what_a_dead_start_left_runs_again_at_once_du_116() {
     assert_eq!(
         (lost.status.as_str(), lost.reason.as_deref()),
         ("failed", Some("recovered"))
+    );
+    assert_eq!(world.log(id, 2).await.status, "succeeded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_after_the_job_was_taken_back_leaves_nothing_du_116_du_080() {
+    let world = World::new();
+    let rule = "fact_outputs: [{when: {command: poll}, from: state_updates, fact_type: seen, compatibility_view: mirror_object}]\n";
+    let body = "
+late = not os.path.exists(here + '/second')
+open(here + '/second', 'a').close()
+while late and not os.path.exists(here + '/go'):
+    time.sleep(0.02)
+ok(state_updates={'late': late}, events=[{'type': 'e', 'payload': {'late': late}}])";
+    world.python("once", rule, body);
+    world.plugin("sink", r#"echo '{"status":"ok","result":"done"}'"#);
+    let config = "plugins: {once: {}, sink: {}}\nroutes: [{from: once, event_type: e, to: sink}]";
+    let first = world.start(config).await;
+    let id = run(&first, "once", "poll", Value::Null).await;
+    world.until(id, |_| world.path("second").exists()).await;
+    first.stop(Duration::ZERO).await;
+    let _second = world.start(config).await;
+    assert_eq!(world.tree(id).await.len(), 2);
+    // Now the first process answers too.
+    std::fs::write(world.path("go"), "").unwrap();
+    while first.running() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let tree = world.tree(id).await;
+    assert_eq!((tree.len(), tree[0].1.attempts), (2, 2));
+    assert_eq!(tree[1].0.payload["payload"]["late"], false);
+    let state = world.record(keep::state("once")).await.unwrap();
+    let state: keep::State = serde_json::from_str(&state.value).unwrap();
+    assert_eq!((state.facts, &state.state["late"]), (1, &false.into()));
+    let facts = world.engine.last_records(Kind::PluginFact, "once", "", 10);
+    assert_eq!(facts.await.unwrap().len(), 1);
+    assert_eq!(
+        world.logged(id, 1).await.reason.as_deref(),
+        Some("recovered")
     );
     assert_eq!(world.log(id, 2).await.status, "succeeded");
 }

@@ -26,7 +26,10 @@ fn scheduled(plugin: &str, schedules: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interval_begins_at_start_and_is_counted_from_each_success_du_061_du_073() {
     let world = World::new();
-    world.plugin("mail", &format!("echo \"$request\" > $here/asked\n{OK}"));
+    world.plugin(
+        "mail",
+        &format!("echo \"$request\" > $here/asked.new; mv $here/asked.new $here/asked\n{OK}"),
+    );
     let runtime = world
         .start(&scheduled("mail", "{every: 600ms, payload: {box: 3}}"))
         .await;
@@ -45,6 +48,20 @@ async fn an_interval_begins_at_start_and_is_counted_from_each_success_du_061_du_
     let id = consign_automation::runtime::job_id(jobs[0].1.id);
     let event = told(&runtime, "scheduler.scheduled", |data| data["job_id"] == id).await;
     assert_eq!(event["schedule_id"], "default");
+    runtime.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interval_does_not_wait_for_the_tick_du_061() {
+    let world = World::new();
+    world.plugin("mail", OK);
+    let config = "service: {tick_interval: 1h}\nplugins: {mail: {schedules: [{every: 300ms}]}}";
+    let runtime = world.start(config).await;
+    let jobs = world.jobs_are("mail", 4).await;
+    for pair in jobs.windows(2) {
+        let apart_us = pair[1].1.created_at.0 - pair[0].1.created_at.0;
+        assert!((300_000..2_000_000).contains(&apart_us), "{apart_us}");
+    }
     runtime.stop(Duration::from_secs(5)).await;
 }
 
@@ -266,6 +283,43 @@ async fn a_job_under_way_holds_back_lets_pass_or_gives_way_du_069_du_070() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_is_queued_behind_the_one_before_it_and_no_more_than_allowed_du_069_du_070() {
+    let world = World::new();
+    world.plugin(
+        "mail",
+        &format!("while [ ! -e $here/go ]; do sleep 0.02; done; {OK}"),
+    );
+    let config = format!(
+        "{TICK}plugins: {{mail: {{max_outstanding_polls: 2, schedules: [{{cron: '0 3 1 1 *', if_running: queue}}]}}}}"
+    );
+    let runtime = world.start(&config).await;
+    for count in 1..=3 {
+        // As if the next slot had come.
+        let mut known = world.schedule_is("mail", "default", |_| true).await;
+        known.state.next_run_at = Some(Timestamp::now() - 1.minute());
+        world.put(keep::schedule("mail", "default"), &known).await;
+        runtime.resume_schedule("mail", "default").await.unwrap();
+        if count < 3 {
+            let fired = |known: &keep::Schedule| known.state.next_run_at > Some(Timestamp::now());
+            world.schedule_is("mail", "default", fired).await;
+            assert_eq!(world.jobs("mail").await.len(), count);
+        }
+    }
+    let skipped = told(&runtime, "scheduler.skipped", |_| true).await;
+    assert_eq!(skipped["reason"], "outstanding_limit");
+    let jobs = world.jobs("mail").await;
+    assert_eq!(jobs.len(), 2);
+    world
+        .until(jobs[0].1.id, |job| job.state == State::Dispatched)
+        .await;
+    assert_eq!(world.intent(jobs[1].1.id).await.state, State::Queued);
+    std::fs::write(world.path("go"), "").unwrap();
+    for (_, job) in jobs {
+        assert_eq!(world.ended(job.id).await.state, State::Acked);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_of_one_command_share_the_guard_and_others_do_not_care_du_070_du_072() {
     let world = World::new();
     world.plugin("mail", &format!("sleep 0.7; {OK}"));
@@ -336,6 +390,23 @@ async fn an_entry_rests_while_it_is_paused_and_runs_when_it_is_told() {
     world.jobs_are("mail", before + 2).await;
     assert_eq!(runtime.schedules().await.unwrap()[0].next.len(), 5);
     assert!(runtime.pause_schedule("mail", "other").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_that_pass_while_an_entry_is_paused_are_not_made_up_for() {
+    let world = World::new();
+    world.plugin("mail", OK);
+    let runtime = world.start(&scheduled("mail", "{cron: '0 3 1 1 *'}")).await;
+    let next = world.schedule_is("mail", "default", |_| true).await;
+    runtime.pause_schedule("mail", "default").await.unwrap();
+    let mut paused = world.schedule("mail", "default").await;
+    paused.state.next_run_at = Some(Timestamp::now() - 1.hour());
+    world.put(keep::schedule("mail", "default"), &paused).await;
+    runtime.resume_schedule("mail", "default").await.unwrap();
+    a_while().await;
+    assert_eq!(world.jobs("mail").await.len(), 0);
+    let after = world.schedule("mail", "default").await;
+    assert_eq!(after.state.next_run_at, next.state.next_run_at);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -117,6 +117,90 @@ pipelines: [{name: p, on: e, steps: [{id: s, uses: two, baggage: {x: payload.a}}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn breakers_schedules_and_the_rest_of_the_columns_are_there_du_122() {
+    let world = World::new();
+    world.python(
+        "one",
+        FACTS,
+        "ok(state_updates={'n': 1}, events=[{'type': 'e', 'payload': {}}])",
+    );
+    world.plugin("two", r#"echo '{"status":"error","error":"broken"}'"#);
+    world.plugin("end", r#"echo '{"status":"ok","result":"done"}'"#);
+    let config = "
+service: {tick_interval: 100ms}
+plugins:
+  one: {schedules: [{id: s, every: 1h}]}
+  two: {retry: {max_attempts: 1}, circuit_breaker: {threshold: 1}, schedules: [{every: 1h}]}
+  end: {}
+pipelines: [{name: p, on: e, steps: [{id: a, uses: end}, {id: b, uses: end}]}]
+";
+    let runtime = world.start(config).await;
+    let one = world.jobs_are("one", 1).await[0].1.id;
+    world.tree(one).await;
+    let two = world.jobs_are("two", 1).await[0].1.id;
+    world.ended(two).await;
+    let sql = |text: &str| world.ledger.sql(text);
+    let (one, two) = (job_id(one), job_id(two));
+    // Times are told by their length alone.
+    assert_eq!(
+        sql(
+            "SELECT plugin, command, state, failure_count, length(opened_at), length(last_failure_at), last_job_id, length(updated_at) FROM circuit_breakers ORDER BY plugin"
+        ),
+        [
+            format!("one|poll|closed|0|||{one}|30"),
+            format!("two|poll|open|1|30|30|{two}|30"),
+        ]
+    );
+    assert_eq!(
+        sql(
+            "SELECT plugin, command, from_state, to_state, failure_count, reason, job_id, length(created_at), length(id) > 0 FROM circuit_breaker_transitions"
+        ),
+        [format!(
+            "two|poll|closed|open|1|failure_threshold|{two}|30|{}",
+            sql("SELECT 1 = 1")[0]
+        )]
+    );
+    assert_eq!(
+        sql(
+            "SELECT plugin, schedule_id, command, status, reason, length(last_fired_at), last_success_job_id, length(last_success_at), length(next_run_at), length(updated_at) FROM schedule_entries ORDER BY plugin"
+        ),
+        [
+            format!("one|s|poll|active||30|{one}|30|30|30"),
+            "two|default|poll|active||30|||30|30".to_owned(),
+        ]
+    );
+    let fact = sql("SELECT fact_json, length(created_at) FROM plugin_facts");
+    assert_eq!(fact, [r#"{"n":1}|30"#]);
+    assert_eq!(
+        sql("SELECT plugin_name, length(updated_at) FROM plugin_state"),
+        ["one|30"]
+    );
+    let contexts = sql(
+        "SELECT c.step_id, p.step_id, length(c.created_at) FROM event_context c LEFT JOIN event_context p ON p.id = c.parent_id ORDER BY c.step_id",
+    );
+    assert_eq!(contexts, ["a||30", "b|a|30"]);
+    let queue = sql(
+        "SELECT source_event_id IS NOT NULL, event_context_id IS NOT NULL FROM job_queue WHERE plugin = 'end'",
+    );
+    let log = sql(
+        "SELECT source_event_id IS NOT NULL, parent_job_id IS NOT NULL FROM job_log WHERE plugin = 'end'",
+    );
+    let yes = sql("SELECT 1 = 1")[0].clone();
+    for row in queue.iter().chain(&log) {
+        assert_eq!(*row, format!("{yes}|{yes}"));
+    }
+    assert_eq!((queue.len(), log.len()), (2, 2));
+    let log = sql(
+        "SELECT job_id, length(created_at), length(completed_at), result FROM job_log WHERE plugin = 'two'",
+    );
+    // What was printed ends with a line of its own.
+    let log = log.concat();
+    let begins = format!("{two}|30|30|{{");
+    assert!(log.starts_with(&begins) && log.contains("broken"), "{log}");
+    drop(runtime);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_character_of_a_plugin_makes_a_table_unreadable() {
     let world = World::new();
     let body = "sys.stderr.write('a\\0b')\nok(state_updates={'s': 'x\\0y'}, events=[{'type': 'e', 'payload': {'p': 'x\\0y'}}])";

@@ -20,6 +20,7 @@ use consign_kernel::profile::Face;
 use consign_kernel::receipt::Signer;
 use consign_kernel::record::{Put, Record};
 use consign_testkit::ledger::{self, Ledger};
+use consign_testkit::plants;
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -35,6 +36,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        plants::from_environment();
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
         let engine = Engine::new(EngineOptions {

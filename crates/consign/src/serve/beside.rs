@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::commands::automation::config::tree::{Tree, TreeArgs};
 use crate::lock::DataLock;
+use crate::place::Place;
 use crate::system::{Automation, Files, StateDir};
 
 /// A configuration that holds, and the lock of its state directory.
@@ -38,6 +39,16 @@ impl Ready {
             program,
             lock,
         })
+    }
+
+    /// Among the nodes of a shared database.
+    pub(super) fn node(&self) -> anyhow::Result<String> {
+        StateDir::of(self.program.config()).node(&self.lock)
+    }
+
+    /// Tells commands without this server where the jobs lie.
+    pub(super) fn note_ledger(&self, place: &Place) -> anyhow::Result<()> {
+        StateDir::of(self.program.config()).note_elsewhere(&self.lock, place)
     }
 
     pub(super) async fn start(

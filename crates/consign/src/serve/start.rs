@@ -49,6 +49,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
 
     let clock = place.clock().await?;
     let node_id = i64::from(u32::from_le_bytes(random_bytes()?));
+    if let Some(automation) = &automation {
+        automation.note_ledger(&place)?;
+    }
     let ledger = place.open(clock.clone(), node_id).await?;
     let cleanup_interval = Duration::from_secs(settings.cleanup_interval_s);
     let engine = ledger.engine(&clock, &secrets, cleanup_interval)?;
@@ -83,7 +86,11 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     ));
     let identity = node::identity(&args, node_id, &base_url, shared);
     let node = if shared {
-        identity.name.clone()
+        automation
+            .as_ref()
+            .map(Ready::node)
+            .transpose()?
+            .unwrap_or_default()
     } else {
         // The file has one server at a time, so whatever ran there before was this one.
         NODE.to_owned()

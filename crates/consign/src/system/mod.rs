@@ -4,6 +4,7 @@
 //! it is closed. What jobs mean is the business of the automation crate.
 
 mod automation;
+mod elsewhere;
 mod logs;
 mod notify;
 mod reach;
@@ -13,4 +14,4 @@ mod state;
 pub(crate) use automation::{Automation, Files};
 pub(crate) use reach::{Alone, Reach, query, segment};
 pub(crate) use start::{NODE, run};
-pub(crate) use state::StateDir;
+pub(crate) use state::{ASK_ITS_SERVER, StateDir};

@@ -1,5 +1,5 @@
-//! How a command reaches the automation: through the control socket of the running service, or, when none runs, on the ledger
-//! itself. Both answer the same requests, because both have the same router behind them.
+//! How a command reaches the automation: through the control socket of the running service, at the URL of one elsewhere, or,
+//! when none runs, on the ledger itself. All answer the same requests, because all have the same router behind them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use axum::body::Body;
 use consign_automation::config::Verify;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
+use consign_client::Key;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::client::conn::http1;
@@ -22,8 +23,9 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 use super::automation::{self, launcher};
+use super::elsewhere::Elsewhere;
 use super::start::NODE;
-use super::state::{Open, StateDir};
+use super::state::{ASK_ITS_SERVER, Open, StateDir};
 use crate::commands::automation::config::tree::Tree;
 use crate::failure::Failure;
 
@@ -39,7 +41,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) enum Alone {
     /// A look at a ledger that is there.
     Look,
-    /// Jobs are run here, until they are over.
+    /// Jobs are run here, until they are over. Those that are asked for here have one attempt.
     Work,
 }
 
@@ -50,6 +52,7 @@ pub(crate) struct Reach {
 
 enum Way {
     Socket(PathBuf),
+    Url(Box<Elsewhere>),
     Here(Box<Here>),
 }
 
@@ -69,10 +72,11 @@ pub(crate) struct Answer {
 
 impl Reach {
     pub(crate) async fn new(tree: &Tree, alone: Alone) -> anyhow::Result<Self> {
-        let state = StateDir::of(&tree.peek()?);
+        let state = StateDir::at(tree)?;
         if let Some(way) = Self::running(&state).await? {
             return Ok(Self { way });
         }
+        state.require_here(ASK_ITS_SERVER)?;
         if alone == Alone::Look && !state.ledger().exists() {
             let message = format!(
                 "nothing has run yet: there is no {}",
@@ -81,16 +85,27 @@ impl Reach {
             let hint = "start the service with `system start`, or run a plugin once with `plugin run NAME`";
             return Err(Failure::failed(message).hint(hint).into());
         }
-        let (program, _) = tree.load(Verify::AsConfigured)?;
+        let program = match alone {
+            Alone::Look => tree.look()?,
+            Alone::Work => tree.load(Verify::AsConfigured)?.0,
+        };
         let here = Here::new(&state, tree, program, alone == Alone::Work).await?;
         Ok(Self {
             way: Way::Here(Box::new(here)),
         })
     }
 
+    /// A service elsewhere, by the address of its HTTP interface.
+    pub(crate) fn at(url: &str, key: Option<&Key>) -> anyhow::Result<Self> {
+        let elsewhere = Elsewhere::new(url, key, PATIENCE)?;
+        Ok(Self {
+            way: Way::Url(Box::new(elsewhere)),
+        })
+    }
+
     /// Only if a service runs.
     pub(crate) async fn of_running(tree: &Tree) -> anyhow::Result<Option<Self>> {
-        let way = Self::running(&StateDir::of(&tree.peek()?)).await?;
+        let way = Self::running(&StateDir::at(tree)?).await?;
         Ok(way.map(|way| Self { way }))
     }
 
@@ -131,35 +146,57 @@ impl Reach {
         body: Option<&Value>,
     ) -> anyhow::Result<Answer> {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(http::header::HOST, "localhost")
-            .body(Body::from(body))
-            .context("the request cannot be made")?;
-        let (status, bytes) = timeout(PATIENCE, self.send(request))
-            .await
-            .map_err(|_| Failure::failed("the service took too long to answer"))??;
-        let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        if status.is_success() {
-            return Ok(Answer { body });
-        }
-        let said = body["error"].as_str().unwrap_or("the service refused");
-        Err(Failure::failed(said)
-            .context(serde_json::json!({"status": status.as_u16(), "path": path}))
-            .into())
+        let bytes = self.raw(method, path, body).await?;
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Ok(Answer { body })
     }
 
-    async fn send(&self, request: Request<Body>) -> anyhow::Result<(StatusCode, Vec<u8>)> {
+    /// One request and the body of its answer as it came, unless it is a refusal.
+    pub(crate) async fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> anyhow::Result<Vec<u8>> {
+        let (status, bytes) = timeout(PATIENCE, self.send(method, path, body))
+            .await
+            .map_err(|_| Failure::failed("the service took too long to answer"))??;
+        if status.is_success() {
+            return Ok(bytes);
+        }
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let said = match body["error"].as_str() {
+            Some(said) => said.to_owned(),
+            None => format!("the service answered with {status}"),
+        };
+        let refused = Failure::failed(said)
+            .context(serde_json::json!({"status": status.as_u16(), "path": path}));
+        Err(if status == StatusCode::UNAUTHORIZED {
+            refused.hint("name a token with --api-key or in DUCTILE_API_KEY")
+        } else {
+            refused
+        }
+        .into())
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> anyhow::Result<(StatusCode, Vec<u8>)> {
         match &self.way {
+            Way::Url(elsewhere) => elsewhere.send(method, path, body).await,
             Way::Here(here) => {
+                let request = request(method, path, body)?;
                 let Ok(response) = here.router.clone().oneshot(request).await;
                 collected(response.status(), response.into_body()).await
             }
-            Way::Socket(path) => {
-                let stream = UnixStream::connect(path)
+            Way::Socket(socket) => {
+                let request = request(method, path, body)?;
+                let stream = UnixStream::connect(socket)
                     .await
-                    .with_context(|| format!("cannot reach {}", path.display()))?;
+                    .with_context(|| format!("cannot reach {}", socket.display()))?;
                 let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
                 let driving = tokio::spawn(connection);
                 let response = sender.send_request(request).await?;
@@ -190,6 +227,11 @@ impl Here {
         works: bool,
     ) -> anyhow::Result<Self> {
         let open = Open::new(state).await?;
+        let program = if works {
+            program.with_single_attempts()
+        } else {
+            program
+        };
         let options = Options {
             engine: open.engine.clone(),
             program: Arc::new(program),
@@ -211,6 +253,15 @@ impl Here {
             _draining: draining,
         })
     }
+}
+
+fn request(method: Method, path: &str, body: String) -> anyhow::Result<Request<Body>> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(http::header::HOST, "localhost")
+        .body(Body::from(body))
+        .context("the request cannot be made")
 }
 
 async fn collected<B>(status: StatusCode, body: B) -> anyhow::Result<(StatusCode, Vec<u8>)>

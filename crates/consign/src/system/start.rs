@@ -24,7 +24,13 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     Automation::tell(&problems);
     let supervisor = Supervisor::from_environment();
     let mut signals = Signals::listen()?;
-    let open = Open::new(&StateDir::of(program.config())).await?;
+    let state = StateDir::of(program.config());
+    let open = Open::new(&state).await?;
+    if let Some(place) = state.begin(&open)? {
+        let message =
+            "jobs of before lie in the store of a `consign serve --config`, and are not seen here";
+        tracing::warn!(component = "service", place, "{message}");
+    }
     let engine = open.engine.clone();
     let automation = Automation::start(engine, tree, program, NODE.to_owned()).await?;
     let files = automation.files();

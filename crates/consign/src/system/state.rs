@@ -1,18 +1,24 @@
 //! The directory of an automation service: the ledger, the lock of the one service that works on it, keys, and the control socket.
+//!
+//! Invariant: where the last service kept its jobs in the store of a server, a note says so, and nobody opens the ledger of this
+//! directory in its place until a service begins it on purpose.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_automation::config::Config;
+use consign_automation::config::{Config, STAND_IN};
 use consign_engine::{Engine, StoreError, Timekeeper};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::data_dir::DataDir;
-use crate::failure::Failure;
+use crate::commands::automation::config::tree::Tree;
+use crate::data_dir::{DataDir, sync_directory, write_private};
+use crate::failure::{Exit, Failure};
 use crate::lock::{self, DataLock};
 use crate::place::Place;
 use crate::secrets::{Overrides, Secrets};
@@ -20,6 +26,10 @@ use crate::serve::ledger::{Ledger, random_bytes};
 
 const LOCK: &str = "ductile.lock";
 const SOCKET: &str = "ductile.sock";
+const NODE_ID: &str = "node_id";
+const ELSEWHERE: &str = "ledger_elsewhere";
+/// What to do about a ledger that only another server opens.
+pub(crate) const ASK_ITS_SERVER: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` begins a new ledger";
 /// Jobs are pruned by the service itself; this is for what else a ledger may hold.
 const CLEANUP_INTERVAL: Duration = Duration::from_hours(6);
 
@@ -34,6 +44,18 @@ impl StateDir {
         let ledger = config.state_path.clone();
         let dir = ledger.parent().unwrap_or(Path::new(".")).to_owned();
         Self { dir, ledger }
+    }
+
+    /// That of a tree whose variables may be unset here, as long as the place of the directory needs none of them.
+    pub(crate) fn at(tree: &Tree) -> anyhow::Result<Self> {
+        let config = tree.with_stand_ins().peek()?;
+        let path = config.state_path.to_string_lossy();
+        if path.contains(STAND_IN) {
+            let message = "`state.path` needs a variable that is not set";
+            let hint = "set it as it is set for the service";
+            return Err(Failure::new(Exit::Config, message).hint(hint).into());
+        }
+        Ok(Self::of(&config))
     }
 
     pub(crate) fn ledger(&self) -> &Path {
@@ -58,6 +80,67 @@ impl StateDir {
             .create(&self.dir)
             .with_context(|| format!("cannot make the directory {}", self.dir.display()))?;
         DataLock::state(&self.dir.join(LOCK), &self.dir.display().to_string())
+    }
+
+    /// The name of this directory's service in a shared database. Whoever holds the lock is the only one of that name, so the jobs
+    /// that run under it at a start are left over and taken back at once. Drawn once: host names and paths are the same on many machines.
+    pub(crate) fn node(&self, _lock: &DataLock) -> anyhow::Result<String> {
+        if let Some(name) = self.noted(NODE_ID)? {
+            return Ok(name);
+        }
+        let name = format!("{:032x}", u128::from_le_bytes(random_bytes()?));
+        write_private(&self.dir.join(NODE_ID), name.as_bytes())?;
+        Ok(name)
+    }
+
+    /// Notes that the jobs lie in the store of a server, without its password.
+    pub(crate) fn note_elsewhere(&self, _lock: &DataLock, place: &Place) -> anyhow::Result<()> {
+        let place = match place {
+            // The next command may be given in another directory.
+            Place::File(path) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                path.display().to_string()
+            }
+            Place::Database(_) => place.to_string(),
+        };
+        write_private(&self.dir.join(ELSEWHERE), format!("{place}\n").as_bytes())
+    }
+
+    /// The store of a server that holds the jobs, if the last service here was one beside the Intent Protocol.
+    pub(crate) fn elsewhere(&self) -> anyhow::Result<Option<String>> {
+        self.noted(ELSEWHERE)
+    }
+
+    /// From now on the jobs lie here. Gives where those of before lie.
+    pub(crate) fn begin(&self, _open: &Open) -> anyhow::Result<Option<String>> {
+        let before = self.elsewhere()?;
+        if before.is_some() {
+            let path = self.dir.join(ELSEWHERE);
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            sync_directory(&self.dir)?;
+        }
+        Ok(before)
+    }
+
+    /// Refuses to take the ledger of this directory for that of the service.
+    pub(crate) fn require_here(&self, hint: &str) -> anyhow::Result<()> {
+        let Some(place) = self.elsewhere()? else {
+            return Ok(());
+        };
+        let message = format!(
+            "the jobs of this configuration lie in {place}, the store of a `consign serve --config`"
+        );
+        let context = json!({"ledger": place});
+        Err(Failure::failed(message).hint(hint).context(context).into())
+    }
+
+    fn noted(&self, name: &str) -> anyhow::Result<Option<String>> {
+        let path = self.dir.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
     }
 }
 
@@ -113,5 +196,28 @@ impl Open {
             return Err(lost.hint(hint).into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_note_of_another_store_tells_no_password_and_keeps_the_ledger_here_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir {
+            dir: folder.path().to_owned(),
+            ledger: folder.path().join("state.db"),
+        };
+        let lock = state.lock().unwrap();
+        assert_eq!(state.elsewhere().unwrap(), None);
+        state.require_here("").unwrap();
+        let place = Place::end("postgres://ada:hidden@127.0.0.1/db", None).unwrap();
+        state.note_elsewhere(&lock, &place).unwrap();
+        let noted = state.elsewhere().unwrap();
+        assert_eq!(noted.as_deref(), Some("postgres://127.0.0.1/db"));
+        let refused = state.require_here("").unwrap_err().to_string();
+        assert!(refused.contains("postgres://127.0.0.1/db"), "{refused}");
     }
 }

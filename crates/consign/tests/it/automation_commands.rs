@@ -140,7 +140,7 @@ fn a_schedule_runs_by_the_clock_and_is_paused_resumed_and_run_by_hand() {
     shows(&world, &["schedule", "list"], &["tick", "every", "active"]);
     assert_eq!(code(&world.ductile(&["schedule", "pause", "tick"])), 0);
     let listed = world.json(&["system", "scheduler"]);
-    let paused = listed["schedules"].as_array().expect("a list").iter();
+    let paused = listed["jobs"].as_array().expect("a list").iter();
     let paused: Vec<String> = paused.map(|one| word(&one["status"])).collect();
     assert_eq!(paused, ["active", "paused_manual"], "{listed}");
     assert_eq!(code(&world.ductile(&["schedule", "resume", "tick"])), 0);
@@ -182,6 +182,12 @@ fn failures_say_what_to_do_and_are_json_when_that_was_asked_for_du_113() {
         "there is no pipeline `nothing`",
     );
     failed(&["job", "show", "x"], "there is no such job");
+    failed(&["logs", "nobody"], "there is no plugin `nobody`");
+    let hinted = world.consign(&["run", "nobody"]);
+    assert!(
+        text(&hinted.stderr).contains("`consign automation config check --verbose`"),
+        "{hinted:?}"
+    );
     failed(&["job", "list", "--status", "odd"], "status must be");
     failed(&["system", "reload"], "no service runs");
     for noun in [
@@ -211,6 +217,15 @@ fn a_new_plugin_works_from_its_first_moment() {
     assert_eq!(valid["plugin"], "fresh");
     let ran = world.json(&["plugin", "run", "fresh"]);
     assert_eq!(ran["status"], "succeeded", "{ran}");
+    for (line, said) in [
+        ("#!/bin/sh\r\n", "carriage return"),
+        ("#!/no/sh\n", "/no/sh"),
+    ] {
+        std::fs::write(world.path("plugins/fresh/run.sh"), line).expect("it is written");
+        let judged = world.json(&["plugin", "validate", dir]);
+        assert_eq!(judged["valid"], false, "{judged}");
+        assert!(judged["problems"].to_string().contains(said), "{judged}");
+    }
     std::fs::write(world.path("plugins/fresh/manifest.yaml"), "name: [").expect("it is written");
     let refused = world.ductile(&["plugin", "validate", dir]);
     assert_eq!(code(&refused), 1, "{refused:?}");

@@ -1,8 +1,13 @@
 //! The automation service as a process: how it starts, is refused, reloads, stops and tells of itself.
 
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
+use consign_testkit::postgres;
+use consign_testkit::process::{Options, Server};
 use serde_json::Value;
 
 use super::automation_world::{LONG, OK, World, until};
@@ -79,6 +84,37 @@ fn a_seal_that_is_broken_ends_with_78() {
 }
 
 #[test]
+fn a_changed_file_of_tokens_is_refused_at_start_and_by_a_reload_du_018_du_117() {
+    let world = world();
+    let tokens = |key: &str| {
+        let text = format!("tokens: [{{name: a, key: {key}}}]\n");
+        std::fs::write(world.path("tokens.yaml"), text).expect("a file can be written");
+    };
+    world.config("include: [tokens.yaml]\nplugins: {echo: {}}\n");
+    tokens("sealed-key");
+    assert_eq!(code(&world.refused()), 78, "there is no seal yet");
+    assert_eq!(code(&world.ductile(&["config", "lock"])), 0);
+    let mut service = world.start();
+    tokens("other-key");
+    service.signal("HUP");
+    service.until_logged("the configuration was not reloaded; the old one stays");
+    service.signal("TERM");
+    assert!(service.wait().success());
+    let refused = world.refused();
+    assert_eq!(code(&refused), 78, "{refused:?}");
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("tokens.yaml") && said.contains("config lock"),
+        "{said}"
+    );
+    assert!(!said.contains("other-key"), "{said}");
+    tokens("sealed-key");
+    service = world.start();
+    service.signal("TERM");
+    assert!(service.wait().success());
+}
+
+#[test]
 fn sighup_reloads_and_a_bad_configuration_keeps_the_old_one_du_117() {
     let world = world();
     let service = world.start();
@@ -151,6 +187,122 @@ fn log_lines_have_their_fields_and_no_secret_du_120() {
 }
 
 #[test]
+fn no_secret_of_the_configuration_or_of_a_caller_is_logged_at_any_level_du_120() {
+    let world = World::new();
+    world.plugin("echo", OK);
+    let secrets = [
+        "ada-token",
+        "hook-secret",
+        "plugin-pass",
+        "wrong-token",
+        "body-word",
+    ];
+    let [token, hook, pass, wrong, body] = secrets;
+    world.config(&format!(
+        "service: {{log_level: debug}}\n\
+         plugins: {{echo: {{config: {{password: {pass}}}}}}}\n\
+         tokens: [{{name: hook, key: {hook}}}]\n\
+         api: {{enabled: true, listen: '127.0.0.1:0', auth: {{tokens: [{{token: {token}, scopes: ['*']}}]}}}}\n\
+         webhooks: {{listen: '127.0.0.1:0', endpoints: [{{path: /hook, plugin: echo, secret_ref: hook, signature_header: X-Signature}}]}}\n",
+    ));
+    let mut service = world.start_with(&[("CONSIGN_ACCESS_LOG", "true")]);
+    let log = service.log();
+    let started = log
+        .iter()
+        .find(|line| line["message"] == "the automation runs");
+    let started = started.expect("it says so");
+    let (api, hooks) = (word(&started["api"]), word(&started["webhooks"]));
+    for (address, head) in [
+        (
+            &api,
+            format!("GET /jobs HTTP/1.1\r\nauthorization: Bearer {token}"),
+        ),
+        (
+            &api,
+            format!("GET /jobs HTTP/1.1\r\nauthorization: Bearer {wrong}"),
+        ),
+        (&api, format!("GET /jobs?token={token} HTTP/1.1")),
+        (&api, format!("GET /events?token={wrong} HTTP/1.1")),
+        (
+            &api,
+            format!("GET /\u{1}{wrong} HTTP/1.1\r\nauthorization: Bearer {wrong}"),
+        ),
+        (
+            &hooks,
+            format!("POST /hook HTTP/1.1\r\nx-signature: {hook}"),
+        ),
+        (
+            &hooks,
+            "POST /hook HTTP/1.1\r\nx-signature: sha256=00".to_owned(),
+        ),
+    ] {
+        let mut stream = TcpStream::connect(address).expect("somebody listens");
+        let length = body.len();
+        let request = format!(
+            "{head}\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it is taken");
+        let mut answer = String::new();
+        // Only that it was answered matters here.
+        let _ = stream.read_to_string(&mut answer);
+        assert!(answer.starts_with("HTTP/1.1 "), "{head}: {answer}");
+    }
+    service.signal("HUP");
+    service.until_logged("the configuration was reloaded");
+    world.config(&format!("tokens: [{{name: hook, key: {hook}, scopes: {token}}}]\nplugins: {{nobody: {{config: {{password: {pass}}}}}}}\n"));
+    service.signal("HUP");
+    service.until_logged("the old one stays");
+    service.signal("TERM");
+    service.wait();
+    for line in service.lines() {
+        for secret in secrets {
+            assert!(!line.contains(secret), "{secret} in {line}");
+        }
+    }
+}
+
+#[test]
+fn what_is_odd_dropped_or_leads_nowhere_is_told_at_its_level_du_040_du_053_du_083() {
+    let world = World::new();
+    let event = r#"{"status":"ok","result":"done","events":[{"type":"known","payload":{},"dedupe_key":"k"},{"type":"unknown","payload":{}}]}"#;
+    world.plugin("source", &format!("echo '{event}'; exit 3"));
+    world.plugin("sink", OK);
+    world.config("service: {log_level: debug}\nplugins: {source: {}, sink: {}}\nroutes: [{from: source, event_type: known, to: sink}]\n");
+    let mut service = world.start();
+    for _ in 0..2 {
+        let ran = world.json(&["run", "source", "--wait"]);
+        assert_eq!(ran["status"], "succeeded", "{ran}");
+        until("the sink has run", || {
+            world.json(&["queue"])["jobs"]
+                .as_array()
+                .is_some_and(Vec::is_empty)
+        });
+    }
+    let jobs = world.json(&["job", "list", "--plugin", "sink"]);
+    let jobs = jobs["jobs"].as_array().expect("a list").clone();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    service.signal("TERM");
+    service.wait();
+    let log = service.log();
+    let told = |wanted: &dyn Fn(&Value) -> bool| -> Vec<Value> {
+        log.iter().filter(|line| wanted(line)).cloned().collect()
+    };
+    let dropped = told(&|line| line["dedupe_key"] == "k");
+    assert_eq!(dropped.len(), 1, "{dropped:?}");
+    assert_eq!(dropped[0]["level"], "INFO");
+    assert_eq!(dropped[0]["existing_job_id"], jobs[0]["job_id"]);
+    let nowhere = told(&|line| line["event_type"] == "unknown");
+    assert_eq!(nowhere.len(), 2, "{nowhere:?}");
+    assert_eq!(nowhere[0]["level"], "DEBUG");
+    let exits = told(&|line| word(&line["message"]).contains("exited with code 3"));
+    assert_eq!(exits.len(), 2, "{exits:?}");
+    assert_eq!(
+        (&exits[0]["level"], &exits[0]["plugin"]),
+        (&"WARN".into(), &"source".into())
+    );
+}
+
+#[test]
 fn a_supervisor_hears_of_every_turn() {
     let world = world();
     let address = world.path("notify");
@@ -190,6 +342,38 @@ fn a_confined_plugin_is_started_by_the_binary_itself() {
     let ran = world.ductile(&["run", "small"]);
     assert_eq!(code(&ran), 0, "{ran:?}");
     assert_eq!(world.read("limit").trim(), "50");
+}
+
+#[test]
+fn on_postgresql_a_new_start_takes_back_at_once_what_the_killed_one_ran_du_116() {
+    let world = World::new();
+    world.plugin(
+        "slow",
+        &format!("echo run >> $here/ran; [ -e $here/quick ] || sleep 60; {OK}"),
+    );
+    world.config("plugins: {slow: {}}\n");
+    let cluster = postgres::shared().expect("PostgreSQL runs");
+    let database = cluster.database("consign_nothing", |_| {});
+    let database = database.expect("a database can be made");
+    let options = Options::new(super::binary(), world.path("data"))
+        .arg("--store")
+        .arg(&database.url())
+        .arg("--config")
+        .arg(world.path("config.yaml").to_str().expect("plain"));
+    let mut killed = Server::start(&options).expect("the server starts");
+    until("the socket is there", || {
+        world.path("state/ductile.sock").exists()
+    });
+    let id = word(&world.json(&["run", "slow"])["job_id"]);
+    until("it runs", || world.read("ran").lines().count() == 1);
+    killed.kill9().expect("it can be killed");
+    fs::write(world.path("quick"), "").expect("a file can be written");
+    let _server = Server::start(&options).expect("the server starts");
+    // A lease would last longer than anybody waits here.
+    until("it is done", || {
+        world.json(&["job", "show", &id])["status"] == "succeeded"
+    });
+    assert_eq!(world.read("ran").lines().count(), 2);
 }
 
 /// How many times the crash test below is repeated; more for a long run.

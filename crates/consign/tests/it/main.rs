@@ -1,8 +1,12 @@
 //! The real binary as a process: how it starts, refuses, serves, stops and survives. `postgres.rs` runs again what is not
 //! about the SQLite file.
 
+mod across;
 mod automation;
+mod automation_alone;
 mod automation_commands;
+mod automation_parts;
+mod automation_reads;
 mod automation_service;
 mod automation_world;
 mod bench;

@@ -3,6 +3,7 @@
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use consign_automation::program::Program;
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
@@ -68,9 +69,9 @@ pub(super) async fn plugin(
     _: Allowed<PluginRead>,
     Segments(name): Segments<String>,
 ) -> Result<Response, Reject> {
-    let sheet = face.runtime.program().plugin_sheet(&name);
-    let unknown = || Reject::not_found(format!("there is no plugin `{name}`"));
-    Ok(ok(&sheet.ok_or_else(unknown)?))
+    let program = face.runtime.program();
+    let unknown = || Reject::not_found(program.missing_plugin(&name));
+    Ok(ok(&program.plugin_sheet(&name).ok_or_else(unknown)?))
 }
 
 pub(super) async fn skills(State(face): State<Face>, _: Allowed<Anybody>) -> Response {
@@ -87,7 +88,7 @@ pub(super) async fn pipeline(
     Segments(name): Segments<String>,
 ) -> Result<Response, Reject> {
     let sheet = face.runtime.program().pipeline_sheet(&name);
-    let unknown = || Reject::not_found(format!("there is no pipeline `{name}`"));
+    let unknown = || Reject::not_found(Program::missing_pipeline(&name));
     Ok(ok(&sheet.ok_or_else(unknown)?))
 }
 

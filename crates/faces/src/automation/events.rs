@@ -17,6 +17,7 @@ use super::reject::Reject;
 use super::right::{Allowed, EventsRead};
 use super::{Face, drained, hung_up};
 use crate::web::pages::Pages;
+use crate::web::places::Place;
 use crate::web::presence::Presence;
 
 const PAGES_AHEAD: usize = 1;
@@ -31,6 +32,14 @@ pub(super) async fn events(
     let place = std::sync::Arc::clone(&face.streams).try_acquire_owned();
     let full = "too many event streams are open; close one first";
     let place = place.map_err(|_| Reject::busy(full))?;
+    let of_token = match allowed.token() {
+        Some(token) => {
+            let full = "this token has too many event streams open; close one first";
+            let taken = face.streams_of_token.take(token);
+            Some(taken.ok_or_else(|| Reject::busy(full))?)
+        }
+        None => None,
+    };
     let news = face.runtime.hub().follow();
     let last = *news.borrow();
     let seen = headers.get("last-event-id");
@@ -51,6 +60,7 @@ pub(super) async fn events(
         presence,
         draining: face.options.draining.clone(),
         _place: place,
+        _of_token: of_token,
     };
     tokio::spawn(stream.run());
     let mut response = Response::new(Body::new(body));
@@ -70,6 +80,7 @@ struct Stream {
     presence: Option<Extension<Presence>>,
     draining: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
+    _of_token: Option<Place<[u8; 32]>>,
 }
 
 impl Stream {

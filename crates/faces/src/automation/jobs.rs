@@ -4,6 +4,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use consign_automation::runtime::parse_job_id;
+use consign_engine::Error;
+use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,6 +18,8 @@ use crate::web::body;
 
 const BODY_BYTES_MAX: usize = 16 << 10;
 const REASON_CHARS_MAX: usize = 500;
+const CANCELLABLE: &str = "only one that is queued or running can be cancelled";
+const RETRIABLE: &str = "only one that is failed, timed_out or dead can be retried; start others anew with `plugin run` or `pipeline run`";
 const FACTS_DEFAULT: usize = 20;
 const FACTS_MAX: usize = 200;
 
@@ -35,6 +39,15 @@ pub(super) async fn tree(
 ) -> Result<Response, Reject> {
     let tree = face.runtime.job_tree(parse(&id)?).await?;
     Ok(ok(&Value::Array(tree.ok_or_else(unknown)?)))
+}
+
+pub(super) async fn inspect(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+    Segments(id): Segments<String>,
+) -> Result<Response, Reject> {
+    let inspected = face.runtime.inspect(parse(&id)?).await?;
+    Ok(ok(&inspected.ok_or_else(unknown)?))
 }
 
 pub(super) async fn list(
@@ -81,8 +94,9 @@ pub(super) async fn facts(
     params: Params,
 ) -> Result<Response, Reject> {
     let limit = params.limit(FACTS_DEFAULT, FACTS_MAX)?;
-    if !face.runtime.program().is_known(&plugin) {
-        return Err(Reject::not_found(format!("there is no plugin `{plugin}`")));
+    let program = face.runtime.program();
+    if !program.is_known(&plugin) {
+        return Err(Reject::not_found(program.missing_plugin(&plugin)));
     }
     let fact_type = params.get("fact_type");
     let facts = face.runtime.facts(&plugin, fact_type, limit).await?;
@@ -97,7 +111,8 @@ pub(super) async fn cancel(
 ) -> Result<Response, Reject> {
     let id = parse(&id)?;
     let reason = reason(body, "cancelled on request").await?;
-    face.runtime.cancel(id, &reason).await?;
+    let cancelled = face.runtime.cancel(id, &reason).await;
+    possible(&face, id, cancelled, CANCELLABLE).await?;
     moved(&face, id).await
 }
 
@@ -109,8 +124,24 @@ pub(super) async fn retry(
 ) -> Result<Response, Reject> {
     let id = parse(&id)?;
     let reason = reason(body, "retried on request").await?;
-    face.runtime.retry(id, &reason).await?;
+    let retried = face.runtime.retry(id, &reason).await;
+    possible(&face, id, retried, RETRIABLE).await?;
     moved(&face, id).await
+}
+
+/// A refusal names the state of the job, which its caller did not know, and the states that he needs.
+async fn possible(
+    face: &Face,
+    id: IntentId,
+    done: Result<(), Error>,
+    needed: &str,
+) -> Result<(), Reject> {
+    let Err(Error::Refused(Refusal::IllegalState)) = done else {
+        return Ok(done?);
+    };
+    let job = face.runtime.job(id).await?.ok_or_else(unknown)?;
+    let status = job["status"].as_str().unwrap_or_default();
+    Err(Reject::conflict(format!("the job is {status}; {needed}")))
 }
 
 async fn moved(face: &Face, id: IntentId) -> Result<Response, Reject> {

@@ -5,6 +5,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use consign_automation::program::Program;
 use consign_automation::runtime::Runtime;
@@ -18,13 +19,17 @@ use crate::web::unix::Socket;
 
 /// Each may hold a body, and anybody may send one.
 const WEBHOOK_CONNECTIONS_MAX: usize = 512;
+/// So that no stranger takes all of them alone; a proxy in front still gets enough.
+const WEBHOOK_CONNECTIONS_PER_CLIENT_MAX: usize = 128;
+/// Whoever is silent must soon make room, for no signature is asked for before the request has come.
+const WEBHOOK_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("`{key}` is `{given}`, which is no address; write one such as 127.0.0.1:8080")]
+    /// Does not quote it, for a variable may have filled it in.
+    #[error("`{key}` is no address; write one such as 127.0.0.1:8080")]
     Address {
         key: &'static str,
-        given: String,
         source: io::Error,
     },
     #[error(transparent)]
@@ -73,15 +78,18 @@ impl Listeners {
     pub async fn bind(program: &Program) -> Result<Self, Error> {
         let config = program.config();
         let api = if config.api.enabled {
-            let listen = &config.api.listen;
-            Some(bound("api.listen", listen, server::CONNECTIONS_MAX_DEFAULT).await?)
+            let addr = address("api.listen", &config.api.listen).await?;
+            Some(Server::bind(api_options(addr))?)
         } else {
             None
         };
         let listen = config.webhooks.as_ref();
         let listen = listen.and_then(|webhooks| webhooks.listen.as_deref());
         let webhooks = match listen {
-            Some(listen) => Some(bound("webhooks.listen", listen, WEBHOOK_CONNECTIONS_MAX).await?),
+            Some(listen) => {
+                let addr = address("webhooks.listen", listen).await?;
+                Some(Server::bind(webhook_options(addr))?)
+            }
             None => None,
         };
         Ok(Self { api, webhooks })
@@ -117,22 +125,29 @@ pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving) {
     socket.run(service, drained(&mut draining), patience).await;
 }
 
-async fn bound(key: &'static str, listen: &str, connections_max: usize) -> Result<Server, Error> {
-    let addr = address(listen).await.map_err(|source| Error::Address {
-        key,
-        given: listen.to_owned(),
-        source,
-    })?;
-    let options = server::Options {
+fn api_options(addr: SocketAddr) -> server::Options {
+    server::Options {
         unreadable_body: UNREADABLE_BODY,
-        connections_max,
         ..server::Options::new(addr)
-    };
-    Ok(Server::bind(options)?)
+    }
+}
+
+fn webhook_options(addr: SocketAddr) -> server::Options {
+    server::Options {
+        connections_max: WEBHOOK_CONNECTIONS_MAX,
+        connections_per_client_max: WEBHOOK_CONNECTIONS_PER_CLIENT_MAX,
+        head_timeout: WEBHOOK_HEAD_TIMEOUT,
+        ..api_options(addr)
+    }
+}
+
+async fn address(key: &'static str, listen: &str) -> Result<SocketAddr, Error> {
+    let found = resolved(listen).await;
+    found.map_err(|source| Error::Address { key, source })
 }
 
 /// A port without a host means all addresses of the machine.
-async fn address(listen: &str) -> io::Result<SocketAddr> {
+async fn resolved(listen: &str) -> io::Result<SocketAddr> {
     let everywhere;
     let listen = if listen.starts_with(':') {
         everywhere = format!("0.0.0.0{listen}");

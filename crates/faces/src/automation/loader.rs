@@ -36,11 +36,15 @@ impl Loader {
     /// If there is an error, the old configuration holds on.
     pub async fn reload(&self, runtime: &Runtime) -> Result<Reloaded, Error> {
         let _turn = self.turn.lock().await;
+        let program = self.read().await.map_err(Error::Unusable)?;
+        Ok(runtime.reload(program).await?)
+    }
+
+    /// What a reload would begin with; nothing takes it over.
+    pub(super) async fn read(&self) -> Result<Arc<Program>, String> {
         let load = Arc::clone(&self.load);
         let loaded = tokio::task::spawn_blocking(move || load()).await;
-        let loaded = loaded.unwrap_or_else(|_| Err("it could not be read".to_owned()));
-        let program = loaded.map_err(Error::Unusable)?;
-        Ok(runtime.reload(program).await?)
+        loaded.unwrap_or_else(|_| Err("it could not be read".to_owned()))
     }
 }
 

@@ -5,6 +5,7 @@
 //! control socket, where the file's mode does.
 
 mod about;
+mod checks;
 mod cors;
 mod events;
 mod jobs;
@@ -29,6 +30,7 @@ use axum::{Extension, Router};
 use consign_automation::runtime::{Runtime, SubmittedBy};
 use tokio::sync::{Semaphore, watch};
 
+use crate::web::places::Places;
 use crate::web::presence::Presence;
 use crate::web::request_id::RequestId;
 
@@ -38,6 +40,8 @@ use right::{Allowed, Anybody};
 
 /// Event streams that may be open at once.
 const STREAMS_MAX: usize = 100;
+/// So that one reader does not shut out the others.
+const STREAMS_PER_TOKEN_MAX: usize = 10;
 
 /// Who may do what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,7 @@ struct Face {
     runtime: Runtime,
     options: Arc<Options>,
     streams: Arc<Semaphore>,
+    streams_of_token: Places<[u8; 32]>,
 }
 
 impl Face {
@@ -72,6 +77,7 @@ impl Face {
             runtime,
             options: Arc::new(options),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            streams_of_token: Places::new(STREAMS_PER_TOKEN_MAX),
         }
     }
 
@@ -107,6 +113,7 @@ pub fn router(runtime: Runtime, options: Options) -> Router {
         .route("/pipeline-run/{id}", get(jobs::run))
         .route("/job/{id}", get(jobs::job))
         .route("/job/{id}/tree", get(jobs::tree))
+        .route("/job/{id}/inspect", get(jobs::inspect))
         .route("/job/{id}/cancel", post(jobs::cancel))
         .route("/job/{id}/retry", post(jobs::retry))
         .route("/jobs", get(jobs::list))
@@ -122,6 +129,7 @@ pub fn router(runtime: Runtime, options: Options) -> Router {
         .route("/config/view", get(about::config))
         .route("/schedules", get(operate::schedules))
         .route("/scheduler/jobs", get(operate::scheduler_jobs))
+        .route("/schedule/{plugin}/{id}", get(operate::schedule))
         .route("/schedule/{plugin}/{id}/pause", post(operate::pause))
         .route("/schedule/{plugin}/{id}/resume", post(operate::resume))
         .route("/schedule/{plugin}/{id}/run", post(operate::run))
@@ -129,6 +137,8 @@ pub fn router(runtime: Runtime, options: Options) -> Router {
         .route("/breaker/{plugin}/reset", post(operate::reset))
         .route("/system/status", get(about::status))
         .route("/system/reload", post(operate::reload))
+        .route("/system/doctor", get(checks::doctor))
+        .route("/system/selfcheck", get(checks::selfcheck))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)
         .layer(from_fn_with_state(face.clone(), cors::answer))

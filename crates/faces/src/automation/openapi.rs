@@ -23,7 +23,7 @@ pub(super) async fn of_plugin(
     Segments(name): Segments<String>,
 ) -> Result<Response, Reject> {
     let program = face.runtime.program();
-    let unknown = || Reject::not_found(format!("there is no plugin `{name}`"));
+    let unknown = || Reject::not_found(program.missing_plugin(&name));
     let plugin = program.plugin(&name).ok_or_else(unknown)?;
     Ok(ok(&document(&program, std::iter::once(plugin))))
 }

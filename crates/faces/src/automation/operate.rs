@@ -24,13 +24,39 @@ pub(super) async fn schedules(
     Ok(ok(&json!({"schedules": schedules})))
 }
 
-/// The same under the name that older clients know.
+/// The same under the name that older clients know, with the jobs of each that are not over.
 pub(super) async fn scheduler_jobs(
     State(face): State<Face>,
     _: Allowed<JobsRead>,
 ) -> Result<Response, Reject> {
+    let mut in_flight = face.runtime.in_flight().await?;
     let schedules = face.runtime.schedules().await?;
-    Ok(ok(&json!({"jobs": schedules})))
+    let jobs = schedules.into_iter().map(|schedule| {
+        let key = (schedule.plugin.clone(), schedule.schedule_id.clone());
+        let open = in_flight.remove(&key).unwrap_or_default();
+        let mut shown = json!(schedule);
+        shown["in_flight"] = open.into();
+        shown
+    });
+    Ok(ok(&json!({"jobs": jobs.collect::<Vec<_>>()})))
+}
+
+/// One that the configuration has; what is left of others is only listed.
+pub(super) async fn schedule(
+    State(face): State<Face>,
+    _: Allowed<JobsRead>,
+    Segments((plugin, id)): Segments<(String, String)>,
+) -> Result<Response, Reject> {
+    let schedules = face.runtime.schedules().await?;
+    let mut configured = schedules
+        .iter()
+        .filter(|schedule| !schedule.mode.is_empty());
+    let found = configured.find(|schedule| schedule.plugin == plugin && schedule.schedule_id == id);
+    let missing = || ScheduleError::NoSchedule {
+        plugin: plugin.clone(),
+        id: id.clone(),
+    };
+    Ok(ok(&json!(found.ok_or_else(missing)?)))
 }
 
 pub(super) async fn pause(

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
 use consign_automation::runtime::reads::{JobFilter, LogFilter, status_word};
-use consign_automation::runtime::{job_id, parse_job_id};
+use consign_automation::runtime::{SubmittedBy, job_id, parse_job_id};
 
 use super::reject::Reject;
 
@@ -15,7 +15,15 @@ const QUERY_BYTES_MAX: usize = 4 << 10;
 const LIMIT_DEFAULT: usize = 50;
 const JOBS_LIMIT_MAX: usize = 1_000;
 const LOGS_LIMIT_MAX: usize = 200;
-const SUBMITTERS: [&str; 6] = ["scheduler", "webhook", "route", "cli", "api", "hook"];
+const SUBMITTERS: [SubmittedBy; 7] = [
+    SubmittedBy::Scheduler,
+    SubmittedBy::Webhook,
+    SubmittedBy::Route,
+    SubmittedBy::Cli,
+    SubmittedBy::Api,
+    SubmittedBy::Hook,
+    SubmittedBy::Intent,
+];
 
 /// The first of a repeated name counts, and an empty value counts as absent.
 #[derive(Debug)]
@@ -102,10 +110,11 @@ impl Params {
             id.ok_or_else(|| Reject::bad("job_id is no id of a job"))
         });
         let submitted_by = self.text("submitted_by");
+        let known = SUBMITTERS.map(SubmittedBy::as_str);
         if let Some(by) = &submitted_by
-            && !SUBMITTERS.contains(&by.as_str())
+            && !known.contains(&by.as_str())
         {
-            let known = SUBMITTERS.join(", ");
+            let known = known.join(", ");
             return Err(Reject::bad(format!("submitted_by must be one of {known}")));
         }
         let (from, to) = (self.instant("from")?, self.instant("to")?);

@@ -111,16 +111,14 @@ impl From<Error> for Reject {
 
 impl From<TriggerError> for Reject {
     fn from(error: TriggerError) -> Self {
-        if let Some(bytes) = error.baggage_bytes() {
+        if let Some((actual, limit)) = error.baggage_bytes() {
             return Self {
                 status: StatusCode::PAYLOAD_TOO_LARGE,
-                body: json!({"error": error.to_string(), "bytes": bytes}),
+                body: json!({"error": error.to_string(), "bytes_actual": actual, "bytes_limit": limit}),
             };
         }
         match error {
-            TriggerError::NoPlugin(_)
-            | TriggerError::NoCommand { .. }
-            | TriggerError::NoPipeline(_) => Self::not_found(error.to_string()),
+            TriggerError::Missing(missing) => Self::not_found(missing),
             TriggerError::Routing(error) => Self::bad(error.to_string()),
             TriggerError::Engine(error) => error.into(),
         }

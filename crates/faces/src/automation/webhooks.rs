@@ -1,4 +1,4 @@
-//! Webhooks: other services tell us that something happened, and a plugin hears of it.
+//! Webhooks: other services tell us that something happened, and a plugin hears of it, or an intent is published.
 //!
 //! Invariant: nothing is queued unless the signature over the very bytes that came fits the endpoint's secret, and whoever has
 //! no such signature learns nothing. No more is read than the endpoint takes, for no longer than a while. Bodies are not logged.
@@ -10,8 +10,12 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use consign_automation::config::model::Endpoint;
-use consign_automation::runtime::{Runtime, SubmittedBy, TriggerError, job_id};
+use consign_automation::config::model::{Endpoint, Publication, Target};
+use consign_automation::nesting::is_too_deep;
+use consign_automation::runtime::{PublishError, Runtime, SubmittedBy, TriggerError, job_id};
+use consign_engine::Error;
+use consign_kernel::error::Refusal;
+use consign_kernel::plant::{self, Plant};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -63,20 +67,66 @@ async fn receive(State(face): State<Face>, request: Request) -> Result<Response,
     if !is_signed(&parts.headers, endpoint, &body) {
         return Err(Reject::forbidden("forbidden"));
     }
-    let (kind, payload) = event(&body);
-    let queued = face
+    let told = match &endpoint.target {
+        Target::Plugin(plugin) => {
+            let (kind, payload) = event(&body);
+            let by = SubmittedBy::Webhook;
+            let queued = face
+                .runtime
+                .run_plugin(plugin, "handle", payload, &kind, by);
+            let queued = queued.await.map_err(|error| refused(error, endpoint))?;
+            json!({"job_id": job_id(queued.id)})
+        }
+        Target::Publish(publication) => {
+            let delivery = delivery(&parts.headers, publication)?;
+            publish(&face, endpoint, publication, &body, delivery).await?
+        }
+    };
+    Ok(answer(StatusCode::ACCEPTED, &told))
+}
+
+/// By what the sender knows this delivery, if it says so.
+fn delivery<'h>(
+    headers: &'h HeaderMap,
+    publication: &Publication,
+) -> Result<Option<&'h str>, Reject> {
+    let name = &publication.delivery_header;
+    let mut given = headers.get_all(name).iter();
+    match (given.next(), given.next()) {
+        (None, _) => Ok(None),
+        (Some(given), None) => match given.to_str() {
+            Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+            Err(_) => Err(Reject::bad(format!("{name} must be visible ASCII"))),
+        },
+        (Some(_), Some(_)) => Err(Reject::bad(format!("{name} must be given once"))),
+    }
+}
+
+/// Nothing of the body says what is published as what: the goal is the configuration's alone.
+async fn publish(
+    face: &Face,
+    endpoint: &Endpoint,
+    publication: &Publication,
+    body: &[u8],
+    delivery: Option<&str>,
+) -> Result<Value, Reject> {
+    let parsed = serde_json::from_slice::<Value>(body);
+    let payload = parsed.unwrap_or_else(|_| json!({"body": String::from_utf8_lossy(body)}));
+    let published = face
         .runtime
-        .run_plugin(
-            &endpoint.plugin,
-            "handle",
-            payload,
-            &kind,
-            SubmittedBy::Webhook,
-        )
-        .await;
-    let queued = queued.map_err(|error| refused(error, endpoint))?;
-    let body = json!({"job_id": job_id(queued.id)});
-    Ok(answer(StatusCode::ACCEPTED, &body))
+        .publish(&endpoint.path, publication, &payload, delivery);
+    match published.await {
+        Ok(published) => {
+            Ok(json!({"intent_id": published.id.to_string(), "duplicate": published.duplicate}))
+        }
+        Err(PublishError::TooLarge(error)) => {
+            Err(Reject::new(StatusCode::PAYLOAD_TOO_LARGE, error))
+        }
+        Err(PublishError::Engine(Error::Refused(Refusal::OnceConflict { .. }))) => Err(
+            Reject::conflict("this delivery was received before, with another body"),
+        ),
+        Err(PublishError::Engine(error)) => Err(error.into()),
+    }
 }
 
 async fn read(body: Body, endpoint: &Endpoint) -> Result<Bytes, Reject> {
@@ -88,7 +138,7 @@ async fn read(body: Body, endpoint: &Endpoint) -> Result<Bytes, Reject> {
 fn is_signed(headers: &HeaderMap, endpoint: &Endpoint, body: &[u8]) -> bool {
     let mut given = headers.get_all(&endpoint.signature_header).iter();
     let (Some(given), None) = (given.next(), given.next()) else {
-        return false;
+        return plant::on(Plant::UnsignedWebhook);
     };
     let given = given.as_bytes();
     let given = given.strip_prefix(b"sha256=").unwrap_or(given);
@@ -101,7 +151,11 @@ fn is_signed(headers: &HeaderMap, endpoint: &Endpoint, body: &[u8]) -> bool {
     }
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
     let mut mac = mac.expect("HMAC takes a key of any length");
-    mac.update(body);
+    mac.update(if plant::on(Plant::TrimmedSignature) {
+        body.trim_ascii()
+    } else {
+        body
+    });
     // Takes as long for a near miss as for any other.
     mac.verify_slice(&given).is_ok()
 }
@@ -109,7 +163,8 @@ fn is_signed(headers: &HeaderMap, endpoint: &Endpoint, body: &[u8]) -> bool {
 /// The type and the payload of the event that a body tells of.
 fn event(body: &[u8]) -> (String, Value) {
     let wrapped = |body: Value| (EVENT_TYPE.to_owned(), json!({"body": body}));
-    let Ok(parsed) = serde_json::from_slice::<Value>(body) else {
+    let parsed = serde_json::from_slice::<Value>(body).ok();
+    let Some(parsed) = parsed.filter(|parsed| !is_too_deep(parsed)) else {
         return wrapped(String::from_utf8_lossy(body).into());
     };
     let Value::Object(mut object) = parsed else {
@@ -129,10 +184,7 @@ fn event(body: &[u8]) -> (String, Value) {
 fn refused(error: TriggerError, endpoint: &Endpoint) -> Reject {
     match error {
         TriggerError::Engine(error) => error.into(),
-        TriggerError::NoPlugin(_)
-        | TriggerError::NoCommand { .. }
-        | TriggerError::NoPipeline(_)
-        | TriggerError::Routing(_) => {
+        TriggerError::Missing(_) | TriggerError::Routing(_) => {
             tracing::error!(component = "webhooks", path = endpoint.path, %error, "a webhook leads nowhere");
             Reject::busy("this webhook is not served at the moment")
         }

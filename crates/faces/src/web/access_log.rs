@@ -118,6 +118,7 @@ impl Entry {
     }
 
     fn finish(self, request_id: &RequestId, status_code: u16) {
+        let microseconds = (self.began_at.elapsed().as_secs_f64() * 1e6).round();
         tracing::info!(
             target: "access",
             endpoint = self.uri.path(),
@@ -125,7 +126,7 @@ impl Entry {
             request_id = request_id.as_str(),
             remote_addr = self.remote_addr.map(tracing::field::display),
             status_code,
-            duration_ms = self.began_at.elapsed().as_secs_f64() * 1000.0,
+            duration_ms = microseconds / 1e3,
             "request"
         );
     }

@@ -14,6 +14,7 @@ pub mod headers;
 pub mod layers;
 pub mod pages;
 pub mod panic;
+pub mod places;
 pub mod presence;
 pub mod proxy;
 pub mod request_id;

@@ -8,7 +8,14 @@
 
 mod connection;
 
-use std::{convert::Infallible, fmt, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    fmt, io,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{body::Body, response::Response};
 use http::Request;
@@ -21,6 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use self::connection::Connection;
+use super::places::Places;
 use super::stall::Unstalled;
 use super::tls;
 
@@ -44,6 +52,8 @@ pub struct Options {
     pub tls: Option<tls::Files>,
     /// Connections beyond this wait in the kernel's queue until one closes.
     pub connections_max: usize,
+    /// Connections of one client beyond this are closed at once. A proxy counts as one client.
+    pub connections_per_client_max: usize,
     /// From the end of one answer, or from the start, to the end of the next request's head.
     pub head_timeout: Duration,
     pub handshake_timeout: Duration,
@@ -62,6 +72,7 @@ impl Options {
             listen,
             tls: None,
             connections_max: CONNECTIONS_MAX_DEFAULT,
+            connections_per_client_max: usize::MAX,
             head_timeout: HEAD_TIMEOUT_DEFAULT,
             handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
             drain_timeout: DRAIN_TIMEOUT_DEFAULT,
@@ -141,6 +152,7 @@ impl Server {
             ..
         } = self;
         let places = Arc::new(Semaphore::new(options.connections_max));
+        let clients = Places::new(options.connections_per_client_max);
         let (phase, phase_seen) = watch::channel(Phase::Serving);
         let mut pause = ACCEPT_PAUSE_MIN;
         let mut shutdown = pin!(shutdown);
@@ -158,6 +170,10 @@ impl Server {
             match accepted {
                 Ok((stream, addr)) => {
                     pause = ACCEPT_PAUSE_MIN;
+                    let Some(of_client) = clients.take(&client(addr.ip())) else {
+                        tracing::debug!(%addr, "a client has too many connections");
+                        continue;
+                    };
                     let connection = Connection {
                         peer: Peer {
                             addr,
@@ -172,7 +188,11 @@ impl Server {
                     let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
                     let handshake_timeout = options.handshake_timeout;
                     let stream = Unstalled::new(stream, options.stall_timeout);
-                    tokio::spawn(connection.start(stream, acceptor, handshake_timeout));
+                    let served = connection.start(stream, acceptor, handshake_timeout);
+                    tokio::spawn(async move {
+                        served.await;
+                        drop(of_client);
+                    });
                 }
                 Err(error) if concerns_one_client(&error) => {}
                 Err(error) => {
@@ -217,6 +237,14 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     socket.listen(BACKLOG)
+}
+
+/// Whose connection it is. Who has one address of IPv6 usually has the 2^64 beside it as well.
+fn client(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+        ip @ IpAddr::V4(_) => ip,
+    }
 }
 
 fn concerns_one_client(error: &io::Error) -> bool {

@@ -70,6 +70,7 @@ async fn plugins_and_pipelines_are_described_du_098() {
     assert_eq!(step("a")["next"], json!(["b__switch"]));
     assert_eq!(step("b__switch")["next"], json!(["b"]));
     assert_eq!(step("b__switch")["otherwise"], json!(["c"]));
+    assert!(step("b__switch")["condition"].is_string());
     world.get("/pipeline/nobody").await.is_refused(404);
 }
 

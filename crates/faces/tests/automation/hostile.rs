@@ -1,9 +1,10 @@
 //! Requests that mean no good.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
 
-use crate::world::{ALL, World, raw, send};
+use crate::world::{ALL, PATIENCE, World, raw, send};
 
 const ECHO: &str = r#"echo '{"status":"ok","result":"done"}'"#;
 const CONFIG: &str = "
@@ -45,6 +46,30 @@ async fn a_stranger_cannot_make_us_read_a_body_du_098() {
     let answer = send(world.api, "POST", "/plugin/echo/poll", &[&bearer], &large).await;
     answer.is_refused(413);
     assert_eq!(world.get("/jobs").await.json["total"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_stranger_does_not_shut_the_webhooks_for_others_du_109() {
+    let world = World::start(&[("echo", ECHO)], CONFIG).await;
+    let mut silent = Vec::new();
+    for _ in 0..128 {
+        silent.push(TcpStream::connect(world.hooks).await.unwrap());
+    }
+    let mut one_more = TcpStream::connect(world.hooks).await.unwrap();
+    let mut byte = [0];
+    let closed = timeout(PATIENCE, one_more.read(&mut byte)).await.unwrap();
+    assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+
+    let elsewhere = TcpSocket::new_v4().unwrap();
+    elsewhere.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = elsewhere.connect(world.hooks).await.unwrap();
+    let request = b"GET /nothing HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    other.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    let read = timeout(PATIENCE, other.read_to_string(&mut answer)).await;
+    read.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+    drop(silent);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

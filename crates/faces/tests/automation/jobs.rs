@@ -19,12 +19,14 @@ const CONFIG: &str = "
 plugins:
   one: {retry: {max_attempts: 2, backoff_base: 30s}}
   two: {}
+  three: {timeouts: {work: 300ms}, retry: {max_attempts: 1}}
 routes: [{from: one, event_type: made, to: two}]
 webhooks: {listen: '127.0.0.1:0'}
 ";
 
 async fn world() -> World {
-    World::start(&[("one", WORKER), ("two", WORKER)], CONFIG).await
+    let plugins = [("one", WORKER), ("two", WORKER), ("three", WORKER)];
+    World::start(&plugins, CONFIG).await
 }
 
 fn payload(word: &str) -> String {
@@ -58,6 +60,14 @@ async fn a_job_is_shown_in_all_its_states_du_104() {
     assert!(shown["next_retry_at"].is_string(), "{shown}");
     assert_eq!(shown["last_error"], "not yet");
     assert!(shown.get("completed_at").is_none());
+
+    // Out of attempts; what the last one came to is in the log.
+    let slow = world.begin("/plugin/three/work", &payload("wait")).await;
+    let shown = world.ended(&slow).await;
+    assert_eq!(shown["status"], "dead");
+    assert!(shown["completed_at"].is_string() && shown["last_error"].is_string());
+    let log = world.get(&format!("/job-logs?job_id={slow}")).await.json;
+    assert_eq!(log["logs"][0]["status"], "timed_out");
 
     std::fs::write(world.path("go"), "").unwrap();
     let shown = world.ended(&running).await;
@@ -171,6 +181,7 @@ async fn lists_and_logs_are_filtered_and_odd_filters_refused_du_105() {
         ("status=error".to_owned(), 1),
         ("submitted_by=api".to_owned(), 2),
         ("submitted_by=webhook".to_owned(), 0),
+        ("submitted_by=intent".to_owned(), 0),
         ("query=bROKEN".to_owned(), 1),
         ("query=nowhere".to_owned(), 0),
         (format!("to={at}"), 1),
@@ -232,7 +243,13 @@ async fn a_job_is_cancelled_where_it_runs_and_started_again_du_105() {
     let cancelled = world.post(&cancel, r#"{"reason":"not wanted"}"#).await;
     assert_eq!(cancelled.status, 200, "{cancelled:?}");
     assert_eq!(cancelled.json, json!({"job_id": first, "status": "dead"}));
-    world.post(&cancel, "").await.is_refused(409);
+    let again = world.post(&cancel, "").await;
+    again.is_refused(409);
+    let said = again.json["error"].as_str().unwrap();
+    assert!(
+        said.starts_with("the job is dead; only one that is queued"),
+        "{said}"
+    );
     let shown = world.ended(&first).await;
     assert!(shown["last_error"].as_str().unwrap().contains("not wanted"));
 

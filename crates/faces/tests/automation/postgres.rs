@@ -11,6 +11,7 @@ mod catalogue;
 mod control;
 mod events;
 mod hostile;
+mod inspect;
 mod jobs;
 mod operate;
 mod webhooks;

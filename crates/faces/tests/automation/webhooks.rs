@@ -59,6 +59,35 @@ async fn a_signed_body_becomes_a_job_du_109() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_signature_is_of_the_very_bytes_that_came_du_109_du_110() {
+    let world = World::start(&[("note", NOTE)], CONFIG).await;
+    // Each means the same JSON, and none is what a parser would write again.
+    let bodies: [&[u8]; 4] = [
+        b"{\"b\":1,\"a\":2}\n",
+        b" {\"b\":1,\"a\":2}",
+        b"{\"b\": 1.0, \"a\": 2, \"a\": 2}",
+        b"\xff\x00 no text at all\r\n",
+    ];
+    for body in bodies {
+        let answer = send(world.hooks, "POST", "/hook/a", &[&header(body)], body).await;
+        assert_eq!(answer.status, 202, "{body:?} {answer:?}");
+        let id = answer.json["job_id"].as_str().unwrap();
+        assert_eq!(world.ended(id).await["status"], "succeeded");
+        let others = [
+            body.trim_ascii().to_vec(),
+            br#"{"a":2,"b":1}"#.to_vec(),
+            [body, b"\n"].concat(),
+            String::from_utf8_lossy(body).into_owned().into_bytes(),
+        ];
+        for other in others.iter().filter(|other| *other != body) {
+            let answer = send(world.hooks, "POST", "/hook/a", &[&header(other)], body).await;
+            answer.is_refused(403);
+        }
+    }
+    assert_eq!(jobs(&world).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_fitting_signature_nothing_is_queued_and_nothing_told_du_110() {
     let world = World::start(&[("note", NOTE)], CONFIG).await;
     let body = br#"{"n":1}"#;
@@ -188,4 +217,93 @@ async fn a_body_that_stops_half_way_is_no_body_du_110() {
     let _ = tokio::time::timeout(PATIENCE, read).await.unwrap();
     assert_eq!(parse(&answer).status, 408);
     assert_eq!(jobs(&world).await, 0);
+}
+
+const PUBLISHES: &str = "
+plugins: {note: {}}
+webhooks:
+  listen: '127.0.0.1:0'
+  endpoints:
+    - path: /hook/p
+      publish: {goal: paid, namespace: orders, max_attempts: 2, delivery_header: X-Delivery}
+      secret_ref: hook
+      signature_header: X-Signature
+";
+
+async fn deliver(world: &World, body: &[u8], more: &[&str]) -> crate::world::Answer {
+    let signed = header(body);
+    let mut headers = vec![signed.as_str()];
+    headers.extend(more);
+    send(world.hooks, "POST", "/hook/p", &headers, body).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signed_body_is_published_as_an_intent_and_a_delivery_once() {
+    let world = World::start(&[("note", NOTE)], PUBLISHES).await;
+    let body = br#"{"type":"order.paid","goal":"else","payload":{"n":1}}"#;
+    let first = deliver(&world, body, &["X-Delivery: 7"]).await;
+    assert_eq!(first.status, 202, "{first:?}");
+    assert_eq!(first.json["duplicate"], false);
+    let id = first.json["intent_id"].as_str().unwrap();
+    let intent = world
+        .engine
+        .observe(id.parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (
+            intent.goal.as_str(),
+            intent.namespace.as_str(),
+            intent.owner.as_str()
+        ),
+        ("paid", "orders", "main")
+    );
+    assert_eq!((intent.attempts_max, intent.public), (2, false));
+    let payload: Value = serde_json::from_str(&intent.payload).unwrap();
+    assert_eq!(payload, serde_json::from_slice::<Value>(body).unwrap());
+    let again = deliver(&world, body, &["X-Delivery: 7"]).await;
+    assert_eq!(again.json, json!({"intent_id": id, "duplicate": true}));
+    deliver(&world, b"{}", &["X-Delivery: 7"])
+        .await
+        .is_refused(409);
+    for more in [&["X-Delivery: 8"][..], &[], &["X-Delivery:"]] {
+        let other = deliver(&world, body, more).await;
+        assert_eq!(other.status, 202, "{other:?}");
+        assert_ne!(other.json["intent_id"], id, "{more:?}");
+    }
+    assert_eq!(jobs(&world).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_published_is_refused_and_text_is_wrapped() {
+    let world = World::start(&[("note", NOTE)], PUBLISHES).await;
+    let large = format!("\"{}\"", "x".repeat(7_168));
+    deliver(&world, large.as_bytes(), &[]).await.is_refused(413);
+    let twice = ["X-Delivery: 1", "X-Delivery: 2"];
+    deliver(&world, b"{}", &twice).await.is_refused(400);
+    let unsigned = send(world.hooks, "POST", "/hook/p", &[], b"{}").await;
+    unsigned.is_refused(403);
+    let text = deliver(&world, b"plain", &[]).await;
+    let id = text.json["intent_id"].as_str().unwrap();
+    let intent = world
+        .engine
+        .observe(id.parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(intent.payload, r#"{"body":"plain"}"#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_any_depth_becomes_a_job_that_runs() {
+    let world = World::start(&[("note", NOTE)], CONFIG).await;
+    for depth in [60, 70, 125, 127, 400] {
+        let body = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let header = header(body.as_bytes());
+        let answer = send(world.hooks, "POST", "/hook/a", &[&header], body.as_bytes()).await;
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let job = world.ended(answer.json["job_id"].as_str().unwrap()).await;
+        assert_eq!(job["status"], "succeeded", "{depth}: {job}");
+    }
 }

@@ -17,6 +17,7 @@ use consign_faces::automation::listeners::{Listeners, Serving};
 use consign_faces::automation::loader::Loader;
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{self, Ledger};
+use consign_testkit::plants;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,6 +42,7 @@ pub(crate) struct World {
 impl World {
     /// Runs these plugins, each with its script, under a configuration to which tokens and addresses are added.
     pub(crate) async fn start(plugins: &[(&str, &str)], config: &str) -> Self {
+        plants::from_environment();
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
         let engine = Engine::new(EngineOptions {

@@ -8,6 +8,7 @@ use crate::command::{Answer, Operate, Recover};
 use crate::error::Refusal;
 use crate::intent::Intent;
 use crate::limits;
+use crate::plant::{self, Plant};
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn cancel(
@@ -18,6 +19,10 @@ pub(super) fn cancel(
     allowed(&intent, operate, Verb::Cancel)?;
     let was = intent.state;
     intent.last_error = Some(operate.reason.clone());
+    if was == State::Queued && intent.profile.profile().numbers_attempts {
+        // The attempt it waited for is used up: its end is told under that number.
+        intent.attempts += 1;
+    }
     finish(&mut intent, State::DeadLetter, Cause::Cancelled, cx.now);
     Ok(operated(was, intent, Verb::Cancel, operate, cx))
 }
@@ -31,7 +36,10 @@ pub(super) fn requeue(
     let was = intent.state;
     intent.state = State::Queued;
     intent.cause = Cause::Operator;
-    intent.attempts = 0;
+    // Where they go on, it has what is left of its attempts, and one beyond the last if there is none.
+    if !intent.profile.profile().numbers_attempts {
+        intent.attempts = 0;
+    }
     intent.run_at = cx.now;
     // A fresh life, as long as the first: with the old end it might be gone before anybody could claim it.
     let life_us = intent.expires_at.0.saturating_sub(intent.created_at.0);
@@ -62,6 +70,9 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
     for mut row in rows.into_iter().filter(orphaned) {
         let was = row.state;
         row.last_error = Some(ORPHANED.to_owned());
+        if plant::on(Plant::FreeRecovery) {
+            row.attempts -= 1;
+        }
         let over = out_of_attempts(&row);
         let to = if over {
             State::DeadLetter

@@ -49,4 +49,5 @@ pub(super) static AUTOMATION: Profile = Profile {
         (DeadLetter, None, "dead"),
     ],
     expiry: Expiry::FailAttempt,
+    numbers_attempts: true,
 };

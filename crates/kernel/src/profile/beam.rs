@@ -79,6 +79,7 @@ pub(super) static DIRECTORY: Profile = Profile {
     terminal: TERMINAL,
     words: WORDS,
     expiry: Expiry::FailAttempt,
+    numbers_attempts: false,
 };
 
 pub(super) static BUS: Profile = Profile {
@@ -128,4 +129,5 @@ pub(super) static BUS: Profile = Profile {
     terminal: TERMINAL,
     words: WORDS,
     expiry: Expiry::DueNow,
+    numbers_attempts: false,
 };

@@ -47,4 +47,5 @@ pub(super) static INTENT: Profile = Profile {
         (DeadLetter, None, "dead"),
     ],
     expiry: Expiry::TakeOver,
+    numbers_attempts: false,
 };

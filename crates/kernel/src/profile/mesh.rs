@@ -45,4 +45,5 @@ pub(super) static OUTBOX: Profile = Profile {
     expiry: Expiry::DueIn {
         ms: RESEND_PAUSE_MS,
     },
+    numbers_attempts: false,
 };

@@ -85,6 +85,8 @@ pub struct Profile {
     /// Wire words. An entry without a cause is the word for every cause that has no entry.
     pub words: &'static [(State, Option<Cause>, &'static str)],
     pub expiry: Expiry,
+    /// The number of an attempt is part of a name elsewhere, so none is given twice in the life of a row.
+    pub numbers_attempts: bool,
 }
 
 impl ProfileId {

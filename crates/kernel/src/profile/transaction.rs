@@ -30,6 +30,7 @@ pub(super) static PERMISSION: Profile = Profile {
         (DeadLetter, None, "expired"),
     ],
     expiry: Expiry::NoLease,
+    numbers_attempts: false,
 };
 
 pub(super) static TRANSACTION: Profile = Profile {
@@ -60,4 +61,5 @@ pub(super) static TRANSACTION: Profile = Profile {
         (Failed, None, "compensated"),
     ],
     expiry: Expiry::StayLeased,
+    numbers_attempts: false,
 };

@@ -38,7 +38,9 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
         if row.token.is_some_and(|token| !tokens.insert(token.0)) {
             wrong("two leases share a token");
         }
-        let limited = !matches!(row.profile.profile().expiry, Expiry::DueIn { .. });
+        let profile = row.profile.profile();
+        // Where attempts are numbered, each one that an operator asks for goes beyond them.
+        let limited = !profile.numbers_attempts && !matches!(profile.expiry, Expiry::DueIn { .. });
         if limited && row.attempts > row.attempts_max {
             wrong("more attempts than allowed");
         }

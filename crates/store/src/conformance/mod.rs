@@ -172,6 +172,7 @@ macro_rules! conformance {
             what_an_earlier_start_held_is_taken_back_du_116,
             a_cleanup_keeps_as_long_as_it_is_told_du_121,
             requeueing_gives_a_life_as_long_as_the_first,
+            no_attempt_of_a_job_has_the_number_of_another_du_123,
             the_last_records_come_first,
             each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,
             one_key_from_many_tasks_admits_once_ip_091,

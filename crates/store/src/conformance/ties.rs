@@ -484,6 +484,37 @@ pub async fn requeueing_gives_a_life_as_long_as_the_first(world: World) {
     assert_eq!(row.expires_at, world.now().plus(90 * DAY_US));
 }
 
+pub async fn no_attempt_of_a_job_has_the_number_of_another_du_123(world: World) {
+    let operate = |id| Operate {
+        id,
+        face: Face::Automation,
+        reason: "by hand".to_owned(),
+    };
+    let id = world.publish(job()).await;
+    let mut last = 0;
+    for round in 0..3 {
+        // One ends before it began, the next while it runs.
+        for runs in [false, true] {
+            if runs {
+                take_job(&world, "alice").await;
+            }
+            world
+                .step(Command::Cancel(operate(id)))
+                .await
+                .expect("it may");
+            let ended = world.load(id).await.attempts;
+            assert_eq!(ended, last + 1, "{round} {runs}");
+            last = ended;
+            world
+                .step(Command::Requeue(operate(id)))
+                .await
+                .expect("it may");
+            assert_eq!(world.load(id).await.attempts, last);
+        }
+    }
+    world.is_sound().await;
+}
+
 pub async fn the_last_records_come_first(world: World) {
     for name in ["a", "b", "c", "d"] {
         let put = Put {

@@ -19,6 +19,14 @@ pub struct Backup {
     pub left_out: Vec<PathBuf>,
 }
 
+/// The files that make up a configuration, its seal among them.
+pub fn paths(config: &Config) -> impl Iterator<Item = PathBuf> {
+    let sealed = config.dir.join(seal::FILE);
+    let sealed = Some(sealed).filter(|path| path.is_file());
+    let paths = config.files.iter().map(|source| source.path.clone());
+    paths.chain(sealed)
+}
+
 /// Copies into `output`, which must not be there yet.
 pub fn backup(config: &Config, output: &Path) -> io::Result<Backup> {
     if output.exists() {
@@ -26,10 +34,7 @@ pub fn backup(config: &Config, output: &Path) -> io::Result<Backup> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
     let mut done = Backup::default();
-    let sealed = config.dir.join(seal::FILE);
-    let sealed = Some(sealed).filter(|path| path.is_file());
-    let paths = config.files.iter().map(|source| source.path.clone());
-    for path in paths.chain(sealed) {
+    for path in paths(config) {
         let Ok(relative) = path.strip_prefix(&config.dir) else {
             done.left_out.push(path);
             continue;

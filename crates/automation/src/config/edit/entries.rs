@@ -89,15 +89,20 @@ pub(super) fn item(entry: &str, indent: usize) -> String {
     lines.collect()
 }
 
-/// The text with one entry more in `tokens`, before the others.
-pub(super) fn with_entry(text: &str, spots: &yaml::Spot, entry: &str) -> Option<String> {
-    let Some(tokens) = spots.field("tokens") else {
+/// The text with one entry more in the list of this name, before the others.
+pub(super) fn with_entry(
+    text: &str,
+    spots: &yaml::Spot,
+    list: &str,
+    entry: &str,
+) -> Option<String> {
+    let Some(found) = spots.field(list) else {
         return Some(lines::appended(
             text,
-            &format!("tokens:\n{}", item(entry, 2)),
+            &format!("{list}:\n{}", item(entry, 2)),
         ));
     };
-    match &tokens.value.shape {
+    match &found.value.shape {
         yaml::Shape::List(items) => {
             let first = items.first()?.bytes.start;
             let dash = lines::dash_of(text, first)?;
@@ -110,7 +115,7 @@ pub(super) fn with_entry(text: &str, spots: &yaml::Spot, entry: &str) -> Option<
             ))
         }
         yaml::Shape::Null => {
-            let at = lines::block_end(text, tokens.start, 0);
+            let at = lines::block_end(text, found.start, 0);
             let head = lines::appended(&text[..at], &item(entry, 2));
             Some(format!("{head}{}", &text[at..]))
         }

@@ -129,7 +129,7 @@ pub fn create(
     let file = dir.join(FILE);
     let text = if file.is_file() {
         let (text, spots) = located(&file)?;
-        with_entry(&text, &spots, &entry).ok_or_else(|| {
+        with_entry(&text, &spots, "tokens", &entry).ok_or_else(|| {
             by_hand(&format!(
                 "`tokens` in {} is no list in lines",
                 file.display()

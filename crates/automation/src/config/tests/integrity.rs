@@ -131,6 +131,28 @@ fn a_changed_high_security_file_prevents_the_start_du_018() {
 }
 
 #[test]
+fn what_everybody_may_write_to_is_told_and_such_a_seal_is_refused_du_018_du_019() {
+    let chmod = |path: PathBuf, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (service, expected) in [("", true), ("strict_mode: true", false)] {
+        let world = World::new(&format!("service: {{{service}}}"));
+        world.lock();
+        assert_eq!(start(&world, "everybody"), (true, false, String::new()));
+        for (file, mode) in [("config.yaml", 0o600), ("", 0o700)] {
+            chmod(world.path(file), 0o777);
+            let (starts, _, told) = start(&world, "is writable by everybody; run `chmod o-w`");
+            assert!(!told.is_empty(), "{file}");
+            assert_eq!(starts, expected, "{told}");
+            chmod(world.path(file), mode);
+        }
+        chmod(world.path(".checksums"), 0o602);
+        let (starts, is_seal, told) = start(&world, ".checksums");
+        assert!(!starts && is_seal && told.starts_with("Error"), "{told}");
+    }
+}
+
+#[test]
 fn a_changed_operational_file_warns_or_fails_when_strict_du_019() {
     for (service, fatal) in [
         ("", false),

@@ -115,6 +115,21 @@ fn a_variable_that_is_not_set_is_refused_where_it_matters_and_no_value_is_shown_
 }
 
 #[test]
+fn stand_ins_make_a_tree_readable_and_leave_what_is_set_alone() {
+    let config = "include: [more.yaml]\nservice: {name: ${NAME}}\ntokens: [{name: a, key: ${KEY}}]";
+    let world = World::new(config).with("NAME", "n");
+    world.put("more.yaml", "plugins: {p: {config: {word: ${WORD}}}}");
+    let path = world.path("config.yaml");
+    assert!(peek(&path, &world.environment).is_err());
+    let environment = with_stand_ins(&path, &world.environment);
+    let names: Vec<&str> = environment.variables.keys().map(String::as_str).collect();
+    assert_eq!(names, ["KEY", "NAME", "WORD"]);
+    assert_eq!(environment.variables["NAME"], "n");
+    let config = peek(&path, &environment).unwrap();
+    assert_eq!(config.tokens[0].key.expose(), format!("{STAND_IN}KEY"));
+}
+
+#[test]
 fn a_value_that_breaks_the_yaml_is_not_quoted_du_005() {
     let world = World::new("service: {name: ${BAD}}").with("BAD", "hunter2: [");
     let problems = world.problems();
@@ -250,6 +265,86 @@ fn a_file_that_is_too_large_or_no_text_is_refused() {
     );
     world.put("a.yaml", "# nothing yet\n");
     assert!(world.load(Verify::No).config.is_some());
+}
+
+#[test]
+fn what_a_variable_filled_in_is_never_shown_du_005() {
+    let text = "\
+service: {name: \"${NAME}\", max_workers: 3}
+plugins:
+  p:
+    config:
+      header: Bearer ${SECRET}
+      url: \"https://u:${SECRET}@example.org\"
+      list: [plain, \"${SECRET}\"]
+      several: [${TWO}]
+      inner: {a: ${MORE}}
+      count: ${COUNT}
+      empty: ${EMPTY}
+      beside: 0042
+    schedules: [{every: 5m, payload: {auth: \"${SECRET}\", kind: full}}]
+  q: {config: ${WHOLE}}
+include: [later.yaml]";
+    let world = World::new(text)
+        .with("NAME", "gatehouse7")
+        .with("SECRET", "hunter2")
+        .with("TWO", "hunter2, hunter3")
+        .with("MORE", "1, hunter2: 2")
+        .with("COUNT", "31337")
+        .with("EMPTY", "")
+        .with("WHOLE", "{hunter2: [hunter2]}");
+    world.put("later.yaml", "api: {allowed_origins: [\"${SECRET}\", b]}");
+    let config = world.config();
+    let shown = config.shown(MASK);
+    let given = &shown["plugins"]["p"]["config"];
+    for key in ["header", "url", "several", "inner", "count"] {
+        assert_eq!(given[key], MASK, "{key}: {shown}");
+    }
+    assert_eq!(given["list"], serde_json::json!(["plain", MASK]));
+    assert_eq!(given["empty"], serde_json::Value::Null);
+    assert_eq!(given["beside"], 34, "only what was filled in is hidden");
+    assert_eq!(shown["service"]["name"], MASK);
+    assert_eq!(shown["service"]["max_workers"], 3);
+    let payload = &shown["plugins"]["p"]["schedules"][0]["payload"];
+    assert_eq!(*payload, serde_json::json!({"auth": MASK, "kind": "full"}));
+    assert_eq!(shown["plugins"]["q"]["config"], MASK);
+    assert_eq!(
+        shown["api"]["allowed_origins"],
+        serde_json::json!([MASK, "b"])
+    );
+    let all = format!("{shown} {}", config.effective(MASK));
+    for value in ["hunter", "31337", "gatehouse7"] {
+        assert!(!all.contains(value), "{value}: {all}");
+    }
+    assert_eq!(get(&config, "service.name"), Some(MASK.into()));
+    // What runs gets the values all the same.
+    assert_eq!(config.plugins["p"].config["header"], "Bearer hunter2");
+}
+
+#[test]
+fn a_problem_names_the_variable_instead_of_its_value_du_005() {
+    let text = "\
+service: {tick_interval: \"${SECRET}\", dedupe_ttl: \"${SHORT}s\", log_level: \"${SECRET}\"}
+routes: [{from: \"x-${SECRET}-y\", to: \"${TICKS}\", event_type: e}]
+plugins: {p: {schedules: [{at: \"${SECRET}\"}], ${SECRET}: 1}}";
+    let world = World::new(text)
+        .with("SECRET", "hunter2")
+        .with("SHORT", "abc")
+        .with("TICKS", "hun`ter2");
+    let loaded = world.load(Verify::No);
+    let problems = format!("{} {loaded:?}", shown(&loaded.problems));
+    for told in [
+        "`service.tick_interval`: `${SECRET}` is no duration",
+        "`service.dedupe_ttl`: `${SHORT}s` is no duration",
+        "names `x-${SECRET}-y`, which is not in `plugins`",
+        "names `${TICKS}`, which is not in `plugins`",
+        "unknown key `plugins.p.${SECRET}`",
+    ] {
+        assert!(problems.contains(told), "{told}: {problems}");
+    }
+    for value in ["hunter2", "hun`ter2", "abc"] {
+        assert!(!problems.contains(value), "{value}: {problems}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is refused, what is only warned of, and where it says so.
 
 use super::*;
+use crate::config::model::Target;
 
 #[test]
 fn a_tick_that_is_too_short_is_refused_du_010() {
@@ -140,8 +141,8 @@ fn webhooks_load_in_both_forms_du_015() {
         let config = world.config();
         let endpoint = &config.webhooks.as_ref().unwrap().endpoints[0];
         assert_eq!(
-            (endpoint.path.as_str(), endpoint.plugin.as_str()),
-            ("/a", "p")
+            (endpoint.path.as_str(), &endpoint.target),
+            ("/a", &Target::Plugin("p".to_owned()))
         );
         assert_eq!(
             (endpoint.secret.expose(), endpoint.max_body_bytes),

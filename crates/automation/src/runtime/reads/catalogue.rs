@@ -192,6 +192,7 @@ pub(super) fn step(pipeline: &Pipeline, node: &Node) -> Map<String, Value> {
         }
         Kind::Switch(switch) => {
             put(&mut shown, "kind", Some("switch"));
+            put(&mut shown, "condition", Some(switch.condition.to_string()));
             let otherwise = pipeline.graph.otherwise(switch);
             let otherwise: Vec<String> = otherwise.map(|node| node.id.clone()).collect();
             put(&mut shown, "otherwise", Some(otherwise));

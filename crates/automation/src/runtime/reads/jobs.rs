@@ -223,6 +223,7 @@ pub(super) fn brief(intent: &Intent) -> Value {
     if intent.state == State::Queued && intent.attempts > 0 {
         put(&mut object, "next_retry_at", Some(moment(intent.run_at)));
     }
+    put(&mut object, "last_error", intent.last_error.clone());
     Value::Object(object)
 }
 
@@ -241,7 +242,6 @@ pub(super) fn shape(intent: &Intent, log: Option<&keep::Log>) -> Map<String, Val
         put(&mut object, "result", log.result.as_deref().map(parsed));
     }
     put(&mut object, "max_attempts", Some(intent.attempts_max));
-    put(&mut object, "last_error", intent.last_error.clone());
     put(&mut object, "parent_job_id", intent.ties.parent.map(job_id));
     if let Ok(job) = Job::read(intent) {
         put(&mut object, "submitted_by", Some(job.submitted_by.as_str()));
@@ -249,6 +249,8 @@ pub(super) fn shape(intent: &Intent, log: Option<&keep::Log>) -> Map<String, Val
         put(&mut object, "dedupe_key", job.dedupe_key);
         put(&mut object, "schedule_id", job.schedule_id);
         put(&mut object, "instance_id", job.instance_id);
+        let intent_id = job.serves.map(|served| served.intent_id);
+        put(&mut object, "intent_id", intent_id);
         if let Some(position) = job.position {
             put(&mut object, "pipeline", Some(position.pipeline));
             put(&mut object, "step_id", Some(position.step));

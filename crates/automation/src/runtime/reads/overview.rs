@@ -55,7 +55,7 @@ impl Runtime {
     }
 
     /// The worst state of the breakers of a plugin's commands.
-    async fn breaker_of(&self, plugin: &str) -> Result<breaker::State, Error> {
+    pub(super) async fn breaker_of(&self, plugin: &str) -> Result<breaker::State, Error> {
         let records = self
             .engine()
             .records(Kind::Breaker, plugin, "", COMMANDS_MAX)
@@ -197,7 +197,7 @@ impl Runtime {
         Ok(json!({"plugin": plugin, "facts": facts}))
     }
 
-    async fn kept<T: serde::de::DeserializeOwned>(
+    pub(super) async fn kept<T: serde::de::DeserializeOwned>(
         &self,
         key: consign_kernel::record::Key,
     ) -> Result<Option<T>, Error> {

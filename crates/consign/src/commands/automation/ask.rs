@@ -2,19 +2,21 @@
 //!
 //! Invariant: `--dry-run` asks whether the thing is there and changes nothing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
 use super::config::tree::{Tree, TreeArgs};
+use super::service::ServiceArgs;
 use crate::failure::Exit;
 use crate::system::{Alone, Reach, segment};
 use crate::{out, render};
-use consign_automation::config::Verify;
 use consign_automation::program::Program;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// After so long without a word a command seems to hang.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// Runs what a command does to its end.
 pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
@@ -26,39 +28,39 @@ pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> an
 
 /// Asks one thing and shows the answer.
 pub(crate) fn ask(
-    args: &TreeArgs,
+    service: &ServiceArgs,
     path: &str,
     show: impl Fn(&Value) -> String,
 ) -> anyhow::Result<Exit> {
-    let tree = args.find()?;
-    let body = block_on(async {
-        let reach = Reach::new(&tree, Alone::Look).await?;
+    print(&service.tree, &answered(service, path)?, show)
+}
+
+/// The answer to one thing, from a service or from the ledger.
+pub(crate) fn answered(service: &ServiceArgs, path: &str) -> anyhow::Result<Value> {
+    block_on(async {
+        let reach = service.reach(Alone::Look).await?;
         let answer = reach.get(path).await;
         reach.close().await?;
         Ok(answer?.body)
-    })?;
-    print(args, &body, show)
+    })
 }
 
 /// Asks what the configuration alone can tell when no service runs.
 pub(crate) fn catalogue(
-    args: &TreeArgs,
+    service: &ServiceArgs,
     path: &str,
     known: impl Fn(&Program) -> anyhow::Result<Value>,
     show: impl Fn(&Value) -> String,
 ) -> anyhow::Result<Exit> {
-    let tree = args.find()?;
-    let body = block_on(async {
-        match Reach::of_running(&tree).await? {
-            Some(reach) => Ok(reach.get(path).await?.body),
-            None => known(&load(&tree)?),
-        }
-    })?;
-    print(args, &body, show)
+    let body = match service.asked(path)? {
+        Some(body) => body,
+        None => known(&load(&service.tree.find()?)?)?,
+    };
+    print(&service.tree, &body, show)
 }
 
 pub(crate) fn load(tree: &Tree) -> anyhow::Result<Program> {
-    Ok(tree.load(Verify::AsConfigured)?.0)
+    Ok(tree.look()?)
 }
 
 pub(crate) fn print(
@@ -85,14 +87,13 @@ pub(crate) struct Change<'c> {
 }
 
 pub(crate) fn change(
-    args: &TreeArgs,
+    service: &ServiceArgs,
     dry_run: bool,
     change: &Change<'_>,
     show: impl Fn(&Value) -> String,
 ) -> anyhow::Result<Exit> {
-    let tree = args.find()?;
     let body = block_on(async {
-        let reach = Reach::new(&tree, Alone::Look).await?;
+        let reach = service.reach(Alone::Look).await?;
         let answer = if dry_run {
             reach.get(change.look).await
         } else {
@@ -102,9 +103,9 @@ pub(crate) fn change(
         Ok(answer?.body)
     })?;
     if dry_run {
-        return would(args, change.what);
+        return would(&service.tree, change.what);
     }
-    print(args, &body, show)
+    print(&service.tree, &body, show)
 }
 
 pub(crate) fn would(args: &TreeArgs, what: &str) -> anyhow::Result<Exit> {
@@ -116,18 +117,30 @@ pub(crate) fn would(args: &TreeArgs, what: &str) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A job that was queued, and whether to wait until it and all that it brings about is over.
+/// Waits until a job and all that it brings about is over, and says once what for if that takes a while.
 pub(crate) async fn follow(reach: &Reach, job_id: &str) -> anyhow::Result<Vec<Value>> {
     let path = format!("/job/{}/tree", segment(job_id));
+    let began = Instant::now();
+    let mut told = false;
     loop {
         let body = reach.get(&path).await?.body;
         let tree = body.as_array().cloned().unwrap_or_default();
-        let open = |job: &Value| matches!(job["status"].as_str(), Some("queued" | "running"));
-        if !tree.iter().any(open) {
+        let is_open = |job: &&Value| matches!(job["status"].as_str(), Some("queued" | "running"));
+        let Some(open) = tree.iter().find(is_open) else {
             return Ok(tree);
+        };
+        if !told && began.elapsed() >= SILENCE_MAX {
+            out::note(&awaited(open));
+            told = true;
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+fn awaited(job: &Value) -> String {
+    let [plugin, command, id, status] =
+        ["plugin", "command", "job_id", "status"].map(|key| cell(&job[key]));
+    format!("waiting for {plugin} {command}, job {id}, which is {status}")
 }
 
 /// A value of an answer as one cell.
@@ -146,9 +159,20 @@ pub(crate) fn rows(list: &Value, columns: &[(&str, &str)]) -> String {
     let heading: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
     let rows = list.as_array().into_iter().flatten();
     let rows: Vec<Vec<String>> = rows
-        .map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())
+        .map(|row| columns.iter().map(|(_, key)| words(&row[*key])).collect())
         .collect();
     render::table(&heading, &rows)
+}
+
+/// A list of words reads as such.
+fn words(value: &Value) -> String {
+    let parts = value.as_array().into_iter().flatten();
+    let parts: Vec<String> = parts.map(cell).collect();
+    if value.is_array() {
+        parts.join(", ")
+    } else {
+        cell(value)
+    }
 }
 
 /// The members of an object, each on its line; those that are objects or lists as JSON.

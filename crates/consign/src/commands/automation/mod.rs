@@ -1,8 +1,10 @@
 //! The automation runtime on the command line. Its nouns are also those of the binary under the name `ductile`.
 
+mod api;
 pub(crate) mod ask;
 pub(crate) mod config;
 pub(crate) mod nouns;
+pub(crate) mod service;
 
 use clap::Subcommand;
 

@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 
+use crate::commands::automation::api::ApiArgs;
 use crate::commands::automation::config::tree::TreeArgs;
 use crate::commands::{job, pipeline, plugin, schedule, system};
 use crate::failure::{self, Exit};
@@ -27,6 +28,10 @@ pub(crate) enum Noun {
     Queue(job::QueueArgs),
     /// Show what jobs left in the log, newest first
     Logs(job::LogsArgs),
+    /// Describe in Markdown what can be asked for; short for `system skills`
+    Skills(system::SkillsArgs),
+    /// Send any request to the service
+    Api(ApiArgs),
     /// Run a command of a plugin; short for `plugin run`
     Run(plugin::RunArgs),
     /// Tell how the service is; short for `system status`
@@ -53,6 +58,8 @@ impl Noun {
             Self::Schedule(action) => action.run(),
             Self::Queue(args) => args.run(),
             Self::Logs(args) => args.run(),
+            Self::Skills(args) => args.run(),
+            Self::Api(args) => args.run(),
             Self::Run(args) => args.run(),
             Self::Status(args) => args.run(),
             Self::Plugins(args) => args.run(),
@@ -66,11 +73,13 @@ impl Noun {
             Self::Job(action) => action.tree(),
             Self::Pipeline(action) => action.tree(),
             Self::Schedule(action) => action.tree(),
-            Self::Queue(args) => &args.tree,
-            Self::Logs(args) => &args.tree,
-            Self::Run(args) => &args.tree,
-            Self::Status(args) => &args.tree,
-            Self::Plugins(args) => &args.tree,
+            Self::Queue(args) => &args.service.tree,
+            Self::Logs(args) => &args.service.tree,
+            Self::Skills(args) => &args.service.tree,
+            Self::Api(args) => &args.service.tree,
+            Self::Run(args) => &args.service.tree,
+            Self::Status(args) => &args.service.tree,
+            Self::Plugins(args) => &args.service.tree,
         }
     }
 }

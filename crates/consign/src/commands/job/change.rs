@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::commands::automation::ask::{Change, cell, change};
-use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::automation::service::ServiceArgs;
 use crate::failure::Exit;
 use crate::system::segment;
 
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     dry_run: bool,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl Args {
@@ -34,7 +34,7 @@ impl Args {
             body: self.reason.map(|reason| json!({ "reason": reason })),
             what: &format!("{verb} job {}", self.id),
         };
-        change(&self.tree, self.dry_run, &wanted, |answer| {
+        change(&self.service, self.dry_run, &wanted, |answer| {
             format!("{}  {}", cell(&answer["job_id"]), cell(&answer["status"]))
         })
     }

@@ -1,7 +1,9 @@
 //! `job list` and `queue`
 
+use serde_json::Value;
+
 use crate::commands::automation::ask::{JOB_COLUMNS, ask, rows};
-use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::automation::service::ServiceArgs;
 use crate::failure::Exit;
 use crate::system::query;
 
@@ -24,7 +26,7 @@ pub(crate) struct ListArgs {
     limit: Option<u32>,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -34,7 +36,7 @@ pub(crate) struct QueueArgs {
     limit: Option<u32>,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl ListArgs {
@@ -45,17 +47,26 @@ impl ListArgs {
             ("status", self.status),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
-        ask(&self.tree, &format!("/jobs{wanted}"), |answer| {
-            rows(&answer["jobs"], JOB_COLUMNS)
-        })
+        ask(&self.service, &format!("/jobs{wanted}"), listed)
     }
 }
 
 impl QueueArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let wanted = query(&[("limit", self.limit.map(|limit| limit.to_string()))]);
-        ask(&self.tree, &format!("/queue{wanted}"), |answer| {
-            rows(&answer["jobs"], JOB_COLUMNS)
-        })
+        ask(&self.service, &format!("/queue{wanted}"), listed)
     }
+}
+
+/// When a job is tried again and what went wrong have columns only if a job has them.
+fn listed(answer: &Value) -> String {
+    let jobs = &answer["jobs"];
+    let mut columns = JOB_COLUMNS.to_vec();
+    for column in [("NEXT RETRY", "next_retry_at"), ("ERROR", "last_error")] {
+        let mut each = jobs.as_array().into_iter().flatten();
+        if each.any(|job| !job[column.1].is_null()) {
+            columns.push(column);
+        }
+    }
+    rows(jobs, &columns)
 }

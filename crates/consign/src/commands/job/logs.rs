@@ -1,13 +1,15 @@
 //! `job logs` and `logs [PLUGIN]`
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::commands::automation::ask::{ask, cell};
-use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::automation::ask::{answered, cell, print};
+use crate::commands::automation::service::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::query;
+use crate::render;
+use crate::system::{query, segment};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
@@ -48,14 +50,15 @@ pub(crate) struct LogsArgs {
     include_result: bool,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl LogsArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let with_result = self.include_result || self.tree.verbose;
+        let with_result = self.include_result || self.service.tree.verbose;
+        let plugin = self.name.or(self.plugin);
         let wanted = query(&[
-            ("plugin", self.name.or(self.plugin)),
+            ("plugin", plugin.clone()),
             ("job_id", self.job),
             ("status", self.status),
             ("query", self.query),
@@ -64,9 +67,17 @@ impl LogsArgs {
             ("limit", self.limit.map(|limit| limit.to_string())),
             ("include_result", with_result.then(|| "true".to_owned())),
         ]);
-        ask(&self.tree, &format!("/job-logs{wanted}"), |answer| {
-            let logs = answer["logs"].as_array().into_iter().flatten();
-            logs.map(entry).collect::<Vec<_>>().concat()
+        let answer = answered(&self.service, &format!("/job-logs{wanted}"))?;
+        let is_empty = answer["logs"].as_array().is_none_or(Vec::is_empty);
+        // Nothing is also what a mistyped name has; a service elsewhere may not let us ask.
+        if let Some(plugin) = plugin.filter(|_| is_empty && self.service.api_url.is_none()) {
+            answered(&self.service, &format!("/plugin/{}", segment(&plugin)))?;
+        }
+        print(&self.service.tree, &answer, |answer| {
+            let mut logs: Vec<&Value> = answer["logs"].as_array().into_iter().flatten().collect();
+            // They come by the age of their jobs; what is printed is when attempts ended.
+            logs.sort_by_key(|log| Reverse(log["completed_at"].as_str()));
+            logs.into_iter().map(entry).collect::<Vec<_>>().concat()
         })
     }
 }
@@ -77,9 +88,27 @@ pub(super) fn entry(log: &Value) -> String {
     let line: Vec<String> = parts.iter().map(|key| cell(&log[*key])).collect();
     let mut text = format!("{}  attempt {}\n", line.join("  "), cell(&log["attempt"]));
     for key in ["last_error", "stderr", "result"] {
-        if !log[key].is_null() {
-            let _ = writeln!(text, "    {key}: {}", cell(&log[key]));
+        let said = match log[key].as_str() {
+            Some(said) => render::safe(said.trim_end()),
+            None => cell(&log[key]),
+        };
+        if !said.is_empty() {
+            let _ = writeln!(text, "    {key}: {said}");
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_attempt_left_behind_ends_without_its_newline() {
+        let text = entry(&json!({"status": "failed", "stderr": "no luck\n", "last_error": null}));
+        assert!(text.ends_with("    stderr: no luck\n"), "{text}");
+        assert!(!text.contains("last_error"), "{text}");
+    }
 }

@@ -4,6 +4,7 @@ mod change;
 mod list;
 mod logs;
 mod show;
+mod tree;
 
 use clap::Subcommand;
 
@@ -12,6 +13,7 @@ use crate::failure::Exit;
 
 pub(crate) use list::QueueArgs;
 pub(crate) use logs::LogsArgs;
+pub(crate) use tree::drawn;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
@@ -19,7 +21,7 @@ pub(crate) enum Action {
     List(list::ListArgs),
     /// Show one job
     Show(show::ShowArgs),
-    /// Show one job with all its attempts and everything it brought about
+    /// Show one job with its ancestors, its baggage, its moves and its attempts
     Inspect(show::ShowArgs),
     /// Show what jobs left in the log, newest first
     Logs(logs::LogsArgs),
@@ -27,7 +29,10 @@ pub(crate) enum Action {
     Tree(show::ShowArgs),
     /// End a job, whether it waits or runs
     Cancel(change::Args),
-    /// Give a job that is over a fresh start
+    /// Run a job again that failed, timed out or is dead
+    ///
+    /// It gets what is left of its attempts, or one more if it has used them all. A job that
+    /// succeeded is not run again; start another one with `plugin run` or `pipeline run`.
     Retry(change::Args),
 }
 
@@ -46,10 +51,10 @@ impl Action {
 
     pub(crate) fn tree(&self) -> &TreeArgs {
         match self {
-            Self::List(args) => &args.tree,
-            Self::Show(args) | Self::Inspect(args) | Self::Tree(args) => &args.tree,
-            Self::Logs(args) => &args.tree,
-            Self::Cancel(args) | Self::Retry(args) => &args.tree,
+            Self::List(args) => &args.service.tree,
+            Self::Show(args) | Self::Inspect(args) | Self::Tree(args) => &args.service.tree,
+            Self::Logs(args) => &args.service.tree,
+            Self::Cancel(args) | Self::Retry(args) => &args.service.tree,
         }
     }
 }

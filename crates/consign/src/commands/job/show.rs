@@ -1,12 +1,15 @@
 //! `job show`, `job tree` and `job inspect`
 
-use serde_json::json;
+use std::fmt::Write as _;
+
+use serde_json::Value;
 
 use super::logs::entry;
-use crate::commands::automation::ask::{JOB_COLUMNS, ask, block_on, members, print, rows};
-use crate::commands::automation::config::tree::TreeArgs;
+use super::tree::{STEP_COLUMNS, drawn};
+use crate::commands::automation::ask::{JOB_COLUMNS, ask, members, rows};
+use crate::commands::automation::service::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::{Alone, Reach, query, segment};
+use crate::system::segment;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
@@ -15,44 +18,72 @@ pub(crate) struct ShowArgs {
     id: String,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl ShowArgs {
     pub(crate) fn show(self) -> anyhow::Result<Exit> {
-        ask(&self.tree, &format!("/job/{}", segment(&self.id)), members)
+        ask(
+            &self.service,
+            &format!("/job/{}", segment(&self.id)),
+            members,
+        )
     }
 
     pub(crate) fn tree(self) -> anyhow::Result<Exit> {
         let path = format!("/job/{}/tree", segment(&self.id));
-        ask(&self.tree, &path, |tree| rows(tree, JOB_COLUMNS))
+        ask(&self.service, &path, drawn)
     }
 
     pub(crate) fn inspect(self) -> anyhow::Result<Exit> {
-        let tree = self.tree.find()?;
-        let id = segment(&self.id);
-        let logs = query(&[
-            ("job_id", Some(self.id.clone())),
-            ("include_result", Some("true".to_owned())),
-        ]);
-        let whole = block_on(async {
-            let reach = Reach::new(&tree, Alone::Look).await?;
-            let answers = async {
-                let job = reach.get(&format!("/job/{id}")).await?.body;
-                let mut attempts = reach.get(&format!("/job-logs{logs}")).await?.body;
-                let lineage = reach.get(&format!("/job/{id}/tree")).await?.body;
-                let attempts = attempts["logs"].take();
-                anyhow::Ok(json!({"job": job, "attempts": attempts, "tree": lineage}))
-            };
-            let answers = answers.await;
-            reach.close().await?;
-            answers
-        })?;
-        print(&self.tree, &whole, |whole| {
-            let attempts = whole["attempts"].as_array().into_iter().flatten();
-            let attempts: String = attempts.map(entry).collect();
-            let tree = rows(&whole["tree"], JOB_COLUMNS);
-            format!("{}\n{attempts}\n{tree}", members(&whole["job"]))
-        })
+        let path = format!("/job/{}/inspect", segment(&self.id));
+        ask(&self.service, &path, inspected)
     }
 }
+
+/// One part below the other, each under its title; what is not there has none.
+fn inspected(whole: &Value) -> String {
+    let mut text = members(&whole["job"]);
+    let mut part = |title: &str, rows: String, list: &Value| {
+        if list.as_array().is_some_and(|list| !list.is_empty()) {
+            let _ = write!(text, "\n{title}\n{rows}");
+        }
+    };
+    let lineage = [JOB_COLUMNS, STEP_COLUMNS].concat();
+    let ancestors = rows(&whole["lineage"], &lineage);
+    part(
+        "LINEAGE, from the first ancestor on",
+        ancestors,
+        &whole["lineage"],
+    );
+    let carried = rows(&whole["contexts"], CONTEXT_COLUMNS);
+    part(
+        "CONTEXTS, and what each carries",
+        carried,
+        &whole["contexts"],
+    );
+    let moves = rows(&whole["transitions"], MOVE_COLUMNS);
+    part("TRANSITIONS", moves, &whole["transitions"]);
+    let attempts = whole["attempts"].as_array().into_iter().flatten();
+    let attempts = attempts.map(entry).collect::<Vec<_>>().concat();
+    part("ATTEMPTS", attempts, &whole["attempts"]);
+    text
+}
+
+const CONTEXT_COLUMNS: &[(&str, &str)] = &[
+    ("HOP", "hop"),
+    ("PIPELINE", "pipeline"),
+    ("STEP", "step_id"),
+    ("BAGGAGE", "baggage"),
+];
+
+const MOVE_COLUMNS: &[(&str, &str)] = &[
+    ("AT", "at"),
+    ("EVENT", "event"),
+    ("FROM", "from"),
+    ("TO", "to"),
+    ("ATTEMPT", "attempt"),
+    ("CAUSE", "cause"),
+    ("BY", "by"),
+    ("DETAIL", "detail"),
+];

@@ -3,8 +3,9 @@
 use clap::Subcommand;
 use consign_automation::program::Program;
 
-use crate::commands::automation::ask::{catalogue, cell, load, rows};
+use crate::commands::automation::ask::{answered, catalogue, cell, load, rows};
 use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::automation::service::ServiceArgs;
 use crate::commands::plugin::{PayloadArgs, start};
 use crate::failure::{Exit, Failure};
 use crate::system::segment;
@@ -22,7 +23,7 @@ pub(crate) enum Action {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,7 @@ pub(crate) struct ShowArgs {
     name: String,
 
     #[command(flatten)]
-    tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -44,7 +45,7 @@ pub(crate) struct RunArgs {
     payload: PayloadArgs,
 
     #[command(flatten)]
-    tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl Action {
@@ -58,16 +59,16 @@ impl Action {
 
     pub(crate) fn tree(&self) -> &TreeArgs {
         match self {
-            Self::List(args) => &args.tree,
-            Self::Show(args) => &args.tree,
-            Self::Run(args) => &args.tree,
+            Self::List(args) => &args.service.tree,
+            Self::Show(args) => &args.service.tree,
+            Self::Run(args) => &args.service.tree,
         }
     }
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<Exit> {
     let known = |program: &Program| Ok(program.pipeline_list());
-    catalogue(&args.tree, "/pipelines", known, |answer| {
+    catalogue(&args.service, "/pipelines", known, |answer| {
         let columns = [
             ("NAME", "name"),
             ("STARTED BY", "trigger"),
@@ -85,32 +86,45 @@ fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
             .ok_or_else(|| unknown(&args.name))?)
     };
     let path = format!("/pipeline/{}", segment(&args.name));
-    catalogue(&args.tree, &path, known, |answer| {
+    catalogue(&args.service, &path, known, |answer| {
         let (name, trigger) = (cell(&answer["name"]), cell(&answer["trigger"]));
         let columns = [
             ("STEP", "id"),
             ("PLUGIN", "plugin"),
             ("COMMAND", "command"),
             ("NEXT", "next"),
+            ("IF", "condition"),
+            ("OTHERWISE", "otherwise"),
         ];
-        let steps = rows(&answer["steps"], &columns);
+        // Most pipelines have no `if`, and no need of its columns.
+        let mut steps = answer["steps"].as_array().into_iter().flatten();
+        let has_switch = steps.any(|step| step["kind"] == "switch");
+        let shown = if has_switch {
+            &columns[..]
+        } else {
+            &columns[..4]
+        };
+        let steps = rows(&answer["steps"], shown);
         format!("{name}, started by {trigger}\n\n{steps}")
     })
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     if args.payload.is_dry_run() {
-        let program = load(&args.tree.find()?)?;
-        if program.router().pipeline(&args.name).is_none() {
-            return Err(unknown(&args.name).into());
+        if args.service.api_url.is_some() {
+            answered(&args.service, &format!("/pipeline/{}", segment(&args.name)))?;
+        } else {
+            let program = load(&args.service.tree.find()?)?;
+            let known = program.router().pipeline(&args.name);
+            known.ok_or_else(|| unknown(&args.name))?;
         }
     }
     // What waits here asks for the whole tree of jobs, so a synchronous pipeline needs no second waiter.
     let path = format!("/pipeline/{}?async=true", segment(&args.name));
     let what = format!("run the pipeline {}", args.name);
-    start(&args.tree, &args.payload, &path, &what)
+    start(&args.service, &args.payload, &path, &what)
 }
 
 fn unknown(name: &str) -> Failure {
-    Failure::failed(format!("there is no pipeline `{name}`")).hint("see `pipeline list`")
+    Failure::failed(Program::missing_pipeline(name))
 }

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::commands::automation::config::tree::TreeArgs;
 use crate::failure::{Exit, Failure};
-use crate::out;
+use crate::{ductile, out};
 
 const AFTER_HELP: &str = "\
-Example:
+Example, with `consign` in the place of `ductile` if that is its name:
   ductile plugin init mail --language python
   ductile plugin validate plugins/mail
   ductile plugin run mail";
@@ -73,10 +73,11 @@ impl Args {
             out::data(&format!("{verb}{path}"))?;
         }
         if !self.dry_run {
-            out::note(&format!(
+            let note = format!(
                 "try it with `plugin run {}`; to schedule it, name it under `plugins` in the configuration",
                 self.name
-            ));
+            );
+            out::note(&ductile::typed(&note));
         }
         Ok(Exit::Done)
     }

@@ -1,14 +1,14 @@
 //! `plugin list` and `plugin show`
 
 use crate::commands::automation::ask::{catalogue, cell, rows};
-use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::automation::service::ServiceArgs;
 use crate::failure::{Exit, Failure};
 use crate::system::segment;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -17,13 +17,13 @@ pub(crate) struct ShowArgs {
     name: String,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl ListArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let known = |program: &consign_automation::program::Program| Ok(program.plugin_list());
-        catalogue(&self.tree, "/plugins", known, |answer| {
+        catalogue(&self.service, "/plugins", known, |answer| {
             let columns = [
                 ("NAME", "name"),
                 ("VERSION", "version"),
@@ -40,13 +40,10 @@ impl ShowArgs {
         let name = &self.name;
         let path = format!("/plugin/{}", segment(name));
         let known = |program: &consign_automation::program::Program| {
-            let missing = || {
-                Failure::failed(format!("there is no plugin `{name}`"))
-                    .hint("see `plugin list`; `config check` tells why one was left out")
-            };
+            let missing = || Failure::failed(program.missing_plugin(name));
             Ok(program.plugin_sheet(name).ok_or_else(missing)?)
         };
-        catalogue(&self.tree, &path, known, |answer| {
+        catalogue(&self.service, &path, known, |answer| {
             let (name, version) = (cell(&answer["name"]), cell(&answer["version"]));
             let about = cell(&answer["description"]);
             let columns = [

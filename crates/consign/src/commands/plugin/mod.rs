@@ -40,9 +40,9 @@ impl Action {
 
     pub(crate) fn tree(&self) -> &TreeArgs {
         match self {
-            Self::List(args) => &args.tree,
-            Self::Show(args) => &args.tree,
-            Self::Run(args) => &args.tree,
+            Self::List(args) => &args.service.tree,
+            Self::Show(args) => &args.service.tree,
+            Self::Run(args) => &args.service.tree,
             Self::Init(args) => &args.tree,
             Self::Validate(args) => &args.tree,
         }

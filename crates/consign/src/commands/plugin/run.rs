@@ -5,20 +5,19 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use crate::commands::automation::ask::{
-    JOB_COLUMNS, block_on, cell, follow, load, print, rows, would,
-};
-use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::automation::ask::{answered, block_on, cell, follow, load, print, would};
+use crate::commands::automation::service::ServiceArgs;
+use crate::commands::job::drawn;
 use crate::failure::{Exit, Failure};
 use crate::input;
-use crate::system::{Alone, Reach, segment};
+use crate::system::{Alone, segment};
 
 const AFTER_HELP: &str = "\
-With a running service the job is queued there, and --wait waits until it and all that
-follows from it is over. Without one it is run here: the command ends when the job is
-over, and so do jobs that were left waiting in the ledger.
+With a running service, or with --api-url, the job is queued there, and --wait waits
+until it and all that follows from it is over. Without one it is run here: the command
+ends when the job is over, and so do jobs that were left waiting in the ledger.
 
-Examples:
+Examples, with `consign` in the place of `ductile` if that is its name:
   ductile plugin run hello
   ductile plugin run mail --command send --payload '{\"to\": \"ada@example.org\"}' --wait";
 
@@ -37,7 +36,7 @@ pub(crate) struct RunArgs {
     payload: PayloadArgs,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 /// What a job is given, and whether to wait for it.
@@ -64,20 +63,11 @@ impl RunArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let (plugin, command) = (&self.name, &self.command);
         if self.payload.dry_run {
-            let program = load(&self.tree.find()?)?;
-            if program.plugin(plugin).is_none() {
-                let message = format!("there is no plugin `{plugin}`");
-                return Err(Failure::failed(message).hint("see `plugin list`").into());
-            }
-            if program.command(plugin, command).is_none() {
-                let message = format!("the plugin `{plugin}` has no command `{command}`");
-                let hint = format!("see `plugin show {plugin}`");
-                return Err(Failure::failed(message).hint(hint).into());
-            }
+            self.require_command()?;
         }
         let path = format!("/plugin/{}/{}", segment(plugin), segment(command));
         start(
-            &self.tree,
+            &self.service,
             &self.payload,
             &path,
             &format!("run {plugin} {command}"),
@@ -85,21 +75,42 @@ impl RunArgs {
     }
 }
 
+impl RunArgs {
+    fn require_command(&self) -> anyhow::Result<()> {
+        let (plugin, command) = (&self.name, &self.command);
+        let sheet = if self.service.api_url.is_some() {
+            let path = format!("/plugin/{}", segment(plugin));
+            answered(&self.service, &path)?
+        } else {
+            let program = load(&self.service.tree.find()?)?;
+            let missing = || Failure::failed(program.missing_plugin(plugin));
+            program.plugin_sheet(plugin).ok_or_else(missing)?
+        };
+        let mut commands = sheet["commands"].as_array().into_iter().flatten();
+        if commands.any(|known| known["name"] == command.as_str()) {
+            return Ok(());
+        }
+        let message = format!("the plugin `{plugin}` has no command `{command}`");
+        let hint = format!("see `plugin show {plugin}`");
+        Err(Failure::failed(message).hint(hint).into())
+    }
+}
+
 /// Queues what `path` starts, and waits for it where that is asked for or nobody else would run it.
 pub(crate) fn start(
-    args: &TreeArgs,
+    service: &ServiceArgs,
     given: &PayloadArgs,
     path: &str,
     what: &str,
 ) -> anyhow::Result<Exit> {
+    let args = &service.tree;
     let payload = given.read()?;
     if given.dry_run {
         return would(args, what);
     }
-    let tree = args.find()?;
     let body = json!({ "payload": payload });
     let (answer, jobs) = block_on(async {
-        let reach = Reach::new(&tree, Alone::Work).await?;
+        let reach = service.reach(Alone::Work).await?;
         let waits = given.wait || reach.is_alone();
         let started = async {
             let answer = reach.post(path, Some(&body)).await?.body;
@@ -126,7 +137,7 @@ pub(crate) fn start(
         "job_id": first["job_id"], "status": first["status"], "result": first["result"], "tree": jobs,
     });
     print(args, &whole, |whole| {
-        let mut text = rows(&whole["tree"], JOB_COLUMNS);
+        let mut text = drawn(&whole["tree"]);
         for job in whole["tree"].as_array().into_iter().flatten() {
             let (plugin, result) = (cell(&job["plugin"]), &job["result"]["result"]);
             if !result.is_null() {

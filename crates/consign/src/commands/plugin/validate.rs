@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use consign_automation::plugin::discovery::{self, Weight};
+use consign_automation::plugin::discovery::{self, Note, Weight};
+use consign_automation::plugin::interpreter;
 use consign_automation::plugin::trust::Symlinks;
 use serde_json::json;
 
@@ -27,14 +28,23 @@ impl Args {
         })?;
         let found = discovery::discover(std::slice::from_ref(&dir), Symlinks::Refuse);
         let found = found.map_err(|error| Failure::failed(error.to_string()))?;
-        let notes: Vec<_> = found
+        let mut notes: Vec<_> = found
             .notes
             .iter()
             .filter(|note| note.weight != Weight::Detail || self.tree.verbose)
             .collect();
         let plugin = found.plugins.iter().next();
         let refused = notes.iter().any(|note| note.weight == Weight::Skipped);
-        let valid = plugin.is_some() && !refused;
+        let unusable = plugin.and_then(|(_, found)| {
+            let text = interpreter::why_unusable(&found.entrypoint)?;
+            Some(Note {
+                weight: Weight::Skipped,
+                path: found.entrypoint.clone(),
+                text,
+            })
+        });
+        let valid = plugin.is_some() && !refused && unusable.is_none();
+        notes.extend(unusable.as_ref());
         if self.tree.output.json {
             let told: Vec<_> = notes
                 .iter()

@@ -6,14 +6,16 @@ use clap::Subcommand;
 
 use crate::commands::automation::ask::{Change, ask, change, rows};
 use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::automation::service::ServiceArgs;
 use crate::failure::Exit;
+use crate::render;
 use crate::system::segment;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// List the schedules and where they stand
     List(ListArgs),
-    /// Tell the next instants at which the configuration would start something
+    /// Tell the next instants at which the clock would start something
     Next(next::Args),
     /// Start nothing by this schedule until it is resumed
     Pause(ChangeArgs),
@@ -26,7 +28,7 @@ pub(crate) enum Action {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -43,13 +45,13 @@ pub(crate) struct ChangeArgs {
     dry_run: bool,
 
     #[command(flatten)]
-    tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl Action {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self {
-            Self::List(args) => list(&args.tree),
+            Self::List(args) => list(&args.service),
             Self::Next(args) => args.run(),
             Self::Pause(args) => alter(&args, "pause"),
             Self::Resume(args) => alter(&args, "resume"),
@@ -59,15 +61,15 @@ impl Action {
 
     pub(crate) fn tree(&self) -> &TreeArgs {
         match self {
-            Self::List(args) => &args.tree,
+            Self::List(args) => &args.service.tree,
             Self::Next(args) => &args.tree,
-            Self::Pause(args) | Self::Resume(args) | Self::Run(args) => &args.tree,
+            Self::Pause(args) | Self::Resume(args) | Self::Run(args) => &args.service.tree,
         }
     }
 }
 
-pub(crate) fn list(tree: &TreeArgs) -> anyhow::Result<Exit> {
-    ask(tree, "/schedules", |answer| {
+pub(crate) fn list(service: &ServiceArgs) -> anyhow::Result<Exit> {
+    ask(service, "/schedules", |answer| {
         let columns = [
             ("PLUGIN", "plugin"),
             ("SCHEDULE", "schedule_id"),
@@ -81,15 +83,37 @@ pub(crate) fn list(tree: &TreeArgs) -> anyhow::Result<Exit> {
     })
 }
 
+/// The same with what runs or waits because of each.
+pub(crate) fn in_flight(service: &ServiceArgs) -> anyhow::Result<Exit> {
+    ask(service, "/scheduler/jobs", |answer| {
+        let columns = [
+            ("PLUGIN", "plugin"),
+            ("SCHEDULE", "schedule_id"),
+            ("COMMAND", "command"),
+            ("MODE", "mode"),
+            ("STATUS", "status"),
+            ("NEXT", "next_run_at"),
+            ("IN FLIGHT", "in_flight"),
+        ];
+        rows(&answer["jobs"], &columns)
+    })
+}
+
 fn alter(args: &ChangeArgs, verb: &str) -> anyhow::Result<Exit> {
     let (plugin, id) = (&args.plugin, &args.id);
+    let path = format!("/schedule/{}/{}", segment(plugin), segment(id));
     let wanted = Change {
-        look: "/schedules",
-        post: &format!("/schedule/{}/{}/{verb}", segment(plugin), segment(id)),
+        look: &path,
+        post: &format!("{path}/{verb}"),
         body: None,
         what: &format!("{verb} the schedule {id} of {plugin}"),
     };
-    change(&args.tree, args.dry_run, &wanted, |_| {
-        format!("{verb}: {plugin} {id}")
+    change(&args.service, args.dry_run, &wanted, |answer| {
+        let done = format!("{verb}: {plugin} {id}");
+        // Only a run starts one.
+        match answer["job_id"].as_str() {
+            Some(job) => format!("{done}  {}", render::safe(job)),
+            None => done,
+        }
     })
 }

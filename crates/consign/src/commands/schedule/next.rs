@@ -1,13 +1,17 @@
-//! `schedule next`: what the configuration alone foretells, as if every run succeeded at once.
+//! `schedule next`: the coming instants from where each schedule stands, as if every run succeeded at once.
+//!
+//! Where it stands is asked of the running service or the ledger; what neither knows begins now. One that is paused or over
+//! has no instants.
 
-use consign_automation::schedule::{Entry, Mode};
+use consign_automation::schedule::Entry;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::commands::automation::ask::{load, print, rows};
-use crate::commands::automation::config::tree::TreeArgs;
-use crate::failure::Exit;
+use crate::commands::automation::ask::{block_on, load, print, rows};
+use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::failure::{Exit, Failure};
+use crate::system::{Alone, Reach, StateDir};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -25,7 +29,14 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let program = load(&self.tree.find()?)?;
+        let tree = self.tree.find()?;
+        let program = load(&tree)?;
+        if let Some(name) = &self.plugin
+            && program.plugin(name).is_none()
+        {
+            return Err(Failure::failed(program.missing_plugin(name)).into());
+        }
+        let standing = standing(&tree)?;
         let now = Timestamp::now();
         let mut found = Vec::new();
         for plugin in program.plugins() {
@@ -37,7 +48,10 @@ impl Args {
                 continue;
             }
             for entry in &plugin.schedules {
-                for at in instants(entry, now, self.count) {
+                let known = standing.iter().find(|one| {
+                    one["plugin"] == plugin.name.as_str() && one["schedule_id"] == entry.id.as_str()
+                });
+                for at in instants(entry, known, now, self.count) {
                     found.push((
                         at,
                         plugin.name.clone(),
@@ -64,28 +78,34 @@ impl Args {
     }
 }
 
-/// Without jitter, which chance decides when the time comes.
-fn instants(entry: &Entry, now: Timestamp, count: u32) -> Vec<Timestamp> {
+/// All schedules as the service or the ledger knows them; none if nothing has run yet.
+fn standing(tree: &Tree) -> anyhow::Result<Vec<Value>> {
+    let has_ledger = StateDir::of(&tree.peek()?).ledger().exists();
+    block_on(async {
+        let reach = match Reach::of_running(tree).await? {
+            Some(reach) => reach,
+            None if has_ledger => Reach::new(tree, Alone::Look).await?,
+            None => return Ok(Vec::new()),
+        };
+        let answer = reach.get("/schedules").await;
+        reach.close().await?;
+        let schedules = answer?.body["schedules"].as_array().cloned();
+        Ok(schedules.unwrap_or_default())
+    })
+}
+
+/// Without the jitter of what comes after the next run, which chance decides when the time comes.
+fn instants(entry: &Entry, known: Option<&Value>, now: Timestamp, count: u32) -> Vec<Timestamp> {
     let system = TimeZone::system();
-    let zone = entry.timezone.clone().unwrap_or(TimeZone::UTC);
     let mut state = entry.first_sight(now, &system, 0);
-    let mut found = Vec::new();
-    while let Some(due) = state.next_run_at
-        && found.len() < count as usize
-    {
-        // Outside of its hours it waits until they begin.
-        let mut at = due.max(now);
-        while let Some((_, opens_at)) = entry.window.closed(at, &zone) {
-            at = opens_at;
+    if let Some(known) = known {
+        if known["status"] != "active" {
+            return Vec::new();
         }
-        found.push(at);
-        entry.fired(&mut state, at, &system, 0);
-        if let Mode::Every(every) = entry.mode {
-            let every = SignedDuration::try_from(every).unwrap_or(SignedDuration::MAX);
-            state.next_run_at = at.checked_add(every).ok();
-        }
+        let next = known["next_run_at"].as_str();
+        state.next_run_at = next.and_then(|next| next.parse().ok());
     }
-    found
+    entry.coming(&state, now, &system, count as usize)
 }
 
 #[cfg(test)]
@@ -97,7 +117,7 @@ mod tests {
         let entry = |value| Entry::from_json(&value).unwrap();
         let now: Timestamp = "2026-03-02T10:00:30Z".parse().unwrap();
         let next = |value, count| -> Vec<String> {
-            let instants = instants(&entry(value), now, count);
+            let instants = instants(&entry(value), None, now, count);
             instants.iter().map(Timestamp::to_string).collect()
         };
         assert_eq!(
@@ -116,5 +136,17 @@ mod tests {
             next(json!({"at": "2026-03-03T00:00:00Z"}), 5),
             ["2026-03-03T00:00:00Z"]
         );
+    }
+
+    #[test]
+    fn instants_begin_where_the_schedule_stands_and_a_paused_one_has_none() {
+        let entry = Entry::from_json(&json!({"every": "1h"})).unwrap();
+        let now: Timestamp = "2026-03-02T10:00:30Z".parse().unwrap();
+        let known =
+            |status| json!({"status": status, "next_run_at": "2026-03-02T10:40:00.000000000Z"});
+        let next = instants(&entry, Some(&known("active")), now, 2);
+        let next: Vec<String> = next.iter().map(Timestamp::to_string).collect();
+        assert_eq!(next, ["2026-03-02T10:40:00Z", "2026-03-02T11:40:00Z"]);
+        assert!(instants(&entry, Some(&known("paused_manual")), now, 2).is_empty());
     }
 }

@@ -80,7 +80,7 @@ impl Args {
 }
 
 /// Half a backup looks like one, so it gets its name when it is whole.
-async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Result<u64> {
+pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Result<u64> {
     let mut beside = to.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);

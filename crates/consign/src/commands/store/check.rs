@@ -63,7 +63,7 @@ impl Args {
     }
 }
 
-async fn check_file(path: std::path::PathBuf) -> anyhow::Result<Vec<String>> {
+pub(crate) async fn check_file(path: std::path::PathBuf) -> anyhow::Result<Vec<String>> {
     must_be_ours(&path)?;
     // A running server owns its files. A copy made by `store backup` can be checked meanwhile.
     let _lock = DataLock::database(&path)?;

@@ -42,6 +42,9 @@ impl Action {
     }
 }
 
+pub(crate) use backup::back_up;
+pub(crate) use check::check_file;
+
 /// Which database a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgs {

@@ -1,7 +1,7 @@
 //! `system breaker`, `system reset` and `system plugin-facts`: what the service knows of one plugin
 
 use crate::commands::automation::ask::{Change, ask, cell, change, members, rows};
-use crate::commands::automation::config::tree::TreeArgs;
+use crate::commands::automation::service::ServiceArgs;
 use crate::failure::Exit;
 use crate::system::{query, segment};
 
@@ -19,7 +19,7 @@ pub(crate) struct ShowArgs {
     limit: Option<u32>,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) struct ResetArgs {
     dry_run: bool,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -53,7 +53,7 @@ pub(crate) struct FactsArgs {
     limit: Option<u32>,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl ShowArgs {
@@ -63,7 +63,7 @@ impl ShowArgs {
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
         let path = format!("/breaker/{}{wanted}", segment(&self.plugin));
-        ask(&self.tree, &path, |answer| {
+        ask(&self.service, &path, |answer| {
             let mut own = answer.clone();
             let transitions = own["transitions"].take();
             if let Some(own) = own.as_object_mut() {
@@ -91,7 +91,7 @@ impl ResetArgs {
             body: None,
             what: &format!("close the breaker of {}", self.plugin),
         };
-        change(&self.tree, self.dry_run, &wanted, |_| {
+        change(&self.service, self.dry_run, &wanted, |_| {
             format!("closed: {}", self.plugin)
         })
     }
@@ -104,7 +104,7 @@ impl FactsArgs {
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
         let path = format!("/facts/{}{wanted}", segment(&self.plugin));
-        ask(&self.tree, &path, |answer| {
+        ask(&self.service, &path, |answer| {
             let facts = answer["facts"].as_array().into_iter().flatten();
             let lines = facts.map(|fact| {
                 let (at, kind) = (cell(&fact["created_at"]), cell(&fact["fact_type"]));

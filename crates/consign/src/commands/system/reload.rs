@@ -1,44 +1,116 @@
 //! `system reload`
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use std::fmt::Write as _;
 
-use crate::commands::automation::ask::{load, print, would};
-use crate::commands::automation::config::tree::TreeArgs;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::checks::judged_by;
+use crate::commands::automation::ask::{Change, block_on, change, print, would};
+use crate::commands::automation::service::ServiceArgs;
 use crate::failure::{Exit, Failure};
-use crate::system::StateDir;
+use crate::system::{ASK_ITS_SERVER, Reach, StateDir};
+
+const AFTER_HELP: &str = "\
+The service answers when it has the new configuration, or says why it keeps the old one.
+One whose control socket does not answer is told by SIGHUP; then its log says what came
+of it.";
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Judge the configuration, and tell the service nothing
+    /// Let the service judge the configuration, and reload nothing
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl Args {
-    /// One that does not hold is refused here already, where somebody reads why.
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let tree = self.tree.find()?;
-        let program = load(&tree)?;
-        let running = StateDir::of(program.config()).running();
-        let pid = running.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        let Some(pid) = pid else {
-            let message = "no service runs with this configuration";
-            return Err(Failure::failed(message)
-                .hint("start it with `system start`")
-                .into());
-        };
-        if self.dry_run {
-            return would(&self.tree, &format!("send SIGHUP to {pid}"));
+        if let Some(url) = &self.service.api_url {
+            let wanted = Change {
+                look: "/system/status",
+                post: "/system/reload",
+                body: None,
+                what: &format!("reload the configuration of {url}"),
+            };
+            return change(&self.service, self.dry_run, &wanted, reloaded);
         }
-        kill_process(pid, Signal::HUP)
-            .map_err(|error| Failure::failed(format!("{pid} cannot be told: {error}")))?;
-        let told = json!({"status": "ok", "pid": pid.as_raw_nonzero().get()});
-        print(&self.tree, &told, |_| {
-            format!("told {pid} to reload; its log says what came of it")
-        })
+        self.reload_here()
     }
+
+    /// The service judges the configuration: it has the variables that the shell of this command may lack.
+    fn reload_here(&self) -> anyhow::Result<Exit> {
+        let args = &self.service.tree;
+        let tree = args.find()?;
+        let state = StateDir::at(&tree)?;
+        let Some(pid) = state.running() else {
+            let message = "no service runs with this configuration";
+            let hint = match state.elsewhere()? {
+                Some(_) => ASK_ITS_SERVER,
+                None => "start it with `system start`",
+            };
+            return Err(Failure::failed(message).hint(hint).into());
+        };
+        let answer = block_on(async {
+            // The lock is held, so a socket that is missing is no sign that nobody is there.
+            let Ok(Some(reach)) = Reach::of_running(&tree).await else {
+                return Ok(None);
+            };
+            require_usable(&judged_by(&reach).await?)?;
+            if self.dry_run {
+                return Ok(None);
+            }
+            Ok(Some(reach.post("/system/reload", None).await?.body))
+        })?;
+        if self.dry_run {
+            return would(args, &format!("reload the service (pid {pid})"));
+        }
+        match answer {
+            Some(answer) => print(args, &answer, reloaded),
+            None => print(args, &signalled(pid)?, |_| {
+                format!("told {pid} by SIGHUP; its log says what came of it")
+            }),
+        }
+    }
+}
+
+/// One that does not hold ends the command as it ends a start.
+fn require_usable(config: &Value) -> Result<(), Failure> {
+    if config["ok"] == true {
+        return Ok(());
+    }
+    let detail = config["detail"].as_str().unwrap_or("it does not say why");
+    let message = format!("the service cannot use the configuration: {detail}");
+    Err(Failure::new(Exit::Config, message).hint("see `config check`"))
+}
+
+fn signalled(pid: u32) -> anyhow::Result<Value> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let raw = raw.ok_or_else(|| Failure::failed("the service has not said which process it is"))?;
+    kill_process(raw, Signal::HUP)
+        .map_err(|error| Failure::failed(format!("{pid} cannot be told: {error}")))?;
+    Ok(json!({"status": "ok", "pid": pid, "message": "told by SIGHUP"}))
+}
+
+fn reloaded(answer: &Value) -> String {
+    let names = |key: &str| -> Vec<&str> {
+        let names = answer[key].as_array().into_iter().flatten();
+        names.filter_map(Value::as_str).collect()
+    };
+    let mut text = "reloaded".to_owned();
+    for key in ["added", "removed"] {
+        if !names(key).is_empty() {
+            let _ = write!(text, "; {key}: {}", names(key).join(", "));
+        }
+    }
+    match answer["ended_jobs"].as_u64() {
+        None | Some(0) => {}
+        Some(ended) => {
+            let _ = write!(text, "; jobs that ended: {ended}");
+        }
+    }
+    text
 }

@@ -9,8 +9,9 @@ Runs until SIGTERM or SIGINT and then waits up to 30 seconds for running jobs; S
 reads the configuration again. The log goes to standard output. One service works on a
 state directory (that of `state.path`) at a time: ductile.lock holds its process id.
 
-Example:
-  ductile config init ~/.config/ductile && ductile system start";
+Example, under each of its names:
+  ductile config init ~/.config/ductile && ductile system start
+  consign automation config init ~/.config/ductile && consign system start";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]

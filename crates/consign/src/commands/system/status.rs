@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 use consign_automation::config::Verify;
 use serde_json::{Value, json};
 
-use crate::commands::automation::ask::{block_on, cell, print, rows};
-use crate::commands::automation::config::tree::{Tree, TreeArgs};
-use crate::failure::Exit;
+use super::checks::{judged_by, listed};
+use crate::commands::automation::ask::{answered, block_on, cell, print, rows};
+use crate::commands::automation::config::tree::Tree;
+use crate::commands::automation::service::ServiceArgs;
+use crate::failure::{Exit, Failure};
 use crate::system::{Reach, StateDir};
 
 const AFTER_HELP: &str = "Ends with 1 if something is wrong, or if no service runs.";
@@ -16,12 +18,23 @@ const AFTER_HELP: &str = "Ends with 1 if something is wrong, or if no service ru
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    pub(crate) tree: TreeArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 impl StatusArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let (mut checks, tree) = match self.tree.find() {
+        let whole = if self.service.api_url.is_some() {
+            answered(&self.service, "/system/status")?
+        } else {
+            self.seen_from_here()?
+        };
+        print(&self.service.tree, &whole, shown)?;
+        let healthy = whole["healthy"] == true;
+        Ok(if healthy { Exit::Done } else { Exit::Failed })
+    }
+
+    fn seen_from_here(&self) -> anyhow::Result<Value> {
+        let (mut checks, tree) = match self.service.tree.find() {
             Ok(tree) => {
                 let path = tree.path.display().to_string();
                 let found = json!({"name": "config_discovery", "ok": true, "path": path});
@@ -43,65 +56,81 @@ impl StatusArgs {
         let healthy = checks.iter().all(|check| check["ok"] == true);
         whole["healthy"] = healthy.into();
         whole["checks"] = checks.into();
-        print(&self.tree, &whole, shown)?;
-        Ok(if healthy { Exit::Done } else { Exit::Failed })
+        Ok(whole)
     }
 }
 
 /// Adds what can be seen from outside, and gives what the service tells of itself.
 async fn look(tree: &Tree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
-    let loaded = tree.load(Verify::AsConfigured);
-    let detail = loaded.as_ref().err().map(ToString::to_string);
-    checks.push(json!({"name": "config_load", "ok": loaded.is_ok(), "detail": detail}));
-    let Ok(config) = tree.peek() else {
-        return Ok(Value::Null);
+    let state = match StateDir::at(tree) {
+        Ok(state) => state,
+        Err(error) => {
+            let detail = error.to_string();
+            checks.push(json!({"name": "config_load", "ok": false, "detail": detail}));
+            return Ok(Value::Null);
+        }
     };
-    let state = StateDir::of(&config);
+    let elsewhere = state.elsewhere()?;
     let pid = state.running();
-    let detail = pid
-        .is_none()
-        .then_some("no service runs; start one with `system start`");
-    let lock =
-        json!({"name": "pid_lock", "ok": pid.is_some(), "active_pid": pid, "detail": detail});
     let answered = match pid {
         Some(_) => Some(asked(tree).await),
         None => None,
     };
-    let ledger = state.ledger();
-    // Beside the Intent Protocol the ledger is the server's, and lies elsewhere.
-    let kept = ledger.is_file() || matches!(answered, Some(Ok(_)));
-    let detail = (!kept).then_some("nothing has run yet");
-    checks.push(json!({"name": "state_db", "ok": kept, "path": ledger, "detail": detail}));
-    checks.push(lock);
+    // The service has the variables that this shell may lack.
+    let (ok, detail) = if let Some(Ok(told)) = &answered {
+        (told.config["ok"] == true, told.config["detail"].clone())
+    } else {
+        let refused = tree.load(Verify::AsConfigured).err();
+        let detail = refused.map(|refused| refused.to_string());
+        (detail.is_none(), json!(detail))
+    };
+    checks.push(json!({"name": "config_load", "ok": ok, "detail": detail}));
+    let start = match elsewhere {
+        Some(_) => "no service runs; start the server again with `consign serve --config`",
+        None => "no service runs; start one with `system start`",
+    };
+    checks.push(if let Some(place) = elsewhere {
+        // Only the server knows how its store is.
+        let ok = matches!(answered, Some(Ok(_)));
+        let detail = "the store of a `consign serve --config`";
+        json!({"name": "state_db", "ok": ok, "path": place, "detail": detail})
+    } else {
+        let ledger = state.ledger();
+        let detail = (!ledger.is_file()).then_some("nothing has run yet");
+        json!({"name": "state_db", "ok": detail.is_none(), "path": ledger, "detail": detail})
+    });
+    let detail = pid.is_none().then_some(start);
+    checks.push(
+        json!({"name": "pid_lock", "ok": pid.is_some(), "active_pid": pid, "detail": detail}),
+    );
     let Some(answered) = answered else {
         return Ok(Value::Null);
     };
     let detail = answered.as_ref().err().map(ToString::to_string);
     let (ok, path) = (answered.is_ok(), state.socket());
     checks.push(json!({"name": "control_socket", "ok": ok, "path": path, "detail": detail}));
-    Ok(answered.unwrap_or(Value::Null))
+    Ok(answered.map_or(Value::Null, |told| told.status))
 }
 
-async fn asked(tree: &Tree) -> anyhow::Result<Value> {
-    match Reach::of_running(tree).await? {
-        Some(reach) => Ok(reach.get("/system/status").await?.body),
-        None => Ok(Value::Null),
-    }
+/// What a service tells.
+struct Told {
+    status: Value,
+    /// Of the configuration on the disk.
+    config: Value,
+}
+
+async fn asked(tree: &Tree) -> anyhow::Result<Told> {
+    let Some(reach) = Reach::of_running(tree).await? else {
+        return Err(Failure::failed("the service ended just now").into());
+    };
+    Ok(Told {
+        status: reach.get("/system/status").await?.body,
+        config: judged_by(&reach).await?,
+    })
 }
 
 fn shown(whole: &Value) -> String {
-    let mut text = String::new();
-    for check in whole["checks"].as_array().into_iter().flatten() {
-        let word = if check["ok"] == true { "ok" } else { "NOT OK" };
-        let more = [&check["path"], &check["active_pid"], &check["detail"]];
-        let more: Vec<String> = more
-            .into_iter()
-            .map(|value| cell(value).replace("\\u{a}", " "))
-            .filter(|text| !text.is_empty())
-            .collect();
-        let line = format!("{word:6}  {}  {}", cell(&check["name"]), more.join("  "));
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+    let mut text = listed(&whole["checks"]);
     if whole["queue"].is_object() {
         let queue = &whole["queue"];
         let count = |key: &str| cell(&queue[key]);

@@ -249,6 +249,45 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
 }
 
 #[tokio::test]
+async fn connections_of_one_client_beyond_its_share_are_closed() {
+    let options = Options {
+        connections_per_client_max: 1,
+        ..options()
+    };
+    let running = start(options, hello());
+    let mut first = connect(&running).await;
+    first.write_all(GET).await.unwrap();
+    read_until(&mut first, "hello").await;
+
+    let mut byte = [0];
+    let mut second = connect(&running).await;
+    let closed = timeout(PATIENCE, second.read(&mut byte)).await.unwrap();
+    assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
+    // Its place is free again once the server has seen that it left.
+    drop(first);
+    let again = async {
+        loop {
+            let mut stream = connect(&running).await;
+            let sent = stream.write_all(GET).await;
+            if sent.is_ok() && matches!(stream.read(&mut byte).await, Ok(1)) {
+                break;
+            }
+        }
+    };
+    timeout(PATIENCE, again).await.expect("a free place");
+}
+
+#[test]
+fn a_network_of_one_client_is_one_client() {
+    let of = |ip: &str| client(ip.parse().unwrap());
+    assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:1"));
+    assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    // On a listener of both families.
+    assert_ne!(of("::ffff:192.0.2.1"), of("::ffff:192.0.2.2"));
+}
+
+#[tokio::test]
 async fn a_refusal_reaches_a_client_that_is_still_sending_a_huge_body() {
     let limited = post(
         async |body: Body| match body::read(body, 1000, PATIENCE).await {

@@ -69,13 +69,30 @@ impl Args {
                 }
             }
             let word = if valid { "valid" } else { "not valid" };
-            let counts = format!("{} errors, {} warnings", errors.len(), warnings.len());
-            out::data(&format!("{word}: {counts}"))?;
+            let errors = counted(errors.len(), "error");
+            let warnings = counted(warnings.len(), "warning");
+            out::data(&format!("{word}: {errors}, {warnings}"))?;
         }
         Ok(match (valid, warnings.is_empty()) {
             (false, _) => Exit::Failed,
             (true, false) if self.strict => Exit::Warnings,
             (true, _) => Exit::Done,
         })
+    }
+}
+
+fn counted(number: usize, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_is_not_many() {
+        assert_eq!(counted(1, "error"), "1 error");
+        assert_eq!(counted(0, "warning"), "0 warnings");
     }
 }

@@ -7,6 +7,7 @@ mod backup;
 mod check;
 mod init;
 mod lock;
+mod parts;
 mod scope;
 mod set;
 mod show;
@@ -37,6 +38,15 @@ pub(crate) enum Action {
     /// Change what a token may do
     #[command(subcommand)]
     Scope(scope::Action),
+    /// List, show and change the plugins of the configuration
+    #[command(subcommand)]
+    Plugin(parts::PluginAction),
+    /// List, add and take away routes
+    #[command(subcommand)]
+    Route(parts::RouteAction),
+    /// List the webhooks
+    #[command(subcommand)]
+    Webhook(parts::WebhookAction),
     /// Copy the files of the configuration into a new directory
     Backup(backup::BackupArgs),
     /// Put the files of a backup back
@@ -62,6 +72,9 @@ impl Action {
             Self::Init(args) => args.run(),
             Self::Token(action) => action.run(),
             Self::Scope(action) => action.run(),
+            Self::Plugin(action) => action.run(),
+            Self::Route(action) => action.run(),
+            Self::Webhook(action) => action.run(),
             Self::Backup(args) => args.run(),
             Self::Restore(args) => args.run(),
         }
@@ -77,6 +90,9 @@ impl Action {
             Self::Set(args) => &args.tree,
             Self::Token(action) => action.tree(),
             Self::Scope(action) => action.tree(),
+            Self::Plugin(action) => action.tree(),
+            Self::Route(action) => action.tree(),
+            Self::Webhook(action) => action.tree(),
             Self::Backup(args) => &args.tree,
             Self::Restore(args) => &args.tree,
         };

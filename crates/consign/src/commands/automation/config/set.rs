@@ -1,11 +1,11 @@
 //! `config set PATH=VALUE`
 
-use consign_automation::config::edit;
+use consign_automation::config::edit::{self, Edit, Refused};
 use serde_json::json;
 
-use super::tree::{TreeArgs, refused};
+use super::tree::{Tree, TreeArgs, refused};
 use crate::failure::{Exit, Failure};
-use crate::out;
+use crate::{ductile, out};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -13,6 +13,16 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH=VALUE")]
     assignment: String,
 
+    #[command(flatten)]
+    meant: MeantArgs,
+
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+/// One of the two has to be said.
+#[derive(Debug, clap::Args)]
+pub(super) struct MeantArgs {
     /// Judge the change, and write nothing
     #[arg(long, conflicts_with = "apply")]
     dry_run: bool,
@@ -20,27 +30,37 @@ pub(crate) struct Args {
     /// Make the change, and keep the file before it as .bak
     #[arg(long)]
     apply: bool,
-
-    #[command(flatten)]
-    pub(crate) tree: TreeArgs,
 }
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        self.meant.make(&self.tree, |tree| {
+            edit::set(&tree.path, &tree.environment, &self.assignment)
+        })
+    }
+}
+
+impl MeantArgs {
+    /// Plans a change, judges what would come of it, and makes it if that is asked for.
+    pub(super) fn make(
+        &self,
+        args: &TreeArgs,
+        plan: impl Fn(&Tree) -> Result<Edit, Refused>,
+    ) -> anyhow::Result<Exit> {
         if !self.dry_run && !self.apply {
             let message = "say whether the change is meant";
             let hint = "add --apply to make it, or --dry-run to judge it";
             return Err(Failure::failed(message).hint(hint).into());
         }
-        let tree = self.tree.find()?;
-        let edit = edit::set(&tree.path, &tree.environment, &self.assignment);
-        let edit = edit.map_err(|no| refused(&no))?;
+        let tree = args.find()?;
+        let edit = plan(&tree).map_err(|no| refused(&no))?;
         tree.make(&edit, self.dry_run)?;
-        if self.tree.output.json {
+        if args.output.json {
             let files: Vec<_> = edit.paths().map(|(path, _)| path.to_owned()).collect();
             out::json(&json!({ "applied": self.apply, "files": files }))?;
         } else if self.apply {
-            out::note("changed; a sealed configuration needs `config lock` now");
+            let note = "changed; a sealed configuration needs `config lock` now";
+            out::note(&ductile::typed(note));
         }
         Ok(Exit::Done)
     }

@@ -13,6 +13,10 @@ pub(crate) struct ShowArgs {
     #[arg(value_name = "ENTITY")]
     wanted: Option<String>,
 
+    /// With the defaults of everything that was left out
+    #[arg(long)]
+    effective: bool,
+
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
 }
@@ -23,29 +27,38 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "PATH")]
     wanted: String,
 
+    /// With the defaults of everything that was left out
+    #[arg(long)]
+    effective: bool,
+
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
 }
 
 impl ShowArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        show(&self.tree, self.wanted.as_deref())
+        show(&self.tree, self.wanted.as_deref(), self.effective)
     }
 }
 
 impl GetArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        show(&self.tree, Some(&self.wanted))
+        show(&self.tree, Some(&self.wanted), self.effective)
     }
 }
 
-fn show(tree: &TreeArgs, wanted: Option<&str>) -> anyhow::Result<Exit> {
+pub(super) fn show(tree: &TreeArgs, wanted: Option<&str>, effective: bool) -> anyhow::Result<Exit> {
     let config = tree.find()?.peek()?;
+    let whole = if effective {
+        config.effective(MASK)
+    } else {
+        config.shown(MASK)
+    };
     let value = match wanted {
-        None => config.shown(MASK),
-        Some(wanted) => config::get(&config, wanted).ok_or_else(|| {
+        None => whole,
+        Some(wanted) => config::pick(&whole, wanted).ok_or_else(|| {
             Failure::failed(format!("`{wanted}` is not in the configuration"))
-                .hint("keys that are left out have their defaults; see `config show`")
+                .hint("keys that are left out have their defaults; add --effective to see them")
         })?,
     };
     if tree.output.json {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
-use crate::{out, render};
+use crate::{ductile, out, render};
 
 const SYSTEM_DIR: &str = "/etc/ductile";
 
@@ -108,6 +108,24 @@ impl Tree {
                 Err(invalid(message, &errors).hint(hint))
             }
             None => Err(invalid("the configuration is refused", &errors)),
+        }
+    }
+
+    /// The program for those who look and run nothing. They need no secret, so variables may be missing in their shell; whatever
+    /// else is wrong is an error.
+    pub(crate) fn look(&self) -> Result<Program, Failure> {
+        let loaded = self.load(Verify::AsConfigured).or_else(|refused| {
+            let looked = self.with_stand_ins().load(Verify::AsConfigured);
+            looked.map_err(|_| refused)
+        });
+        Ok(loaded?.0)
+    }
+
+    /// The same tree with a text for every variable that is not set here; see [`config::with_stand_ins`].
+    pub(crate) fn with_stand_ins(&self) -> Self {
+        Self {
+            environment: config::with_stand_ins(&self.path, &self.environment),
+            ..self.clone()
         }
     }
 
@@ -223,7 +241,7 @@ pub(crate) fn refused(refused: &Refused) -> Failure {
 }
 
 pub(crate) fn shown(problem: &Problem) -> String {
-    render::safe(&problem.to_string())
+    render::safe(&ductile::typed(&problem.to_string()))
 }
 
 pub(crate) fn as_json(problem: &Problem) -> Value {
@@ -231,7 +249,7 @@ pub(crate) fn as_json(problem: &Problem) -> Value {
         "file": problem.file,
         "line": problem.line,
         "message": problem.message,
-        "fix": problem.fix,
+        "fix": ductile::typed(&problem.fix),
     })
 }
 

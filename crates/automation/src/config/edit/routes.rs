@@ -1,0 +1,94 @@
+//! Routes added and taken away, in the text of the file that has the others.
+
+use std::path::Path;
+
+use super::entries::with_entry;
+use super::{Edit, Refused, by_hand, lines, located, readable};
+use crate::config::find::Environment;
+use crate::config::node::{Kind, Node};
+use crate::config::sources::Drafts;
+
+const LIST: &str = "routes";
+
+/// Events of one type from one plugin go to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub from: String,
+    pub event_type: String,
+    pub to: String,
+}
+
+impl Route {
+    fn members(&self) -> [(&str, &str); 3] {
+        [
+            ("from", &self.from),
+            ("event_type", &self.event_type),
+            ("to", &self.to),
+        ]
+    }
+
+    fn is(&self, node: &Node) -> bool {
+        let same = |(key, value)| node.get(key).and_then(Node::text) == Some(value);
+        self.members().into_iter().all(same)
+    }
+}
+
+pub fn add_route(path: &Path, environment: &Environment, route: &Route) -> Result<Edit, Refused> {
+    let merged = readable(path, environment, &Drafts::new())?.merged;
+    let routes = routes(&merged);
+    if routes.iter().any(|known| route.is(known)) {
+        return Err(Refused::new("there is such a route already", ""));
+    }
+    let file = routes.first().map_or(path, |first| &first.at.file);
+    let (text, spots) = located(file)?;
+    // JSON's texts are YAML's too.
+    let lines = route.members();
+    let lines = lines.map(|(key, value)| format!("{key}: {}\n", serde_json::Value::from(value)));
+    let changed = with_entry(&text, &spots, LIST, &lines.concat());
+    let unfit = || {
+        by_hand(&format!(
+            "`{LIST}` in {} is no list in lines",
+            file.display()
+        ))
+    };
+    let mut edit = Edit::default();
+    edit.writes
+        .insert(file.to_owned(), changed.ok_or_else(unfit)?.into_bytes());
+    Ok(edit)
+}
+
+pub fn remove_route(
+    path: &Path,
+    environment: &Environment,
+    route: &Route,
+) -> Result<Edit, Refused> {
+    let merged = readable(path, environment, &Drafts::new())?.merged;
+    let routes = routes(&merged);
+    let found = routes.iter().find(|known| route.is(known));
+    let found =
+        found.ok_or_else(|| Refused::new("there is no such route", "see `config route list`"))?;
+    let file = &found.at.file;
+    // Of the routes of this file, the same one in its text.
+    let mut of_file = routes.iter().filter(|known| known.at.file == *file);
+    let index = of_file.position(|known| route.is(known));
+    let (text, spots) = located(file)?;
+    let unfit = || by_hand("the route does not stand in lines of its own");
+    let items = spots.field(LIST).map(|field| field.value.items());
+    let item = index
+        .and_then(|index| items?.get(index))
+        .ok_or_else(unfit)?;
+    let dash = lines::dash_of(&text, item.bytes.start).ok_or_else(unfit)?;
+    let start = lines::start_of(&text, item.bytes.start);
+    let end = lines::block_end(&text, item.bytes.start, dash);
+    let changed = format!("{}{}", &text[..start], &text[end..]);
+    let mut edit = Edit::default();
+    edit.writes.insert(file.to_path_buf(), changed.into_bytes());
+    Ok(edit)
+}
+
+fn routes(merged: &Node) -> &[Node] {
+    match merged.get(LIST).map(|list| &list.kind) {
+        Some(Kind::List(items)) => items,
+        _ => &[],
+    }
+}

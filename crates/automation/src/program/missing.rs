@@ -1,0 +1,34 @@
+//! What is said of a name that nothing can be run by: whether it means nothing here, or something that was left out.
+
+use super::Program;
+
+impl Program {
+    /// Why [`Program::plugin`] has no plugin of this name, and who tells more.
+    pub fn missing_plugin(&self, name: &str) -> String {
+        match self.config.plugins.get(name) {
+            Some(configured) if !configured.enabled => {
+                format!("the plugin `{name}` is disabled: the configuration has `enabled: false`")
+            }
+            Some(_) => format!(
+                "the plugin `{name}` was left out because it cannot be run; `config check` tells why"
+            ),
+            // One that is installed and not configured may still lack something.
+            None => format!(
+                "there is no plugin `{name}`; see `plugin list`, or `config check --verbose` for what was left out"
+            ),
+        }
+    }
+
+    /// The same of a command of a plugin that can be run.
+    pub fn missing_command(&self, plugin: &str, command: &str) -> String {
+        let known = self.plugin(plugin);
+        let commands = known.into_iter().flat_map(|one| &one.manifest.commands);
+        let commands: Vec<&str> = commands.map(|one| one.name.as_str()).collect();
+        let commands = commands.join(", ");
+        format!("the plugin `{plugin}` has no command `{command}`; it has {commands}")
+    }
+
+    pub fn missing_pipeline(name: &str) -> String {
+        format!("there is no pipeline `{name}`; see `pipeline list`")
+    }
+}

@@ -1,0 +1,101 @@
+//! Lists of checks for whoever runs the service: what needs a hand, and whether the ledger holds what it must.
+
+use std::collections::BTreeMap;
+
+use consign_engine::Error;
+use serde_json::{Value, json};
+
+use super::is_over;
+use crate::breaker;
+use crate::runtime::job::{Job, SubmittedBy, job_id};
+use crate::runtime::keep::{self, ScheduleStatus};
+use crate::runtime::service::Runtime;
+
+/// Rows that are named when something is wrong with them.
+const NAMED_MAX: usize = 5;
+
+impl Runtime {
+    /// What somebody should look at: plugins that could not be set up or are not started any more, and schedules that cannot run.
+    pub async fn doctor(&self) -> Result<Vec<Value>, Error> {
+        let mut checks = Vec::new();
+        for plugin in self.program().plugins() {
+            let setup: Option<keep::Setup> = self.kept(keep::setup(&plugin.name)).await?;
+            let ready = setup
+                .as_ref()
+                .is_none_or(|setup| setup.healthy || setup.pending);
+            let error = setup.and_then(|setup| setup.error).filter(|_| !ready);
+            let is_open = self.breaker_of(&plugin.name).await? == breaker::State::Open;
+            let detail = match (ready, is_open) {
+                (false, _) => Some(error.unwrap_or_else(|| "its setup failed".to_owned())),
+                (true, true) => Some("its breaker is open".to_owned()),
+                (true, false) => None,
+            };
+            checks.push(check(&format!("plugin {}", plugin.name), detail));
+        }
+        for schedule in self.schedules().await? {
+            let detail = match schedule.status {
+                ScheduleStatus::PausedInvalid => Some(
+                    schedule
+                        .reason
+                        .unwrap_or_else(|| "it is not valid".to_owned()),
+                ),
+                ScheduleStatus::Active
+                | ScheduleStatus::PausedManual
+                | ScheduleStatus::Exhausted => None,
+            };
+            let name = format!("schedule {} {}", schedule.plugin, schedule.schedule_id);
+            checks.push(check(&name, detail));
+        }
+        Ok(checks)
+    }
+
+    /// Whether the newest jobs are as they must be: readable, and with an end if they are over.
+    pub async fn selfcheck(&self) -> Result<Vec<Value>, Error> {
+        let (mut unreadable, mut endless) = (Vec::new(), Vec::new());
+        self.each_job(None, None, |intent| {
+            if Job::read(intent).is_err() {
+                unreadable.push(job_id(intent.id));
+            }
+            if is_over(intent) && intent.settled_at.is_none() {
+                endless.push(job_id(intent.id));
+            }
+            true
+        })
+        .await?;
+        let seal = self.engine().check_seal().await;
+        Ok(vec![
+            check("seal_key", seal.err().map(|error| error.to_string())),
+            check("readable_jobs", named(&unreadable)),
+            check("ended_jobs", named(&endless)),
+        ])
+    }
+
+    /// The jobs that the clock made and that are not over, under the plugin and the schedule that they belong to.
+    pub async fn in_flight(&self) -> Result<BTreeMap<(String, String), Vec<String>>, Error> {
+        let mut found: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+        for intent in self.open().await? {
+            let job = Job::read(&intent).ok();
+            let job = job.filter(|job| job.submitted_by == SubmittedBy::Scheduler);
+            if let Some(job) = job {
+                let schedule = job.schedule_id.unwrap_or_default();
+                let jobs = found.entry((job.plugin, schedule)).or_default();
+                jobs.push(job_id(intent.id));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// It is well unless there is something to say.
+fn check(name: &str, detail: Option<String>) -> Value {
+    match detail {
+        Some(detail) => json!({"name": name, "ok": false, "detail": detail}),
+        None => json!({"name": name, "ok": true}),
+    }
+}
+
+fn named(ids: &[String]) -> Option<String> {
+    let first = ids.iter().take(NAMED_MAX).map(String::as_str);
+    let first = first.collect::<Vec<_>>().join(", ");
+    (!ids.is_empty()).then(|| format!("{} rows, such as {first}", ids.len()))
+}

@@ -1,0 +1,282 @@
+//! Jobs that follow: what the router says comes next becomes jobs with their events and their baggage.
+//!
+//! Nothing is written here; it all goes into the [`Commit`] that brings it about.
+
+use consign_engine::Engine;
+use consign_kernel::plant::{self, Plant};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::attempt::{Attempt, End, Ended, Failure};
+use super::commit::Commit;
+use super::finish::RECOVERED;
+use super::job::{Job, SubmittedBy};
+use super::keep;
+use super::service::uuid;
+use crate::pipeline::{Hook, JobEnd, NextJob, Notice, Position, Producer, Routed};
+use crate::plugin::request::{Event, HANDLE};
+use crate::plugin::response::EmittedEvent;
+
+/// Jobs that one job may bring about.
+const CHILDREN_MAX: usize = 1_000;
+
+/// Where an event came from, for the job that it makes.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) kind: String,
+    pub(super) plugin: String,
+    pub(super) at: Timestamp,
+    pub(super) id: String,
+    pub(super) dedupe_key: Option<String>,
+}
+
+impl Source {
+    /// The event around a payload, as `handle` gets it.
+    pub(super) fn wrap(self, payload: Value) -> Value {
+        let emitted = EmittedEvent {
+            kind: self.kind,
+            payload,
+            dedupe_key: self.dedupe_key,
+        };
+        let stamped = Event::stamped(emitted, self.plugin, self.at, self.id);
+        serde_json::to_value(stamped).expect("texts and JSON values always serialise")
+    }
+}
+
+pub(super) fn producer(attempt: &Attempt) -> Producer<'_> {
+    Producer {
+        plugin: &attempt.job.plugin,
+        context: &attempt.context,
+        depth: attempt.job.depth,
+        position: attempt.job.position.as_ref(),
+    }
+}
+
+/// Queues what follows from the events of a job.
+pub(super) fn queue(
+    engine: &Engine,
+    attempt: &Attempt,
+    ended: &Ended,
+    routed: Routed,
+    source: impl Fn(&NextJob) -> Source,
+    commit: &mut Commit,
+) -> Result<(), Failure> {
+    tell(attempt, &routed.notices);
+    if routed.jobs.len() > CHILDREN_MAX {
+        let count = routed.jobs.len();
+        let error = format!("its events lead to {count} jobs; one job may make {CHILDREN_MAX}");
+        return Err(Failure::for_good(error));
+    }
+    let parent_context = &attempt.job.event_context_id;
+    // The steps of one entrance belong together.
+    let mut instances: Vec<(String, Option<usize>, String)> = Vec::new();
+    for next in routed.jobs {
+        let source = source(&next);
+        let instance_id = next.position.as_ref().map(|position| {
+            if !next.enters {
+                return attempt.job.instance_id.clone().unwrap_or_default();
+            }
+            let known = instances.iter().find(|(pipeline, event, _)| {
+                *pipeline == position.pipeline && *event == next.event
+            });
+            if let Some((_, _, id)) = known {
+                return id.clone();
+            }
+            let id = uuid(engine);
+            instances.push((position.pipeline.clone(), next.event, id.clone()));
+            id
+        });
+        let has_context = next.position.is_some() || parent_context.is_some();
+        let context_id = has_context.then(|| uuid(engine));
+        if let Some(id) = &context_id {
+            let parent_id = parent_context.clone();
+            keep_context(id, &next, parent_id, ended.completed_at, commit);
+        }
+        // A chain of hooks stays one chain when events lead from one hook to the next.
+        let hook_depth = if plant::on(Plant::ForgottenHooks) {
+            0
+        } else {
+            attempt.job.hook_depth
+        };
+        commit.jobs.push(Job {
+            hook_depth,
+            ..child(next, source, instance_id, context_id)
+        });
+    }
+    Ok(())
+}
+
+/// Queues the first steps of a pipeline that somebody enters by its name.
+pub(super) fn enter(
+    engine: &Engine,
+    routed: Routed,
+    source: &Source,
+    submitted_by: SubmittedBy,
+    commit: &mut Commit,
+) {
+    let instance_id = uuid(engine);
+    for next in routed.jobs {
+        let context_id = uuid(engine);
+        keep_context(&context_id, &next, None, source.at, commit);
+        let (source, instance_id) = (source.clone(), Some(instance_id.clone()));
+        commit.jobs.push(Job {
+            submitted_by,
+            ..child(next, source, instance_id, Some(context_id))
+        });
+    }
+}
+
+/// Queues the pipelines that hang on the end of a job.
+pub(super) fn hooks(
+    engine: &Engine,
+    attempt: &Attempt,
+    ended: &Ended,
+    (status, end): (&str, JobEnd),
+    failure: Option<&Failure>,
+    commit: &mut Commit,
+) {
+    let plugin = &attempt.job.plugin;
+    let configured = attempt.program.plugin(plugin);
+    let asked = configured.is_some_and(|plugin| plugin.notify_on_complete);
+    let has_context = attempt.job.event_context_id.is_some();
+    let payload = notification(attempt, ended, status, failure);
+    let service = &attempt.program.config().service;
+    let depth_max = u32::try_from(service.hook_max_depth).unwrap_or(u32::MAX);
+    let depth = attempt.job.hook_depth;
+    for hook in Hook::signals(end, asked, has_context) {
+        let router = attempt.program.router();
+        let routed = match router.hook(*hook, plugin, &payload, depth, depth_max) {
+            Ok(routed) => routed,
+            Err(error) => {
+                tracing::error!(plugin, job_id = attempt.job_id(), %error, "a hook could not be started");
+                continue;
+            }
+        };
+        tell(attempt, &routed.notices);
+        let instance_id = uuid(engine);
+        for next in routed.jobs {
+            let source = Source {
+                kind: next.event_type.clone(),
+                plugin: plugin.clone(),
+                at: ended.completed_at,
+                id: uuid(engine),
+                dedupe_key: None,
+            };
+            let context_id = (!next.context.is_empty()).then(|| uuid(engine));
+            if let Some(id) = &context_id {
+                keep_context(id, &next, None, source.at, commit);
+            }
+            commit.jobs.push(Job {
+                submitted_by: SubmittedBy::Hook,
+                hook_depth: depth + 1,
+                ..child(next, source, Some(instance_id.clone()), context_id)
+            });
+        }
+    }
+}
+
+/// What a hook is told of the job.
+fn notification(
+    attempt: &Attempt,
+    ended: &Ended,
+    status: &str,
+    failure: Option<&Failure>,
+) -> Value {
+    let Job {
+        plugin, command, ..
+    } = &attempt.job;
+    let mut payload = json!({
+        "job_id": attempt.job_id(), "plugin": plugin, "command": command, "status": status,
+    });
+    if let End::Succeeded(response) = &ended.end {
+        payload["result"] = response.result.as_str().into();
+    }
+    if let Some(failure) = failure {
+        let line = format!("{plugin}/{command} {status}: {}", failure.error);
+        payload["error"] = failure.error.as_str().into();
+        payload["reason"] = failure.reason.into();
+        if failure.reason == RECOVERED {
+            payload["recovery"] = true.into();
+        }
+        payload["message"] = line.as_str().into();
+        payload["text"] = line.into();
+    }
+    payload
+}
+
+fn keep_context(
+    id: &str,
+    next: &NextJob,
+    parent_id: Option<String>,
+    created_at: Timestamp,
+    commit: &mut Commit,
+) {
+    let position = next.position.as_ref();
+    let context = keep::Context {
+        parent_id,
+        pipeline_name: position.map(|position| position.pipeline.clone()),
+        step_id: position.map(|position| position.step.clone()),
+        accumulated: next.context.clone(),
+        created_at,
+    };
+    commit.put(keep::context(id), &context, None);
+}
+
+fn child(
+    next: NextJob,
+    source: Source,
+    instance_id: Option<String>,
+    event_context_id: Option<String>,
+) -> Job {
+    let (dedupe_key, source_event_id) = (source.dedupe_key.clone(), source.id.clone());
+    let payload = if next.command == HANDLE {
+        source.wrap(next.payload)
+    } else {
+        next.payload
+    };
+    Job {
+        plugin: next.plugin,
+        command: next.command,
+        submitted_by: SubmittedBy::Route,
+        payload,
+        dedupe_key,
+        source_event_id: Some(source_event_id),
+        event_context_id,
+        position: next.position,
+        instance_id,
+        schedule_id: None,
+        serves: None,
+        depth: next.depth,
+        hook_depth: 0,
+    }
+}
+
+fn tell(attempt: &Attempt, notices: &[Notice]) {
+    let (plugin, job_id) = (&attempt.job.plugin, attempt.job_id());
+    for notice in notices {
+        match notice {
+            Notice::Unmatched { event_type } => {
+                tracing::debug!(plugin, job_id, event_type, "nothing follows from the event");
+            }
+            Notice::Cut { target, depth } => {
+                tracing::error!(
+                    plugin,
+                    job_id,
+                    target,
+                    depth,
+                    "too many hops; the event ends here"
+                );
+            }
+            Notice::Gone(position) => {
+                let Position { pipeline, step, .. } = position;
+                tracing::warn!(
+                    plugin,
+                    job_id,
+                    pipeline,
+                    step,
+                    "the configuration no longer has this step"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `api ENDPOINT`: any request to the service, as it is.
+
+use http::Method;
+
+use super::ask::block_on;
+use super::service::ServiceArgs;
+use crate::failure::{Exit, Failure};
+use crate::system::Alone;
+use crate::{input, out};
+
+const AFTER_HELP: &str = "\
+The answer is printed as it comes; a refusal ends with 1. When no service runs, looking
+is answered from the ledger.
+
+Examples, with `consign` in the place of `ductile` if that is its name:
+  ductile api /healthz
+  ductile api /plugin/mail/send -b '{\"payload\": {\"to\": \"ada@example.org\"}}'
+  ductile api /jobs?limit=5 --api-url http://127.0.0.1:8080";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct ApiArgs {
+    /// The path and its query
+    #[arg(value_name = "ENDPOINT")]
+    endpoint: String,
+
+    /// GET, or POST if there is a body
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    method: Option<String>,
+
+    /// The body, @FILE or - for standard input
+    #[arg(short = 'b', long, value_name = "BODY")]
+    body: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
+}
+
+impl ApiArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let usual = if self.body.is_some() { "POST" } else { "GET" };
+        let method = self.method.as_deref().unwrap_or(usual).to_ascii_uppercase();
+        let method: Method = method.parse().map_err(|_| {
+            Failure::failed(format!("{method} is no method")).hint("write GET or POST")
+        })?;
+        let body = self
+            .body
+            .as_deref()
+            .map(|body| input::text("the body", body));
+        let body = body.transpose()?.unwrap_or_default();
+        let path = format!("/{}", self.endpoint.trim_start_matches('/'));
+        let bytes = block_on(async {
+            let reach = self.service.reach(Alone::Look).await?;
+            // A job that is only queued here would wait for a service that nobody started.
+            if reach.is_alone() && method != Method::GET {
+                reach.close().await?;
+                let message = "no service runs with this configuration";
+                let hint = "start it with `system start`";
+                return Err(Failure::failed(message).hint(hint).into());
+            }
+            let answer = reach.raw(method, &path, body).await;
+            reach.close().await?;
+            answer
+        })?;
+        out::data(&String::from_utf8_lossy(&bytes))?;
+        Ok(Exit::Done)
+    }
+}

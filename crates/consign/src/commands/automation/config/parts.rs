@@ -1,0 +1,217 @@
+//! `config plugin list|show|set`, `config route list|add|remove` and `config webhook list`
+
+use clap::Subcommand;
+use consign_automation::config::edit::{self, Route};
+use consign_automation::config::{self, MASK};
+use serde_json::{Value, json};
+
+use super::set::MeantArgs;
+use super::show::show;
+use super::tree::TreeArgs;
+use crate::commands::automation::ask::{print, rows};
+use crate::failure::Exit;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginAction {
+    /// List the plugins that the configuration names
+    List(ListArgs),
+    /// Show one with the defaults of everything that was left out
+    Show(ShowArgs),
+    /// Change one value of a plugin in place
+    Set(SetArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RouteAction {
+    /// List the routes
+    List(ListArgs),
+    /// Send the events of one type from one plugin to another
+    Add(RouteArgs),
+    /// Take a route away
+    Remove(RouteArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WebhookAction {
+    /// List the endpoints, without secrets
+    List(ListArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// The name of the plugin
+    name: String,
+
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetArgs {
+    /// The name of the plugin
+    name: String,
+
+    /// Such as `enabled=false` or `retry.max_attempts=2`
+    #[arg(value_name = "KEY=VALUE")]
+    assignment: String,
+
+    #[command(flatten)]
+    meant: MeantArgs,
+
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RouteArgs {
+    /// The plugin that makes the events
+    #[arg(long, value_name = "PLUGIN")]
+    from: String,
+
+    /// The type of the events
+    #[arg(long, value_name = "TYPE")]
+    event_type: String,
+
+    /// The plugin that gets them
+    #[arg(long, value_name = "PLUGIN")]
+    to: String,
+
+    #[command(flatten)]
+    meant: MeantArgs,
+
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+impl PluginAction {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(args) => args.plugins(),
+            Self::Show(args) => {
+                let wanted = format!("plugin:{}", args.name);
+                show(&args.tree, Some(&wanted), true)
+            }
+            Self::Set(args) => {
+                let assignment = format!("plugin:{}.{}", args.name, args.assignment);
+                args.meant.make(&args.tree, |tree| {
+                    edit::set(&tree.path, &tree.environment, &assignment)
+                })
+            }
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &TreeArgs {
+        match self {
+            Self::List(args) => &args.tree,
+            Self::Show(args) => &args.tree,
+            Self::Set(args) => &args.tree,
+        }
+    }
+}
+
+impl RouteAction {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(args) => {
+                let columns = [("FROM", "from"), ("EVENT", "event_type"), ("TO", "to")];
+                args.list("routes", &columns)
+            }
+            Self::Add(args) => args.change(edit::add_route),
+            Self::Remove(args) => args.change(edit::remove_route),
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &TreeArgs {
+        match self {
+            Self::List(args) => &args.tree,
+            Self::Add(args) | Self::Remove(args) => &args.tree,
+        }
+    }
+}
+
+impl WebhookAction {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(args) => args.webhooks(),
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &TreeArgs {
+        match self {
+            Self::List(args) => &args.tree,
+        }
+    }
+}
+
+impl ListArgs {
+    fn list(&self, wanted: &str, columns: &[(&str, &str)]) -> anyhow::Result<Exit> {
+        let config = self.tree.find()?.peek()?;
+        let found = config::get(&config, wanted).unwrap_or_else(|| json!([]));
+        print(&self.tree, &found, |found| rows(found, columns))
+    }
+
+    /// An endpoint makes events for a plugin, or publishes intents of a goal.
+    fn webhooks(&self) -> anyhow::Result<Exit> {
+        let config = self.tree.find()?.peek()?;
+        let found = config::get(&config, "webhook:*").unwrap_or_else(|| json!([]));
+        print(&self.tree, &found, |found| {
+            let mut shown = found.clone();
+            for endpoint in shown.as_array_mut().into_iter().flatten() {
+                // A look must also stand what is wrong.
+                if let Some(endpoint) = endpoint.as_object_mut() {
+                    let goal = endpoint
+                        .get("publish")
+                        .map(|publish| publish["goal"].clone());
+                    endpoint.insert("goal".to_owned(), goal.unwrap_or_default());
+                }
+            }
+            let columns = [
+                ("PATH", "path"),
+                ("PLUGIN", "plugin"),
+                ("PUBLISHES", "goal"),
+                ("HEADER", "signature_header"),
+                ("NAME", "name"),
+            ];
+            rows(&shown, &columns)
+        })
+    }
+
+    fn plugins(&self) -> anyhow::Result<Exit> {
+        let whole = self.tree.find()?.peek()?.effective(MASK);
+        let plugins = whole["plugins"].as_object().into_iter().flatten();
+        let plugins = plugins.map(|(name, plugin)| {
+            let schedules = plugin["schedules"].as_array().map_or(0, Vec::len);
+            let (enabled, uses) = (&plugin["enabled"], &plugin["uses"]);
+            json!({"name": name, "enabled": enabled, "uses": uses, "schedules": schedules})
+        });
+        let plugins = Value::Array(plugins.collect());
+        let columns = [
+            ("NAME", "name"),
+            ("ENABLED", "enabled"),
+            ("USES", "uses"),
+            ("SCHEDULES", "schedules"),
+        ];
+        print(&self.tree, &plugins, |plugins| rows(plugins, &columns))
+    }
+}
+
+type Plan = fn(&std::path::Path, &config::Environment, &Route) -> Result<edit::Edit, edit::Refused>;
+
+impl RouteArgs {
+    fn change(self, plan: Plan) -> anyhow::Result<Exit> {
+        let route = Route {
+            from: self.from,
+            event_type: self.event_type,
+            to: self.to,
+        };
+        self.meant.make(&self.tree, |tree| {
+            plan(&tree.path, &tree.environment, &route)
+        })
+    }
+}

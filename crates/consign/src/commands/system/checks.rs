@@ -1,0 +1,123 @@
+//! `system doctor` and `system selfcheck`: lists of checks that end with 1 if one of them fails.
+
+use serde_json::{Value, json};
+
+use crate::commands::automation::ask::{answered, block_on, cell, print};
+use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::commands::automation::service::ServiceArgs;
+use crate::commands::store;
+use crate::failure::{Exit, Failure};
+use crate::system::{ASK_ITS_SERVER, Alone, Reach, StateDir};
+
+const SELFCHECK_HELP: &str = "\
+Reads the whole ledger, so no service may work on it meanwhile: ask a running one with
+`api /system/selfcheck`, which looks at the jobs alone. Ends with 1 if something is wrong.";
+
+const DOCTOR_HELP: &str = "Ends with 1 if something is wrong.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = DOCTOR_HELP)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SELFCHECK_HELP)]
+pub(crate) struct SelfcheckArgs {
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+}
+
+impl DoctorArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let whole = answered(&self.service, "/system/doctor")?;
+        judged(&self.service.tree, &whole)
+    }
+}
+
+impl SelfcheckArgs {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let tree = self.tree.find()?;
+        let state = StateDir::at(&tree)?;
+        if let Some(pid) = state.running() {
+            let message = format!("a service (pid {pid}) works on this ledger");
+            let hint = "stop it first, or ask it with `api /system/selfcheck`";
+            let context = json!({"active_pid": pid});
+            return Err(Failure::failed(message).hint(hint).context(context).into());
+        }
+        state.require_here(ASK_ITS_SERVER)?;
+        if !state.ledger().exists() {
+            let shown = state.ledger().display();
+            let message = format!("nothing has run yet: there is no {shown}");
+            return Err(Failure::failed(message).into());
+        }
+        let checks = block_on(look(&tree, &state))?;
+        let healthy = checks.iter().all(|check| check["ok"] == true);
+        let path = state.ledger();
+        let whole = json!({"healthy": healthy, "path": path, "checks": checks});
+        judged(&self.tree, &whole)
+    }
+}
+
+/// The file first: what stands in one that is not sound means little.
+async fn look(tree: &Tree, state: &StateDir) -> anyhow::Result<Vec<Value>> {
+    let pending = consign_store::sqlite::pending(state.ledger())?;
+    let schema = (!pending.is_empty()).then(|| {
+        let pending = pending.join(", ");
+        format!("of an older version, without {pending}; the next start brings it up to date")
+    });
+    // Opening it brings it up to date, so that is asked before.
+    let findings = store::check_file(state.ledger().to_owned()).await?;
+    let integrity = (!findings.is_empty()).then(|| findings.join("; "));
+    let mut checks = vec![
+        check("integrity", integrity.as_deref()),
+        check("schema", schema.as_deref()),
+    ];
+    if findings.is_empty() {
+        let reach = Reach::new(tree, Alone::Look).await?;
+        let answer = reach.get("/system/selfcheck").await;
+        reach.close().await?;
+        let of_jobs = answer?.body["checks"].as_array().cloned();
+        checks.extend(of_jobs.unwrap_or_default());
+    }
+    Ok(checks)
+}
+
+fn check(name: &str, detail: Option<&str>) -> Value {
+    json!({"name": name, "ok": detail.is_none(), "detail": detail})
+}
+
+fn judged(args: &TreeArgs, whole: &Value) -> anyhow::Result<Exit> {
+    print(args, whole, |whole| listed(&whole["checks"]))?;
+    Ok(if whole["healthy"] == true {
+        Exit::Done
+    } else {
+        Exit::Failed
+    })
+}
+
+/// What the service says of the configuration on the disk: whether it would take it.
+pub(super) async fn judged_by(reach: &Reach) -> anyhow::Result<Value> {
+    let doctor = reach.get("/system/doctor").await?.body;
+    let mut checks = doctor["checks"].as_array().into_iter().flatten();
+    let found = checks.find(|check| check["name"] == "config");
+    Ok(found.cloned().unwrap_or_default())
+}
+
+/// A line for each check: the verdict, the name, and what is known besides.
+pub(super) fn listed(checks: &Value) -> String {
+    let checks = checks.as_array().into_iter().flatten();
+    let lines = checks.map(|check| {
+        let word = if check["ok"] == true { "ok" } else { "NOT OK" };
+        let more = [&check["path"], &check["active_pid"], &check["detail"]];
+        let more: Vec<String> = more
+            .into_iter()
+            .map(|value| cell(value).replace("\\u{a}", " "))
+            .filter(|text| !text.is_empty())
+            .collect();
+        let line = format!("{word:6}  {}  {}", cell(&check["name"]), more.join("  "));
+        format!("{}\n", line.trim_end())
+    });
+    lines.collect::<Vec<_>>().concat()
+}

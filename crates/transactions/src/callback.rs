@@ -1,0 +1,267 @@
+//! Messages from a rail: the `Stripe-Signature` that shows they are the rail's.
+//!
+//! Invariant: a message counts only if one of the secrets signed its very bytes a short while ago. What it says is a hint and
+//! never believed: whoever gets one asks the rail itself.
+
+use std::fmt;
+
+use consign_kernel::ids::{Micros, SECOND_US};
+use data_encoding::HEXLOWER_PERMISSIVE;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::Deserialize;
+use sha2::Sha256;
+
+use crate::problem::Problem;
+
+/// How old a message may be, or how far ahead of our clock.
+pub const TOLERANCE_S: i64 = 300;
+
+/// The secrets shared with a rail; during a change there are two.
+#[derive(Clone)]
+pub struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// Empty ones are left out: everybody knows them.
+    pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
+        Self(
+            secrets
+                .into_iter()
+                .filter(|secret| !secret.is_empty())
+                .collect(),
+        )
+    }
+
+    /// Checks the header `Stripe-Signature` of a message against its body as it came.
+    pub fn check(&self, header: &str, body: &[u8], now: Micros) -> Result<(), Problem> {
+        let refused = |reason| Problem::CallbackRefused { reason };
+        let claim = Header::read(header).ok_or_else(|| refused("is malformed"))?;
+        // Every pair is tried, so that the time it takes does not tell which secret came close.
+        let mut genuine = false;
+        for secret in &self.0 {
+            for signature in &claim.signatures {
+                genuine |= signs(secret, claim.time, body, signature);
+            }
+        }
+        if !genuine {
+            return Err(refused("is that of no secret of ours"));
+        }
+        let apart = claim.at_s.saturating_sub(now.0.div_euclid(SECOND_US));
+        if apart.unsigned_abs() > TOLERANCE_S.unsigned_abs() {
+            return Err(refused("is too old or too far ahead"));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({})", self.0.len())
+    }
+}
+
+/// `t=<unix seconds>,v1=<hex>`, with several `v1` while the rail changes its secret, and other schemes to pass over.
+struct Header<'a> {
+    /// As written, because that is what is signed.
+    time: &'a str,
+    at_s: i64,
+    signatures: Vec<Vec<u8>>,
+}
+
+impl<'a> Header<'a> {
+    fn read(text: &'a str) -> Option<Self> {
+        let mut times = Vec::new();
+        let mut signatures = Vec::new();
+        for part in text.split(',') {
+            match part.trim().split_once('=')? {
+                ("t", time) => times.push(time),
+                ("v1", hex) => signatures.extend(HEXLOWER_PERMISSIVE.decode(hex.as_bytes())),
+                _ => {}
+            }
+        }
+        // Two times are ambiguous.
+        let [time] = times[..] else {
+            return None;
+        };
+        Some(Self {
+            time,
+            at_s: time.parse().ok()?,
+            signatures,
+        })
+    }
+}
+
+/// What a message is about. Nothing in it is believed; it says where to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The same for every delivery of one event.
+    pub id: String,
+    pub kind: String,
+    /// The payment to ask the rail about; none if the event is of no concern.
+    pub payment_id: Option<String>,
+}
+
+impl Event {
+    /// Reads a message that was checked.
+    pub fn read(body: &[u8]) -> Result<Self, Problem> {
+        let body: EventBody = serde_json::from_slice(body)
+            .map_err(|_| Problem::field("id", "this is no event with an id and a type"))?;
+        let object = body.data.object;
+        let payment_id = match body.kind.split_once('.') {
+            Some(("payment_intent", _)) => object.id,
+            Some(("charge" | "refund", _)) => object.payment_intent,
+            _ => None,
+        };
+        Ok(Self {
+            id: body.id,
+            kind: body.kind,
+            payment_id,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct EventBody {
+    id: String,
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    data: EventData,
+}
+
+#[derive(Default, Deserialize)]
+struct EventData {
+    #[serde(default)]
+    object: EventObject,
+}
+
+#[derive(Default, Deserialize)]
+struct EventObject {
+    id: Option<String>,
+    payment_intent: Option<String>,
+}
+
+fn signs(secret: &str, time: &str, body: &[u8], signature: &[u8]) -> bool {
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
+    let mut mac = mac.expect("HMAC takes a key of any length");
+    mac.update(time.as_bytes());
+    mac.update(b".");
+    mac.update(body);
+    // Takes as long for a near miss as for any other.
+    mac.verify_slice(signature).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] =
+        br#"{"id":"evt_1","type":"payment_intent.succeeded","data":{"object":{"id":"pi_123"}}}"#;
+    const V1: &str = "1e63689617fbe74932e9f1c4dc41294cf0c9eb099460688537082a39ad7bd3c5";
+    const T: i64 = 1_779_710_405;
+
+    fn check_at(header: &str, body: &[u8], secrets: &[&str], now_s: i64) -> bool {
+        let secrets = Secrets::new(secrets.iter().map(|secret| (*secret).to_owned()));
+        match secrets.check(header, body, Micros(now_s * SECOND_US)) {
+            Ok(()) => true,
+            Err(problem) => {
+                assert_eq!(
+                    (problem.status(), problem.name()),
+                    (400, "invalid_signature")
+                );
+                false
+            }
+        }
+    }
+
+    fn check(header: &str, secrets: &[&str]) -> bool {
+        check_at(header, BODY, secrets, T)
+    }
+
+    #[test]
+    fn at_079_v9_a_genuine_callback_is_accepted() {
+        assert!(check(&format!("t={T},v1={V1}"), &["whsec_test"]));
+        assert!(check(
+            &format!("t={T},v0=aa,v1={V1},v1=00"),
+            &["whsec_test"]
+        ));
+        assert!(check(&format!("v1=zz, v1={V1}, t={T}"), &["whsec_test"]));
+    }
+
+    #[test]
+    fn either_secret_is_accepted_during_a_change() {
+        let header = format!("t={T},v1={V1}");
+        assert!(check(&header, &["whsec_new", "whsec_test"]));
+        assert!(check(&header, &["whsec_test", "whsec_new"]));
+        assert!(!check(&header, &["whsec_new", "whsec_other"]));
+        assert!(!check(&header, &[]));
+    }
+
+    #[test]
+    fn a_secret_that_is_empty_is_no_secret() {
+        let mut mac = Hmac::<Sha256>::new_from_slice(b"").unwrap();
+        mac.update(format!("{T}.").as_bytes());
+        mac.update(BODY);
+        let forged = HEXLOWER_PERMISSIVE.encode(&mac.finalize().into_bytes());
+        assert!(!check(&format!("t={T},v1={forged}"), &[""]));
+    }
+
+    #[test]
+    fn a_forged_or_old_callback_is_refused() {
+        let header = format!("t={T},v1={V1}");
+        let secret = &["whsec_test"];
+        assert!(check_at(&header, BODY, secret, T + TOLERANCE_S));
+        assert!(!check_at(&header, BODY, secret, T + TOLERANCE_S + 1));
+        assert!(check_at(&header, BODY, secret, T - TOLERANCE_S));
+        assert!(!check_at(&header, BODY, secret, T - TOLERANCE_S - 1));
+        assert!(!check_at(&header, &BODY[1..], secret, T));
+        // The time is signed as well.
+        assert!(!check(&format!("t={},v1={V1}", T + 1), secret));
+        assert!(!check(&format!("t=0{T},v1={V1}"), secret));
+        for header in [
+            "",
+            "t",
+            &format!("t={T}"),
+            &format!("v1={V1}"),
+            &format!("t=,v1={V1}"),
+            &format!("t={T},v0={V1}"),
+            &format!("t={T},t={T},v1={V1}"),
+            &format!("t={T},v1={}", &V1[2..]),
+            &format!("t={T},v1={V1}00"),
+            &format!("t={}9,v1={V1}", i64::MAX),
+        ] {
+            assert!(!check(header, secret), "{header}");
+        }
+    }
+
+    #[test]
+    fn an_event_names_the_payment_to_ask_about() {
+        let payment_id = |body: &str| Event::read(body.as_bytes()).unwrap().payment_id;
+        let event = Event::read(BODY).unwrap();
+        assert_eq!(
+            (event.id.as_str(), event.kind.as_str()),
+            ("evt_1", "payment_intent.succeeded")
+        );
+        assert_eq!(event.payment_id.as_deref(), Some("pi_123"));
+        for kind in ["charge.refunded", "refund.updated"] {
+            let body = format!(
+                r#"{{"id":"e","type":"{kind}","data":{{"object":{{"id":"x_1","payment_intent":"pi_9"}}}}}}"#
+            );
+            assert_eq!(payment_id(&body).as_deref(), Some("pi_9"));
+        }
+        assert_eq!(
+            payment_id(r#"{"id":"e","type":"customer.created","data":{"object":{"id":"cus_1"}}}"#),
+            None
+        );
+        assert_eq!(
+            payment_id(r#"{"id":"e","type":"payment_intent.succeeded"}"#),
+            None
+        );
+        for body in ["", "[]", "{}", r#"{"id":1,"type":"x"}"#] {
+            assert_eq!(
+                Event::read(body.as_bytes()).unwrap_err().name(),
+                "invalid_request",
+                "{body}"
+            );
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! One signed document of ATP: what was sent, the bytes its signature covers, and the signature as claimed.
+//!
+//! The bytes that are signed are the RFC 8785 form of the object without its top-level `signature`.
+//! Invariant: a document that has two readings is refused when it is read (repeated members, lone surrogates, integers that
+//! are not exact everywhere), so whoever verifies and whoever obeys see the same.
+//! Whether a signature counts is not decided here: only whether a given key made it.
+
+mod public;
+mod sign;
+mod signature;
+
+use std::fmt;
+
+use consign_kernel::json::{self, DEPTH_MAX, Object, Raw};
+use consign_kernel::receipt::sha256_hex;
+
+use crate::problem::Problem;
+
+pub use public::PublicKey;
+pub use sign::{Signed, SiteSigner};
+pub(crate) use signature::Embedded;
+pub use signature::{Claim, Signature};
+
+/// The only algorithm there is.
+pub const ALGORITHM: &str = "ed25519";
+
+/// How long the body of create, authorize and execute may be.
+pub const REQUEST_BYTES_MAX: usize = 32 << 10;
+/// How long the body of compensate and cancel may be.
+pub const NOTE_BYTES_MAX: usize = 4 << 10;
+/// How long a document to be verified may be.
+pub const VERIFY_BYTES_MAX: usize = 256 << 10;
+
+const SIGNATURE: &str = "signature";
+const IDEMPOTENCY_KEY: &str = "idempotency_key";
+
+/// An object that has exactly one reading.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Document {
+    sent: Vec<u8>,
+    canonical: String,
+    signed: String,
+    signature: Signature,
+}
+
+impl Document {
+    /// Reads a body of at most `max_bytes`.
+    pub fn read(body: &[u8], max_bytes: usize) -> Result<Self, Problem> {
+        if body.len() > max_bytes {
+            return Err(Problem::PayloadTooLarge { max_bytes });
+        }
+        let canonical = json::canonical(body).map_err(|refusal| unreadable(&refusal))?;
+        let canonical = String::from_utf8(canonical).expect("canonical JSON is UTF-8");
+        let members =
+            Object::parse(canonical.as_bytes(), DEPTH_MAX).map_err(|defect| unreadable(&defect))?;
+        let signed = without(&members, SIGNATURE);
+        let signature = Signature::read(members.get(SIGNATURE));
+        Ok(Self {
+            sent: body.to_vec(),
+            signed,
+            signature,
+            canonical,
+        })
+    }
+
+    /// The document inside a member of this one, such as `{"receipt": {...}}`.
+    pub fn inner(&self, member: &str) -> Option<Result<Self, Problem>> {
+        // Cut out of what was sent: the canonical form of 1e20 is an integer that would be refused.
+        let outer = Object::parse(&self.sent, DEPTH_MAX).expect("it was read before");
+        let inner = outer.get(member)?;
+        Some(Self::read(inner.text().as_bytes(), usize::MAX))
+    }
+
+    /// Exactly what came.
+    pub fn sent(&self) -> &[u8] {
+        &self.sent
+    }
+
+    /// The bytes that a signature of this document covers.
+    pub fn signed_bytes(&self) -> &[u8] {
+        self.signed.as_bytes()
+    }
+
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// All members but the signature, in canonical form.
+    pub fn members(&self) -> Object<'_> {
+        Object::parse(self.signed.as_bytes(), DEPTH_MAX).expect("canonical JSON of an object")
+    }
+
+    /// A member other than the signature.
+    pub fn get(&self, member: &str) -> Option<Raw<'_>> {
+        self.members().get(member)
+    }
+
+    /// What other documents call this one by.
+    pub fn hash(&self) -> String {
+        hash(self.signed_bytes())
+    }
+
+    /// What tells this request from others that come with the same idempotency key: all of it but the key.
+    pub fn fingerprint(&self) -> String {
+        let members = Object::parse(self.canonical.as_bytes(), DEPTH_MAX)
+            .expect("canonical JSON of an object");
+        hash(without(&members, IDEMPOTENCY_KEY).as_bytes())
+    }
+
+    /// Whether there is a signature at all, right or wrong.
+    pub fn is_signed(&self) -> bool {
+        self.signature != Signature::Missing
+    }
+
+    /// Whether `key` signed this, and the signature claims no other key.
+    pub fn is_signed_by(&self, key: &PublicKey) -> bool {
+        let Signature::Claimed(claim) = &self.signature else {
+            return false;
+        };
+        claim.may_be_of(key) && claim.verifies(key, self.signed_bytes())
+    }
+}
+
+/// Shows what it is and not what it says: a body may carry an idempotency key, and debug output reaches logs.
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Document({} bytes, {})", self.sent.len(), self.hash())
+    }
+}
+
+/// The form in which hashes are printed.
+pub fn hash(bytes: &[u8]) -> String {
+    format!("sha256:{}", sha256_hex(bytes))
+}
+
+/// Canonical text of all members but one; leaving one out of an ordered list keeps the order.
+fn without(members: &Object<'_>, name: &str) -> String {
+    let mut text = String::from("{");
+    for (key, value) in members.members().iter().filter(|(key, _)| key != name) {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        // Strings are escaped alike by serde and by RFC 8785.
+        text.push_str(&serde_json::to_string(key).expect("strings always serialise"));
+        text.push(':');
+        text.push_str(value.text());
+    }
+    text.push('}');
+    text
+}
+
+fn unreadable(cause: &dyn std::error::Error) -> Problem {
+    Problem::InvalidRequest {
+        field: None,
+        reason: cause.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Document, Problem> {
+        Document::read(text.as_bytes(), REQUEST_BYTES_MAX)
+    }
+
+    #[test]
+    fn the_top_level_signature_alone_is_left_out() {
+        let document =
+            read(r#"{ "z":1.0, "signature":"x", "a":{"signature":"y"} , "signatur\u00e9":2}"#)
+                .unwrap();
+        assert_eq!(
+            document.signed_bytes(),
+            r#"{"a":{"signature":"y"},"signaturé":2,"z":1}"#.as_bytes()
+        );
+        assert_eq!(read(r#"{"signature":null}"#).unwrap().signed_bytes(), b"{}");
+        // However it is written, it is the signature.
+        assert_eq!(
+            read(r#"{"signatur\u0065":"x","b":1}"#)
+                .unwrap()
+                .signed_bytes(),
+            br#"{"b":1}"#
+        );
+    }
+
+    #[test]
+    fn at_006_at_007_what_has_two_readings_is_refused() {
+        for text in [
+            r#"{"a":1,"a":1}"#,
+            r#"{"signature":"x","signature":"y"}"#,
+            r#"{"signature":{"value":"x","value":"y"}}"#,
+            r#"{"a":{"b":1,"\u0062":2}}"#,
+            r#"{"a":9007199254740992}"#,
+            r#"{"a":[-9007199254740992]}"#,
+            r#"{"a":"\ud800"}"#,
+            r#"{"\udc00":1}"#,
+            r#"{"a":1e999}"#,
+            "[]",
+            "\"text\"",
+            "",
+            "{",
+            "{} {}",
+            "\u{feff}{}",
+        ] {
+            let problem = read(text).unwrap_err();
+            assert_eq!(
+                (problem.status(), problem.name()),
+                (400, "invalid_request"),
+                "{text}"
+            );
+        }
+        assert!(Document::read(b"{\"a\":\"\xff\"}", 100).is_err());
+        assert!(read(r#"{"a":9007199254740991,"b":-9007199254740991,"c":1e20}"#).is_ok());
+        let deep =
+            |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        assert!(read(&deep(DEPTH_MAX - 1)).is_ok());
+        assert!(read(&deep(DEPTH_MAX)).is_err());
+    }
+
+    #[test]
+    fn a_body_may_be_as_long_as_its_limit() {
+        let text = br#"{"a":"b"}"#;
+        assert!(Document::read(text, text.len()).is_ok());
+        let problem = Document::read(text, text.len() - 1).unwrap_err();
+        assert_eq!(
+            (problem.status(), problem.name()),
+            (413, "payload_too_large")
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_covers_all_but_the_key() {
+        let print = |text: &str| read(text).unwrap().fingerprint();
+        let first = print(r#"{"intent_id":"i","amount_cents":1500,"idempotency_key":"k"}"#);
+        assert_eq!(
+            first,
+            print(" {\"amount_cents\" : 1500.0, \"intent_id\":\"\\u0069\"} ")
+        );
+        assert_ne!(first, print(r#"{"intent_id":"i","amount_cents":1501}"#));
+        assert_ne!(
+            first,
+            print(r#"{"intent_id":"i","amount_cents":1500,"signature":"x"}"#)
+        );
+    }
+
+    #[test]
+    fn debug_output_does_not_repeat_a_body() {
+        let document = read(r#"{"idempotency_key":"0123456789abcdef"}"#).unwrap();
+        assert!(!format!("{document:?}").contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn a_document_inside_another_is_read_from_what_was_sent() {
+        let outer = read(r#"{"receipt": {"b":1e20, "a":1}, "x":[]}"#).unwrap();
+        let inner = outer.inner("receipt").unwrap().unwrap();
+        assert_eq!(
+            inner.signed_bytes(),
+            br#"{"a":1,"b":100000000000000000000}"#
+        );
+        assert_eq!(inner.sent(), br#"{"b":1e20, "a":1}"#);
+        assert!(outer.inner("x").unwrap().is_err());
+        assert!(outer.inner("y").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn leaving_the_signature_out_is_the_same_as_never_sending_it(
+            members in proptest::collection::btree_map("\\PC{0,4}|[\\x00-\\x20\"\\\\]{1,3}", "\\PC{0,6}", 0..6),
+        ) {
+            let mut value = serde_json::to_value(&members).unwrap();
+            value.as_object_mut().unwrap().remove(SIGNATURE);
+            let unsigned = json::canonical_value(&value).unwrap();
+            value[SIGNATURE] = serde_json::json!({"value": "x"});
+            let document = read(&value.to_string()).unwrap();
+            prop_assert_eq!(document.signed_bytes(), unsigned);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How the site signs: a document becomes canonical text with its signature inside.
+//!
+//! Invariant: the same document, key and time give the same bytes. What is signed once is stored and never signed again.
+
+use consign_kernel::ids::Micros;
+use consign_kernel::json;
+use consign_kernel::receipt::Signer;
+use data_encoding::BASE64;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{ALGORITHM, PublicKey, SIGNATURE, hash};
+use crate::instant;
+
+/// The site's secret key.
+#[derive(Debug)]
+pub struct SiteSigner {
+    secret: Signer,
+    public: PublicKey,
+}
+
+/// A signed document as it is stored and published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// Canonical itself.
+    pub text: String,
+    /// Of the bytes that are signed; other documents refer to this one by it.
+    pub hash: String,
+}
+
+impl SiteSigner {
+    /// The key pair of a 32-byte seed as in RFC 8032. Wiping the caller's copy is up to the caller.
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        let secret = Signer::from_seed(seed);
+        let public = PublicKey::from(secret.public().clone());
+        Self { secret, public }
+    }
+
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// Signs with an object that names the key. The key itself is left out, lest anybody trust a key that came along.
+    pub(crate) fn sign(&self, document: &impl Serialize, signed_at: Micros) -> Signed {
+        let unsigned = canonical(&to_value(document));
+        let signature = json!({
+            "algorithm": ALGORITHM,
+            "value": BASE64.encode(&self.secret.sign_bytes(&unsigned)),
+            "key_id": self.public.id(),
+            "signed_at": instant::print(signed_at),
+        });
+        let mut signed = to_value(document);
+        signed[SIGNATURE] = signature;
+        Signed {
+            text: text(&signed),
+            hash: hash(&unsigned),
+        }
+    }
+
+    /// Signs with a bare string in a member of the given name.
+    pub(crate) fn sign_as(&self, member: &str, document: &impl Serialize) -> String {
+        let mut value = to_value(document);
+        let signature = self.secret.sign_bytes(&canonical(&value));
+        value[member] = format!("{ALGORITHM}:{}", BASE64.encode(&signature)).into();
+        text(&value)
+    }
+}
+
+fn to_value(document: &impl Serialize) -> Value {
+    serde_json::to_value(document).expect("documents of ours have string keys only")
+}
+
+fn canonical(value: &Value) -> Vec<u8> {
+    json::canonical_value(value).expect("amounts and counts of ours are exact in a double")
+}
+
+fn text(value: &Value) -> String {
+    String::from_utf8(canonical(value)).expect("canonical JSON is UTF-8")
+}

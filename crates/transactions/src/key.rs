@@ -1,0 +1,214 @@
+//! The idempotency key: opaque, chosen by the agent, and all that is derived from it.
+//!
+//! Invariant: a key is compared byte for byte and never shown; what is published is its hash.
+
+use std::fmt;
+
+use consign_kernel::json::Kind;
+use consign_kernel::receipt::sha256_hex;
+
+use crate::document::{Document, hash};
+use crate::problem::Problem;
+
+pub const KEY_CHARS_MIN: usize = 16;
+pub const KEY_CHARS_MAX: usize = 128;
+
+/// How many hex digits of the hash make a rail's reference.
+const REFERENCE_DIGITS: usize = 40;
+
+/// What makes a retry recognisable.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey(String);
+
+impl IdempotencyKey {
+    /// From the header `Idempotency-Key`, or from the body's member if there is no header; if there are both, they agree.
+    pub fn of_request(header: Option<&[u8]>, body: &Document) -> Result<Self, Problem> {
+        let invalid = |reason| Problem::IdempotencyKeyInvalid { reason };
+        let header = header.map(str::from_utf8).transpose();
+        let header = header.map_err(|_| invalid("is not UTF-8"))?;
+        let member = match body.get("idempotency_key") {
+            Some(member) if member.kind() == Kind::String => member.as_str(),
+            Some(member) if !member.is_null() => return Err(invalid("must be text")),
+            _ => None,
+        };
+        match (header, member) {
+            (Some(header), Some(member)) if header != member => {
+                Err(invalid("of the header is not that of the body"))
+            }
+            (Some(key), _) => Self::new(key),
+            (None, Some(key)) => Self::new(&key),
+            (None, None) => Err(Problem::IdempotencyKeyRequired),
+        }
+    }
+
+    /// Any 16 to 128 characters but controls.
+    pub fn new(key: &str) -> Result<Self, Problem> {
+        let reason = if !(KEY_CHARS_MIN..=KEY_CHARS_MAX).contains(&key.chars().count()) {
+            "must have 16 to 128 characters"
+        } else if key.chars().any(char::is_control) {
+            "must not have control characters"
+        } else {
+            return Ok(Self(key.to_owned()));
+        };
+        Err(Problem::IdempotencyKeyInvalid { reason })
+    }
+
+    /// For the ledger's once-rows. Not `Display`, so that a key cannot slip into a log by accident.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What receipts show.
+    pub fn hash(&self) -> String {
+        hash(self.0.as_bytes())
+    }
+
+    /// What makes the rail's part happen once: the same after a crash, different for every transaction.
+    pub fn rail_reference(&self, intent_id: &str) -> RailReference {
+        // Ids have no zero byte, so no two pairs run together.
+        let digest = sha256_hex(&[intent_id.as_bytes(), &[0], self.0.as_bytes()].concat());
+        RailReference(format!("atp_{}", &digest[..REFERENCE_DIGITS]))
+    }
+}
+
+impl fmt::Debug for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IdempotencyKey").field(&self.hash()).finish()
+    }
+}
+
+/// The name under which a rail knows a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RailReference(String);
+
+impl RailReference {
+    /// One that was derived before and kept.
+    pub fn stored(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of its one refund.
+    pub fn refund(&self) -> String {
+        format!("{}_refund", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SIXTEEN: &str = "0123456789abcdef";
+
+    fn of_request(header: Option<&str>, body: &str) -> Result<IdempotencyKey, Problem> {
+        let body = Document::read(body.as_bytes(), 1_000).unwrap();
+        IdempotencyKey::of_request(header.map(str::as_bytes), &body)
+    }
+
+    fn name(result: Result<IdempotencyKey, Problem>) -> &'static str {
+        result.unwrap_err().name()
+    }
+
+    #[test]
+    fn a_key_has_16_to_128_characters_and_no_controls() {
+        for key in [
+            SIXTEEN,
+            &"x".repeat(128),
+            &"é".repeat(128),
+            &"😀".repeat(16),
+            " leading and trailing ",
+        ] {
+            assert_eq!(IdempotencyKey::new(key).unwrap().reveal(), key);
+        }
+        for key in [
+            &SIXTEEN[1..],
+            &"x".repeat(129),
+            "",
+            &"é".repeat(15),
+            "0123456789abcde\n",
+            "0123456789abcde\u{7f}",
+            "0123456789abcde\u{85}",
+        ] {
+            assert_eq!(
+                name(IdempotencyKey::new(key)),
+                "idempotency_key_invalid",
+                "{key:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_that_differ_in_case_alone_are_two() {
+        let upper = IdempotencyKey::new("0123456789ABCDEF").unwrap();
+        let lower = IdempotencyKey::new(SIXTEEN).unwrap();
+        assert_ne!(upper, lower);
+        assert_ne!(
+            upper.rail_reference("int_abc"),
+            lower.rail_reference("int_abc")
+        );
+    }
+
+    #[test]
+    fn header_and_body_must_agree() {
+        let member = format!(r#"{{"idempotency_key":"{SIXTEEN}"}}"#);
+        assert_eq!(of_request(None, &member).unwrap().reveal(), SIXTEEN);
+        assert_eq!(
+            of_request(Some(SIXTEEN), &member).unwrap().reveal(),
+            SIXTEEN
+        );
+        assert_eq!(of_request(Some(SIXTEEN), "{}").unwrap().reveal(), SIXTEEN);
+        assert_eq!(
+            of_request(Some(SIXTEEN), r#"{"idempotency_key":null}"#)
+                .unwrap()
+                .reveal(),
+            SIXTEEN
+        );
+        assert_eq!(
+            name(of_request(Some("0123456789abcdeF"), &member)),
+            "idempotency_key_invalid"
+        );
+        assert_eq!(
+            name(of_request(Some(SIXTEEN), r#"{"idempotency_key":1}"#)),
+            "idempotency_key_invalid"
+        );
+        assert_eq!(name(of_request(None, "{}")), "idempotency_key_required");
+        assert_eq!(
+            name(of_request(None, r#"{"idempotency_key":null}"#)),
+            "idempotency_key_required"
+        );
+        let body = Document::read(b"{}", 10).unwrap();
+        assert_eq!(
+            name(IdempotencyKey::of_request(
+                Some(b"0123456789abcde\xff"),
+                &body
+            )),
+            "idempotency_key_invalid"
+        );
+    }
+
+    #[test]
+    fn a_key_is_not_shown_by_debug_output() {
+        let key = IdempotencyKey::new(SIXTEEN).unwrap();
+        assert!(!format!("{key:?}").contains(SIXTEEN));
+    }
+
+    proptest! {
+        #[test]
+        fn a_reference_is_short_plain_and_of_both_its_parts(
+            id in "[A-Za-z0-9._:-]{1,20}", key in "\\PC{16,40}", other in "\\PC{16,40}",
+        ) {
+            prop_assume!(key != other);
+            let of = |id: &str, key: &str| IdempotencyKey::new(key).unwrap().rail_reference(id);
+            let reference = of(&id, &key);
+            prop_assert_eq!(reference.as_str().len(), 44);
+            prop_assert!(reference.as_str().bytes().skip(4).all(|byte| byte.is_ascii_hexdigit()));
+            prop_assert_ne!(&reference, &of(&id, &other));
+            prop_assert_ne!(&reference, &of(&format!("{id}x"), &key));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What a document proves, to somebody who trusts the keys of this site and nothing else.
+//!
+//! Invariant: a document is good only if a key of the ring signed it and that key was good when it was issued. A key that came
+//! with the document can make the signature valid and never the document trusted.
+//! There is no maximum age: receipts are evidence.
+
+use consign_kernel::ids::{Micros, SECOND_US};
+use serde::Serialize;
+
+use super::{Keyring, SiteKey, Standing};
+use crate::document::{Claim, Document, Embedded, PublicKey, Signature};
+use crate::instant;
+
+/// The answer about one document.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the protocol's members are what they are"
+)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    pub ok: bool,
+    /// Some key, trusted or not, signed exactly this.
+    pub signature_valid: bool,
+    /// A key of this site that was good at the time signed exactly this.
+    pub trusted: bool,
+    pub key_id: Option<String>,
+    pub key_status: Option<&'static str>,
+    #[serde(serialize_with = "instant::maybe::serialize")]
+    pub issued_at: Option<Micros>,
+    pub age_seconds: Option<i64>,
+    pub kind: Option<String>,
+    /// Whether the site's own ledger has it; filled in by whoever can look.
+    pub stored: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+}
+
+/// Why a document is not good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    NoSignature,
+    UnsupportedAlgorithm,
+    /// The id it names is not that of the key it embeds.
+    KeyIdMismatch,
+    SignatureMismatch,
+    UnknownKey,
+    KeyRevoked,
+    KeyExpired,
+    SiteMismatch,
+}
+
+/// What the signature alone shows.
+struct Finding<'a> {
+    key_id: Option<String>,
+    site_key: Option<&'a SiteKey>,
+    valid: bool,
+    reason: Option<Reason>,
+}
+
+impl Keyring {
+    /// What `document` proves at the time `now`.
+    pub fn verify(&self, document: &Document, now: Micros) -> Verification {
+        let members = document.members();
+        let text = |member: &str| members.get(member).and_then(|value| value.as_str());
+        let issued_at = text("issued_at").and_then(|text| instant::parse(&text));
+        let finding = match document.signature() {
+            Signature::Missing => Finding::none(Reason::NoSignature),
+            Signature::Unsupported => Finding::none(Reason::UnsupportedAlgorithm),
+            Signature::Claimed(claim) => self.examine(claim, document.signed_bytes()),
+        };
+        let distrust = finding.reason.or_else(|| {
+            let key = finding.site_key.ok_or(Reason::UnknownKey);
+            key.and_then(|key| key.check(issued_at, now)).err()
+        });
+        let foreign = text("site").as_deref() != Some(self.site());
+        let reason = distrust.or(foreign.then_some(Reason::SiteMismatch));
+        Verification {
+            ok: reason.is_none(),
+            signature_valid: finding.valid,
+            trusted: distrust.is_none(),
+            key_id: finding.key_id,
+            key_status: finding.site_key.map(|key| key.standing.word()),
+            issued_at,
+            age_seconds: issued_at.map(|at| now.0.saturating_sub(at.0).max(0) / SECOND_US),
+            kind: text("type").map(Into::into),
+            stored: false,
+            reason,
+        }
+    }
+
+    fn examine(&self, claim: &Claim, message: &[u8]) -> Finding<'_> {
+        let embedded = match &claim.embedded {
+            Some(Embedded::Key(key)) => Some(&**key),
+            Some(Embedded::NoKey) => return Finding::of(claim, Reason::KeyIdMismatch),
+            None => None,
+        };
+        let named = claim.key_id.as_deref();
+        if let (Some(id), Some(key)) = (named, embedded)
+            && id != key.id()
+        {
+            return Finding::of(claim, Reason::KeyIdMismatch);
+        }
+        let Some(id) = named.or_else(|| embedded.map(PublicKey::id)) else {
+            // The short form names no key. A ring has a handful, so all are tried.
+            let signer = self
+                .keys
+                .iter()
+                .find(|site| claim.verifies(&site.key, message));
+            return match signer {
+                Some(site) => Finding::signed(site.key.id(), Some(site), true),
+                None => Finding::none(Reason::SignatureMismatch),
+            };
+        };
+        let site = self.find(id);
+        // Without any key to look with, there is nothing to say about the signature.
+        let Some(key) = site.map(|site| &site.key).or(embedded) else {
+            return Finding::of(claim, Reason::UnknownKey);
+        };
+        Finding::signed(id, site, claim.verifies(key, message))
+    }
+}
+
+impl SiteKey {
+    /// Whether what this key signed may be trusted.
+    fn check(&self, issued_at: Option<Micros>, now: Micros) -> Result<(), Reason> {
+        match &self.standing {
+            Standing::Next => return Err(Reason::UnknownKey),
+            Standing::Revoked { revoked_at, .. } if now >= *revoked_at => {
+                return Err(Reason::KeyRevoked);
+            }
+            Standing::Previous { valid_until, .. } => {
+                // Without a date it could have been signed afterwards.
+                if issued_at.is_none_or(|at| at > *valid_until) {
+                    return Err(Reason::KeyExpired);
+                }
+            }
+            Standing::Current | Standing::Revoked { .. } => {}
+        }
+        match (issued_at, self.valid_from) {
+            (Some(at), Some(from)) if at < from => Err(Reason::KeyExpired),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'a> Finding<'a> {
+    fn none(reason: Reason) -> Self {
+        Self {
+            key_id: None,
+            site_key: None,
+            valid: false,
+            reason: Some(reason),
+        }
+    }
+
+    fn of(claim: &Claim, reason: Reason) -> Self {
+        Self {
+            key_id: claim.key_id.clone(),
+            ..Self::none(reason)
+        }
+    }
+
+    fn signed(id: &str, site_key: Option<&'a SiteKey>, valid: bool) -> Self {
+        Self {
+            key_id: Some(id.to_owned()),
+            site_key,
+            valid,
+            reason: (!valid).then_some(Reason::SignatureMismatch),
+        }
+    }
+}

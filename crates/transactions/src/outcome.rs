@@ -1,0 +1,243 @@
+//! What a rail's answer means for a transaction. Handler, callback and sweep ask here, so they cannot disagree.
+//!
+//! Invariant: nothing is guessed. An answer that does not settle the question leads to no transition, and a payment is fenced
+//! off by cancelling it before the transaction ends as not charged.
+
+use crate::intent::Capture;
+use crate::state::State;
+
+/// What the rail says about a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RailOutcome {
+    /// The money has moved.
+    Succeeded,
+    /// A hold is placed; it becomes a payment when it is captured.
+    Held,
+    /// Under way, and its end is the rail's to tell.
+    Processing,
+    /// The payment exists and waits for being confirmed.
+    Unconfirmed,
+    /// Failed, declined or cancelled.
+    Failed,
+    NotFound,
+    /// The payment is for another amount or currency than the transaction.
+    Different,
+    /// No answer, or one that only says to come back.
+    Unknown,
+}
+
+/// Whether the transaction's effect is known to have begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Executing,
+    Executed,
+}
+
+impl Phase {
+    pub const fn state(self) -> State {
+        match self {
+            Self::Executing => State::Executing,
+            Self::Executed => State::Executed,
+        }
+    }
+}
+
+/// Where the transaction stands when the rail answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation {
+    pub phase: Phase,
+    /// The intent's time is over, so no money may be set in motion any more.
+    pub expired: bool,
+    pub capture: Capture,
+    /// The rail was asked before, and had time to make a late payment visible.
+    pub asked_again: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Executed, unless it is already, and settled, in one commit with the receipt.
+    Settle,
+    /// Executed; settlement comes later.
+    Acknowledge,
+    /// Executed, unless it is already, then take the held money.
+    Capture,
+    /// Confirm the payment that exists.
+    Confirm,
+    /// Prepare and confirm again under the same reference.
+    Resubmit,
+    /// Cancel at the rail, so that it can never succeed, then compensated without a charge.
+    FenceAsNotCharged,
+    /// Cancel at the rail, then compensated as released.
+    FenceAsVoided,
+    /// Compensated without a charge: there is nothing to cancel.
+    EndAsNotCharged,
+    /// No transition now; ask again after the rail's delay or at the next sweep.
+    AskAgain,
+    /// No transition at all, and a person must look.
+    Alert,
+}
+
+/// The table of what follows from what.
+pub const fn next(outcome: RailOutcome, situation: Situation) -> Action {
+    use Phase::{Executed, Executing};
+    match (outcome, situation.phase) {
+        (RailOutcome::Succeeded, _) => Action::Settle,
+        (RailOutcome::Held, _) if matches!(situation.capture, Capture::Automatic) => {
+            Action::Capture
+        }
+        (RailOutcome::Held | RailOutcome::Processing, Executing) => Action::Acknowledge,
+        (RailOutcome::Held | RailOutcome::Processing, Executed) => Action::AskAgain,
+        (RailOutcome::Unconfirmed, Executing) if situation.expired => Action::FenceAsNotCharged,
+        (RailOutcome::Unconfirmed, Executing) => Action::Confirm,
+        (RailOutcome::Failed, Executing) => Action::FenceAsNotCharged,
+        (RailOutcome::Failed, Executed) => Action::FenceAsVoided,
+        (RailOutcome::NotFound, Executing) if !situation.expired => Action::Resubmit,
+        (RailOutcome::NotFound, Executing) if situation.asked_again => Action::EndAsNotCharged,
+        (RailOutcome::NotFound, Executing) => Action::AskAgain,
+        // An effect that was acknowledged cannot be unbegun or unheard of.
+        (RailOutcome::Unconfirmed | RailOutcome::NotFound, Executed) => Action::Alert,
+        (RailOutcome::Different, _) => Action::Alert,
+        (RailOutcome::Unknown, _) => Action::AskAgain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [RailOutcome; 8] = [
+        RailOutcome::Succeeded,
+        RailOutcome::Held,
+        RailOutcome::Processing,
+        RailOutcome::Unconfirmed,
+        RailOutcome::Failed,
+        RailOutcome::NotFound,
+        RailOutcome::Different,
+        RailOutcome::Unknown,
+    ];
+
+    fn situations() -> impl Iterator<Item = Situation> {
+        let flags = [false, true];
+        let phases = [Phase::Executing, Phase::Executed].into_iter();
+        phases.flat_map(move |phase| {
+            flags.into_iter().flat_map(move |expired| {
+                flags.into_iter().flat_map(move |asked_again| {
+                    let captures = [Capture::Automatic, Capture::Manual].into_iter();
+                    captures.map(move |capture| Situation {
+                        phase,
+                        expired,
+                        capture,
+                        asked_again,
+                    })
+                })
+            })
+        })
+    }
+
+    /// The states that the transaction enters by an action, one after the other.
+    fn entered(action: Action, phase: Phase) -> Vec<State> {
+        let begun = match phase {
+            Phase::Executing => vec![State::Executed],
+            Phase::Executed => vec![],
+        };
+        match action {
+            Action::Settle => [begun, vec![State::Settled]].concat(),
+            Action::Acknowledge | Action::Capture => begun,
+            Action::FenceAsNotCharged | Action::FenceAsVoided | Action::EndAsNotCharged => {
+                vec![State::Compensated]
+            }
+            Action::Confirm | Action::Resubmit | Action::AskAgain | Action::Alert => vec![],
+        }
+    }
+
+    #[test]
+    fn every_action_takes_legal_edges_only() {
+        for situation in situations() {
+            for outcome in ALL {
+                let mut state = situation.phase.state();
+                for next in entered(next(outcome, situation), situation.phase) {
+                    assert!(state.may_become(next), "{outcome:?} {situation:?}");
+                    state = next;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_money_that_moved_settles() {
+        for situation in situations() {
+            for outcome in ALL {
+                let settles = next(outcome, situation) == Action::Settle;
+                assert_eq!(settles, outcome == RailOutcome::Succeeded, "{situation:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_transaction_ends_without_a_charge_only_if_there_cannot_be_one() {
+        for situation in situations() {
+            for outcome in ALL {
+                match next(outcome, situation) {
+                    Action::EndAsNotCharged => {
+                        assert_eq!(outcome, RailOutcome::NotFound);
+                        assert!(situation.expired && situation.asked_again);
+                    }
+                    Action::FenceAsNotCharged => {
+                        assert_eq!(situation.phase, Phase::Executing);
+                        assert!(
+                            outcome == RailOutcome::Failed
+                                || (outcome == RailOutcome::Unconfirmed && situation.expired)
+                        );
+                    }
+                    Action::FenceAsVoided => {
+                        assert_eq!(
+                            (outcome, situation.phase),
+                            (RailOutcome::Failed, Phase::Executed)
+                        );
+                    }
+                    Action::Settle
+                    | Action::Acknowledge
+                    | Action::Capture
+                    | Action::Confirm
+                    | Action::Resubmit
+                    | Action::AskAgain
+                    | Action::Alert => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_set_in_motion_after_expiry() {
+        for situation in situations().filter(|situation| situation.expired) {
+            for outcome in ALL {
+                let action = next(outcome, situation);
+                assert!(
+                    !matches!(action, Action::Confirm | Action::Resubmit),
+                    "{outcome:?} {situation:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_uncertain_changes_nothing() {
+        for situation in situations() {
+            assert_eq!(next(RailOutcome::Unknown, situation), Action::AskAgain);
+            assert_eq!(next(RailOutcome::Different, situation), Action::Alert);
+        }
+    }
+
+    #[test]
+    fn a_hold_is_captured_unless_the_intent_says_otherwise() {
+        for situation in situations() {
+            let expected = match (situation.capture, situation.phase) {
+                (Capture::Automatic, _) => Action::Capture,
+                (Capture::Manual, Phase::Executing) => Action::Acknowledge,
+                (Capture::Manual, Phase::Executed) => Action::AskAgain,
+            };
+            assert_eq!(next(RailOutcome::Held, situation), expected);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Every refusal of ATP: its name, its status, and what the body tells besides.
+//!
+//! Invariant: a name means one thing, and the two halves of the protocol's promise hold: what may succeed later is never a 409
+//! or 410, which clients take as final, and everything that asks for patience says for how long.
+
+#[cfg(test)]
+mod tests;
+
+use consign_kernel::ids::Micros;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::instant;
+use crate::state::State;
+
+/// How long a client should wait where nothing better is known.
+const RETRY_AFTER_S: u32 = 1;
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    #[error("{}{reason}", named(.field.as_deref()))]
+    InvalidRequest {
+        /// The member at fault, as a path; none if the body as a whole is.
+        field: Option<String>,
+        reason: String,
+    },
+    #[error("this request needs an Idempotency-Key")]
+    IdempotencyKeyRequired,
+    #[error("the idempotency key {reason}")]
+    IdempotencyKeyInvalid { reason: &'static str },
+
+    #[error("the signature does not verify: {reason}")]
+    InvalidSignature { reason: &'static str },
+    #[error("the agent's key is not registered with this site")]
+    UnknownAgentKey,
+    #[error("issued_at is more than {window_s} s away from this site's clock")]
+    TimestampOutOfWindow { window_s: u32 },
+    #[error("this request needs a valid token")]
+    Unauthorized,
+    /// A rail's message that does not bear its signature. The rail, unlike an agent, expects a 400.
+    #[error("the callback's signature {reason}")]
+    CallbackRefused { reason: &'static str },
+
+    #[error("this belongs to somebody else")]
+    Forbidden,
+    #[error("the intent is for another site")]
+    SiteMismatch,
+    #[error("the action {action} is not in the intent's scope")]
+    ScopeViolation { action: String },
+
+    #[error("there is no such intent")]
+    IntentNotFound,
+    #[error("there is no such {what}")]
+    NotFound { what: &'static str },
+
+    #[error("the nonce was consumed before")]
+    NonceConsumed { first_consumed_at: Micros },
+    #[error("the intent is not authorized yet")]
+    NotAuthorized,
+    #[error("this is not possible while {}", .state.word())]
+    InvalidState { state: State },
+    #[error("the intent allows no further execution")]
+    ExecutionLimitReached,
+    #[error("the amount exceeds what the intent allows to be spent")]
+    SpendCapExceeded,
+    #[error("the same action was authorized a moment ago")]
+    DuplicateAction {
+        first_seen_at: Micros,
+        window_s: u32,
+    },
+    #[error("the transaction was compensated before")]
+    AlreadyCompensated,
+    #[error("an intent with this id and other content exists already")]
+    IntentConflict,
+    #[error("the intent is over: {}", .reason.word())]
+    IntentExpired {
+        expires_at: Micros,
+        reason: ExpiredReason,
+    },
+    #[error("a precondition does not hold")]
+    PreconditionFailed { unmet: Vec<Unmet> },
+
+    #[error("the body is longer than {max_bytes} bytes")]
+    PayloadTooLarge { max_bytes: usize },
+    #[error("the idempotency key was used before with another request")]
+    IdempotencyMismatch,
+    #[error("the nonce is not the intent's")]
+    NonceMismatch,
+    #[error("the currency is not the intent's")]
+    CurrencyMismatch,
+    #[error("only the full amount can be compensated")]
+    PartialCompensationUnsupported,
+
+    #[error("too many requests")]
+    RateLimited { retry_after_s: u32 },
+    #[error("the quota is used up")]
+    QuotaExceeded { retry_after_s: u32 },
+
+    #[error("something went wrong here; the same request may be sent again with the same key")]
+    InternalError,
+    #[error("the store does not answer; nothing happened, and the request may be sent again")]
+    StoreUnavailable,
+    #[error("this server may not write; the request may be sent again")]
+    NotPrimary,
+}
+
+/// Why an intent is over though nothing was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiredReason {
+    Time,
+    Cancelled,
+}
+
+impl ExpiredReason {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Time => "expired",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A precondition that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    pub intent_id: String,
+    /// Where that intent is; none if this site does not know it.
+    pub actual: Option<State>,
+}
+
+impl Unmet {
+    fn may_still_hold(&self) -> bool {
+        self.actual.is_some_and(State::may_settle)
+    }
+}
+
+impl Problem {
+    pub(crate) fn field(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::InvalidRequest {
+            field: Some(field.into()),
+            reason: reason.into(),
+        }
+    }
+
+    pub fn status(&self) -> u16 {
+        self.kind().0
+    }
+
+    /// What clients branch on.
+    pub fn name(&self) -> &'static str {
+        self.kind().1
+    }
+
+    /// For the header `Retry-After`.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the others follow from the status"
+    )]
+    pub fn retry_after_s(&self) -> Option<u32> {
+        match self {
+            Self::RateLimited { retry_after_s } | Self::QuotaExceeded { retry_after_s } => {
+                Some(*retry_after_s)
+            }
+            _ if matches!(self.status(), 425 | 503) => Some(RETRY_AFTER_S),
+            _ => None,
+        }
+    }
+
+    fn kind(&self) -> (u16, &'static str) {
+        match self {
+            Self::InvalidRequest { .. } => (400, "invalid_request"),
+            Self::IdempotencyKeyRequired => (400, "idempotency_key_required"),
+            Self::IdempotencyKeyInvalid { .. } => (400, "idempotency_key_invalid"),
+            Self::CallbackRefused { .. } => (400, "invalid_signature"),
+            Self::InvalidSignature { .. } => (401, "invalid_signature"),
+            Self::UnknownAgentKey => (401, "unknown_agent_key"),
+            Self::TimestampOutOfWindow { .. } => (401, "timestamp_out_of_window"),
+            Self::Unauthorized => (401, "unauthorized"),
+            Self::Forbidden => (403, "forbidden"),
+            Self::SiteMismatch => (403, "site_mismatch"),
+            Self::ScopeViolation { .. } => (403, "scope_violation"),
+            Self::IntentNotFound => (404, "intent_not_found"),
+            Self::NotFound { .. } => (404, "not_found"),
+            Self::NonceConsumed { .. } => (409, "nonce_consumed"),
+            Self::NotAuthorized => (409, "not_authorized"),
+            Self::InvalidState { .. } => (409, "invalid_state"),
+            Self::ExecutionLimitReached => (409, "execution_limit_reached"),
+            Self::SpendCapExceeded => (409, "spend_cap_exceeded"),
+            Self::DuplicateAction { .. } => (409, "duplicate_action"),
+            Self::AlreadyCompensated => (409, "already_compensated"),
+            Self::IntentConflict => (409, "intent_conflict"),
+            Self::IntentExpired { .. } => (410, "intent_expired"),
+            Self::PreconditionFailed { unmet } if retryable(unmet) => (425, "precondition_failed"),
+            Self::PreconditionFailed { .. } => (412, "precondition_failed"),
+            Self::PayloadTooLarge { .. } => (413, "payload_too_large"),
+            Self::IdempotencyMismatch => (422, "idempotency_mismatch"),
+            Self::NonceMismatch => (422, "nonce_mismatch"),
+            Self::CurrencyMismatch => (422, "currency_mismatch"),
+            Self::PartialCompensationUnsupported => (422, "partial_compensation_unsupported"),
+            Self::RateLimited { .. } => (429, "rate_limited"),
+            Self::QuotaExceeded { .. } => (429, "quota_exceeded"),
+            Self::InternalError => (500, "internal_error"),
+            Self::StoreUnavailable => (503, "store_unavailable"),
+            Self::NotPrimary => (503, "not_primary"),
+        }
+    }
+
+    /// What the body has beyond name and message.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most have nothing to add")]
+    fn extras(&self) -> Vec<(&'static str, Value)> {
+        match self {
+            Self::InvalidRequest {
+                field: Some(field), ..
+            } => vec![("field", json!(field))],
+            Self::NonceConsumed { first_consumed_at } => {
+                vec![(
+                    "first_consumed_at",
+                    json!(instant::print(*first_consumed_at)),
+                )]
+            }
+            Self::InvalidState { state } => vec![("state", json!(state.word()))],
+            Self::DuplicateAction {
+                first_seen_at,
+                window_s,
+            } => vec![
+                ("first_seen_at", json!(instant::print(*first_seen_at))),
+                ("window_s", json!(window_s)),
+            ],
+            Self::IntentExpired { expires_at, reason } => vec![
+                ("expires_at", json!(instant::print(*expires_at))),
+                ("reason", json!(reason.word())),
+            ],
+            Self::PreconditionFailed { unmet } => {
+                let entry = |unmet: &Unmet| {
+                    let actual = unmet.actual.map_or("unknown", State::word);
+                    json!({"intent_id": unmet.intent_id, "required": State::Settled.word(), "actual": actual})
+                };
+                vec![
+                    ("unmet", unmet.iter().map(entry).collect()),
+                    ("retryable", json!(retryable(unmet))),
+                ]
+            }
+            Self::PayloadTooLarge { max_bytes } => vec![("max_bytes", json!(max_bytes))],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The body of the answer.
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut body = serializer.serialize_map(None)?;
+        body.serialize_entry("ok", &false)?;
+        body.serialize_entry("error", self.name())?;
+        body.serialize_entry("message", &self.to_string())?;
+        for (name, value) in self.extras() {
+            body.serialize_entry(name, &value)?;
+        }
+        body.end()
+    }
+}
+
+/// One that cannot hold any more spoils all.
+fn retryable(unmet: &[Unmet]) -> bool {
+    unmet.iter().all(Unmet::may_still_hold)
+}
+
+fn named(field: Option<&str>) -> String {
+    field.map(|field| format!("{field}: ")).unwrap_or_default()
+}

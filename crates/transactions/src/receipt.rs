@@ -1,0 +1,271 @@
+//! The two documents that prove what became of a transaction: `atp.receipt.v1` and `atp.compensation.v1`.
+//!
+//! Invariant: a document is made once, in the commit that settles or compensates, and stored as text; a compensation adds a
+//! document and changes none. The idempotency key appears as its hash alone.
+//! When a receipt is due is not decided here.
+
+use consign_kernel::ids::Micros;
+use serde::Serialize;
+
+use crate::document::{Document, Signed, SiteSigner};
+use crate::instant;
+use crate::intent::{Intent, Scope};
+use crate::key::{IdempotencyKey, RailReference};
+use crate::money::{Cents, Currency};
+use crate::state::State;
+
+pub const SETTLEMENT_TYPE: &str = "atp.receipt.v1";
+pub const COMPENSATION_TYPE: &str = "atp.compensation.v1";
+
+/// All that a receipt tells of a settled transaction.
+#[derive(Clone, Debug)]
+pub struct Settlement<'a> {
+    pub receipt_id: &'a str,
+    pub transaction_id: &'a str,
+    pub site_id: Option<&'a str>,
+    pub intent: &'a Intent,
+    pub authorized_at: Micros,
+    pub key: &'a IdempotencyKey,
+    pub amount: Cents,
+    pub currency: Currency,
+    pub summary: Option<&'a str>,
+    pub started_at: Micros,
+    /// When the rail acknowledged.
+    pub completed_at: Micros,
+    /// When the receipt is issued as well: both happen in one commit.
+    pub settled_at: Micros,
+    pub steps: &'a [Step<'a>],
+    pub rail: &'a str,
+    pub payment_id: Option<&'a str>,
+}
+
+/// One thing that was done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step<'a> {
+    pub seq: u32,
+    pub action: &'a str,
+    pub state: &'a str,
+    pub attempts: u32,
+    #[serde(with = "instant")]
+    pub started_at: Micros,
+    #[serde(serialize_with = "instant::maybe::serialize")]
+    pub ended_at: Option<Micros>,
+}
+
+impl Settlement<'_> {
+    pub fn sign(&self, signer: &SiteSigner) -> Signed {
+        let reference = self.key.rail_reference(&self.intent.intent_id);
+        let body = SettlementBody {
+            type_: SETTLEMENT_TYPE,
+            receipt_id: self.receipt_id,
+            issued_at: self.settled_at,
+            site: &self.intent.site,
+            site_id: self.site_id,
+            agent_id: self.intent.agent_id.as_deref(),
+            intent_id: &self.intent.intent_id,
+            intent: PermissionBody {
+                id: &self.intent.intent_id,
+                hash: self.intent.hash(),
+                purpose: &self.intent.purpose,
+                scope: &self.intent.scope,
+                spend_cap_cents: self.intent.spend_cap.get(),
+                currency: self.intent.currency,
+                authorized_at: self.authorized_at,
+            },
+            transaction: TransactionBody {
+                id: self.transaction_id,
+                status: State::Settled,
+                idempotency_key_hash: self.key.hash(),
+                amount_cents: self.amount,
+                currency: self.currency,
+                summary: self.summary,
+                started_at: self.started_at,
+                completed_at: self.completed_at,
+                settled_at: self.settled_at,
+                compensated_at: (),
+                error: (),
+            },
+            steps: self.steps,
+            rail: RailBody {
+                name: self.rail,
+                reference: reference.as_str(),
+                payment_id: self.payment_id,
+            },
+        };
+        signer.sign(&body, self.settled_at)
+    }
+}
+
+#[derive(Serialize)]
+struct SettlementBody<'a> {
+    #[serde(rename = "type")]
+    type_: &'a str,
+    receipt_id: &'a str,
+    #[serde(with = "instant")]
+    issued_at: Micros,
+    site: &'a str,
+    site_id: Option<&'a str>,
+    agent_id: Option<&'a str>,
+    intent_id: &'a str,
+    intent: PermissionBody<'a>,
+    transaction: TransactionBody<'a>,
+    steps: &'a [Step<'a>],
+    rail: RailBody<'a>,
+}
+
+#[derive(Serialize)]
+struct PermissionBody<'a> {
+    id: &'a str,
+    hash: String,
+    purpose: &'a str,
+    scope: &'a Scope,
+    spend_cap_cents: Cents,
+    currency: Currency,
+    #[serde(with = "instant")]
+    authorized_at: Micros,
+}
+
+#[derive(Serialize)]
+struct TransactionBody<'a> {
+    id: &'a str,
+    status: State,
+    idempotency_key_hash: String,
+    amount_cents: Cents,
+    currency: Currency,
+    summary: Option<&'a str>,
+    #[serde(with = "instant")]
+    started_at: Micros,
+    #[serde(with = "instant")]
+    completed_at: Micros,
+    #[serde(with = "instant")]
+    settled_at: Micros,
+    /// Null in a receipt for ever: what happens later is told by another document.
+    compensated_at: (),
+    error: (),
+}
+
+#[derive(Serialize)]
+struct RailBody<'a> {
+    name: &'a str,
+    reference: &'a str,
+    payment_id: Option<&'a str>,
+}
+
+/// All that a compensation receipt tells.
+#[derive(Clone, Debug)]
+pub struct Compensation<'a> {
+    pub receipt_id: &'a str,
+    pub transaction_id: &'a str,
+    pub site: &'a str,
+    pub intent_id: &'a str,
+    pub currency: Currency,
+    /// The receipt of the settlement that is undone, as stored.
+    pub original: Option<Original<'a>>,
+    pub from: State,
+    pub reason: &'a str,
+    pub outcome: Undone<'a>,
+    /// When the receipt is issued as well.
+    pub compensated_at: Micros,
+    pub rail: &'a str,
+    pub reference: &'a RailReference,
+    pub payment_id: Option<&'a str>,
+}
+
+/// The settlement receipt that a compensation refers to.
+#[derive(Clone, Copy, Debug)]
+pub struct Original<'a> {
+    pub receipt_id: &'a str,
+    pub receipt: &'a Document,
+}
+
+/// How it came that no money has moved in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undone<'a> {
+    /// It was paid, and all of it paid back.
+    Refunded {
+        amount: Cents,
+        refund_id: Option<&'a str>,
+    },
+    /// It was held and released.
+    Voided,
+    NotCharged,
+}
+
+impl Undone<'_> {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Refunded { .. } => "refunded",
+            Self::Voided => "voided",
+            Self::NotCharged => "not_charged",
+        }
+    }
+}
+
+impl Compensation<'_> {
+    pub fn sign(&self, signer: &SiteSigner) -> Signed {
+        let (compensated_cents, refund_id, refund_reference) = match self.outcome {
+            Undone::Refunded { amount, refund_id } => {
+                (amount, refund_id, Some(self.reference.refund()))
+            }
+            Undone::Voided | Undone::NotCharged => (Cents::ZERO, None, None),
+        };
+        let body = CompensationBody {
+            type_: COMPENSATION_TYPE,
+            receipt_id: self.receipt_id,
+            issued_at: self.compensated_at,
+            site: self.site,
+            intent_id: self.intent_id,
+            transaction_id: self.transaction_id,
+            original_receipt_id: self.original.map(|original| original.receipt_id),
+            original_receipt_hash: self.original.map(|original| original.receipt.hash()),
+            previous_state: self.from,
+            state: State::Compensated,
+            reason: self.reason,
+            outcome: self.outcome.word(),
+            compensated_cents,
+            currency: self.currency,
+            rail: RefundBody {
+                paid: RailBody {
+                    name: self.rail,
+                    reference: self.reference.as_str(),
+                    payment_id: self.payment_id,
+                },
+                refund_reference,
+                refund_id,
+            },
+            compensated_at: self.compensated_at,
+        };
+        signer.sign(&body, self.compensated_at)
+    }
+}
+
+#[derive(Serialize)]
+struct CompensationBody<'a> {
+    #[serde(rename = "type")]
+    type_: &'a str,
+    receipt_id: &'a str,
+    #[serde(with = "instant")]
+    issued_at: Micros,
+    site: &'a str,
+    intent_id: &'a str,
+    transaction_id: &'a str,
+    original_receipt_id: Option<&'a str>,
+    original_receipt_hash: Option<String>,
+    previous_state: State,
+    state: State,
+    reason: &'a str,
+    outcome: &'a str,
+    compensated_cents: Cents,
+    currency: Currency,
+    rail: RefundBody<'a>,
+    #[serde(with = "instant")]
+    compensated_at: Micros,
+}
+
+#[derive(Serialize)]
+struct RefundBody<'a> {
+    #[serde(flatten)]
+    paid: RailBody<'a>,
+    refund_reference: Option<String>,
+    refund_id: Option<&'a str>,
+}

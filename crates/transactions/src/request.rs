@@ -1,0 +1,194 @@
+//! The bodies of the protocol's requests, read strictly; what depends on the intent is checked against it.
+//!
+//! The order of the checks is the operation's and not decided here.
+
+#[cfg(test)]
+mod tests;
+
+use crate::document::Document;
+use crate::fields::Fields;
+use crate::intent::{self, Intent};
+use crate::money::{Cents, Currency};
+use crate::problem::Problem;
+
+const COMPENSATE_REASON_CHARS_MAX: usize = 1_000;
+const CANCEL_REASON_CHARS_MAX: usize = 500;
+const NONCE_CHARS_MAX: usize = 128;
+const ID_CHARS_MAX: usize = 128;
+
+/// Asks for consent.
+#[derive(Clone, Debug)]
+pub enum Authorize {
+    /// For an intent that was created before.
+    Known { intent_id: String, nonce: String },
+    /// Created and authorized in one.
+    Whole(Box<Intent>),
+}
+
+impl Authorize {
+    pub fn read(body: &Document) -> Result<Self, Problem> {
+        let fields = Fields::of(body);
+        if fields.get("type").is_some() {
+            return Intent::read(body.clone()).map(|intent| Self::Whole(Box::new(intent)));
+        }
+        let nonce = fields.text("nonce", 1..=NONCE_CHARS_MAX)?;
+        Ok(Self::Known {
+            intent_id: fields.intent_id("intent_id")?,
+            nonce: fields.need("nonce", nonce)?,
+        })
+    }
+
+    pub fn intent_id(&self) -> &str {
+        match self {
+            Self::Known { intent_id, .. } => intent_id,
+            Self::Whole(intent) => &intent.intent_id,
+        }
+    }
+
+    pub fn check_nonce(&self, intent: &Intent) -> Result<(), Problem> {
+        match self {
+            Self::Known { nonce, .. } if *nonce != intent.nonce => Err(Problem::NonceMismatch),
+            Self::Known { .. } | Self::Whole(_) => Ok(()),
+        }
+    }
+}
+
+/// Asks for the effect.
+#[derive(Clone, Debug)]
+pub struct Execute {
+    pub intent_id: String,
+    pub amount: Option<Cents>,
+    pub currency: Option<Currency>,
+    pub action: Option<String>,
+    pub summary: Option<String>,
+}
+
+impl Execute {
+    pub fn read(body: &Document) -> Result<Self, Problem> {
+        let fields = Fields::of(body);
+        fields.object("metadata")?;
+        Ok(Self {
+            intent_id: fields.intent_id("intent_id")?,
+            amount: fields.cents("amount_cents")?,
+            currency: fields.currency("currency")?,
+            action: fields.text("action", 1..=ID_CHARS_MAX)?,
+            summary: fields.text("summary", 0..=usize::MAX)?,
+        })
+    }
+
+    pub fn check_currency(&self, intent: &Intent) -> Result<(), Problem> {
+        match self.currency {
+            Some(currency) if currency != intent.currency => Err(Problem::CurrencyMismatch),
+            _ => Ok(()),
+        }
+    }
+
+    /// What it is for: its own amount, or the intent's.
+    pub fn amount(&self, intent: &Intent) -> Result<Cents, Problem> {
+        let missing = || Problem::field("amount_cents", "is in neither the request nor the intent");
+        self.amount.or(intent.amount).ok_or_else(missing)
+    }
+
+    pub fn check_action(&self, intent: &Intent) -> Result<(), Problem> {
+        let allowed = |action: &str| {
+            intent
+                .scope
+                .actions
+                .iter()
+                .any(|known| known.word() == action)
+        };
+        match &self.action {
+            Some(action) if !allowed(action) => Err(Problem::ScopeViolation {
+                action: action.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Asks for the effect to be undone.
+#[derive(Clone, Debug)]
+pub struct Compensate {
+    pub intent_id: String,
+    pub transaction_id: Option<String>,
+    pub reason: String,
+    amount: Option<Cents>,
+}
+
+impl Compensate {
+    pub fn read(body: &Document) -> Result<Self, Problem> {
+        let fields = Fields::of(body);
+        let reason = fields.text("reason", 1..=COMPENSATE_REASON_CHARS_MAX)?;
+        Ok(Self {
+            intent_id: fields.intent_id("intent_id")?,
+            transaction_id: fields.text("transaction_id", 1..=ID_CHARS_MAX)?,
+            reason: fields.need("reason", reason)?,
+            amount: fields.cents("amount_cents")?,
+        })
+    }
+
+    /// There is one compensation receipt, so it is about everything.
+    pub fn check_amount(&self, paid: Cents) -> Result<(), Problem> {
+        match self.amount {
+            Some(amount) if amount != paid => Err(Problem::PartialCompensationUnsupported),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Takes an intent back before anything is done.
+#[derive(Clone, Debug)]
+pub struct Cancel {
+    pub intent_id: String,
+    pub reason: Option<String>,
+}
+
+impl Cancel {
+    pub fn read(body: &Document) -> Result<Self, Problem> {
+        let fields = Fields::of(body);
+        Ok(Self {
+            intent_id: fields.intent_id("intent_id")?,
+            reason: fields.text("reason", 0..=CANCEL_REASON_CHARS_MAX)?,
+        })
+    }
+}
+
+/// Asks what a receipt proves.
+#[derive(Clone, Debug)]
+pub enum Verify {
+    Document(Box<Document>),
+    /// One that the site itself keeps.
+    Id(String),
+}
+
+impl Verify {
+    /// The document itself, the document as `receipt`, or the id of one. Documents have an id of their own, so an id counts
+    /// as the question only where nothing else makes the body a document.
+    pub fn read(body: &Document) -> Result<Self, Problem> {
+        let fields = Fields::of(body);
+        if let Some(inner) = body.inner("receipt") {
+            return inner.map(|document| Self::Document(Box::new(document)));
+        }
+        let is_document = fields.get("type").is_some() || body.is_signed();
+        let id = match fields.get("receipt_id") {
+            Some(_) => fields.text("receipt_id", 1..=ID_CHARS_MAX)?,
+            None => fields.text("id", 1..=ID_CHARS_MAX)?,
+        };
+        match id {
+            Some(id) if !is_document => Ok(Self::Id(id)),
+            _ => Ok(Self::Document(Box::new(body.clone()))),
+        }
+    }
+}
+
+impl Intent {
+    /// Whether a request under this intent that need not be signed may pass: whoever signs must be the agent.
+    pub fn check_request(&self, body: &Document, must_be_signed: bool) -> Result<(), Problem> {
+        if body.is_signed_by(&self.agent_key) || !(body.is_signed() || must_be_signed) {
+            return Ok(());
+        }
+        Err(Problem::InvalidSignature {
+            reason: intent::NOT_THE_AGENTS,
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! The seven states of ATP: their words, the edges between them, and what each shows to the outside.
+//!
+//! The ledger refuses illegal steps by the kernel's profiles, of which there are two, since one permission may have several
+//! transactions. This is the protocol's own view of both in one; a test holds them together.
+
+use consign_kernel::profile::Profile;
+use consign_kernel::state as kernel;
+use serde::{Serialize, Serializer};
+
+/// Where an intent or a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Received, signed, in scope.
+    Created,
+    /// Consent is recorded and the nonce burned.
+    Authorized,
+    /// The effect may be happening.
+    Executing,
+    /// The rail acknowledged the effect; its settlement is awaited.
+    Executed,
+    /// Done, with a receipt.
+    Settled,
+    /// Undone or never done, with a compensation receipt.
+    Compensated,
+    /// Over before anything was committed.
+    Expired,
+}
+
+impl State {
+    pub const ALL: [Self; 7] = [
+        Self::Created,
+        Self::Authorized,
+        Self::Executing,
+        Self::Executed,
+        Self::Settled,
+        Self::Compensated,
+        Self::Expired,
+    ];
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Authorized => "authorized",
+            Self::Executing => "executing",
+            Self::Executed => "executed",
+            Self::Settled => "settled",
+            Self::Compensated => "compensated",
+            Self::Expired => "expired",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+
+    /// The state of a stored row; `None` for a profile of another protocol.
+    pub fn of_row(profile: &Profile, state: kernel::State, cause: kernel::Cause) -> Option<Self> {
+        profile.word(state, cause).and_then(Self::parse)
+    }
+
+    /// Whether one commit may lead from here to there.
+    pub const fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Created => matches!(next, Self::Authorized | Self::Expired),
+            Self::Authorized => matches!(next, Self::Executing | Self::Expired),
+            Self::Executing => matches!(next, Self::Executed | Self::Compensated),
+            Self::Executed => matches!(next, Self::Settled | Self::Compensated),
+            Self::Settled => matches!(next, Self::Compensated),
+            Self::Compensated | Self::Expired => false,
+        }
+    }
+
+    /// Nothing leaves it by itself. A settled one may still be compensated, if somebody asks.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Settled | Self::Compensated | Self::Expired)
+    }
+
+    /// Whether it may still end as settled, so that waiting for it makes sense.
+    pub const fn may_settle(self) -> bool {
+        matches!(
+            self,
+            Self::Created | Self::Authorized | Self::Executing | Self::Executed
+        )
+    }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use consign_kernel::profile::ProfileId;
+    use consign_kernel::state::Cause;
+
+    use super::*;
+
+    const BOTH: [ProfileId; 2] = [ProfileId::AtpPermission, ProfileId::AtpTransaction];
+
+    #[test]
+    fn words_read_back() {
+        for state in State::ALL {
+            assert_eq!(State::parse(state.word()), Some(state));
+        }
+        assert_eq!(State::parse("failed"), None);
+        assert_eq!(State::parse("Settled"), None);
+    }
+
+    /// A transaction begins as executing in the commit in which its permission, being authorized, allows it.
+    #[test]
+    fn the_edges_are_those_the_ledger_enforces() {
+        let mut enforced = vec![(State::Authorized, State::Executing)];
+        for id in BOTH {
+            let profile = id.profile();
+            let state = |state| State::of_row(profile, state, Cause::None).unwrap();
+            for row in profile.rows {
+                enforced.extend(row.to.iter().map(|to| (state(row.from), state(*to))));
+            }
+        }
+        for from in State::ALL {
+            for to in State::ALL {
+                // A lease taken again is a step of the ledger and none of the protocol.
+                let legal = from != to && enforced.contains(&(from, to));
+                assert_eq!(from.may_become(to), legal, "{from:?} to {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_terminal_states_cannot_settle_any_more() {
+        for state in State::ALL {
+            assert_eq!(state.may_settle(), !state.is_terminal());
+        }
+    }
+}

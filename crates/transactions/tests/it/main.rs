@@ -1,0 +1,57 @@
+//! The protocol's own vectors against the public parts of the crate.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod published;
+
+mod negatives;
+mod vectors;
+
+use consign_kernel::ids::Micros;
+use consign_transactions::document::{Document, PublicKey, SiteSigner, VERIFY_BYTES_MAX};
+use consign_transactions::instant;
+use consign_transactions::keyring::{Keyring, SiteKey, Standing};
+use serde_json::{Value, json};
+
+pub(crate) const SITE: &str = "https://shop.example";
+
+pub(crate) fn site() -> SiteSigner {
+    SiteSigner::from_seed(&[0x11; 32])
+}
+
+pub(crate) fn agent() -> PublicKey {
+    SiteSigner::from_seed(&[0x22; 32]).public().clone()
+}
+
+pub(crate) fn keyring() -> Keyring {
+    let current = SiteKey {
+        key: site().public().clone(),
+        standing: Standing::Current,
+        valid_from: None,
+    };
+    Keyring::new(SITE, vec![current]).unwrap()
+}
+
+pub(crate) fn at(text: &str) -> Micros {
+    instant::parse(text).unwrap()
+}
+
+/// A moment after all that the vectors tell of.
+pub(crate) fn now() -> Micros {
+    at("2026-05-25T14:00:00.000Z")
+}
+
+pub(crate) fn read(text: &str) -> Document {
+    Document::read(text.as_bytes(), VERIFY_BYTES_MAX).unwrap()
+}
+
+/// The document with this signature put in.
+pub(crate) fn sealed(unsigned: &str, signature: &Value) -> Document {
+    let rest = unsigned.strip_prefix('{').unwrap();
+    read(&format!("{{\"signature\":{signature},{rest}"))
+}
+
+pub(crate) fn by_site(unsigned: &str, value: &str) -> Document {
+    let signature = json!({"algorithm": "ed25519", "value": value, "key_id": site().public().id()});
+    sealed(unsigned, &signature)
+}
