@@ -45,11 +45,19 @@ pub struct Gate {
 #[derive(Clone, Debug)]
 pub enum Command {
     Admit(Admit),
+    /// A row of a profile that begins elsewhere than in a queue.
+    Begin(Box<Begin>),
     Claim(Claim),
+    /// Takes the lease of one row by its name.
+    Take(Take),
     Extend(Extend),
     Settle(Settle),
+    /// Declares it checked and allowed.
+    Validate(Operate),
     Cancel(Operate),
     Requeue(Operate),
+    /// Ends what had an effect, now that the effect is undone.
+    Compensate(Operate),
     /// Lets time act on one row before it is shown.
     Observe(IntentId),
     /// Lets time act on all rows whose deadline passed.
@@ -99,6 +107,22 @@ pub struct NewIntent {
     pub once: Option<OnceGuard>,
     pub ties: Ties,
     pub unless: Option<Unless>,
+}
+
+/// A new row whose name its maker gives it, so that other things written with it can name it.
+#[derive(Clone, Debug)]
+pub struct Begin {
+    /// To be new: made by [`IntentId::new`] from fresh entropy.
+    pub id: IntentId,
+    pub item: NewIntent,
+    /// Who holds it from its first commit on, if its profile begins held.
+    pub hold: Option<Hold>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Hold {
+    pub holder: String,
+    pub lease_us: i64,
 }
 
 /// When an intent is not stored, because another one of its series serves.
@@ -191,6 +215,14 @@ impl Claim {
     }
 }
 
+/// One row of a face that nobody holds, whatever it waits for.
+#[derive(Clone, Debug)]
+pub struct Take {
+    pub id: IntentId,
+    pub face: Face,
+    pub hold: Hold,
+}
+
 #[derive(Clone, Debug)]
 pub struct Extend {
     pub id: IntentId,
@@ -221,6 +253,16 @@ pub enum Settlement {
         timed_out: bool,
         /// Another attempt may cure it.
         again: bool,
+    },
+    /// The other side accepted it; how it ends is open, and the lease goes on.
+    Deliver,
+    /// The other side refused it for good.
+    Reject {
+        error: String,
+    },
+    /// Nothing is known yet: the row stays in its state, and anybody may take it after a pause.
+    LetGo {
+        after_us: i64,
     },
 }
 
@@ -297,6 +339,7 @@ pub type Reply = Result<Vec<Result<Answer, crate::error::Refusal>>, crate::error
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Admitted(Vec<Admitted>),
+    Begun(Box<Intent>),
     Claimed(Vec<Intent>),
     Extended {
         until: Micros,

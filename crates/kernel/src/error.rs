@@ -90,6 +90,8 @@ pub enum Refusal {
     NotFound,
     #[error("the lease is not held by this caller with this token, or it ran out")]
     LeaseLost,
+    #[error("somebody else holds it")]
+    Held,
     #[error("this step is not allowed from the present state")]
     IllegalState,
     #[error("item {index}: the key was used before with another content")]

@@ -10,7 +10,7 @@ use crate::state::{Cause, State, stored};
 stored! {
     /// Where time looks for a row: each shelf has one kind of deadline, kept in `wake_at`.
     Shelf {
-        /// Queued, due later. Deadline: when it becomes claimable.
+        /// Queued or let go, due later. Deadline: when it becomes claimable. Or not meant for claims: the end of its life.
         Delayed = 0 => "delayed",
         /// Queued and claimable. Deadline: the end of its life.
         Ready = 1 => "ready",
@@ -114,13 +114,23 @@ pub struct Intent {
 impl Intent {
     /// Whether somebody holds it at `now`.
     pub fn is_leased(&self, now: Micros) -> bool {
-        self.state == State::Dispatched && self.lease_until.is_some_and(|until| until > now)
+        self.is_out() && self.lease_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether it was handed out and has not come to its end.
+    fn is_out(&self) -> bool {
+        matches!(self.state, State::Dispatched | State::Delivered)
     }
 
     /// Puts the row where time will look for it next.
     pub fn reshelve(&mut self, now: Micros, retention_us: i64) {
         (self.shelf, self.wake_at) = match (self.state, self.lease_until) {
-            (State::Dispatched, Some(until)) => (Shelf::Leased, until),
+            (_, Some(until)) if self.is_out() => (Shelf::Leased, until),
+            // Let go: its state stays, and whoever comes after the pause may take it.
+            (_, None) if self.is_out() && self.run_at > now => (Shelf::Delayed, self.run_at),
+            (_, None) if self.is_out() => (Shelf::Lapsed, self.expires_at),
+            // Nobody takes it; it waits for the next word of its owner, or for its end.
+            (State::Received | State::Validated, _) => (Shelf::Delayed, self.expires_at),
             (State::Queued, _) if self.expires_at <= now => (Shelf::Parked, Micros::MAX),
             (State::Queued, _) if self.run_at > now => {
                 (Shelf::Delayed, self.run_at.min(self.expires_at))

@@ -37,6 +37,24 @@ stored! {
         PluginSetup = 13 => "plugin_setup",
         /// Up to which fact a face has followed up its own history.
         Watermark = 14 => "watermark",
+        /// What an agent may have done, by the name it gave to that: the signed permission and what is used of it.
+        Permission = 15 => "permission",
+        /// A transaction under a permission, by its idempotency key: its body, where it stands at the rail, its receipts.
+        Transaction = 16 => "transaction",
+        /// A nonce that a signer has used up.
+        SignerNonce = 17 => "signer_nonce",
+        /// What was answered to a key of another operation than executing.
+        KeptAnswer = 18 => "kept_answer",
+        /// An action that is not to be taken twice within a while.
+        ActionClaim = 19 => "action_claim",
+        /// To which transaction a signed receipt belongs.
+        SignedReceipt = 20 => "signed_receipt",
+        /// To which transaction a reference or a payment of a rail belongs.
+        RailReference = 21 => "rail_reference",
+        /// A message of a rail that was heard already.
+        RailEvent = 22 => "rail_event",
+        /// The keys that sign for a site.
+        SiteKey = 23 => "site_key",
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Lanes;
+use consign_kernel::profile::Expiry;
 use consign_kernel::state::State;
 
 use crate::ledger::Counter;
@@ -11,7 +12,9 @@ use crate::ledger::Counter;
 /// Whether the parts of a row agree with each other.
 pub(crate) fn row(intent: &Intent, findings: &mut Vec<String>) {
     let id = intent.id;
-    let leased = intent.state == State::Dispatched;
+    let out = matches!(intent.state, State::Dispatched | State::Delivered);
+    let let_go = intent.profile.profile().expiry == Expiry::StayLeased && intent.token.is_none();
+    let leased = out && !let_go;
     if leased != intent.token.is_some() || leased != intent.lease_until.is_some() {
         findings.push(format!(
             "intent {id}: state {} and lease disagree",

@@ -458,6 +458,7 @@ impl<'a, T: Tx> Batch<'a, T> {
             }
             Write::Change { was, intent } => {
                 if was != intent.state {
+                    self.legal(was, &intent)?;
                     self.counted(&intent, Some(was), Some(intent.state));
                 }
                 let lanes = self.noted(&intent);
@@ -477,6 +478,17 @@ impl<'a, T: Tx> Batch<'a, T> {
             Write::Put(record) => self.tx.put_record(record),
             Write::Delete(key) => self.tx.delete_record(&key),
         }
+    }
+
+    /// Whatever a rule decided, no row takes a way that its profile does not have.
+    fn legal(&self, was: State, intent: &Intent) -> Result<(), Error> {
+        if intent.profile.profile().joins(Some(was), intent.state) {
+            return Ok(());
+        }
+        Err(Error::Corrupt(format!(
+            "intent {} cannot go from {was} to {}",
+            intent.id, intent.state
+        )))
     }
 
     /// Remembers whom to wake, and computes the row's lanes if it can be claimed.

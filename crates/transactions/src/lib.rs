@@ -1,7 +1,8 @@
-//! The Agent Transaction Protocol as plain values: signed documents, keys, receipts, and what a rail's answer means.
+//! The Agent Transaction Protocol: signed documents, keys and receipts as plain values; rails; and a site, which carries
+//! transactions out over the ledger.
 //!
-//! Invariant: nothing here reads a clock, draws randomness or does IO; times, entropy and bytes come in as values.
-//! It knows neither the ledger nor HTTP, apart from the status that belongs to each name of an error.
+//! Invariant: but for [`rail`] nothing here reads a clock, draws randomness or does IO; times, entropy and bytes
+//! come in as values. HTTP is the face's; all that is known of it here is the status that belongs to each name of an error.
 
 pub mod instant;
 pub mod money;
@@ -21,3 +22,5 @@ pub mod receipt;
 
 pub mod callback;
 pub mod outcome;
+
+pub mod rail;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Cx, Decision, Needs, Told, View, Write, fact};
 use crate::command::{Admit, Admitted, Answer, NewIntent};
 use crate::error::Refusal;
-use crate::ids::{IntentId, Micros};
+use crate::ids::{IntentId, Micros, Seq};
 use crate::intent::{Intent, Series, Shelf};
 use crate::limits;
 use crate::once::{self, Verdict};
@@ -168,10 +168,17 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
         "only queued starts are admitted here"
     );
     let seq = cx.next_seq();
-    let now = cx.now;
-    let mut intent = Intent {
+    let id = IntentId::new(cx.now, seq, cx.entropy.draw());
+    let mut intent = made(item, id, seq, State::Queued, cx.now);
+    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent
+}
+
+/// A row as it was asked for, which lies on no shelf yet.
+pub(super) fn made(item: &NewIntent, id: IntentId, seq: Seq, state: State, now: Micros) -> Intent {
+    Intent {
         seq,
-        id: IntentId::new(now, seq, cx.entropy.draw()),
+        id,
         profile: item.profile,
         namespace: item.namespace.clone(),
         goal: item.goal.clone(),
@@ -189,7 +196,7 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
         created_at: now,
         run_at: now.plus(item.delay_us),
         expires_at: now.plus(item.ttl_us),
-        state: State::Queued,
+        state,
         cause: Cause::None,
         shelf: Shelf::Ready,
         wake_at: Micros::MAX,
@@ -201,7 +208,5 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
         last_error: None,
         result: None,
         last_fact: None,
-    };
-    intent.reshelve(now, limits::RETENTION_US);
-    intent
+    }
 }

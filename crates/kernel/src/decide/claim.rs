@@ -1,7 +1,8 @@
 //! Claiming: the rows the store picked from the claim's lanes become leases.
 
-use super::{Cx, Decision, Told, Write, fact};
-use crate::command::{Answer, Audience, Claim};
+use super::{Cx, Decision, Told, Write, fact, step};
+use crate::command::{Answer, Audience, Claim, Hold, Take};
+use crate::error::Refusal;
 use crate::ids::{Micros, Token};
 use crate::intent::{Intent, Series};
 use crate::limits;
@@ -26,7 +27,7 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
             writes.push(fact(Some(was), &mut intent, told, cx));
         }
         let from = intent.state;
-        lease(&mut intent, claim, cx);
+        lease(&mut intent, &claim.holder, claim.lease_us, cx);
         let told = Told::by(&claim.holder, Verb::Claim).with(worker(claim));
         writes.push(fact(Some(from), &mut intent, told, cx));
         writes.push(Write::Change {
@@ -64,16 +65,43 @@ pub fn behind(
     })
 }
 
-fn lease(intent: &mut Intent, claim: &Claim, cx: &mut Cx<'_>) {
+/// One row by its name, though its turn in a lane may not have come.
+pub(super) fn take(mut intent: Intent, take: &Take, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+    let profile = intent.profile.profile();
+    if profile.face != take.face {
+        return Err(Refusal::NotFound);
+    }
+    if intent.is_leased(cx.now) {
+        return Err(Refusal::Held);
+    }
+    let was = intent.state;
+    let Hold { holder, lease_us } = &take.hold;
+    lease(&mut intent, holder, *lease_us, cx);
+    if !profile.allows(was, Verb::Claim, intent.state) {
+        return Err(Refusal::IllegalState);
+    }
+    let mut writes = Vec::with_capacity(2);
+    let told = Told::by(holder, Verb::Claim);
+    step(&mut writes, was, intent.clone(), told, cx);
+    Ok(Decision {
+        writes,
+        answer: Answer::Claimed(vec![intent]),
+    })
+}
+
+/// What the other side has accepted stays so: only the lease is new.
+pub(super) fn lease(intent: &mut Intent, holder: &str, lease_us: i64, cx: &mut Cx<'_>) {
     if !plant::on(Plant::ForgetAttempt) {
         intent.attempts += 1;
     }
-    intent.state = State::Dispatched;
+    if intent.state != State::Delivered {
+        intent.state = State::Dispatched;
+    }
     intent.cause = Cause::None;
-    intent.holder = Some(claim.holder.clone());
+    intent.holder = Some(holder.to_owned());
     intent.token = Some(Token(cx.entropy.draw().to_be_bytes()));
     intent.claimed_at = Some(cx.now);
-    intent.lease_until = Some(cx.now.plus(claim.lease_us));
+    intent.lease_until = Some(cx.now.plus(lease_us));
     intent.reshelve(cx.now, limits::RETENTION_US);
 }
 

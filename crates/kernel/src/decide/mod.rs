@@ -4,6 +4,7 @@
 //! Each command has a small file; this one says what a command needs loaded and which file decides it.
 
 mod admit;
+mod begin;
 mod claim;
 mod gate;
 mod operate;
@@ -115,10 +116,16 @@ pub struct View {
 pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
     match command {
         Command::Admit(admit) => admit::needs(admit),
-        Command::Claim(_) | Command::Forget(_) | Command::ForgetFacts(_) => Needs::Nothing,
+        Command::Begin(_) | Command::Claim(_) | Command::Forget(_) | Command::ForgetFacts(_) => {
+            Needs::Nothing
+        }
+        Command::Take(take) => Needs::Intent(take.id),
         Command::Extend(extend) => Needs::Intent(extend.id),
         Command::Settle(settle) => Needs::Intent(settle.id),
-        Command::Cancel(operate) | Command::Requeue(operate) => Needs::Intent(operate.id),
+        Command::Validate(operate)
+        | Command::Cancel(operate)
+        | Command::Requeue(operate)
+        | Command::Compensate(operate) => Needs::Intent(operate.id),
         Command::Observe(id) => Needs::Intent(*id),
         Command::Restore(intent) => Needs::Intent(intent.id),
         Command::Sweep(sweep) => time::sweep_needs(*sweep, now),
@@ -147,12 +154,16 @@ fn recover_needs(recover: &Recover) -> Needs<'static> {
 pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
     match command {
         Command::Admit(admit) => admit::decide(&view, admit, cx),
+        Command::Begin(begin) => begin::decide(begin, cx),
         Command::Claim(claim) => Ok(claim::decide(view.intents, claim, cx)),
+        Command::Take(take) => claim::take(one(view)?, take, cx),
         Command::Extend(extend) => settle::extend(one(view)?, extend, cx),
         Command::Settle(settle) => {
             let (intent, behind) = one_and_behind(view)?;
             settle::decide(intent, settle, cx).map(|decision| let_go(decision, behind, cx.now))
         }
+        Command::Validate(operate) => operate::validate(one(view)?, operate, cx),
+        Command::Compensate(operate) => operate::compensate(one(view)?, operate, cx),
         Command::Cancel(operate) => {
             let (intent, behind) = one_and_behind(view)?;
             operate::cancel(intent, operate, cx).map(|decision| let_go(decision, behind, cx.now))

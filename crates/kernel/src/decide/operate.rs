@@ -9,6 +9,7 @@ use crate::error::Refusal;
 use crate::intent::Intent;
 use crate::limits;
 use crate::plant::{self, Plant};
+use crate::profile::Expiry;
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn cancel(
@@ -25,6 +26,39 @@ pub(super) fn cancel(
     }
     finish(&mut intent, State::DeadLetter, Cause::Cancelled, cx.now);
     Ok(operated(was, intent, Verb::Cancel, operate, cx))
+}
+
+/// Consent was given; what follows from it comes in rows of their own.
+pub(super) fn validate(
+    mut intent: Intent,
+    operate: &Operate,
+    cx: &mut Cx<'_>,
+) -> Result<Decision, Refusal> {
+    allowed(&intent, operate, Verb::Validate)?;
+    if intent.expires_at <= cx.now {
+        return Err(Refusal::IllegalState);
+    }
+    let was = intent.state;
+    intent.state = State::Validated;
+    intent.reshelve(cx.now, limits::RETENTION_US);
+    Ok(operated(was, intent, Verb::Validate, operate, cx))
+}
+
+/// Whoever still holds it has lost its lease: there is nothing left to do.
+pub(super) fn compensate(
+    mut intent: Intent,
+    operate: &Operate,
+    cx: &mut Cx<'_>,
+) -> Result<Decision, Refusal> {
+    allowed(&intent, operate, Verb::Compensate)?;
+    let was = intent.state;
+    let cause = if was == State::Acked {
+        Cause::Compensated
+    } else {
+        Cause::Voided
+    };
+    finish(&mut intent, State::Failed, cause, cx.now);
+    Ok(operated(was, intent, Verb::Compensate, operate, cx))
 }
 
 pub(super) fn requeue(
@@ -69,6 +103,16 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
     let mut recovered = Vec::new();
     for mut row in rows.into_iter().filter(orphaned) {
         let was = row.state;
+        let profile = row.profile.profile();
+        if profile.expiry == Expiry::StayLeased {
+            if profile.allows(was, Verb::Recover, was) {
+                row.run_at = cx.now;
+                row.release();
+                row.reshelve(cx.now, limits::RETENTION_US);
+                recovered.push(orphan(&mut writes, was, row, cx));
+            }
+            continue;
+        }
         row.last_error = Some(ORPHANED.to_owned());
         if plant::on(Plant::FreeRecovery) {
             row.attempts -= 1;
@@ -79,7 +123,7 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
         } else {
             State::Queued
         };
-        if !row.profile.profile().allows(was, Verb::Recover, to) {
+        if !profile.allows(was, Verb::Recover, to) {
             continue;
         }
         if over {
@@ -92,18 +136,22 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
             row.release();
             row.reshelve(cx.now, limits::RETENTION_US);
         }
-        let told = Told::by_time(Verb::Recover).with(ORPHANED.to_owned());
-        writes.push(fact(Some(was), &mut row, told, cx));
-        writes.push(Write::Change {
-            was,
-            intent: row.clone(),
-        });
-        recovered.push(row);
+        recovered.push(orphan(&mut writes, was, row, cx));
     }
     Decision {
         writes,
         answer: Answer::Recovered(recovered),
     }
+}
+
+fn orphan(writes: &mut Vec<Write>, was: State, mut row: Intent, cx: &mut Cx<'_>) -> Intent {
+    let told = Told::by_time(Verb::Recover).with(ORPHANED.to_owned());
+    writes.push(fact(Some(was), &mut row, told, cx));
+    writes.push(Write::Change {
+        was,
+        intent: row.clone(),
+    });
+    row
 }
 
 pub(super) fn purge(view: View) -> Decision {

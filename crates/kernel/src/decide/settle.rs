@@ -19,12 +19,13 @@ pub(super) fn extend(
     cx: &mut Cx<'_>,
 ) -> Result<Decision, Refusal> {
     held(&intent, &extend.holder, &extend.token, cx.now)?;
+    let was = intent.state;
     let until = cx.now.plus(extend.lease_us);
     intent.lease_until = Some(until);
     intent.reshelve(cx.now, limits::RETENTION_US);
     let mut writes = Vec::with_capacity(2);
     let told = Told::by(&extend.holder, Verb::Extend);
-    step(&mut writes, State::Dispatched, intent, told, cx);
+    step(&mut writes, was, intent, told, cx);
     Ok(Decision {
         writes,
         answer: Answer::Extended { until },
@@ -68,6 +69,21 @@ pub(super) fn decide(
                 back_off(&mut intent, Cause::WorkerFailed, cx);
             }
             Told::by(&settle.holder, Verb::Fail).with(error.clone())
+        }
+        Settlement::Deliver => {
+            intent.state = State::Delivered;
+            Told::by(&settle.holder, Verb::Deliver)
+        }
+        Settlement::Reject { error } => {
+            intent.last_error = Some(error.clone());
+            finish(&mut intent, State::Failed, Cause::Rejected, cx.now);
+            Told::by(&settle.holder, Verb::Fail).with(error.clone())
+        }
+        Settlement::LetGo { after_us } => {
+            intent.run_at = cx.now.plus(*after_us);
+            intent.release();
+            intent.reshelve(cx.now, limits::RETENTION_US);
+            Told::by(&settle.holder, Verb::Retry)
         }
         Settlement::FailAttempt { .. } => return Err(Refusal::IllegalState),
     };

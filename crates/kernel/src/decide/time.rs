@@ -99,6 +99,11 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     }
     match intent.shelf {
         Shelf::Leased => lease_ran_out(intent, cx, &mut writes),
+        Shelf::Delayed if life_ended(&intent, cx.now) => {
+            let was = intent.state;
+            finish(&mut intent, State::DeadLetter, Cause::Expired, cx.now);
+            step(&mut writes, was, intent, Told::by_time(Verb::Expire), cx);
+        }
         Shelf::Delayed | Shelf::Ready => {
             intent.reshelve(cx.now, limits::RETENTION_US);
             writes.push(Write::Change {
@@ -116,6 +121,17 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
         Shelf::Parked | Shelf::Done => {}
     }
     writes
+}
+
+/// Whether it waited for a word that can no longer come. What was queued is parked instead, and cleaned away.
+fn life_ended(intent: &Intent, now: Micros) -> bool {
+    let ends = |verb| {
+        let profile = intent.profile.profile();
+        profile.allows(intent.state, verb, State::DeadLetter)
+    };
+    matches!(intent.state, State::Received | State::Validated)
+        && intent.expires_at <= now
+        && ends(Verb::Expire)
 }
 
 fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {

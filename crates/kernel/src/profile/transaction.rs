@@ -7,7 +7,7 @@
 use super::{Expiry, Face, Profile, ProfileId, row};
 use crate::state::State::{Acked, DeadLetter, Delivered, Dispatched, Failed, Received, Validated};
 use crate::state::Verb::{
-    Cancel, Claim, Compensate, Complete, Deliver, Expire, Extend, Fail, Validate,
+    Cancel, Claim, Compensate, Complete, Deliver, Expire, Extend, Fail, Recover, Retry, Validate,
 };
 
 pub(super) static PERMISSION: Profile = Profile {
@@ -42,10 +42,15 @@ pub(super) static TRANSACTION: Profile = Profile {
         // The sweep leases again what nobody holds. No expiry: the effect may have happened.
         row(Dispatched, Claim, &[Dispatched]),
         row(Dispatched, Extend, &[Dispatched]),
+        // Let go for a while, or found after a crash: the lease ends, the state stays.
+        row(Dispatched, Retry, &[Dispatched]),
+        row(Dispatched, Recover, &[Dispatched]),
         row(Dispatched, Deliver, &[Delivered]),
         row(Dispatched, Fail, &[Failed]),
         row(Delivered, Claim, &[Delivered]),
         row(Delivered, Extend, &[Delivered]),
+        row(Delivered, Retry, &[Delivered]),
+        row(Delivered, Recover, &[Delivered]),
         row(Delivered, Complete, &[Acked]),
         row(Delivered, Fail, &[Failed]),
         row(Delivered, Compensate, &[Failed]),

@@ -31,7 +31,10 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
         if !ids.insert(row.id) || !seqs.insert(row.seq) {
             wrong("its id or its sequence is used twice");
         }
-        let held = row.state == State::Dispatched;
+        let out = matches!(row.state, State::Dispatched | State::Delivered);
+        // One that may have had an effect can be let go and stays where it is.
+        let stays = row.profile.profile().expiry == Expiry::StayLeased;
+        let held = out && !(stays && row.token.is_none());
         if held != row.token.is_some() || held != row.lease_until.is_some() {
             wrong("state and lease disagree");
         }
@@ -40,7 +43,8 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
         }
         let profile = row.profile.profile();
         // Where attempts are numbered, each one that an operator asks for goes beyond them.
-        let limited = !profile.numbers_attempts && !matches!(profile.expiry, Expiry::DueIn { .. });
+        let unlimited = matches!(profile.expiry, Expiry::DueIn { .. } | Expiry::StayLeased);
+        let limited = !profile.numbers_attempts && !unlimited;
         if limited && row.attempts > row.attempts_max {
             wrong("more attempts than allowed");
         }
@@ -60,11 +64,18 @@ fn shelved(row: &Intent) -> bool {
         Shelf::Delayed => {
             let at = row.run_at.min(row.expires_at);
             let behind = row.ties.series.is_some() && row.wake_at >= at;
-            row.state == State::Queued && (row.wake_at == at || behind)
+            match row.state {
+                State::Received | State::Validated => row.wake_at == row.expires_at,
+                State::Dispatched | State::Delivered => row.wake_at == row.run_at,
+                state => state == State::Queued && (row.wake_at == at || behind),
+            }
         }
         Shelf::Ready => row.state == State::Queued && row.wake_at == row.expires_at,
         Shelf::Leased => row.lease_until == Some(row.wake_at),
-        Shelf::Lapsed => row.state == State::Dispatched && row.wake_at == row.expires_at,
+        Shelf::Lapsed => {
+            let out = matches!(row.state, State::Dispatched | State::Delivered);
+            out && row.wake_at == row.expires_at
+        }
         Shelf::Parked => matches!(row.state, State::Queued | State::Dispatched),
         Shelf::Done => row.profile.profile().is_terminal(row.state),
     }

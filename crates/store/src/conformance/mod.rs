@@ -11,6 +11,7 @@ mod world;
 mod admit;
 mod claim;
 mod durability;
+mod effects;
 mod events;
 mod gate;
 mod lease;
@@ -29,6 +30,7 @@ pub use world::{ManualClock, START, World, claim_by, in_face, item};
 pub use admit::*;
 pub use claim::*;
 pub use durability::*;
+pub use effects::*;
 pub use events::*;
 pub use gate::*;
 pub use lease::*;
@@ -174,6 +176,14 @@ macro_rules! conformance {
             requeueing_gives_a_life_as_long_as_the_first,
             no_attempt_of_a_job_has_the_number_of_another_du_123,
             the_last_records_come_first,
+            a_permission_is_received_allowed_and_over,
+            a_permission_past_its_time_is_not_allowed_any_more,
+            a_transaction_is_held_from_its_first_commit_on,
+            what_was_let_go_stays_and_is_found_again,
+            one_row_is_taken_by_its_name_before_its_turn,
+            what_is_settled_is_left_by_compensation_alone,
+            a_refused_effect_ends_its_transaction_and_a_voided_one_its_lease,
+            a_dead_process_leaves_its_transactions_where_they_are,
             each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,
             one_key_from_many_tasks_admits_once_ip_091,
             one_nonce_from_many_tasks_passes_once_ip_055,

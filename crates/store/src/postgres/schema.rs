@@ -63,6 +63,13 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Together,
         sql: include_str!("migrations/0005_tables.sql"),
     },
+    Migration {
+        version: 6,
+        name: "transactions",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0006_transactions.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.

@@ -47,6 +47,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "tables",
         sql: include_str!("migrations/0004_tables.sql"),
     },
+    Migration {
+        version: 5,
+        name: "transactions",
+        sql: include_str!("migrations/0005_transactions.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

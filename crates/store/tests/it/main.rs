@@ -7,6 +7,7 @@
 
 mod copy;
 mod differential;
+mod edges;
 mod postgres;
 mod simulated;
 mod sqlite;

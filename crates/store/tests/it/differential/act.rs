@@ -37,6 +37,14 @@ pub(super) enum Step {
     Recover(&'static str),
     /// Name and version.
     Expect(u8, u64),
+    /// A permission, or a transaction that is held by its owner.
+    Begin(Item, bool),
+    Take(usize, &'static str, i64),
+    Validate(usize),
+    Compensate(usize),
+    Deliver(Lease),
+    Reject(Lease),
+    LetGo(Lease, i64),
     Cancel(usize, Face),
     Requeue(usize, Face),
     Observe(usize),
@@ -236,6 +244,15 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(lease, timed_out, again)| Step::FailAttempt(lease, timed_out, again)),
         2 => select(&OWNERS[..]).prop_map(Step::Recover),
         2 => (0..3_u8, 0..3_u64).prop_map(|(name, version)| Step::Expect(name, version)),
+        9 => (item(), any::<bool>()).prop_map(|(item, held)| Step::Begin(item, held)),
+        3 => (pick(), select(&OWNERS[..]), select(vec![SECOND_US, 60 * SECOND_US]))
+            .prop_map(|(pick, holder, us)| Step::Take(pick, holder, us)),
+        3 => pick().prop_map(Step::Validate),
+        3 => pick().prop_map(Step::Compensate),
+        6 => lease().prop_map(Step::Deliver),
+        3 => lease().prop_map(Step::Reject),
+        4 => (lease(), select(vec![0, SECOND_US, HOUR_US]))
+            .prop_map(|(lease, us)| Step::LetGo(lease, us)),
         3 => (pick(), face()).prop_map(|(pick, face)| Step::Cancel(pick, face)),
         4 => (pick(), face()).prop_map(|(pick, face)| Step::Requeue(pick, face)),
         4 => pick().prop_map(Step::Observe),
@@ -255,7 +272,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn face() -> impl Strategy<Value = Face> {
-    prop_oneof![6 => Just(Face::Intent), 2 => Just(Face::Automation), 1 => Just(Face::Mesh)]
+    prop_oneof![
+        6 => Just(Face::Intent),
+        2 => Just(Face::Automation),
+        1 => Just(Face::Mesh),
+        2 => Just(Face::Transaction),
+    ]
 }
 
 fn item() -> impl Strategy<Value = Item> {

@@ -85,10 +85,16 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
     match step {
         Command::Extend(extend) => Some(&mut extend.id),
         Command::Settle(settle) => Some(&mut settle.id),
-        Command::Cancel(operate) | Command::Requeue(operate) => Some(&mut operate.id),
+        Command::Take(take) => Some(&mut take.id),
+        Command::Validate(operate)
+        | Command::Cancel(operate)
+        | Command::Requeue(operate)
+        | Command::Compensate(operate) => Some(&mut operate.id),
         Command::Observe(id) => Some(id),
         Command::Restore(intent) => Some(&mut intent.id),
-        Command::Admit(_)
+        // It has the name that it was given, here and there.
+        Command::Begin(_)
+        | Command::Admit(_)
         | Command::Claim(_)
         | Command::Sweep(_)
         | Command::Clean(_)
@@ -112,7 +118,7 @@ pub(super) fn unnumbered(reply: &Reply) -> Reply {
     for answer in reply.iter_mut().flatten().flatten() {
         if let Answer::Claimed(intents) | Answer::Recovered(intents) = answer {
             intents.iter_mut().for_each(without);
-        } else if let Answer::Observed(Some(intent)) = answer {
+        } else if let Answer::Observed(Some(intent)) | Answer::Begun(intent) = answer {
             without(intent);
         } else if let Answer::Purged { after, .. } = answer {
             *after = after.map(|_| Seq(0));

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use consign_kernel::command::{
-    Admit, Answer, Apart, Audience, Claim, Clean, Command, Extend, Forget, ForgetFacts, Gate,
-    NewIntent, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement, Sweep,
-    Unless,
+    Admit, Answer, Apart, Audience, Begin, Claim, Clean, Command, Extend, Forget, ForgetFacts,
+    Gate, Hold, NewIntent, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement,
+    Sweep, Take, Unless,
 };
 use consign_kernel::ids::{DAY_US, FactSeq, HOUR_US, IntentId, Micros, SECOND_US, Seq, Token};
 use consign_kernel::intent::Ties;
 use consign_kernel::once;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, ApiKey, Put};
 use consign_store::Clock;
 use consign_store::conformance::ManualClock;
@@ -60,7 +60,10 @@ impl Script {
         seed[..8].copy_from_slice(&(step as u64).to_le_bytes());
         Some(Request {
             gate: gate.as_ref().map(gated),
-            steps: steps.iter().map(|step| self.command(step)).collect(),
+            steps: (0..)
+                .zip(steps)
+                .map(|(nth, asked)| self.command(asked, step as u64 * 8 + nth))
+                .collect(),
             apart: if step.is_multiple_of(3) {
                 Apart::No
             } else {
@@ -70,8 +73,28 @@ impl Script {
         })
     }
 
-    fn command(&self, step: &Step) -> Command {
+    fn command(&self, step: &Step, number: u64) -> Command {
         match step {
+            Step::Begin(item, held) => Command::Begin(Box::new(self.begin(item, *held, number))),
+            Step::Take(pick, holder, lease_us) => Command::Take(Take {
+                id: self.id(*pick),
+                face: Face::Transaction,
+                hold: Hold {
+                    holder: (*holder).to_owned(),
+                    lease_us: *lease_us,
+                },
+            }),
+            Step::Validate(pick) => Command::Validate(self.operate(*pick, Face::Transaction)),
+            Step::Compensate(pick) => Command::Compensate(self.operate(*pick, Face::Transaction)),
+            Step::Deliver(lease) => self.settle(lease, Settlement::Deliver),
+            Step::Reject(lease) => {
+                let error = "no".to_owned();
+                self.settle(lease, Settlement::Reject { error })
+            }
+            Step::LetGo(lease, after_us) => {
+                let after_us = *after_us;
+                self.settle(lease, Settlement::LetGo { after_us })
+            }
             Step::Admit(items, cap) => Command::Admit(Admit {
                 items: items.iter().map(new_intent).collect(),
                 cap: *cap,
@@ -155,6 +178,30 @@ impl Script {
         }
     }
 
+    fn begin(&self, item: &Item, held: bool, number: u64) -> Begin {
+        let profile = if held {
+            ProfileId::AtpTransaction
+        } else {
+            ProfileId::AtpPermission
+        };
+        let item = Item {
+            profile,
+            series: None,
+            once: None,
+            unless: None,
+            ..item.clone()
+        };
+        let now = self.clock.now();
+        Begin {
+            id: IntentId::new(now, Seq(number), u128::from(number)),
+            hold: held.then(|| Hold {
+                holder: item.owner.to_owned(),
+                lease_us: 60 * SECOND_US,
+            }),
+            item: new_intent(&item),
+        }
+    }
+
     fn settle(&self, lease: &Lease, how: Settlement) -> Command {
         let (id, holder, token) = self.shown(lease);
         Command::Settle(Settle {
@@ -231,6 +278,25 @@ impl Script {
                 let fresh = admitted.iter().filter(|one| !one.replayed);
                 self.ids.extend(fresh.map(|one| one.id));
             }
+            (_, Answer::Begun(row)) => {
+                self.ids.push(row.id);
+                if let (Some(token), Some(until)) = (row.token, row.lease_until) {
+                    let holder = row.holder.clone().unwrap_or_default();
+                    self.live.insert(row.id, (token, until));
+                    self.leases.push((row.id, holder, token));
+                }
+            }
+            (Command::Take(take), Answer::Claimed(taken)) => {
+                for row in taken {
+                    let (token, until) = (row.token.unwrap(), row.lease_until.unwrap());
+                    let before = self.live.insert(row.id, (token, until));
+                    if before.is_some_and(|(_, until)| until > now) {
+                        wrong.push(format!("{} has two live leases", row.id));
+                    }
+                    self.leases.push((row.id, take.hold.holder.clone(), token));
+                }
+            }
+            (Command::Settle(settle), _) if matches!(settle.how, Settlement::Deliver) => {}
             (Command::Claim(claim), Answer::Claimed(claimed)) => {
                 if claimed.len() > claim.max as usize {
                     wrong.push("more than was asked for".to_owned());
@@ -271,7 +337,10 @@ impl Script {
                 }
             }
             (Command::Purge(_), _) => self.purged = true,
-            (Command::Cancel(operate) | Command::Requeue(operate), _) => {
+            (
+                Command::Cancel(operate) | Command::Requeue(operate) | Command::Compensate(operate),
+                _,
+            ) => {
                 self.live.remove(&operate.id);
             }
             _ => {}

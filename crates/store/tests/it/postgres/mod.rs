@@ -4,6 +4,8 @@ mod entry;
 mod nodes;
 mod trouble;
 
+pub(crate) use trouble::stranger;
+
 use std::sync::Arc;
 
 use consign_store::conformance::{self, ManualClock};
@@ -43,7 +45,7 @@ impl Cluster {
         self.first.through(self.nodes[node].clone())
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.database.url()
     }
 }

@@ -16,7 +16,7 @@ use super::nodes::read;
 use super::{Cluster, options};
 
 /// Somebody else on the same database.
-pub(super) async fn stranger(url: &str) -> Client {
+pub(crate) async fn stranger(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client

@@ -69,7 +69,7 @@ impl World {
     }
 
     /// A second connection, free to do what the store never would.
-    fn meddler(&self) -> Connection {
+    pub(crate) fn meddler(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
 }

@@ -1,0 +1,37 @@
+//! Rows that begin where their profile says, outside of any queue: a permission that was received, a transaction that is
+//! held by the one who carries it out from the commit on that made it.
+
+use super::claim::lease;
+use super::{Cx, Decision, Told, Write, admit, fact};
+use crate::command::{Answer, Begin};
+use crate::error::Refusal;
+use crate::ids::Micros;
+use crate::limits;
+use crate::profile::Expiry;
+use crate::state::{State, Verb};
+
+pub(super) fn decide(begin: &Begin, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+    let item = &begin.item;
+    let start = match begin.hold {
+        Some(_) => State::Dispatched,
+        None => State::Received,
+    };
+    if !item.profile.profile().start.contains(&start) {
+        return Err(Refusal::IllegalState);
+    }
+    let mut intent = admit::made(item, begin.id, cx.next_seq(), start, cx.now);
+    if item.profile.profile().expiry == Expiry::StayLeased {
+        // What may have had an effect is seen through, however late.
+        intent.expires_at = Micros::MAX;
+    }
+    match &begin.hold {
+        Some(hold) => lease(&mut intent, &hold.holder, hold.lease_us, cx),
+        None => intent.reshelve(cx.now, limits::RETENTION_US),
+    }
+    let told = Told::by(&item.owner, Verb::Admit);
+    let told = fact(None, &mut intent, told, cx);
+    Ok(Decision {
+        writes: vec![told, Write::New(intent.clone())],
+        answer: Answer::Begun(Box::new(intent)),
+    })
+}

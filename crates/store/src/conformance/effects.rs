@@ -1,0 +1,265 @@
+//! Permissions and transactions: rows outside of any queue, which only go forward, and whose lease may change hands while
+//! their state stays.
+
+use consign_kernel::command::{
+    Answer, Audience, Begin, Claim, Command, Hold, NewIntent, Operate, Recover, Settlement, Take,
+};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::{IntentId, Micros, SECOND_US, Seq};
+use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::state::{Cause, State, Verb};
+
+use super::{World, claim_by, in_face};
+
+const LEASE_US: i64 = 60 * SECOND_US;
+
+fn named(n: u8, world: &World) -> IntentId {
+    IntentId::new(world.now(), Seq(u64::from(n)), u128::from(n))
+}
+
+async fn begin(world: &World, n: u8, item: NewIntent, holder: Option<&str>) -> Intent {
+    let begin = Begin {
+        id: named(n, world),
+        item,
+        hold: holder.map(|holder| Hold {
+            holder: holder.to_owned(),
+            lease_us: LEASE_US,
+        }),
+    };
+    match world.step(Command::Begin(Box::new(begin))).await {
+        Ok(Answer::Begun(row)) => *row,
+        other => panic!("a beginning answered {other:?}"),
+    }
+}
+
+async fn permission(world: &World, n: u8, ttl_us: i64) -> Intent {
+    let item = NewIntent {
+        ttl_us,
+        ..in_face(ProfileId::AtpPermission)
+    };
+    begin(world, n, item, None).await
+}
+
+async fn transaction(world: &World, n: u8, holder: &str) -> Intent {
+    begin(world, n, in_face(ProfileId::AtpTransaction), Some(holder)).await
+}
+
+fn operate(row: &Intent) -> Operate {
+    Operate {
+        id: row.id,
+        face: Face::Transaction,
+        reason: "asked".to_owned(),
+    }
+}
+
+fn take(row: &Intent, holder: &str) -> Command {
+    Command::Take(Take {
+        id: row.id,
+        face: Face::Transaction,
+        hold: Hold {
+            holder: holder.to_owned(),
+            lease_us: LEASE_US,
+        },
+    })
+}
+
+/// What nobody holds, as a sweep finds it.
+async fn lapsed(world: &World, holder: &str) -> Vec<Intent> {
+    let claim = Claim {
+        face: Face::Transaction,
+        audience: Audience::Publisher("alice".to_owned()),
+        max: 10,
+        ..claim_by(holder)
+    };
+    world.claim(claim).await
+}
+
+pub async fn a_permission_is_received_allowed_and_over(world: World) {
+    let row = permission(&world, 1, 10 * SECOND_US).await;
+    assert_eq!((row.state, row.id), (State::Received, named(1, &world)));
+    assert_eq!(world.load(row.id).await, row);
+    let allowed = world.step(Command::Validate(operate(&row))).await;
+    assert_eq!(allowed, Ok(Answer::Operated));
+    let again = world.step(Command::Validate(operate(&row))).await;
+    assert_eq!(again, Err(Refusal::IllegalState));
+    assert!(lapsed(&world, "node").await.is_empty(), "nobody claims it");
+
+    world.clock.advance(10 * SECOND_US);
+    let over = world.observe(row.id).await;
+    assert_eq!(
+        (over.state, over.cause),
+        (State::DeadLetter, Cause::Expired)
+    );
+    let cancelled = world.step(Command::Cancel(operate(&row))).await;
+    assert_eq!(cancelled, Err(Refusal::IllegalState));
+    let verbs = [Verb::Admit, Verb::Validate, Verb::Expire];
+    assert_eq!(world.verbs(&over).await, verbs);
+}
+
+pub async fn a_permission_past_its_time_is_not_allowed_any_more(world: World) {
+    let late = permission(&world, 1, SECOND_US).await;
+    let early = permission(&world, 2, 9 * SECOND_US).await;
+    world.clock.advance(SECOND_US);
+    let refused = world.step(Command::Validate(operate(&late))).await;
+    assert_eq!(refused, Err(Refusal::IllegalState));
+    let cancelled = world.step(Command::Cancel(operate(&early))).await;
+    assert_eq!(cancelled, Ok(Answer::Operated));
+    assert_eq!(world.load(early.id).await.cause, Cause::Cancelled);
+}
+
+pub async fn a_transaction_is_held_from_its_first_commit_on(world: World) {
+    let row = transaction(&world, 1, "node").await;
+    assert_eq!((row.state, row.shelf), (State::Dispatched, Shelf::Leased));
+    assert_eq!(row.expires_at, Micros::MAX);
+    assert!(lapsed(&world, "other").await.is_empty());
+    let refused = world.step(take(&row, "other")).await;
+    assert_eq!(refused, Err(Refusal::Held));
+
+    let early = world
+        .settle(&row, Settlement::Complete { result: None })
+        .await;
+    assert_eq!(early, Err(Refusal::IllegalState), "only by way of executed");
+    world.settle(&row, Settlement::Deliver).await.unwrap();
+    world.extend(&row, LEASE_US).await.unwrap();
+    world
+        .settle(&row, Settlement::Complete { result: None })
+        .await
+        .unwrap();
+    let settled = world.load(row.id).await;
+    assert_eq!((settled.state, settled.shelf), (State::Acked, Shelf::Done));
+    let verbs = [Verb::Admit, Verb::Deliver, Verb::Extend, Verb::Complete];
+    assert_eq!(world.verbs(&settled).await, verbs);
+}
+
+pub async fn what_was_let_go_stays_and_is_found_again(world: World) {
+    let executing = transaction(&world, 1, "node").await;
+    let executed = transaction(&world, 2, "node").await;
+    world.settle(&executed, Settlement::Deliver).await.unwrap();
+    for row in [&executing, &executed] {
+        let after_us = 5 * SECOND_US;
+        let gone = world.settle(row, Settlement::LetGo { after_us }).await;
+        assert!(gone.is_ok(), "{gone:?}");
+        let late = world.settle(row, Settlement::Deliver).await;
+        assert_eq!(late, Err(Refusal::LeaseLost));
+    }
+    assert!(lapsed(&world, "sweep").await.is_empty(), "not yet");
+    world.is_sound().await;
+    world.clock.advance(5 * SECOND_US);
+    let found = lapsed(&world, "sweep").await;
+    let states: Vec<_> = found.iter().map(|row| (row.id, row.state)).collect();
+    let expected = [
+        (executing.id, State::Dispatched),
+        (executed.id, State::Delivered),
+    ];
+    assert_eq!(states, expected);
+    assert!(found.iter().all(|row| row.attempts == 2));
+
+    // The same after a lease that ran out, however late.
+    world.clock.advance(400 * 86_400 * SECOND_US);
+    assert_eq!(lapsed(&world, "late").await.len(), 2);
+}
+
+pub async fn one_row_is_taken_by_its_name_before_its_turn(world: World) {
+    let row = transaction(&world, 1, "node").await;
+    let after_us = 60 * SECOND_US;
+    world
+        .settle(&row, Settlement::LetGo { after_us })
+        .await
+        .unwrap();
+    let Ok(Answer::Claimed(taken)) = world.step(take(&row, "callback")).await else {
+        panic!("nobody holds it");
+    };
+    assert_eq!(taken[0].holder.as_deref(), Some("callback"));
+    assert_ne!(taken[0].token, row.token);
+    world.settle(&taken[0], Settlement::Deliver).await.unwrap();
+    world
+        .settle(&taken[0], Settlement::Complete { result: None })
+        .await
+        .unwrap();
+    let done = world.step(take(&row, "callback")).await;
+    assert_eq!(done, Err(Refusal::IllegalState), "it is settled");
+    let other = permission(&world, 2, SECOND_US).await;
+    let refused = world.step(take(&other, "callback")).await;
+    assert_eq!(refused, Err(Refusal::IllegalState));
+}
+
+pub async fn what_is_settled_is_left_by_compensation_alone(world: World) {
+    let row = transaction(&world, 1, "node").await;
+    let early = world.step(Command::Compensate(operate(&row))).await;
+    assert_eq!(early, Err(Refusal::IllegalState), "its outcome is unknown");
+    world.settle(&row, Settlement::Deliver).await.unwrap();
+    world
+        .settle(&row, Settlement::Complete { result: None })
+        .await
+        .unwrap();
+    for command in [
+        Command::Validate(operate(&row)),
+        Command::Cancel(operate(&row)),
+        Command::Requeue(operate(&row)),
+    ] {
+        assert_eq!(world.step(command).await, Err(Refusal::IllegalState));
+    }
+    let undone = world.step(Command::Compensate(operate(&row))).await;
+    assert_eq!(undone, Ok(Answer::Operated));
+    let undone = world.load(row.id).await;
+    assert_eq!(
+        (undone.state, undone.cause),
+        (State::Failed, Cause::Compensated)
+    );
+    let twice = world.step(Command::Compensate(operate(&row))).await;
+    assert_eq!(twice, Err(Refusal::IllegalState));
+}
+
+pub async fn a_refused_effect_ends_its_transaction_and_a_voided_one_its_lease(world: World) {
+    let declined = transaction(&world, 1, "node").await;
+    let error = "card_declined".to_owned();
+    world
+        .settle(&declined, Settlement::Reject { error })
+        .await
+        .unwrap();
+    let declined = world.load(declined.id).await;
+    assert_eq!(
+        (declined.state, declined.cause),
+        (State::Failed, Cause::Rejected)
+    );
+    let voided = transaction(&world, 2, "node").await;
+    world.settle(&voided, Settlement::Deliver).await.unwrap();
+    let undone = world.step(Command::Compensate(operate(&voided))).await;
+    assert_eq!(undone, Ok(Answer::Operated));
+    let late = world
+        .settle(&voided, Settlement::Complete { result: None })
+        .await;
+    assert_eq!(late, Err(Refusal::LeaseLost));
+    assert_eq!(world.load(voided.id).await.cause, Cause::Voided);
+}
+
+pub async fn a_dead_process_leaves_its_transactions_where_they_are(world: World) {
+    let holder = Recover::holder("here", "1");
+    let executing = transaction(&world, 1, &holder).await;
+    let executed = transaction(&world, 2, &holder).await;
+    world.settle(&executed, Settlement::Deliver).await.unwrap();
+    let elsewhere = transaction(&world, 3, &Recover::holder("there", "1")).await;
+    let recover = Command::Recover(Recover {
+        face: Face::Transaction,
+        node: "here".to_owned(),
+        start: "2".to_owned(),
+        limit: 100,
+    });
+    let Ok(Answer::Recovered(rows)) = world.step(recover).await else {
+        panic!("recovery is never refused");
+    };
+    let states: Vec<_> = rows.iter().map(|row| (row.id, row.state)).collect();
+    let expected = [
+        (executing.id, State::Dispatched),
+        (executed.id, State::Delivered),
+    ];
+    assert_eq!(states, expected);
+    world.is_sound().await;
+    assert_eq!(lapsed(&world, "here/2").await.len(), 2, "at once");
+    assert_eq!(
+        world.load(elsewhere.id).await.holder,
+        elsewhere.holder,
+        "another node's are its own"
+    );
+}

@@ -1,0 +1,19 @@
+-- Transactions of agents, for whoever asks the database itself: under the name and columns that their protocol gives them.
+-- The records' primary key is what makes (intent_id, idempotency_key) unique.
+CREATE VIEW transactions AS SELECT
+  owner AS intent_id,
+  name AS idempotency_key,
+  json_extract(value, '$.state') AS state,
+  value -> '$.body' AS body,
+  value -> '$.receipt' AS receipt,
+  json_extract(value, '$.created_at') AS created_at,
+  json_extract(value, '$.updated_at') AS updated_at
+FROM records WHERE kind = 16;
+
+-- The last guard: whatever a program asks for, a permission and a transaction only go forward.
+CREATE TRIGGER transactions_go_forward BEFORE UPDATE OF state ON intents
+WHEN old.profile >= 5 AND old.state <> new.state AND NOT (
+  old.profile = 5 AND (old.state = 0 AND new.state IN (1, 7) OR old.state = 1 AND new.state = 7)
+  OR old.profile = 6 AND (old.state = 3 AND new.state IN (4, 6) OR old.state = 4 AND new.state IN (5, 6)
+    OR old.state = 5 AND new.state = 6))
+BEGIN SELECT RAISE(ABORT, 'a permission or a transaction only goes forward'); END;

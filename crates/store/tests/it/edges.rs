@@ -1,0 +1,62 @@
+//! The last guard against a transaction that goes back: the database itself, whoever asks it.
+
+use consign_kernel::profile::ProfileId;
+use consign_kernel::state::State;
+use consign_store::conformance::item;
+
+use crate::postgres::{Cluster, stranger};
+use crate::sqlite::World;
+
+/// Every way from one state to another, and whether the profile has it.
+fn ways() -> impl Iterator<Item = (ProfileId, State, State, bool)> {
+    let profiles = [ProfileId::AtpPermission, ProfileId::AtpTransaction].into_iter();
+    profiles.flat_map(|id| {
+        State::ALL.iter().flat_map(move |from| {
+            State::ALL.iter().map(move |to| {
+                let legal = from == to || id.profile().joins(Some(*from), *to);
+                (id, *from, *to, legal)
+            })
+        })
+    })
+}
+
+/// A row of another protocol may go anywhere, so that it gets to where it shall begin.
+fn put(id: ProfileId, from: State) -> [String; 3] {
+    [
+        "UPDATE intents SET profile = 0".to_owned(),
+        go(from),
+        format!("UPDATE intents SET profile = {}", id.code()),
+    ]
+}
+
+fn go(to: State) -> String {
+    format!("UPDATE intents SET state = {}", to.code())
+}
+
+#[tokio::test]
+async fn at_069_sqlite_refuses_every_way_that_the_protocol_does_not_have() {
+    let world = World::new();
+    world.shared().publish(item()).await;
+    let meddler = world.meddler();
+    for (id, from, to, legal) in ways() {
+        for sql in put(id, from) {
+            meddler.execute_batch(&sql).unwrap();
+        }
+        let went = meddler.execute_batch(&go(to));
+        assert_eq!(went.is_ok(), legal, "{id:?} {from} {to}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_069_postgresql_refuses_every_way_that_the_protocol_does_not_have() {
+    let cluster = Cluster::new(1).await;
+    cluster.world(0).publish(item()).await;
+    let client = stranger(&cluster.url()).await;
+    for (id, from, to, legal) in ways() {
+        for sql in put(id, from) {
+            client.batch_execute(&sql).await.unwrap();
+        }
+        let went = client.batch_execute(&go(to)).await;
+        assert_eq!(went.is_ok(), legal, "{id:?} {from} {to}");
+    }
+}

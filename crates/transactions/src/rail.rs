@@ -1,0 +1,155 @@
+//! What really moves the money: one trait, two phases.
+//!
+//! A payment is prepared, and its id stored, before anything can move; then it is confirmed. A payment can succeed once and a
+//! cancelled one never can, so nothing rests on a rail that honours idempotency keys.
+//! Invariant: a rail reports what it was told and guesses nothing. Whatever it does not understand, or hears too late, is
+//! [`RailOutcome::Unknown`], and asked for again later.
+
+mod null;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::intent::Capture;
+use crate::key::RailReference;
+use crate::money::{Cents, Currency};
+use crate::outcome::RailOutcome;
+use crate::problem::Problem;
+
+pub use null::Null;
+
+/// A boxed answer of a rail; it never fails, because not knowing is an answer too.
+pub type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What is to be paid: the same whenever it is asked about, before and after a crash.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    pub intent_id: String,
+    pub transaction_id: String,
+    /// The name under which the rail knows it; to be sent as metadata and, with a suffix, as idempotency key.
+    pub reference: RailReference,
+    pub amount: Cents,
+    pub currency: Currency,
+    pub action: Option<String>,
+    pub summary: Option<String>,
+    /// As the intent names it.
+    pub payment_method: Option<String>,
+    pub capture: Capture,
+}
+
+/// What a rail says about a payment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub outcome: RailOutcome,
+    /// The rail's own name of the payment, as soon as there is one.
+    pub payment_id: Option<String>,
+    /// Why it failed, in the rail's words.
+    pub failure: Option<Failure>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Failure {
+    pub code: String,
+    pub message: String,
+}
+
+impl Report {
+    pub fn of(outcome: RailOutcome) -> Self {
+        Self {
+            outcome,
+            payment_id: None,
+            failure: None,
+        }
+    }
+
+    #[must_use]
+    pub fn named(self, payment_id: impl Into<String>) -> Self {
+        Self {
+            payment_id: Some(payment_id.into()),
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub fn because(self, code: impl Into<String>, message: impl Into<String>) -> Self {
+        let failure = Failure {
+            code: code.into(),
+            message: message.into(),
+        };
+        Self {
+            failure: Some(failure),
+            ..self
+        }
+    }
+}
+
+/// What came of the attempt to fence a payment off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fenced {
+    /// It can never succeed any more, or there is none.
+    Cancelled,
+    /// Too late: it has succeeded, or is past the point where it can be stopped. Look again.
+    TooLate,
+    Unknown,
+}
+
+/// What came of a refund.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refunded {
+    /// All of it is paid back, now or before.
+    Done {
+        refund_id: Option<String>,
+    },
+    /// Under way; ask again.
+    Pending,
+    /// The rail will never pay it back.
+    Refused(Failure),
+    Unknown,
+}
+
+/// What a genuine message of a rail is about. It is a hint: whoever gets it asks the rail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// The same for every delivery of one event.
+    pub event_id: String,
+    /// The payment or the reference to look for; none if the event is of no concern.
+    pub about: Option<String>,
+}
+
+/// A message as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// Header by its name in lower case.
+    pub headers: &'a [(String, String)],
+    pub body: &'a [u8],
+    pub now: consign_kernel::ids::Micros,
+}
+
+/// Implementors guarantee: every call ends within the rail's time limit; a payment of one charge succeeds at most once
+/// however often and in whatever order these are called.
+pub trait Rail: Send + Sync + fmt::Debug + 'static {
+    fn name(&self) -> &'static str;
+
+    /// Makes the payment without moving anything. Reports [`RailOutcome::Unconfirmed`] with its id; or what else it found.
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report>;
+
+    /// Lets the prepared payment happen.
+    fn confirm<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+
+    /// Takes money that is held.
+    fn capture<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+
+    /// What is known of the payment, by its id or else by the charge's reference. Changes nothing.
+    fn look_up<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+
+    /// Sees to it that the payment never succeeds: the one with this id, and any other under the charge's reference.
+    fn cancel<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Fenced>;
+
+    /// Pays all of it back, once: what was refunded before under this reference is found, not repeated.
+    fn refund<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>)
+    -> Asked<'a, Refunded>;
+
+    /// Whether a message is the rail's, and what it is about. A rail without messages refuses all.
+    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem>;
+}
