@@ -25,7 +25,11 @@ pub(super) fn decide(begin: &Begin, cx: &mut Cx<'_>) -> Result<Decision, Refusal
         intent.expires_at = Micros::MAX;
     }
     match &begin.hold {
-        Some(hold) => lease(&mut intent, &hold.holder, hold.lease_us, cx),
+        Some(hold) => {
+            // Held now, so it is due now, whatever was asked for.
+            intent.run_at = cx.now;
+            lease(&mut intent, &hold.holder, hold.lease_us, cx);
+        }
         None => intent.reshelve(cx.now, limits::RETENTION_US),
     }
     let told = Told::by(&item.owner, Verb::Admit);

@@ -76,6 +76,7 @@ pub(super) fn take(mut intent: Intent, take: &Take, cx: &mut Cx<'_>) -> Result<D
     }
     let was = intent.state;
     let Hold { holder, lease_us } = &take.hold;
+    intent.run_at = intent.run_at.min(cx.now);
     lease(&mut intent, holder, *lease_us, cx);
     if !profile.allows(was, Verb::Claim, intent.state) {
         return Err(Refusal::IllegalState);

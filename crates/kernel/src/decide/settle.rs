@@ -111,7 +111,8 @@ pub(super) fn failed_attempt(
 ) -> Result<Decision, Refusal> {
     let was = intent.state;
     let profile = intent.profile.profile();
-    if !profile.allows(was, told.verb, State::Failed) {
+    let curable = profile.allows(State::Failed, Verb::Retry, State::Queued);
+    if !profile.allows(was, told.verb, State::Failed) || again && !curable {
         return Err(Refusal::IllegalState);
     }
     let actor = told.actor;
