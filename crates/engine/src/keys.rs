@@ -124,6 +124,16 @@ fn id_of(digest: &[u8; 32]) -> String {
 }
 
 impl Engine {
+    /// Seals a secret that a face keeps in the ledger, bound to a name.
+    pub fn seal(&self, name: &str, secret: &str) -> Result<String, Error> {
+        self.inner.seal.seal(name, secret)
+    }
+
+    /// Opens what [`Engine::seal`] sealed under this name.
+    pub fn unseal(&self, name: &str, sealed: &str) -> Result<Zeroizing<String>, Error> {
+        self.inner.seal.open(name, sealed)
+    }
+
     /// Who presents this key. Compared in constant time; an unknown key is `None`.
     pub async fn authenticate(&self, secret: &str) -> Result<Option<Caller>, Error> {
         let digest = digest(secret);

@@ -1,0 +1,208 @@
+//! A site: takes agents' requests, keeps what they allowed and what was done of it in the ledger, and has the rail do it.
+//!
+//! `books` says how a permission and a transaction lie in records; each operation of the protocol has a file; `carry` brings
+//! one transaction to its end, whoever began it, and `sweep` finds those that nobody holds. Nothing that matters is kept in
+//! memory.
+//! Invariant: the rail is called only after the commit that shows who may call it, and nobody is answered before the commit
+//! that makes the answer true.
+
+mod answer;
+mod authorize;
+mod books;
+mod cancel;
+mod carry;
+mod create;
+mod execute;
+mod keys;
+mod reads;
+mod sweep;
+mod undo;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use consign_engine::{Engine, Error};
+use consign_kernel::command::{Command, Hold, Recover};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::{IntentId, Micros, Seq};
+
+use crate::document::SiteSigner;
+use crate::keyring::Keyring;
+use crate::problem::Problem;
+use crate::rail::Rail;
+
+pub use answer::Answer;
+pub use keys::KeyError;
+pub use sweep::Swept;
+
+/// To whom all rows of this face belong: the site. Who signed is told by the permission.
+pub const OWNER: &str = "atp";
+
+/// Whose signatures count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentKeys {
+    /// Any key that an intent names: for development and tests.
+    Open,
+    /// Those with these ids.
+    Registered(BTreeSet<String>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The origin that intents must be for.
+    pub site: String,
+    pub agent_keys: AgentKeys,
+    pub rail: Arc<dyn Rail>,
+    /// Names this process among those on one ledger, and this start of it.
+    pub node: String,
+    pub start: String,
+    /// How long a transaction that nobody could bring to its end waits before it is looked at again.
+    pub sweep: Duration,
+    /// How long a request waits for the end of its transaction.
+    pub execute_wait: Duration,
+    /// How long a rail may take to make a payment visible.
+    pub settle_delay: Duration,
+    /// Within which an action with the same key counts as the same; zero for never.
+    pub dedup_window_s: u32,
+    pub freshness_s: u32,
+    /// Whether execute, compensate and cancel must be signed.
+    pub signed_requests: bool,
+}
+
+impl Options {
+    /// With the protocol's own defaults.
+    pub fn new(site: impl Into<String>, rail: Arc<dyn Rail>) -> Self {
+        Self {
+            site: site.into(),
+            agent_keys: AgentKeys::Open,
+            rail,
+            node: "node".to_owned(),
+            start: "1".to_owned(),
+            sweep: Duration::from_mins(1),
+            execute_wait: Duration::from_secs(10),
+            settle_delay: Duration::from_secs(30),
+            dedup_window_s: 0,
+            freshness_s: crate::intent::FRESHNESS_S,
+            signed_requests: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Site {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    options: Options,
+    keys: RwLock<Arc<Keys>>,
+}
+
+/// The keys as they were when they were read last.
+#[derive(Debug)]
+struct Keys {
+    signer: SiteSigner,
+    ring: Keyring,
+}
+
+/// How long whoever carries a transaction holds it without showing that it is alive. A few calls of the rail fit in.
+const LEASE: Duration = Duration::from_mins(1);
+
+impl Site {
+    /// Opens the site's keys, making the first one if there is none.
+    pub async fn open(engine: Engine, options: Options) -> Result<Self, KeyError> {
+        let keys = keys::open(&engine, &options.site).await?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                options,
+                keys: RwLock::new(Arc::new(keys)),
+            }),
+        })
+    }
+
+    pub fn origin(&self) -> &str {
+        &self.inner.options.site
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    fn now(&self) -> Micros {
+        self.engine().now()
+    }
+
+    fn rail(&self) -> &dyn Rail {
+        &*self.inner.options.rail
+    }
+
+    fn keys(&self) -> Arc<Keys> {
+        let keys = self.inner.keys.read();
+        Arc::clone(&keys.unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn hold(&self) -> Hold {
+        let Options { node, start, .. } = self.options();
+        Hold {
+            holder: Recover::holder(node, start),
+            lease_us: micros(LEASE),
+        }
+    }
+
+    /// A name for a new row.
+    fn fresh_id(&self) -> IntentId {
+        let mut entropy = self.engine().entropy();
+        // The ledger's own order is not known yet; chance takes its place.
+        let chance = entropy.draw();
+        IntentId::new(self.now(), Seq((chance >> 64) as u64), chance)
+    }
+
+    /// Commits steps of which those that may be refused come first. `None` if somebody else was quicker: look again.
+    async fn commit(
+        &self,
+        steps: Vec<Command>,
+    ) -> Result<Option<Vec<consign_kernel::command::Answer>>, Problem> {
+        match self.engine().together(steps).await {
+            Ok(answers) => Ok(Some(answers)),
+            Err(Error::Refused(
+                Refusal::VersionMismatch
+                | Refusal::IllegalState
+                | Refusal::LeaseLost
+                | Refusal::Held
+                | Refusal::NotFound,
+            )) => Ok(None),
+            Err(error) => Err(unavailable(&error)),
+        }
+    }
+}
+
+/// How often a request looks again because others change the same thing at the same time.
+const TRIES_MAX: u32 = 64;
+
+/// Nothing happened, and the same request may be sent again.
+fn unavailable(error: &Error) -> Problem {
+    tracing::warn!(%error, "a transaction's request could not be kept");
+    match error {
+        Error::Store(_) => Problem::StoreUnavailable,
+        Error::Refused(_) | Error::Seal(_) | Error::NotSettled | Error::Internal(_) => {
+            Problem::InternalError
+        }
+    }
+}
+
+fn damaged(what: &str) -> Problem {
+    tracing::error!(what, "a stored transaction cannot be read");
+    Problem::InternalError
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,116 @@
+//! What a request is answered with, once it is true.
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::books::{Kept, Transaction};
+use crate::problem::Problem;
+use crate::rail::Failure;
+use crate::state::State;
+
+/// A status and the very bytes of the body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+    pub state: Option<State>,
+    /// The handler was not invoked: this is what lay there.
+    pub replayed: bool,
+}
+
+impl Answer {
+    pub(super) fn new(status: u16, body: &Value) -> Self {
+        Self::text(status, body.to_string())
+    }
+
+    pub(super) fn text(status: u16, body: String) -> Self {
+        Self {
+            status,
+            body,
+            state: None,
+            replayed: false,
+        }
+    }
+
+    #[must_use]
+    pub(super) fn at(self, state: State) -> Self {
+        Self {
+            state: Some(state),
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub(super) fn replayed(self, replayed: bool) -> Self {
+        Self { replayed, ..self }
+    }
+
+    /// After how many seconds to ask again, if the end is still open.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        (self.status == 202).then_some(1)
+    }
+}
+
+/// A transaction as everybody sees it. Its bytes follow from the record alone, so they change only when it does.
+#[derive(Serialize)]
+pub(super) struct Shown<'a> {
+    ok: bool,
+    intent_id: &'a str,
+    transaction_id: String,
+    state: State,
+    amount_cents: u64,
+    currency: &'a str,
+    rail: ShownRail<'a>,
+    receipt: Option<&'a RawValue>,
+    compensation_receipt: Option<&'a RawValue>,
+    failure: Option<&'a Failure>,
+    created_at: &'a str,
+    updated_at: &'a str,
+}
+
+#[derive(Serialize)]
+struct ShownRail<'a> {
+    name: &'a str,
+    reference: &'a str,
+    payment_id: Option<&'a str>,
+}
+
+impl Kept<Transaction> {
+    pub(super) fn intent_id(&self) -> &str {
+        &self.key.owner
+    }
+
+    pub(super) fn shown(&self) -> Result<Shown<'_>, Problem> {
+        let transaction = &self.value;
+        Ok(Shown {
+            ok: true,
+            intent_id: self.intent_id(),
+            transaction_id: transaction.id(),
+            state: transaction.state()?,
+            amount_cents: transaction.amount_cents,
+            currency: &transaction.currency,
+            rail: ShownRail {
+                name: &transaction.rail,
+                reference: &transaction.reference,
+                payment_id: transaction.payment_id.as_deref(),
+            },
+            receipt: transaction.receipt.as_deref(),
+            compensation_receipt: transaction.compensation_receipt.as_deref(),
+            failure: transaction.failure.as_ref(),
+            created_at: &transaction.created_at,
+            updated_at: &transaction.updated_at,
+        })
+    }
+
+    /// Final if it has come to its end, and otherwise an invitation to ask again.
+    pub(super) fn answer(&self) -> Result<Answer, Problem> {
+        let state = self.value.state()?;
+        let status = if state.is_terminal() { 200 } else { 202 };
+        Ok(Answer::text(status, print(&self.shown()?)).at(state))
+    }
+}
+
+pub(super) fn print(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("answers of ours have string keys only")
+}

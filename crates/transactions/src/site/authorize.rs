@@ -1,0 +1,248 @@
+//! `POST /authorize`: consent is recorded and the nonce burned, in one commit.
+//!
+//! The order of the checks is the protocol's: a consumed nonce is told before expiry, since that answer is promised always.
+
+use consign_kernel::command::{Command, Operate};
+use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::profile::Face;
+use consign_kernel::record::{Key, Put};
+use serde_json::json;
+
+use super::books::{self, Burned, Claimed, Given, Kept, Permission};
+use super::{Answer, Site, TRIES_MAX};
+use crate::document::{Document, REQUEST_BYTES_MAX};
+use crate::instant;
+use crate::intent::Intent;
+use crate::key::IdempotencyKey;
+use crate::problem::{Problem, Unmet};
+use crate::request::Authorize;
+use crate::state::State;
+
+const OPERATION: &str = "authorize";
+
+/// Whether the permission was there before.
+struct Found {
+    permission: Kept<Permission>,
+    intent: Intent,
+    is_new: bool,
+}
+
+impl Site {
+    pub async fn authorize(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
+        let document = Document::read(body, REQUEST_BYTES_MAX)?;
+        let key = IdempotencyKey::of_request(key, &document)?;
+        let request = Authorize::read(&document)?;
+        let given_key = books::given_key(request.intent_id(), OPERATION, &key);
+        for _ in 0..TRIES_MAX {
+            if let Some(given) = self.given(&given_key, &document).await? {
+                return Ok(given.at(State::Authorized).replayed(true));
+            }
+            match self.try_to_authorize(&given_key, &request, &document).await {
+                Ok(None) => {}
+                Ok(Some(answer)) => return Ok(answer.at(State::Authorized)),
+                // The same request may have burned the nonce between two looks, and then it is no refusal.
+                Err(problem) => match self.given(&given_key, &document).await? {
+                    Some(given) => return Ok(given.at(State::Authorized).replayed(true)),
+                    None => return Err(problem),
+                },
+            }
+        }
+        Err(Problem::StoreUnavailable)
+    }
+
+    /// `None` if somebody else was quicker.
+    async fn try_to_authorize(
+        &self,
+        given_key: &Key,
+        request: &Authorize,
+        document: &Document,
+    ) -> Result<Option<Answer>, Problem> {
+        let Found {
+            mut permission,
+            intent,
+            is_new,
+        } = self.found(request).await?;
+        self.check_consent(request, &intent, document)?;
+        request.check_nonce(&intent)?;
+        self.check_nonce_free(&intent).await?;
+        permission.value.check_unexpired(&intent, self.now())?;
+        if is_new {
+            self.check_new(&intent)?;
+        }
+        let claim = self.check_action_free(&intent).await?;
+        let conditions = self.check_preconditions(&intent).await?;
+
+        let now = self.now();
+        permission.value.authorized_at = Some(now.0);
+        let row = permission.value.row()?;
+        let body = json!({
+            "ok": true,
+            "intent_id": intent.intent_id,
+            "state": State::Authorized.word(),
+            "nonce": intent.nonce,
+            "authorized_at": instant::print(now),
+            "expires_at": instant::print(intent.expires_at),
+        });
+        let answer = Answer::new(200, &body);
+        let given = Given {
+            fingerprint: document.fingerprint(),
+            status: answer.status,
+            body: answer.body.clone(),
+        };
+        let burned = Burned {
+            intent_id: intent.intent_id.clone(),
+            at: now.0,
+        };
+
+        let mut steps = vec![
+            permission.unchanged(),
+            Command::Expect(books::nonce_key(&intent), 0),
+            Command::Expect(given_key.clone(), 0),
+        ];
+        steps.extend(conditions);
+        steps.extend(claim.iter().map(Kept::unchanged));
+        if is_new {
+            steps.push(books::begin_permission(row, &intent, now));
+        }
+        steps.push(Command::Validate(Operate {
+            id: row,
+            face: Face::Transaction,
+            reason: String::new(),
+        }));
+        steps.push(permission.put());
+        steps.push(books::put(books::nonce_key(&intent), &burned));
+        steps.push(books::put(given_key.clone(), &given));
+        steps.extend(claim.map(|claim| self.claim_action(&claim)));
+        Ok(self.commit(steps).await?.map(|_| answer))
+    }
+
+    async fn found(&self, request: &Authorize) -> Result<Found, Problem> {
+        let known = self.permission(request.intent_id()).await?;
+        match (known, request) {
+            (Some(permission), Authorize::Known { .. }) => Ok(Found {
+                intent: permission.value.intent()?,
+                permission,
+                is_new: false,
+            }),
+            (None, Authorize::Known { .. }) => Err(Problem::IntentNotFound),
+            (Some(permission), Authorize::Whole(sent)) => {
+                let intent = permission.value.intent()?;
+                if intent.hash() != sent.hash() {
+                    // Nobody learns of an intent by an id alone.
+                    self.check_signed(sent)?;
+                    return Err(Problem::IntentConflict);
+                }
+                Ok(Found {
+                    permission,
+                    intent,
+                    is_new: false,
+                })
+            }
+            (None, Authorize::Whole(sent)) => Ok(Found {
+                permission: self.received(sent),
+                intent: (**sent).clone(),
+                is_new: true,
+            }),
+        }
+    }
+
+    fn check_consent(
+        &self,
+        request: &Authorize,
+        intent: &Intent,
+        document: &Document,
+    ) -> Result<(), Problem> {
+        if let Authorize::Whole(sent) = request {
+            self.check_signed(sent)?;
+            if intent.principal_key.is_none() {
+                return Ok(());
+            }
+        }
+        intent.check_authorization(document)
+    }
+
+    pub(super) async fn check_nonce_free(&self, intent: &Intent) -> Result<(), Problem> {
+        let burned: Option<Kept<Burned>> = self.read(books::nonce_key(intent)).await?;
+        match burned {
+            None => Ok(()),
+            Some(burned) => Err(Problem::NonceConsumed {
+                first_consumed_at: Micros(burned.value.at),
+            }),
+        }
+    }
+
+    /// What was answered to this key before.
+    async fn given(&self, key: &Key, document: &Document) -> Result<Option<Answer>, Problem> {
+        let given: Option<Kept<Given>> = self.read(key.clone()).await?;
+        match given {
+            None => Ok(None),
+            Some(given) if given.value.fingerprint == document.fingerprint() => {
+                Ok(Some(Answer::text(given.value.status, given.value.body)))
+            }
+            Some(_) => Err(Problem::IdempotencyMismatch),
+        }
+    }
+
+    /// That nobody takes the same action at the same time; what to claim then. A claim whose intent came to nothing is free.
+    pub(super) async fn check_action_free(
+        &self,
+        intent: &Intent,
+    ) -> Result<Option<Kept<Claimed>>, Problem> {
+        let window_s = self.options().dedup_window_s;
+        let Some(action) = intent.action_dedup_key.as_ref().filter(|_| window_s > 0) else {
+            return Ok(None);
+        };
+        let key = books::action_key(intent, action);
+        let claimed: Option<Kept<Claimed>> = self.read(key.clone()).await?;
+        let own = Claimed {
+            intent_id: intent.intent_id.clone(),
+            at: self.now().0,
+        };
+        let Some(claimed) = claimed else {
+            return Ok(Some(Kept::new(key, own)));
+        };
+        let state = self.state_of(&claimed.value.intent_id).await?;
+        let came_to_nothing = matches!(state, None | Some(State::Expired | State::Compensated));
+        if came_to_nothing || claimed.value.intent_id == intent.intent_id {
+            return Ok(Some(Kept {
+                value: own,
+                ..claimed
+            }));
+        }
+        Err(Problem::DuplicateAction {
+            first_seen_at: Micros(claimed.value.at),
+            window_s,
+        })
+    }
+
+    fn claim_action(&self, claim: &Kept<Claimed>) -> Command {
+        let window_us = i64::from(self.options().dedup_window_s) * SECOND_US;
+        match claim.put() {
+            Command::Put(put) => Command::Put(Put {
+                expires_at: Some(Micros(claim.value.at).plus(window_us)),
+                ..put
+            }),
+            other => other,
+        }
+    }
+
+    /// That all it depends on is settled, and what must not change until the commit for that to be true.
+    async fn check_preconditions(&self, intent: &Intent) -> Result<Vec<Command>, Problem> {
+        let mut unmet = Vec::new();
+        let mut conditions = Vec::new();
+        for intent_id in &intent.preconditions {
+            let settled = self.settled_under(intent_id).await?;
+            match settled {
+                Some(transaction) => conditions.push(transaction.unchanged()),
+                None => unmet.push(Unmet {
+                    actual: self.state_of(intent_id).await?,
+                    intent_id: intent_id.clone(),
+                }),
+            }
+        }
+        if unmet.is_empty() {
+            return Ok(conditions);
+        }
+        Err(Problem::PreconditionFailed { unmet })
+    }
+}

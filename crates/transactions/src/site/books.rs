@@ -1,0 +1,406 @@
+//! How permissions, transactions and what guards them lie in the ledger's records.
+//!
+//! Invariant: a record and the row it names change in one commit, so the state told by one is the state of the other. What a
+//! row may do is the kernel's to say; what it is about stands here.
+
+use consign_kernel::command::{Begin, Command, Hold, NewIntent};
+use consign_kernel::ids::{IntentId, Micros};
+use consign_kernel::intent::Ties;
+use consign_kernel::limits;
+use consign_kernel::profile::ProfileId;
+use consign_kernel::record::{Key, Kind, Put, Record};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{OWNER, Site, damaged, unavailable};
+use crate::document::Document;
+use crate::instant;
+use crate::intent::{Intent, RailChoice};
+use crate::key::{IdempotencyKey, RailReference};
+use crate::money::{Cents, Currency};
+use crate::problem::{ExpiredReason, Problem};
+use crate::rail::{Charge, Failure};
+use crate::state::State;
+
+/// Where the rows of this face lie.
+pub(super) const NAMESPACE: &str = "atp";
+
+/// A record as it was read, or a new one: version zero.
+#[derive(Clone, Debug)]
+pub(super) struct Kept<T> {
+    pub(super) key: Key,
+    pub(super) version: u64,
+    pub(super) value: T,
+}
+
+impl<T> Kept<T> {
+    pub(super) fn new(key: Key, value: T) -> Self {
+        Self {
+            key,
+            version: 0,
+            value,
+        }
+    }
+
+    /// Refuses the commit if somebody else has changed it since.
+    pub(super) fn unchanged(&self) -> Command {
+        Command::Expect(self.key.clone(), self.version)
+    }
+}
+
+impl<T: Serialize> Kept<T> {
+    /// To come behind [`Kept::unchanged`].
+    pub(super) fn put(&self) -> Command {
+        put(self.key.clone(), &self.value)
+    }
+}
+
+pub(super) fn put(key: Key, value: &impl Serialize) -> Command {
+    Command::Put(Put {
+        key,
+        value: serde_json::to_string(value).expect("records of ours have string keys only"),
+        expires_at: None,
+        expect: None,
+    })
+}
+
+/// What an agent allowed, and how much of it is used.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Permission {
+    pub(super) row: String,
+    /// As it was sent.
+    pub(super) document: String,
+    pub(super) created_at: i64,
+    pub(super) authorized_at: Option<i64>,
+    pub(super) cancelled: bool,
+    /// Executions that were begun, whatever became of them.
+    pub(super) executions: u16,
+    /// What is spent or may still be.
+    pub(super) committed_cents: u64,
+}
+
+impl Permission {
+    pub(super) fn intent(&self) -> Result<Intent, Problem> {
+        let document = Document::read(self.document.as_bytes(), usize::MAX);
+        document
+            .and_then(Intent::read)
+            .map_err(|_| damaged("intent"))
+    }
+
+    pub(super) fn row(&self) -> Result<IntentId, Problem> {
+        self.row.parse().map_err(|_| damaged("row"))
+    }
+
+    /// Its own state, whatever its transactions came to.
+    pub(super) fn state(&self, intent: &Intent, now: Micros) -> State {
+        if self.expired(intent, now).is_some() {
+            State::Expired
+        } else if self.authorized_at.is_some() {
+            State::Authorized
+        } else {
+            State::Created
+        }
+    }
+
+    pub(super) fn expired(&self, intent: &Intent, now: Micros) -> Option<ExpiredReason> {
+        if self.cancelled {
+            Some(ExpiredReason::Cancelled)
+        } else {
+            intent.is_expired(now).then_some(ExpiredReason::Time)
+        }
+    }
+
+    pub(super) fn check_unexpired(&self, intent: &Intent, now: Micros) -> Result<(), Problem> {
+        match self.expired(intent, now) {
+            None => Ok(()),
+            Some(reason) => Err(Problem::IntentExpired {
+                expires_at: intent.expires_at,
+                reason,
+            }),
+        }
+    }
+}
+
+/// One execution under a permission. Its members are what the view `transactions` shows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Transaction {
+    pub(super) row: String,
+    pub(super) state: String,
+    pub(super) fingerprint: String,
+    /// As it was sent.
+    pub(super) body: Box<RawValue>,
+    pub(super) amount_cents: u64,
+    pub(super) currency: String,
+    pub(super) action: Option<String>,
+    pub(super) summary: Option<String>,
+    pub(super) rail: String,
+    pub(super) reference: String,
+    pub(super) payment_id: Option<String>,
+    pub(super) receipt: Option<Box<RawValue>>,
+    pub(super) compensation_receipt: Option<Box<RawValue>>,
+    pub(super) failure: Option<Failure>,
+    pub(super) compensation: Option<Compensation>,
+    pub(super) created_at: String,
+    pub(super) updated_at: String,
+    /// When the rail acknowledged it.
+    pub(super) completed_at: Option<String>,
+    /// Since when the rail has said that it knows of no such payment.
+    pub(super) missing_since: Option<i64>,
+    /// Why a person must look at it.
+    pub(super) alert: Option<String>,
+}
+
+/// Somebody asked for the effect to be undone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Compensation {
+    pub(super) key: String,
+    pub(super) fingerprint: String,
+    pub(super) reason: String,
+    pub(super) requested_at: String,
+    /// The row that is held by whoever carries it out.
+    pub(super) row: String,
+    /// The rail will not; another request may try again.
+    pub(super) refused: bool,
+}
+
+impl Transaction {
+    pub(super) fn state(&self) -> Result<State, Problem> {
+        State::parse(&self.state).ok_or_else(|| damaged("state"))
+    }
+
+    pub(super) fn row(&self) -> Result<IntentId, Problem> {
+        self.row.parse().map_err(|_| damaged("row"))
+    }
+
+    pub(super) fn id(&self) -> String {
+        format!("{TRANSACTION_PREFIX}{}", self.row)
+    }
+
+    pub(super) fn amount(&self) -> Result<Cents, Problem> {
+        Cents::new(self.amount_cents).ok_or_else(|| damaged("amount"))
+    }
+
+    pub(super) fn currency(&self) -> Result<Currency, Problem> {
+        self.currency.parse().map_err(|_| damaged("currency"))
+    }
+
+    pub(super) fn charge(&self, intent: &Intent) -> Result<Charge, Problem> {
+        let method = |rail: &RailChoice| rail.payment_method.clone();
+        Ok(Charge {
+            intent_id: intent.intent_id.clone(),
+            transaction_id: self.id(),
+            reference: RailReference::stored(&self.reference),
+            amount: self.amount()?,
+            currency: self.currency()?,
+            action: self.action.clone(),
+            summary: self.summary.clone(),
+            payment_method: intent.rail.as_ref().and_then(method),
+            capture: intent.capture(),
+        })
+    }
+
+    pub(super) fn enter(&mut self, state: State, now: Micros) {
+        state.word().clone_into(&mut self.state);
+        self.updated_at = instant::print(now);
+    }
+}
+
+const TRANSACTION_PREFIX: &str = "atp_tx_";
+
+/// The row behind the public name of a transaction.
+pub(super) fn transaction_row(id: &str) -> Option<IntentId> {
+    id.strip_prefix(TRANSACTION_PREFIX)?.parse().ok()
+}
+
+/// What a row of this face is about; its payload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct About {
+    pub(super) intent_id: String,
+    pub(super) key: String,
+}
+
+/// A nonce that is used up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Burned {
+    pub(super) intent_id: String,
+    pub(super) at: i64,
+}
+
+/// An answer that is given again to the same key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Given {
+    pub(super) fingerprint: String,
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+/// An action that somebody took.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Claimed {
+    pub(super) intent_id: String,
+    pub(super) at: i64,
+}
+
+/// Where something that is named by others belongs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Belongs {
+    pub(super) intent_id: String,
+    pub(super) key: String,
+}
+
+fn key(kind: Kind, owner: &str, name: impl Into<String>) -> Key {
+    Key {
+        kind,
+        owner: owner.to_owned(),
+        name: name.into(),
+    }
+}
+
+pub(super) fn permission_key(intent_id: &str) -> Key {
+    key(Kind::Permission, "", intent_id)
+}
+
+pub(super) fn transaction_key(intent_id: &str, idempotency: &IdempotencyKey) -> Key {
+    key(Kind::Transaction, intent_id, idempotency.reveal())
+}
+
+/// By signer: a stranger cannot use up other people's nonces.
+pub(super) fn nonce_key(intent: &Intent) -> Key {
+    key(
+        Kind::SignerNonce,
+        intent.agent_key.id(),
+        intent.nonce.clone(),
+    )
+}
+
+/// By operation: an answer of one is never given for another.
+pub(super) fn given_key(intent_id: &str, operation: &str, idempotency: &IdempotencyKey) -> Key {
+    let name = format!("{operation}:{}", idempotency.reveal());
+    key(Kind::KeptAnswer, intent_id, name)
+}
+
+pub(super) fn action_key(intent: &Intent, action: &str) -> Key {
+    key(Kind::ActionClaim, &intent.dedup_subject(), action)
+}
+
+pub(super) fn receipt_key(receipt_id: &str) -> Key {
+    key(Kind::SignedReceipt, "", receipt_id)
+}
+
+pub(super) fn reference_key(rail: &str, reference: &str) -> Key {
+    key(Kind::RailReference, rail, reference)
+}
+
+pub(super) fn event_key(rail: &str, event_id: &str) -> Key {
+    key(Kind::RailEvent, rail, event_id)
+}
+
+/// A permission's row, which ends by itself when its time is over.
+pub(super) fn begin_permission(id: IntentId, intent: &Intent, now: Micros) -> Command {
+    let ttl_us = intent.expires_at.0.saturating_sub(now.0).max(1_000);
+    let item = item(ProfileId::AtpPermission, &intent.intent_id, ttl_us);
+    Command::Begin(Box::new(Begin {
+        id,
+        item,
+        hold: None,
+    }))
+}
+
+/// A row for an effect, held from the start. `parent` is the transaction that it undoes.
+pub(super) fn begin_effect(
+    id: IntentId,
+    about: &About,
+    parent: Option<IntentId>,
+    hold: Hold,
+) -> Command {
+    let payload = serde_json::to_string(about).expect("two strings");
+    let item = NewIntent {
+        payload,
+        ties: Ties {
+            parent,
+            series: None,
+        },
+        ..item(
+            ProfileId::AtpTransaction,
+            &about.intent_id,
+            limits::INTENT_TTL_US,
+        )
+    };
+    Command::Begin(Box::new(Begin {
+        id,
+        item,
+        hold: Some(hold),
+    }))
+}
+
+fn item(profile: ProfileId, intent_id: &str, ttl_us: i64) -> NewIntent {
+    NewIntent {
+        profile,
+        namespace: NAMESPACE.to_owned(),
+        goal: intent_id.to_owned(),
+        owner: OWNER.to_owned(),
+        public: false,
+        target: None,
+        capability: None,
+        priority: limits::PRIORITY_DEFAULT,
+        payload: "{}".to_owned(),
+        traceparent: None,
+        delay_us: 0,
+        ttl_us,
+        attempts_max: limits::ATTEMPTS_DEFAULT,
+        backoff_us: 0,
+        once: None,
+        ties: Ties::default(),
+        unless: None,
+    }
+}
+
+impl Site {
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        key: Key,
+    ) -> Result<Option<Kept<T>>, Problem> {
+        let found = self.engine().record(key).await;
+        found
+            .map_err(|error| unavailable(&error))?
+            .map(kept)
+            .transpose()
+    }
+
+    pub(super) async fn permission(
+        &self,
+        intent_id: &str,
+    ) -> Result<Option<Kept<Permission>>, Problem> {
+        self.read(permission_key(intent_id)).await
+    }
+
+    pub(super) async fn transaction(
+        &self,
+        intent_id: &str,
+        key: &IdempotencyKey,
+    ) -> Result<Option<Kept<Transaction>>, Problem> {
+        self.read(transaction_key(intent_id, key)).await
+    }
+
+    /// The first transactions under a permission, by their keys.
+    pub(super) async fn transactions(
+        &self,
+        intent_id: &str,
+        limit: u32,
+    ) -> Result<Vec<Kept<Transaction>>, Problem> {
+        let kind = Kind::Transaction;
+        let found = self.engine().records(kind, intent_id, "", limit).await;
+        let found = found.map_err(|error| unavailable(&error))?;
+        found.into_iter().map(kept).collect()
+    }
+}
+
+fn kept<T: DeserializeOwned>(record: Record) -> Result<Kept<T>, Problem> {
+    let value = serde_json::from_str(&record.value).map_err(|_| damaged(record.key.kind.name()))?;
+    Ok(Kept {
+        key: record.key,
+        version: record.version,
+        value,
+    })
+}

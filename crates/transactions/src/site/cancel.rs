@@ -1,0 +1,63 @@
+//! `POST /cancel`: a permission is withdrawn before anything was done under it.
+
+use consign_kernel::command::{Command, Operate};
+use consign_kernel::profile::Face;
+use serde_json::json;
+
+use super::{Answer, Site, TRIES_MAX};
+use crate::document::{Document, NOTE_BYTES_MAX};
+use crate::instant;
+use crate::intent::Intent;
+use crate::problem::{ExpiredReason, Problem};
+use crate::request::Cancel;
+use crate::state::State;
+
+impl Site {
+    /// Idempotent by nature, so it needs no key.
+    pub async fn cancel(&self, body: &[u8]) -> Result<Answer, Problem> {
+        let document = Document::read(body, NOTE_BYTES_MAX)?;
+        let request = Cancel::read(&document)?;
+        for _ in 0..TRIES_MAX {
+            let found = self.permission(&request.intent_id).await?;
+            let mut permission = found.ok_or(Problem::IntentNotFound)?;
+            let intent = permission.value.intent()?;
+            intent.check_request(&document, self.options().signed_requests)?;
+            if permission.value.cancelled {
+                return Ok(cancelled(&intent).replayed(true));
+            }
+            // What was executed has its own end, even if there might have been more.
+            if intent.max_executions == 1 && permission.value.executions > 0 {
+                let state = self.state_of(&intent.intent_id).await?;
+                let state = state.unwrap_or(State::Executing);
+                return Err(Problem::InvalidState { state });
+            }
+            permission.value.check_unexpired(&intent, self.now())?;
+            permission.value.cancelled = true;
+            let operate = Operate {
+                id: permission.value.row()?,
+                face: Face::Transaction,
+                reason: request.reason.clone().unwrap_or_default(),
+            };
+            let steps = vec![
+                permission.unchanged(),
+                Command::Cancel(operate),
+                permission.put(),
+            ];
+            if self.commit(steps).await?.is_some() {
+                return Ok(cancelled(&intent));
+            }
+        }
+        Err(Problem::StoreUnavailable)
+    }
+}
+
+fn cancelled(intent: &Intent) -> Answer {
+    let body = json!({
+        "ok": true,
+        "intent_id": intent.intent_id,
+        "state": State::Expired.word(),
+        "expired_reason": ExpiredReason::Cancelled.word(),
+        "expires_at": instant::print(intent.expires_at),
+    });
+    Answer::new(200, &body).at(State::Expired)
+}

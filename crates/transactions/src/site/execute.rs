@@ -1,0 +1,199 @@
+//! `POST /execute`: a transaction is begun, once for each key, and brought to its end as far as the wait allows.
+
+use std::time::Duration;
+
+use consign_kernel::command;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::books::{self, About, Kept, Permission, Transaction};
+use super::carry::Held;
+use super::{Answer, Site, TRIES_MAX, damaged};
+use crate::document::{Document, REQUEST_BYTES_MAX};
+use crate::instant;
+use crate::intent::Intent;
+use crate::key::IdempotencyKey;
+use crate::money::Cents;
+use crate::problem::Problem;
+use crate::request::Execute;
+use crate::state::State;
+
+/// How soon somebody who waits for another's work looks again, at first and at most.
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+const LOOK_MAX: Duration = Duration::from_millis(200);
+
+impl Site {
+    pub async fn execute(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
+        let document = Document::read(body, REQUEST_BYTES_MAX)?;
+        let key = IdempotencyKey::of_request(key, &document)?;
+        let request = Execute::read(&document)?;
+        let until = Instant::now() + self.options().execute_wait;
+        for _ in 0..TRIES_MAX {
+            if let Some(known) = self.known(&request, &key, &document).await? {
+                return self.replay(known, until).await;
+            }
+            match self.try_to_begin(&request, &key, &document).await {
+                Ok(None) => {}
+                Ok(Some(held)) => return self.carried(held, until).await,
+                // The same request may have used the permission up between two looks, and then it is no refusal.
+                Err(problem) => match self.known(&request, &key, &document).await? {
+                    Some(known) => return self.replay(known, until).await,
+                    None => return Err(problem),
+                },
+            }
+        }
+        Err(Problem::StoreUnavailable)
+    }
+
+    /// What this very request began before.
+    async fn known(
+        &self,
+        request: &Execute,
+        key: &IdempotencyKey,
+        document: &Document,
+    ) -> Result<Option<Kept<Transaction>>, Problem> {
+        match self.transaction(&request.intent_id, key).await? {
+            Some(known) if known.value.fingerprint != document.fingerprint() => {
+                Err(Problem::IdempotencyMismatch)
+            }
+            known => Ok(known),
+        }
+    }
+
+    async fn replay(&self, known: Kept<Transaction>, until: Instant) -> Result<Answer, Problem> {
+        let ended = self.ended(known, until).await?;
+        Ok(ended.answer()?.replayed(true))
+    }
+
+    /// Commits the transaction as executing, held by this process. `None` if somebody else was quicker.
+    async fn try_to_begin(
+        &self,
+        request: &Execute,
+        key: &IdempotencyKey,
+        document: &Document,
+    ) -> Result<Option<Held>, Problem> {
+        let found = self.permission(&request.intent_id).await?;
+        let mut permission = found.ok_or(Problem::IntentNotFound)?;
+        let intent = permission.value.intent()?;
+        intent.check_request(document, self.options().signed_requests)?;
+        let amount = self.check_allowed(&permission.value, &intent, request)?;
+
+        permission.value.executions += 1;
+        permission.value.committed_cents += amount.get();
+        let id = self.fresh_id();
+        let now = instant::print(self.now());
+        let transaction = Transaction {
+            row: id.to_string(),
+            state: State::Executing.word().to_owned(),
+            fingerprint: document.fingerprint(),
+            body: raw(String::from_utf8_lossy(document.sent()).into_owned())?,
+            amount_cents: amount.get(),
+            currency: intent.currency.as_str().to_owned(),
+            action: request.action.clone(),
+            summary: request.summary.clone(),
+            rail: self.rail().name().to_owned(),
+            reference: key.rail_reference(&intent.intent_id).as_str().to_owned(),
+            payment_id: None,
+            receipt: None,
+            compensation_receipt: None,
+            failure: None,
+            compensation: None,
+            created_at: now.clone(),
+            updated_at: now,
+            completed_at: None,
+            missing_since: None,
+            alert: None,
+        };
+        let about = About {
+            intent_id: intent.intent_id.clone(),
+            key: key.reveal().to_owned(),
+        };
+        let transaction_key = books::transaction_key(&intent.intent_id, key);
+        let mut transaction = Kept::new(transaction_key, transaction);
+        let steps = vec![
+            permission.unchanged(),
+            transaction.unchanged(),
+            permission.put(),
+            transaction.put(),
+            books::begin_effect(id, &about, None, self.hold()),
+        ];
+        let Some(mut answers) = self.commit(steps).await? else {
+            return Ok(None);
+        };
+        let Some(command::Answer::Begun(row)) = answers.pop() else {
+            return Err(damaged("answer"));
+        };
+        transaction.version = 1;
+        Ok(Some(Held {
+            row: *row,
+            intent,
+            authorized_at: permission.value.authorized_at,
+            key: key.clone(),
+            transaction,
+            is_fresh: true,
+        }))
+    }
+
+    /// The amount, if the permission allows it now.
+    fn check_allowed(
+        &self,
+        permission: &Permission,
+        intent: &Intent,
+        request: &Execute,
+    ) -> Result<Cents, Problem> {
+        permission.check_unexpired(intent, self.now())?;
+        if permission.authorized_at.is_none() {
+            return Err(Problem::NotAuthorized);
+        }
+        if permission.executions >= intent.max_executions {
+            return Err(Problem::ExecutionLimitReached);
+        }
+        request.check_currency(intent)?;
+        let amount = request.amount(intent)?;
+        let committed = Cents::new(permission.committed_cents).ok_or_else(|| damaged("spent"))?;
+        if !intent.spend_cap.allows(committed, Cents::ZERO, amount) {
+            return Err(Problem::SpendCapExceeded);
+        }
+        request.check_action(intent)?;
+        Ok(amount)
+    }
+
+    /// Has it carried out by a task of its own, which goes on when the agent does not wait for it.
+    async fn carried(&self, held: Held, until: Instant) -> Result<Answer, Problem> {
+        let begun = held.transaction.clone();
+        let site = self.clone();
+        let task = tokio::spawn(async move { site.carry(held).await });
+        match tokio::time::timeout_at(until, task).await {
+            Ok(Ok(Some(carried))) => carried.answer(),
+            // Whatever kept it from telling, or from ending in time, the ledger knows how far it is.
+            Ok(_) | Err(_) => self.again(&begun).await?.answer(),
+        }
+    }
+
+    /// Waits until somebody else has brought it to its end, or the wait is over.
+    pub(super) async fn ended(
+        &self,
+        mut known: Kept<Transaction>,
+        until: Instant,
+    ) -> Result<Kept<Transaction>, Problem> {
+        let mut pause = LOOK_FIRST;
+        while !known.value.state()?.is_terminal() && Instant::now() + pause < until {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_MAX);
+            known = self.again(&known).await?;
+        }
+        Ok(known)
+    }
+
+    pub(super) async fn again(
+        &self,
+        known: &Kept<Transaction>,
+    ) -> Result<Kept<Transaction>, Problem> {
+        let found = self.read(known.key.clone()).await?;
+        found.ok_or_else(|| damaged("transaction"))
+    }
+}
+
+pub(super) fn raw(text: String) -> Result<Box<RawValue>, Problem> {
+    RawValue::from_string(text).map_err(|_| damaged("document"))
+}

@@ -1,0 +1,288 @@
+//! What is shown: intents with their transactions, receipts, and whether a document is one of ours.
+
+use consign_engine::IntentFilter;
+use consign_kernel::ids::Micros;
+use consign_kernel::profile::Face;
+use serde_json::{Value, json};
+
+use super::answer::print;
+use super::books::{self, About, Belongs, Kept, Permission, Transaction};
+use super::{Answer, OWNER, Site, damaged, unavailable};
+use crate::document::{Document, VERIFY_BYTES_MAX};
+use crate::instant;
+use crate::intent::Intent;
+use crate::key::IdempotencyKey;
+use crate::problem::Problem;
+use crate::request::Verify;
+use crate::state::State;
+
+/// How many transactions of one intent are shown with it.
+const SHOWN_MAX: u32 = 1_000;
+/// How many intents a page of a list has.
+pub(super) const LIST_MAX: u32 = 200;
+
+impl Site {
+    pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
+        let found = self.permission(intent_id).await?;
+        let permission = found.ok_or(Problem::IntentNotFound)?;
+        let (body, state) = self.intent_shown(&permission).await?;
+        Ok(Answer::new(200, &body).at(state))
+    }
+
+    async fn intent_shown(&self, permission: &Kept<Permission>) -> Result<(Value, State), Problem> {
+        let intent = permission.value.intent()?;
+        let transactions = self.transactions(&intent.intent_id, SHOWN_MAX).await?;
+        let state = state(&permission.value, &intent, &transactions, self.now())?;
+        let shown = transactions
+            .iter()
+            .map(shown)
+            .collect::<Result<Vec<_>, _>>()?;
+        let expired = permission.value.expired(&intent, self.now());
+        let authorized_at = permission
+            .value
+            .authorized_at
+            .map(|at| instant::print(Micros(at)));
+        let mut body = json!({
+            "ok": true,
+            "intent_id": intent.intent_id,
+            "state": state.word(),
+            "intent_hash": intent.hash(),
+            "created_at": instant::print(Micros(permission.value.created_at)),
+            "expires_at": instant::print(intent.expires_at),
+            "transactions": shown,
+            "data": {
+                "id": intent.intent_id,
+                "status": state.word(),
+                "purpose": intent.purpose,
+                "scope": intent.scope,
+                "spend_cap_cents": intent.spend_cap.get(),
+                "spent_cents": permission.value.committed_cents,
+                "currency": intent.currency,
+                "max_executions": intent.max_executions,
+                "executions": permission.value.executions,
+            },
+        });
+        if let Some(at) = authorized_at {
+            body["authorized_at"] = at.into();
+        }
+        if let Some(reason) = expired.filter(|_| state == State::Expired) {
+            body["expired_reason"] = reason.word().into();
+        }
+        Ok((body, state))
+    }
+
+    /// The latest intents, for operators.
+    pub async fn intents(&self, limit: u32, offset: u32) -> Result<Answer, Problem> {
+        let wanted = limit.clamp(1, LIST_MAX) as usize;
+        let mut skip = offset as usize;
+        let mut before = None;
+        let mut listed = Vec::new();
+        while listed.len() < wanted {
+            let page = self.engine().intents(filter(before)).await;
+            let page = page.map_err(|error| unavailable(&error))?;
+            let permissions = page
+                .intents
+                .iter()
+                .filter(|row| row.profile == consign_kernel::profile::ProfileId::AtpPermission);
+            for row in permissions {
+                if skip > 0 {
+                    skip -= 1;
+                } else if listed.len() < wanted
+                    && let Some(permission) = self.permission(&row.goal).await?
+                {
+                    listed.push(self.intent_shown(&permission).await?.0);
+                }
+            }
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        Ok(Answer::new(200, &json!({"ok": true, "data": listed})))
+    }
+
+    pub async fn transaction_shown(&self, id: &str) -> Result<Answer, Problem> {
+        let found = self.transaction_by_id(id).await?;
+        let transaction = found.ok_or(Problem::NotFound {
+            what: "transaction",
+        })?;
+        let mut body = shown(&transaction)?;
+        body["data"] = body.clone();
+        let state = transaction.value.state()?;
+        Ok(Answer::text(200, print(&body)).at(state))
+    }
+
+    pub(super) async fn transaction_by_id(
+        &self,
+        id: &str,
+    ) -> Result<Option<Kept<Transaction>>, Problem> {
+        let Some(row) = books::transaction_row(id) else {
+            return Ok(None);
+        };
+        let found = self.engine().observe(row).await;
+        let found = found.map_err(|error| unavailable(&error))?;
+        let is_ours = |row: &consign_kernel::intent::Intent| {
+            row.profile == consign_kernel::profile::ProfileId::AtpTransaction
+                && row.ties.parent.is_none()
+        };
+        match found.filter(is_ours) {
+            None => Ok(None),
+            Some(row) => {
+                let about = about(&row)?;
+                let key = IdempotencyKey::new(&about.key)?;
+                self.transaction(&about.intent_id, &key).await
+            }
+        }
+    }
+
+    pub async fn receipt_shown(&self, receipt_id: &str) -> Result<Answer, Problem> {
+        let text = self.stored_receipt(receipt_id).await?;
+        let (transaction, text) = text.ok_or(Problem::NotFound { what: "receipt" })?;
+        let receipt: Value = serde_json::from_str(&text).map_err(|_| damaged("receipt"))?;
+        let data = json!({
+            "id": receipt_id,
+            "transaction_id": transaction.value.id(),
+            "issued_at": receipt["issued_at"],
+            "body": "",
+        });
+        // The receipt itself is put in as the text it is.
+        let data = data
+            .to_string()
+            .replace("\"body\":\"\"", &format!("\"body\":{text}"));
+        let body = format!("{{\"ok\":true,\"receipt\":{text},\"data\":{data}}}");
+        Ok(Answer::text(200, body))
+    }
+
+    pub async fn receipts_of(&self, intent_id: &str) -> Result<Answer, Problem> {
+        let found = self.permission(intent_id).await?;
+        found.ok_or(Problem::IntentNotFound)?;
+        let transactions = self.transactions(intent_id, SHOWN_MAX).await?;
+        let receipts: Vec<_> = transactions
+            .iter()
+            .flat_map(|transaction| {
+                let both = [
+                    &transaction.value.receipt,
+                    &transaction.value.compensation_receipt,
+                ];
+                both.into_iter().flatten()
+            })
+            .collect();
+        let receipts = print(&receipts);
+        Ok(Answer::text(
+            200,
+            format!("{{\"ok\":true,\"receipts\":{receipts}}}"),
+        ))
+    }
+
+    async fn stored_receipt(
+        &self,
+        receipt_id: &str,
+    ) -> Result<Option<(Kept<Transaction>, String)>, Problem> {
+        let belongs: Option<Kept<Belongs>> = self.read(books::receipt_key(receipt_id)).await?;
+        let Some(Kept { value, .. }) = belongs else {
+            return Ok(None);
+        };
+        let key = IdempotencyKey::new(&value.key)?;
+        let found = self.transaction(&value.intent_id, &key).await?;
+        let transaction = found.ok_or_else(|| damaged("receipt"))?;
+        let both = [
+            &transaction.value.receipt,
+            &transaction.value.compensation_receipt,
+        ];
+        let named = format!("\"receipt_id\":\"{receipt_id}\"");
+        let text = both
+            .into_iter()
+            .flatten()
+            .map(|receipt| receipt.get())
+            .find(|text| text.contains(&named))
+            .map(str::to_owned);
+        Ok(text.map(|text| (transaction, text)))
+    }
+
+    /// Needs no secret, and trusts no key that comes along.
+    pub async fn verify(&self, body: &[u8]) -> Result<Answer, Problem> {
+        let body = Document::read(body, VERIFY_BYTES_MAX)?;
+        let (document, text) = match Verify::read(&body)? {
+            Verify::Document(document) => (*document, None),
+            Verify::Id(id) => {
+                let found = self.stored_receipt(&id).await?;
+                let (_, text) = found.ok_or(Problem::NotFound { what: "receipt" })?;
+                let document = Document::read(text.as_bytes(), usize::MAX)?;
+                (document, Some(text))
+            }
+        };
+        let mut verification = self.keys().ring.verify(&document, self.now());
+        verification.stored = text.is_some() || self.is_stored(&document).await?;
+        Ok(Answer::text(
+            200,
+            print(&json!({"ok": true, "verification": verification})),
+        ))
+    }
+
+    async fn is_stored(&self, document: &Document) -> Result<bool, Problem> {
+        let id = document.get("receipt_id");
+        let Some(id) = id.and_then(|id| id.as_str().map(std::borrow::Cow::into_owned)) else {
+            return Ok(false);
+        };
+        let Some((_, text)) = self.stored_receipt(&id).await? else {
+            return Ok(false);
+        };
+        let stored = Document::read(text.as_bytes(), usize::MAX)?;
+        Ok(stored.hash() == document.hash())
+    }
+
+    /// The state of an intent; none if there is no such intent.
+    pub(super) async fn state_of(&self, intent_id: &str) -> Result<Option<State>, Problem> {
+        let Some(permission) = self.permission(intent_id).await? else {
+            return Ok(None);
+        };
+        let intent = permission.value.intent()?;
+        let transactions = self.transactions(intent_id, SHOWN_MAX).await?;
+        state(&permission.value, &intent, &transactions, self.now()).map(Some)
+    }
+
+    /// A settled transaction under this intent.
+    pub(super) async fn settled_under(
+        &self,
+        intent_id: &str,
+    ) -> Result<Option<Kept<Transaction>>, Problem> {
+        let transactions = self.transactions(intent_id, SHOWN_MAX).await?;
+        let settled = State::Settled.word();
+        let mut transactions = transactions.into_iter();
+        Ok(transactions.find(|transaction| transaction.value.state == settled))
+    }
+}
+
+fn filter(before: Option<consign_kernel::ids::Seq>) -> IntentFilter {
+    IntentFilter {
+        face: Face::Transaction,
+        owner: Some(OWNER.to_owned()),
+        namespace: None,
+        goal: None,
+        state: None,
+        before,
+        limit: 100,
+    }
+}
+
+pub(super) fn about(row: &consign_kernel::intent::Intent) -> Result<About, Problem> {
+    serde_json::from_str(&row.payload).map_err(|_| damaged("row"))
+}
+
+fn shown(transaction: &Kept<Transaction>) -> Result<Value, Problem> {
+    let shown = transaction.shown()?;
+    serde_json::to_value(shown).map_err(|_| damaged("transaction"))
+}
+
+/// With one execution the intent is where its transaction is; with several it keeps to its own.
+fn state(
+    permission: &Permission,
+    intent: &Intent,
+    transactions: &[Kept<Transaction>],
+    now: Micros,
+) -> Result<State, Problem> {
+    match transactions {
+        [only] if intent.max_executions == 1 => only.value.state(),
+        _ => Ok(permission.state(intent, now)),
+    }
+}

@@ -1,0 +1,285 @@
+//! Reconciliation: transactions that nobody holds are looked at again, after a crash, after a while, or on a rail's hint.
+//!
+//! Whoever let a transaction go said when to look again, and the lease of one who died ends by itself; so a sweep is nothing
+//! but a claim. All nodes may sweep at once.
+
+use std::time::Duration;
+
+use consign_kernel::command::{self, Audience, Claim, Command, Hold, Recover, Take};
+use consign_kernel::ids::IntentId;
+use consign_kernel::intent::Intent as Row;
+use consign_kernel::profile::Face;
+use consign_kernel::record::Put;
+use serde::Serialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::books::{self, Belongs, Kept, NAMESPACE};
+use super::carry::Held;
+use super::reads::about;
+use super::{Answer, OWNER, Site, damaged, unavailable};
+use crate::key::IdempotencyKey;
+use crate::problem::Problem;
+use crate::rail::Message;
+use crate::state::State;
+
+/// How many are looked at at once: a rail that hangs holds up these, and no others for longer than its time limit.
+const AT_ONCE: u32 = 16;
+/// How long the sweeper waits for something to fall due before it looks whether it shall end.
+const WAIT: Duration = Duration::from_secs(30);
+/// After a refusal of the ledger.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a rail's event is remembered.
+const EVENT_MEMORY_US: i64 = 30 * consign_kernel::ids::DAY_US;
+/// How long a hint waits for one who holds the transaction at that moment.
+const HINT_PATIENCE: u32 = 20;
+
+/// What one sweep came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Swept {
+    pub looked_at: u32,
+    pub settled: u32,
+    pub compensated: u32,
+    pub open: u32,
+}
+
+impl Site {
+    /// Takes back what this node held when it died. To be done before serving.
+    pub async fn recover(&self) -> Result<u32, Problem> {
+        let options = self.options();
+        let mut recovered = 0;
+        loop {
+            let recover = Command::Recover(Recover {
+                face: Face::Transaction,
+                node: options.node.clone(),
+                start: options.start.clone(),
+                limit: 1_000,
+            });
+            let answer = self.engine().apply(None, recover).await;
+            match answer.map_err(|error| unavailable(&error))? {
+                command::Answer::Recovered(rows) if !rows.is_empty() => {
+                    recovered += u32::try_from(rows.len()).unwrap_or(u32::MAX);
+                }
+                _ => return Ok(recovered),
+            }
+        }
+    }
+
+    /// Looks at everything that is due, for as long as the process lives.
+    pub async fn sweep_for_ever(self) {
+        loop {
+            match self.claim_due(WAIT).await {
+                Ok(rows) => {
+                    self.look_at(rows).await;
+                }
+                Err(problem) => {
+                    tracing::warn!(%problem, "the sweep could not look for transactions");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            if let Err(error) = self.refresh_keys().await {
+                tracing::warn!(%error, "the site's keys could not be read again");
+            }
+        }
+    }
+
+    /// One sweep now, over everything that nobody holds, though its time may not have come.
+    pub async fn reconcile(&self) -> Result<Swept, Problem> {
+        let mut swept = Swept::default();
+        loop {
+            let rows = self.claim_due(Duration::ZERO).await?;
+            if rows.is_empty() {
+                break;
+            }
+            swept.add(self.look_at(rows).await);
+        }
+        for state in [
+            consign_kernel::state::State::Dispatched,
+            consign_kernel::state::State::Delivered,
+        ] {
+            let mut before = None;
+            loop {
+                let filter = consign_engine::IntentFilter {
+                    face: Face::Transaction,
+                    owner: Some(OWNER.to_owned()),
+                    namespace: None,
+                    goal: None,
+                    state: Some(state),
+                    before,
+                    limit: 100,
+                };
+                let page = self.engine().intents(filter).await;
+                let page = page.map_err(|error| unavailable(&error))?;
+                let mut taken = Vec::new();
+                for row in page.intents {
+                    taken.extend(self.take(row.id).await?);
+                }
+                swept.add(self.look_at(taken).await);
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(swept)
+    }
+
+    async fn claim_due(&self, wait: Duration) -> Result<Vec<Row>, Problem> {
+        let Hold { holder, lease_us } = self.hold();
+        let claim = Claim {
+            face: Face::Transaction,
+            namespace: NAMESPACE.to_owned(),
+            goal: None,
+            holder,
+            audience: Audience::Publisher(OWNER.to_owned()),
+            worker_id: None,
+            capabilities: Vec::new(),
+            max: AT_ONCE,
+            lease_us,
+        };
+        let claimed = self.engine().claim(None, claim, wait).await;
+        claimed.map_err(|error| unavailable(&error))
+    }
+
+    /// One that nobody holds, whenever its turn would be.
+    async fn take(&self, id: IntentId) -> Result<Option<Row>, Problem> {
+        let take = Command::Take(Take {
+            id,
+            face: Face::Transaction,
+            hold: self.hold(),
+        });
+        match self
+            .commit(vec![take])
+            .await?
+            .and_then(|mut answers| answers.pop())
+        {
+            Some(command::Answer::Claimed(mut rows)) => Ok(rows.pop()),
+            _ => Ok(None),
+        }
+    }
+
+    async fn look_at(&self, rows: Vec<Row>) -> Swept {
+        let mut looks = JoinSet::new();
+        for row in rows {
+            let site = self.clone();
+            looks.spawn(async move { site.look_at_one(row).await });
+        }
+        let mut swept = Swept::default();
+        for state in looks.join_all().await {
+            swept.looked_at += 1;
+            match state {
+                Some(State::Settled) => swept.settled += 1,
+                Some(State::Compensated) => swept.compensated += 1,
+                _ => swept.open += 1,
+            }
+        }
+        swept
+    }
+
+    async fn look_at_one(&self, row: Row) -> Option<State> {
+        let undoes = row.ties.parent.is_some();
+        let held = match self.held(row).await {
+            Ok(held) => held,
+            Err(problem) => {
+                tracing::error!(%problem, "a transaction cannot be looked at");
+                return None;
+            }
+        };
+        let transaction = held.transaction.clone();
+        if undoes {
+            self.carry_undo(held).await;
+        } else {
+            self.carry(held).await;
+        }
+        let now = self.again(&transaction).await.ok()?;
+        now.value.state().ok()
+    }
+
+    async fn held(&self, row: Row) -> Result<Held, Problem> {
+        let about = about(&row)?;
+        let key = IdempotencyKey::new(&about.key)?;
+        let found = self.transaction(&about.intent_id, &key).await?;
+        let transaction = found.ok_or_else(|| damaged("transaction"))?;
+        let found = self.permission(&about.intent_id).await?;
+        let permission = found.ok_or_else(|| damaged("permission"))?;
+        Ok(Held {
+            row,
+            intent: permission.value.intent()?,
+            authorized_at: permission.value.authorized_at,
+            key,
+            transaction,
+            is_fresh: false,
+        })
+    }
+
+    /// `POST /rails/{rail}/callback`: a hint to look at one transaction. What the message says is not believed.
+    pub async fn callback(
+        &self,
+        rail: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> Result<Answer, Problem> {
+        if rail != self.rail().name() {
+            return Err(Problem::NotFound { what: "rail" });
+        }
+        let message = Message {
+            headers,
+            body,
+            now: self.now(),
+        };
+        let hint = self.rail().heard(message)?;
+        let accepted = || Answer::new(200, &json!({"ok": true}));
+        let event_key = books::event_key(rail, &hint.event_id);
+        let heard: Option<Kept<serde_json::Value>> = self.read(event_key.clone()).await?;
+        let Some(about) = hint.about.filter(|_| heard.is_none()) else {
+            return Ok(accepted());
+        };
+        let belongs: Option<Kept<Belongs>> = self.read(books::reference_key(rail, &about)).await?;
+        let Some(belongs) = belongs else {
+            tracing::info!(rail, "a callback is about no transaction of this site");
+            return Ok(accepted());
+        };
+        let key = IdempotencyKey::new(&belongs.value.key)?;
+        let found = self.transaction(&belongs.value.intent_id, &key).await?;
+        let transaction = found.ok_or_else(|| damaged("transaction"))?;
+        let mut rows = vec![transaction.value.row()?];
+        let undo = transaction.value.compensation.as_ref();
+        rows.extend(undo.and_then(|asked| asked.row.parse::<IntentId>().ok()));
+        // Remembered only once it was acted upon: a rail that gets no answer delivers it again.
+        for id in rows {
+            for _ in 0..HINT_PATIENCE {
+                if let Some(row) = self.take(id).await? {
+                    self.look_at_one(row).await;
+                    break;
+                }
+                if !self.is_held(id).await? {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        let remember = Command::Put(Put {
+            key: event_key,
+            value: "{}".to_owned(),
+            expires_at: Some(self.now().plus(EVENT_MEMORY_US)),
+            expect: None,
+        });
+        self.commit(vec![remember]).await?;
+        Ok(accepted())
+    }
+
+    async fn is_held(&self, id: IntentId) -> Result<bool, Problem> {
+        let row = self.engine().observe(id).await;
+        let row = row.map_err(|error| unavailable(&error))?;
+        Ok(row.is_some_and(|row| row.is_leased(self.now())))
+    }
+}
+
+impl Swept {
+    fn add(&mut self, other: Self) {
+        self.looked_at += other.looked_at;
+        self.settled += other.settled;
+        self.compensated += other.compensated;
+        self.open += other.open;
+    }
+}

@@ -1,0 +1,309 @@
+//! Permissions: created, authorized once, withdrawn, over.
+
+use consign_kernel::receipt::Signer;
+use consign_transactions::site::AgentKeys;
+use serde_json::json;
+
+use crate::world::{KEY, OTHER_KEY, World, agent, agent_key, body, key_id, name, sign};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_001_a_signed_intent_is_created() {
+    let world = World::new().await;
+    let answer = world.create(&world.signed("int_abc")).await.unwrap();
+    assert_eq!(answer.status, 201);
+    assert_eq!(body(&answer)["state"], "created");
+    assert_eq!(world.shown("int_abc").await["state"], "created");
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_002_at_003_a_wrong_signature_leaves_nothing() {
+    let world = World::new().await;
+    let mut changed = world.signed("int_abc");
+    changed["amount_cents"] = 1501.into();
+    let refused = world.create(&changed).await;
+    assert_eq!(name(&refused), "invalid_signature");
+    let refused = world.authorize(&changed, KEY).await;
+    assert_eq!(name(&refused), "invalid_signature");
+    assert!(world.site.intent("int_abc").await.is_err());
+    let dump = world.ledger.store.dump().await.unwrap();
+    assert!(dump.intents.is_empty(), "no row and no nonce");
+    assert_eq!(dump.records.len(), 1, "the site's key alone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_009_at_010_another_site_and_another_time_are_refused() {
+    let world = World::new().await;
+    let mut intent = world.intent("int_abc");
+    intent["site"] = "https://other.example".into();
+    let refused = world.create(&sign(intent, &agent())).await;
+    assert_eq!(name(&refused), "site_mismatch");
+    let stale = world.signed("int_abc");
+    world.pass(301);
+    let refused = world.create(&stale).await;
+    assert_eq!(name(&refused), "timestamp_out_of_window");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_011_the_same_intent_again_is_the_same_and_another_one_conflicts() {
+    let world = World::new().await;
+    let intent = world.signed("int_abc");
+    let first = world.create(&intent).await.unwrap();
+    let again = world.create(&intent).await.unwrap();
+    assert_eq!((again.status, &again.body), (200, &first.body));
+    let mut other = world.intent("int_abc");
+    other["amount_cents"] = 2.into();
+    let refused = world.create(&sign(other, &agent())).await;
+    assert_eq!(name(&refused), "intent_conflict");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_012_at_013_at_014_at_015_keys_are_needed_and_opaque() {
+    let world = World::new().await;
+    let intent = world.signed("int_abc");
+    let text = intent.to_string();
+    let refused = world.site.authorize(None, text.as_bytes()).await;
+    assert_eq!(name(&refused), "idempotency_key_required");
+    let refused = world
+        .site
+        .execute(None, br#"{"intent_id":"int_abc"}"#)
+        .await;
+    assert_eq!(name(&refused), "idempotency_key_required");
+    for length in [15, 129] {
+        let refused = world.authorize(&intent, &"k".repeat(length)).await;
+        assert_eq!(name(&refused), "idempotency_key_invalid");
+    }
+    world.authorize(&intent, &"k".repeat(16)).await.unwrap();
+    let refused = world.authorize(&intent, &"K".repeat(16)).await;
+    assert_eq!(name(&refused), "nonce_consumed", "another key");
+    let longest = world.signed("int_long");
+    world.authorize(&longest, &"k".repeat(128)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_016_at_017_authorizing_is_answered_the_same_to_the_same_key() {
+    let world = World::new().await;
+    world.create(&world.signed("int_abc")).await.unwrap();
+    let short = json!({"intent_id": "int_abc", "nonce": "nonce-of-int_abc"});
+    let short = sign(short, &agent());
+    let first = world.authorize(&short, KEY).await.unwrap();
+    assert_eq!(first.status, 200);
+    let told = body(&first);
+    assert_eq!(told["state"], "authorized");
+    assert!(told["authorized_at"].is_string());
+    world.pass(700);
+    let again = world.authorize(&short, KEY).await.unwrap();
+    assert!(again.replayed, "also after it is over");
+    assert_eq!((again.status, again.body), (first.status, first.body));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_018_at_019_at_020_at_024_at_098_a_nonce_is_consumed_once() {
+    let world = World::new().await;
+    let intent = world.signed("int_abc");
+    let first = body(&world.authorize(&intent, KEY).await.unwrap());
+    for refused in [
+        world.authorize(&intent, OTHER_KEY).await,
+        world.authorize(&intent, OTHER_KEY).await,
+        world.create(&intent).await,
+    ] {
+        let problem = refused.unwrap_err();
+        assert_eq!((problem.status(), problem.name()), (409, "nonce_consumed"));
+        let told = serde_json::to_value(&problem).unwrap();
+        assert_eq!(told["first_consumed_at"], first["authorized_at"]);
+    }
+    let mut second = world.intent("int_second");
+    second["nonce"] = "nonce-of-int_abc".into();
+    let refused = world.authorize(&sign(second, &agent()), OTHER_KEY).await;
+    assert_eq!(name(&refused), "nonce_consumed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_021_another_signer_may_use_the_same_nonce() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    let stranger = Signer::from_seed(&[0x44; 32]);
+    let mut intent = world.intent("int_other");
+    intent["nonce"] = "nonce-of-int_abc".into();
+    intent["agent_key"] = agent_key(&stranger).into();
+    let intent = sign(intent, &stranger);
+    let answer = world.authorize(&intent, OTHER_KEY).await.unwrap();
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_022_a_forged_authorization_burns_nothing() {
+    let world = World::new().await;
+    world.create(&world.signed("int_abc")).await.unwrap();
+    let short = json!({"intent_id": "int_abc", "nonce": "nonce-of-int_abc"});
+    let forged = sign(short.clone(), &Signer::from_seed(&[0x44; 32]));
+    let refused = world.authorize(&forged, KEY).await;
+    assert_eq!(name(&refused), "invalid_signature");
+    let mismatch = json!({"intent_id": "int_abc", "nonce": "n2"});
+    let refused = world.authorize(&sign(mismatch, &agent()), KEY).await;
+    assert_eq!(name(&refused), "nonce_mismatch");
+    world.authorize(&sign(short, &agent()), KEY).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_023_at_101_one_step_creates_and_authorizes_and_both_are_told() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    let dump = world.ledger.store.dump().await.unwrap();
+    let told: Vec<_> = dump.facts.iter().map(|fact| fact.to.name()).collect();
+    assert_eq!(told, ["received", "validated"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_principal_must_consent_itself() {
+    let world = World::new().await;
+    let principal = Signer::from_seed(&[0x55; 32]);
+    let mut intent = world.intent("int_abc");
+    intent["principal_key"] = agent_key(&principal).into();
+    let intent = sign(intent, &agent());
+    let refused = world.authorize(&intent, KEY).await;
+    assert_eq!(name(&refused), "invalid_signature");
+    world.create(&intent).await.unwrap();
+    let short = json!({"intent_id": "int_abc", "nonce": "nonce-of-int_abc"});
+    let refused = world.authorize(&sign(short.clone(), &agent()), KEY).await;
+    assert_eq!(name(&refused), "invalid_signature");
+    world
+        .authorize(&sign(short, &principal), KEY)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_025_at_026_at_027_at_028_what_is_over_is_over() {
+    let world = World::new().await;
+    world.create(&world.signed("int_created")).await.unwrap();
+    world.authorized("int_authorized").await;
+    world.pass(600);
+    for id in ["int_created", "int_authorized"] {
+        let shown = world.shown(id).await;
+        assert_eq!(shown["state"], "expired");
+        assert_eq!(shown["expired_reason"], "expired");
+        let refused = world.execute(id, KEY).await.unwrap_err();
+        assert_eq!((refused.status(), refused.name()), (410, "intent_expired"));
+        let receipts = body(&world.site.receipts_of(id).await.unwrap());
+        assert_eq!(receipts["receipts"], json!([]));
+    }
+    assert_eq!(world.bank.calls(), 0);
+    let short = json!({"intent_id": "int_created", "nonce": "nonce-of-int_created"});
+    let refused = world.authorize(&sign(short, &agent()), KEY).await;
+    assert_eq!(name(&refused), "intent_expired");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_076_what_is_cancelled_is_over_at_once() {
+    let world = World::new().await;
+    world.create(&world.signed("int_created")).await.unwrap();
+    world.authorized("int_authorized").await;
+    for id in ["int_created", "int_authorized"] {
+        let answer = world.cancel(id).await.unwrap();
+        assert_eq!(body(&answer)["expired_reason"], "cancelled");
+        assert_eq!(world.cancel(id).await.unwrap().body, answer.body);
+        let refused = world.execute(id, KEY).await.unwrap_err();
+        assert_eq!(refused.status(), 410);
+        assert_eq!(
+            serde_json::to_value(&refused).unwrap()["reason"],
+            "cancelled"
+        );
+    }
+    assert_eq!(name(&world.cancel("int_none").await), "intent_not_found");
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_registered_agents_are_let_in() {
+    let world = World::with(|options| {
+        options.agent_keys = AgentKeys::Registered([key_id(0x22)].into());
+    })
+    .await;
+    world.authorized("int_abc").await;
+    let stranger = Signer::from_seed(&[0x44; 32]);
+    let mut intent = world.intent("int_other");
+    intent["agent_key"] = agent_key(&stranger).into();
+    let refused = world.create(&sign(intent, &stranger)).await;
+    assert_eq!(name(&refused), "unknown_agent_key");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_087_at_088_at_089_at_090_preconditions_are_asked_when_authorizing() {
+    let world = World::new().await;
+    let after = |id: &str, first: &str| {
+        let mut intent = world.intent(id);
+        intent["preconditions"] = json!([{"intent_id": first, "state": "settled"}]);
+        sign(intent, &agent())
+    };
+    let waits = after("int_second", "int_first");
+    let refused = world.authorize(&waits, KEY).await.unwrap_err();
+    assert_eq!(
+        (refused.status(), refused.name()),
+        (412, "precondition_failed")
+    );
+    world.authorized("int_first").await;
+    let refused = world.authorize(&waits, KEY).await.unwrap_err();
+    assert_eq!(refused.status(), 425);
+    assert_eq!(refused.retry_after_s(), Some(1));
+    world.execute("int_first", KEY).await.unwrap();
+    world.authorize(&waits, KEY).await.unwrap();
+    // What becomes of the first one later changes nothing.
+    world.compensate("int_first", OTHER_KEY).await.unwrap();
+    let done = world.execute("int_second", KEY).await.unwrap();
+    assert_eq!(body(&done)["state"], "settled");
+    let late = after("int_third", "int_first");
+    let refused = world.authorize(&late, KEY).await.unwrap_err();
+    assert_eq!(refused.status(), 412, "compensated for good");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_091_at_092_at_093_the_same_action_is_taken_once_within_the_window() {
+    let twice = |world: &World, id: &str| {
+        let mut intent = world.intent(id);
+        intent["action_dedup_key"] = "cart-1".into();
+        sign(intent, &agent())
+    };
+    let world = World::with(|options| options.dedup_window_s = 60).await;
+    world.authorize(&twice(&world, "int_1"), KEY).await.unwrap();
+    let second = twice(&world, "int_2");
+    for refused in [
+        world.authorize(&second, KEY).await,
+        world.create(&second).await,
+    ] {
+        assert_eq!(name(&refused), "duplicate_action");
+    }
+    world.cancel("int_1").await.unwrap();
+    world.authorize(&second, KEY).await.unwrap();
+    let third = twice(&world, "int_3");
+    let refused = world.authorize(&third, KEY).await;
+    assert_eq!(name(&refused), "duplicate_action");
+    world.pass(61);
+    world.authorize(&third, KEY).await.unwrap();
+
+    let world = World::new().await;
+    world.authorize(&twice(&world, "int_1"), KEY).await.unwrap();
+    world.authorize(&twice(&world, "int_2"), KEY).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_094_of_many_at_once_one_takes_the_action() {
+    let world = World::with(|options| options.dedup_window_s = 60).await;
+    let mut asked = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let mut intent = world.intent(&format!("int_{n}"));
+        intent["action_dedup_key"] = "cart-1".into();
+        let body = sign(intent, &agent()).to_string();
+        let site = world.site.clone();
+        asked.spawn(async move { site.authorize(Some(KEY.as_bytes()), body.as_bytes()).await });
+    }
+    let answers = asked.join_all().await;
+    let passed = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!(passed, 1);
+    let refused = answers.iter().filter(|answer| answer.is_err());
+    assert!(
+        refused
+            .into_iter()
+            .all(|one| name(one) == "duplicate_action")
+    );
+}

@@ -1,0 +1,265 @@
+//! A rail with its own books, which are what the tests count. It can lose answers, be away, decline, and take its time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use consign_transactions::outcome::RailOutcome;
+use consign_transactions::problem::Problem;
+use consign_transactions::rail::{
+    Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report,
+};
+
+/// How the bank behaves at its next calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mood {
+    #[default]
+    Well,
+    /// Cannot be reached at all.
+    Away,
+    /// Moves the money, and its answer gets lost.
+    Mute,
+    Declines,
+    /// Acknowledges, and settles later.
+    Slow,
+    /// Places a hold, which must be captured.
+    Holds,
+    /// Charges another amount.
+    Wrong,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payment {
+    Prepared,
+    Processing,
+    Held,
+    Paid,
+    Failed,
+    Cancelled,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    mood: Mood,
+    /// By id; the reference of each.
+    payments: BTreeMap<String, (String, Payment)>,
+    refunds: BTreeMap<String, String>,
+    calls: u32,
+    refund_refused: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bank(Arc<Mutex<Books>>);
+
+impl Bank {
+    pub(crate) fn be(&self, mood: Mood) {
+        self.0.lock().unwrap().mood = mood;
+    }
+
+    pub(crate) fn refuse_refunds(&self) {
+        self.0.lock().unwrap().refund_refused = true;
+    }
+
+    /// How many payments have really happened.
+    pub(crate) fn charges(&self) -> usize {
+        let books = self.0.lock().unwrap();
+        let paid = |(_, payment): &&(String, Payment)| *payment == Payment::Paid;
+        books.payments.values().filter(paid).count()
+    }
+
+    pub(crate) fn refunds(&self) -> usize {
+        self.0.lock().unwrap().refunds.len()
+    }
+
+    pub(crate) fn calls(&self) -> u32 {
+        self.0.lock().unwrap().calls
+    }
+
+    /// What the bank does on its own: payments that were processed end like this.
+    pub(crate) fn end_all(&self, end: Payment) {
+        for (_, payment) in self.0.lock().unwrap().payments.values_mut() {
+            if *payment == Payment::Processing {
+                *payment = end;
+            }
+        }
+    }
+
+    /// A payment that nobody was told of.
+    pub(crate) fn prepare_unnoticed(&self, reference: &str) {
+        let mut books = self.0.lock().unwrap();
+        let id = format!("pay_{}", books.payments.len() + 1);
+        books
+            .payments
+            .insert(id, (reference.to_owned(), Payment::Prepared));
+    }
+
+    pub(crate) fn payments(&self) -> Vec<Payment> {
+        let books = self.0.lock().unwrap();
+        books
+            .payments
+            .values()
+            .map(|(_, payment)| *payment)
+            .collect()
+    }
+
+    fn with<T>(&self, lost: T, act: impl FnOnce(&mut Books) -> T) -> T {
+        let mut books = self.0.lock().unwrap();
+        books.calls += 1;
+        match books.mood {
+            Mood::Away => lost,
+            Mood::Mute => {
+                act(&mut books);
+                lost
+            }
+            _ => act(&mut books),
+        }
+    }
+
+    fn find(books: &Books, charge: &Charge, id: Option<&str>) -> Option<String> {
+        let own = |(_, (reference, _)): &(&String, &(String, Payment))| {
+            reference == charge.reference.as_str()
+        };
+        match id {
+            Some(id) => books.payments.contains_key(id).then(|| id.to_owned()),
+            None => books.payments.iter().find(own).map(|(id, _)| id.clone()),
+        }
+    }
+
+    fn report(books: &Books, charge: &Charge, id: Option<&str>) -> Report {
+        let Some(id) = Self::find(books, charge, id) else {
+            return Report::of(RailOutcome::NotFound);
+        };
+        let outcome = match books.payments[&id].1 {
+            _ if books.mood == Mood::Wrong => RailOutcome::Different,
+            Payment::Prepared => RailOutcome::Unconfirmed,
+            Payment::Processing => RailOutcome::Processing,
+            Payment::Held => RailOutcome::Held,
+            Payment::Paid => RailOutcome::Succeeded,
+            Payment::Failed | Payment::Cancelled => RailOutcome::Failed,
+        };
+        let report = Report::of(outcome).named(id);
+        if outcome == RailOutcome::Failed {
+            return report.because("card_declined", "Your card was declined.");
+        }
+        report
+    }
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> Asked<'a, T> {
+    Box::pin(async move {
+        tokio::task::yield_now().await;
+        value
+    })
+}
+
+impl Rail for Bank {
+    fn name(&self) -> &'static str {
+        "bank"
+    }
+
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
+        let mute = self.0.lock().unwrap().mood == Mood::Mute;
+        if mute {
+            self.be(Mood::Well);
+        }
+        let report = self.with(Report::of(RailOutcome::Unknown), |books| {
+            // Asked twice it makes two, like a rail that ignores idempotency keys.
+            let id = format!("pay_{}", books.payments.len() + 1);
+            let reference = charge.reference.as_str().to_owned();
+            books
+                .payments
+                .insert(id.clone(), (reference, Payment::Prepared));
+            Report::of(RailOutcome::Unconfirmed).named(id)
+        });
+        if mute {
+            self.be(Mood::Mute);
+        }
+        ready(report)
+    }
+
+    fn confirm<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+        ready(self.with(Report::of(RailOutcome::Unknown), |books| {
+            let found = Self::find(books, charge, id);
+            let after = match books.mood {
+                Mood::Declines => Payment::Failed,
+                Mood::Slow => Payment::Processing,
+                Mood::Holds => Payment::Held,
+                _ => Payment::Paid,
+            };
+            if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
+                && *payment == Payment::Prepared
+            {
+                *payment = after;
+            }
+            Self::report(books, charge, id)
+        }))
+    }
+
+    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+        ready(self.with(Report::of(RailOutcome::Unknown), |books| {
+            let found = Self::find(books, charge, id);
+            if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
+                && *payment == Payment::Held
+            {
+                *payment = Payment::Paid;
+            }
+            Self::report(books, charge, id)
+        }))
+    }
+
+    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+        ready(self.with(Report::of(RailOutcome::Unknown), |books| {
+            Self::report(books, charge, id)
+        }))
+    }
+
+    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+        ready(self.with(Fenced::Unknown, |books| {
+            let mut fenced = Fenced::Cancelled;
+            for (reference, payment) in books.payments.values_mut() {
+                if reference == charge.reference.as_str() {
+                    match payment {
+                        Payment::Paid => fenced = Fenced::TooLate,
+                        Payment::Failed => {}
+                        _ => *payment = Payment::Cancelled,
+                    }
+                }
+            }
+            fenced
+        }))
+    }
+
+    fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
+        ready(self.with(Refunded::Unknown, |books| {
+            if books.refund_refused {
+                return Refunded::Refused(Failure {
+                    code: "charge_disputed".to_owned(),
+                    message: "The charge is disputed.".to_owned(),
+                });
+            }
+            let id = Self::find(books, charge, id).unwrap_or_default();
+            let number = books.refunds.len() + 1;
+            let refund = books.refunds.entry(id);
+            Refunded::Done {
+                refund_id: Some(refund.or_insert(format!("re_{number}")).clone()),
+            }
+        }))
+    }
+
+    /// Its messages are `event payment`, and genuine if they say so.
+    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
+        let genuine = message
+            .headers
+            .iter()
+            .any(|(name, value)| name == "x-bank" && value == "genuine");
+        let text = String::from_utf8_lossy(message.body).into_owned();
+        match text.split_once(' ') {
+            Some((event, about)) if genuine => Ok(Hint {
+                event_id: event.to_owned(),
+                about: Some(about.to_owned()),
+            }),
+            _ => Err(Problem::CallbackRefused {
+                reason: "is not the bank's",
+            }),
+        }
+    }
+}

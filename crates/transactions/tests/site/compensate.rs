@@ -1,0 +1,146 @@
+//! Undoing on request, once, with a document of its own.
+
+use serde_json::json;
+
+use crate::bank::Mood;
+use crate::world::{KEY, OTHER_KEY, World, body, name};
+
+async fn settled() -> World {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.execute("int_abc", KEY).await.unwrap();
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_070_at_071_at_072_a_settled_one_is_refunded_and_both_documents_stay() {
+    let world = settled().await;
+    let before = world.shown("int_abc").await["transactions"][0]["receipt"].clone();
+    let answer = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!(answer.status, 200);
+    let told = body(&answer);
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["receipt"], before);
+    let undone = &told["compensation_receipt"];
+    assert_eq!(undone["outcome"], "refunded");
+    assert_eq!(undone["compensated_cents"], 1500);
+    assert_eq!(undone["intent_id"], "int_abc");
+    assert_eq!(undone["original_receipt_id"], before["receipt_id"]);
+    assert!(undone["original_receipt_hash"].is_string());
+    assert_eq!(undone["reason"], "user_cancelled");
+    assert_eq!((world.bank.charges(), world.bank.refunds()), (1, 1));
+    let replay = world.execute("int_abc", KEY).await.unwrap();
+    assert_eq!(body(&replay), told, "the row as it is now");
+    assert_eq!(world.shown("int_abc").await["data"]["spent_cents"], 0);
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_073_the_first_request_wins_and_its_key_replays() {
+    let world = settled().await;
+    let first = world.compensate("int_abc", KEY).await.unwrap();
+    let again = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    assert!(again.replayed);
+    let other = world.compensate("int_abc", OTHER_KEY).await;
+    assert_eq!(name(&other), "already_compensated");
+    let partial = json!({"intent_id": "int_abc", "reason": "user_cancelled", "amount_cents": 1});
+    let mismatch = world
+        .site
+        .compensate(Some(KEY.as_bytes()), partial.to_string().as_bytes())
+        .await;
+    assert_eq!(name(&mismatch), "idempotency_mismatch");
+    assert_eq!(world.bank.refunds(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn at_074_many_at_once_refund_once() {
+    let world = settled().await;
+    let second = world.other(|_| {}).await;
+    let mut asked = tokio::task::JoinSet::new();
+    for n in 0..8 {
+        let site = if n % 2 == 0 { &world.site } else { &second }.clone();
+        let key = format!("compensate-key-{n}");
+        let sent = br#"{"intent_id":"int_abc","reason":"r"}"#;
+        asked.spawn(async move { site.compensate(Some(key.as_bytes()), sent).await });
+    }
+    let answers = asked.join_all().await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    assert_eq!(world.bank.refunds(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_064_a_refund_whose_answer_got_lost_is_finished_once() {
+    let world = settled().await;
+    world.bank.be(Mood::Mute);
+    let answer = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!(answer.status, 202);
+    assert_eq!(
+        body(&answer)["state"],
+        "settled",
+        "unchanged until it is known"
+    );
+    world.bank.be(Mood::Well);
+    let restarted = world.other(|_| {}).await;
+    restarted.recover().await.unwrap();
+    restarted.reconcile().await.unwrap();
+    let told = body(&world.compensate("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(world.bank.refunds(), 1);
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_executed_is_voided() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.be(Mood::Slow);
+    world.execute("int_abc", KEY).await.unwrap();
+    let told = body(&world.compensate("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["compensation_receipt"]["outcome"], "voided");
+    assert_eq!(
+        told["compensation_receipt"]["original_receipt_id"],
+        json!(null)
+    );
+    assert_eq!(world.bank.charges(), 0);
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_refund_leaves_it_settled_and_may_be_tried_again() {
+    let world = settled().await;
+    world.bank.refuse_refunds();
+    let answer = world.compensate("int_abc", KEY).await.unwrap();
+    let told = body(&answer);
+    assert_eq!((answer.status, &told["state"]), (200, &json!("settled")));
+    assert_eq!(told["failure"]["code"], "charge_disputed");
+    let again = world.compensate("int_abc", OTHER_KEY).await.unwrap();
+    assert_eq!(body(&again)["state"], "settled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_has_an_effect_is_compensated() {
+    let world = World::new().await;
+    world.create(&world.signed("int_abc")).await.unwrap();
+    assert_eq!(
+        name(&world.compensate("int_abc", KEY).await),
+        "invalid_state"
+    );
+    assert_eq!(
+        name(&world.compensate("int_none", KEY).await),
+        "intent_not_found"
+    );
+    world.pass(600);
+    assert_eq!(
+        name(&world.compensate("int_abc", KEY).await),
+        "intent_expired"
+    );
+    let world = settled().await;
+    let part = json!({"intent_id": "int_abc", "reason": "r", "amount_cents": 1}).to_string();
+    let refused = world
+        .site
+        .compensate(Some(KEY.as_bytes()), part.as_bytes())
+        .await;
+    assert_eq!(name(&refused), "partial_compensation_unsupported");
+}

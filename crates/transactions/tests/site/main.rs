@@ -1,0 +1,25 @@
+//! A site over a real ledger, with a bank that can be told to misbehave. `postgres.rs` runs the same tests.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod authorize;
+mod bank;
+mod compensate;
+mod execute;
+mod keys;
+mod outcomes;
+mod recovery;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Sqlite;
+
+#[test]
+fn every_file_of_tests_runs_on_both_databases() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/site");
+    consign_testkit::ledger::assert_all_listed(folder, &["main.rs", "postgres.rs"]);
+}

@@ -1,0 +1,200 @@
+//! What becomes of a transaction when the rail is away, late, slow, mute or says no.
+
+use serde_json::Value;
+
+use crate::bank::{Mood, Payment};
+use crate::world::{KEY, World, agent, body, name, sign};
+
+async fn mood(mood: Mood) -> (World, Value) {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.be(mood);
+    let answer = world.execute("int_abc", KEY).await.unwrap();
+    let told = body(&answer);
+    let ended = matches!(told["state"].as_str(), Some("settled" | "compensated"));
+    assert_eq!(answer.status, if ended { 200 } else { 202 });
+    assert_eq!(answer.retry_after_s(), (!ended).then_some(1));
+    (world, told)
+}
+
+/// What it is after the sweep has looked.
+async fn swept(world: &World) -> Value {
+    world.pass(60);
+    world.site.reconcile().await.unwrap();
+    world.is_sound().await;
+    body(&world.execute("int_abc", KEY).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_048_a_decline_ends_compensated_without_a_charge() {
+    let (world, told) = mood(Mood::Declines).await;
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["receipt"], Value::Null);
+    assert_eq!(told["failure"]["code"], "card_declined");
+    let receipt = &told["compensation_receipt"];
+    assert_eq!(receipt["type"], "atp.compensation.v1");
+    assert_eq!(receipt["outcome"], "not_charged");
+    assert_eq!(receipt["compensated_cents"], 0);
+    assert_eq!(receipt["previous_state"], "executing");
+    assert_eq!(world.bank.charges(), 0);
+    let verified = world.site.verify(receipt.to_string().as_bytes()).await;
+    assert_eq!(body(&verified.unwrap())["verification"]["ok"], true);
+    assert_eq!(world.shown("int_abc").await["data"]["spent_cents"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_046_at_049_a_rail_that_is_away_leaves_it_executing_and_is_asked_again() {
+    let (world, told) = mood(Mood::Away).await;
+    assert_eq!(told["state"], "executing");
+    assert_eq!(told["receipt"], Value::Null);
+    assert_eq!(swept(&world).await["state"], "executing");
+    world.bank.be(Mood::Well);
+    assert_eq!(swept(&world).await["state"], "settled");
+    assert_eq!(world.bank.charges(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_050_a_lost_answer_is_found_by_the_sweep() {
+    let (world, told) = mood(Mood::Mute).await;
+    assert_eq!(told["state"], "executing");
+    world.bank.be(Mood::Well);
+    assert_eq!(swept(&world).await["state"], "settled");
+    assert_eq!(world.bank.charges(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_047_at_051_at_053_at_054_at_057_a_callback_is_a_hint_to_look() {
+    let (world, told) = mood(Mood::Slow).await;
+    assert_eq!(told["state"], "executed");
+    assert_eq!(told["receipt"], Value::Null);
+    let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
+    let forged = [("x-bank".to_owned(), "forged".to_owned())];
+    let call = async |headers: &[(String, String)], event: &str| {
+        let message = format!("{event} pay_1");
+        world
+            .site
+            .callback("bank", headers, message.as_bytes())
+            .await
+    };
+    assert_eq!(name(&call(&forged, "e0").await), "invalid_signature");
+    // It says that something happened, and nothing has.
+    call(&genuine, "e1").await.unwrap();
+    assert_eq!(world.shown("int_abc").await["state"], "executed");
+    world.bank.be(Mood::Well);
+    world.bank.end_all(Payment::Paid);
+    call(&genuine, "e2").await.unwrap();
+    let settled = world.execute("int_abc", KEY).await.unwrap();
+    assert_eq!(body(&settled)["state"], "settled");
+    for event in ["e1", "e2", "e3"] {
+        call(&genuine, event).await.unwrap();
+    }
+    let again = world.execute("int_abc", KEY).await.unwrap();
+    assert_eq!(again.body, settled.body);
+    let unknown = world.site.callback("bank", &genuine, b"e9 pay_9").await;
+    assert_eq!(unknown.unwrap().status, 200);
+    let other = world.site.callback("other", &genuine, b"e9 pay_9").await;
+    assert_eq!(name(&other), "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_058_a_late_failure_ends_compensated() {
+    let (world, told) = mood(Mood::Slow).await;
+    assert_eq!(told["state"], "executed");
+    world.bank.be(Mood::Well);
+    world.bank.end_all(Payment::Failed);
+    let ended = swept(&world).await;
+    assert_eq!(ended["state"], "compensated");
+    assert_eq!(ended["compensation_receipt"]["outcome"], "voided");
+    assert_eq!(world.bank.charges(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_captured() {
+    let (world, told) = mood(Mood::Holds).await;
+    assert_eq!(told["state"], "settled");
+    assert_eq!(world.bank.charges(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_052_a_callback_and_the_sweep_at_once_settle_once() {
+    let (world, _) = mood(Mood::Slow).await;
+    world.bank.be(Mood::Well);
+    world.bank.end_all(Payment::Paid);
+    world.pass(60);
+    let second = world.other(|_| {}).await;
+    let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
+    let (swept, called) = tokio::join!(
+        second.reconcile(),
+        world.site.callback("bank", &genuine, b"e1 pay_1")
+    );
+    swept.unwrap();
+    called.unwrap();
+    let told = body(&world.execute("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "settled");
+    let dump = world.ledger.store.dump().await.unwrap();
+    let settled = dump.facts.iter().filter(|fact| fact.to.name() == "acked");
+    assert_eq!(settled.count(), 1);
+    let receipts = body(&world.site.receipts_of("int_abc").await.unwrap());
+    assert_eq!(receipts["receipts"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_067_at_068_what_cannot_be_resolved_stays_however_late() {
+    let (world, _) = mood(Mood::Mute).await;
+    world.bank.be(Mood::Away);
+    world.pass(8 * 86_400);
+    let told = swept(&world).await;
+    assert_eq!(told["state"], "executing");
+    assert_eq!(world.shown("int_abc").await["state"], "executing");
+    world.bank.be(Mood::Well);
+    assert_eq!(swept(&world).await["state"], "settled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_expiry_nothing_is_set_in_motion() {
+    let (world, _) = mood(Mood::Away).await;
+    world.bank.be(Mood::Well);
+    world.pass(601);
+    assert_eq!(
+        swept(&world).await["state"],
+        "executing",
+        "asked again first"
+    );
+    let told = swept(&world).await;
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["compensation_receipt"]["outcome"], "not_charged");
+    assert_eq!(world.bank.charges(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_100_another_amount_at_the_rail_is_not_settled() {
+    let (world, told) = mood(Mood::Wrong).await;
+    assert_eq!(told["state"], "executing");
+    assert_eq!(swept(&world).await["state"], "executing");
+    assert_eq!(told["receipt"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_077_at_075_what_is_executing_is_neither_cancelled_nor_compensated() {
+    let (world, _) = mood(Mood::Away).await;
+    for refused in [
+        world.cancel("int_abc").await,
+        world.compensate("int_abc", KEY).await,
+    ] {
+        let problem = refused.unwrap_err();
+        assert_eq!((problem.status(), problem.name()), (409, "invalid_state"));
+        let told = serde_json::to_value(&problem).unwrap();
+        assert_eq!(told["state"], "executing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_102_one_that_is_stuck_delays_no_other() {
+    let (world, _) = mood(Mood::Away).await;
+    world.bank.be(Mood::Well);
+    let other = sign(world.intent("int_other"), &agent());
+    world.authorize(&other, KEY).await.unwrap();
+    let told = body(&world.execute("int_other", KEY).await.unwrap());
+    assert_eq!(told["state"], "settled");
+    assert_eq!(world.shown("int_abc").await["state"], "executing");
+}

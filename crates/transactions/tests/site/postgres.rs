@@ -1,0 +1,19 @@
+//! The tests of `main.rs`, all of them, on a PostgreSQL database each.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod authorize;
+mod bank;
+mod compensate;
+mod execute;
+mod keys;
+mod outcomes;
+mod recovery;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Postgres;

@@ -1,0 +1,213 @@
+//! A ledger, a bank, a site, and an agent who signs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey, WallClock};
+use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::json::canonical_value;
+use consign_kernel::receipt::Signer;
+use consign_testkit::ledger::Ledger;
+use consign_testkit::plants;
+use consign_transactions::document::SiteSigner;
+use consign_transactions::instant;
+use consign_transactions::problem::Problem;
+use consign_transactions::site::{Answer, Options, Site};
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+
+use crate::bank::Bank;
+
+pub(crate) const SITE: &str = "https://shop.example";
+pub(crate) const KEY: &str = "9b1c6f0e-7f5e-4a53-9a6c-2f1d7a0f3b11";
+pub(crate) const OTHER_KEY: &str = "another-key-of-the-same-agent";
+
+/// Time that can be moved on.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    real: EngineClock,
+    ahead_us: AtomicI64,
+}
+
+impl Clock for Moved {
+    fn now(&self) -> Micros {
+        self.real.now().plus(self.ahead_us.load(Ordering::SeqCst))
+    }
+}
+
+impl WallClock for Moved {
+    fn wall(&self) -> Micros {
+        self.now()
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) ledger: Ledger,
+    pub(crate) bank: Bank,
+    pub(crate) site: Site,
+    clock: Arc<Moved>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(change: impl Fn(&mut Options)) -> Self {
+        plants::from_environment();
+        let clock = Arc::new(Moved {
+            real: EngineClock::start(None),
+            ahead_us: AtomicI64::new(0),
+        });
+        let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let engine = Engine::new(EngineOptions {
+            store: Arc::clone(&ledger.store),
+            clock: clock.clone(),
+            wall: clock.clone(),
+            entropy: [7; 32],
+            seal: SealKey::new([7; 32]),
+            signer: Signer::from_seed(&[7; 32]),
+            main_key: "ck_main".to_owned(),
+            cleanup_interval: Duration::from_hours(1),
+        });
+        let bank = Bank::default();
+        let mut options = Options::new(SITE, Arc::new(bank.clone()));
+        options.execute_wait = Duration::from_millis(500);
+        change(&mut options);
+        let site = Site::open(engine.clone(), options).await.unwrap();
+        Self {
+            engine,
+            ledger,
+            bank,
+            site,
+            clock,
+        }
+    }
+
+    /// The same ledger and bank as another process sees them.
+    pub(crate) async fn other(&self, change: impl Fn(&mut Options)) -> Site {
+        let mut options = Options::new(SITE, Arc::new(self.bank.clone()));
+        options.execute_wait = Duration::from_millis(500);
+        options.start = "2".to_owned();
+        change(&mut options);
+        Site::open(self.engine.clone(), options).await.unwrap()
+    }
+
+    pub(crate) fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    pub(crate) fn pass(&self, seconds: i64) {
+        self.clock
+            .ahead_us
+            .fetch_add(seconds * SECOND_US, Ordering::SeqCst);
+    }
+
+    /// An intent of the agent, as it would be sent.
+    pub(crate) fn intent(&self, id: &str) -> Value {
+        let agent = agent();
+        json!({
+            "type": "atp.intent.v1",
+            "intent_id": id,
+            "site": SITE,
+            "agent_id": "agent-7",
+            "agent_key": agent_key(&agent),
+            "purpose": "Buy a book ≤ €30",
+            "scope": {"actions": ["checkout", "pay"]},
+            "amount_cents": 1500,
+            "currency": "EUR",
+            "max_spend_cents": 3000,
+            "nonce": format!("nonce-of-{id}"),
+            "issued_at": instant::print(self.now()),
+            "expires_at": instant::print(self.now().plus(600 * SECOND_US)),
+        })
+    }
+
+    pub(crate) fn signed(&self, id: &str) -> Value {
+        sign(self.intent(id), &agent())
+    }
+
+    pub(crate) async fn create(&self, intent: &Value) -> Result<Answer, Problem> {
+        self.site.create(intent.to_string().as_bytes()).await
+    }
+
+    pub(crate) async fn authorize(&self, body: &Value, key: &str) -> Result<Answer, Problem> {
+        let body = body.to_string();
+        self.site
+            .authorize(Some(key.as_bytes()), body.as_bytes())
+            .await
+    }
+
+    /// Created and authorized in one step.
+    pub(crate) async fn authorized(&self, id: &str) {
+        self.authorize(&self.signed(id), KEY).await.unwrap();
+    }
+
+    pub(crate) async fn execute(&self, id: &str, key: &str) -> Result<Answer, Problem> {
+        self.execute_at(&self.site, id, key).await
+    }
+
+    pub(crate) async fn execute_at(
+        &self,
+        site: &Site,
+        id: &str,
+        key: &str,
+    ) -> Result<Answer, Problem> {
+        let body = json!({"intent_id": id}).to_string();
+        site.execute(Some(key.as_bytes()), body.as_bytes()).await
+    }
+
+    pub(crate) async fn compensate(&self, id: &str, key: &str) -> Result<Answer, Problem> {
+        let body = json!({"intent_id": id, "reason": "user_cancelled"}).to_string();
+        let key = Some(key.as_bytes());
+        self.site.compensate(key, body.as_bytes()).await
+    }
+
+    pub(crate) async fn cancel(&self, id: &str) -> Result<Answer, Problem> {
+        let body = json!({"intent_id": id}).to_string();
+        self.site.cancel(body.as_bytes()).await
+    }
+
+    /// What the intent shows.
+    pub(crate) async fn shown(&self, id: &str) -> Value {
+        body(&self.site.intent(id).await.unwrap())
+    }
+
+    pub(crate) async fn is_sound(&self) {
+        let findings = self.ledger.store.check().await.unwrap();
+        assert!(findings.is_empty(), "{findings:#?}");
+    }
+}
+
+pub(crate) fn agent() -> Signer {
+    Signer::from_seed(&[0x22; 32])
+}
+
+pub(crate) fn agent_key(agent: &Signer) -> String {
+    format!("ed25519:{}", BASE64.encode(&agent.public_key()))
+}
+
+/// Signs as the protocol says: the canonical form without the signature.
+pub(crate) fn sign(mut document: Value, signer: &Signer) -> Value {
+    let bytes = canonical_value(&document).unwrap();
+    document["signature"] = BASE64.encode(&signer.sign_bytes(&bytes)).into();
+    document
+}
+
+/// The id under which the protocol knows a key.
+pub(crate) fn key_id(seed: u8) -> String {
+    SiteSigner::from_seed(&[seed; 32]).public().id().to_owned()
+}
+
+pub(crate) fn body(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+pub(crate) fn name(refused: &Result<Answer, Problem>) -> &'static str {
+    match refused {
+        Err(problem) => problem.name(),
+        Ok(answer) => panic!("not refused: {answer:?}"),
+    }
+}
