@@ -5,4 +5,5 @@
 
 pub mod automation;
 pub mod intent;
+pub mod transaction;
 pub mod web;

@@ -55,6 +55,7 @@ impl World {
             require_signatures: false,
             maintenance: false,
             draining,
+            further_keys: None,
         };
         let layers = layers::Options {
             trust_proxy: false,

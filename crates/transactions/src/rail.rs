@@ -6,6 +6,7 @@
 //! [`RailOutcome::Unknown`], and asked for again later.
 
 mod null;
+mod worker;
 
 use std::fmt;
 use std::future::Future;
@@ -18,6 +19,7 @@ use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
 pub use null::Null;
+pub use worker::{Options as WorkerOptions, Worker};
 
 /// A boxed answer of a rail; it never fails, because not knowing is an answer too.
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -7,6 +7,7 @@ mod greeting;
 pub(crate) mod ledger;
 mod logs;
 mod node;
+mod site;
 mod skew;
 mod start;
 
@@ -162,6 +163,23 @@ Variables of the Intent Protocol (switches are on for the word true alone):
   BUS_REQUIRE_SIGNATURES         refuse unsigned requests
   BUS_MAINTENANCE_MODE           answer 503 to everything but admin routes
   BUS_CLEANUP_INTERVAL_SECONDS   300 to 86400, default 21600
+
+Variables of agent transactions (ATP), which are served when ATP_SITE is set:
+  ATP_SITE                       the origin that intents must name, like https://shop.example
+  ATP_AGENT_KEYS                 open (any key), or registered
+  ATP_REGISTERED_KEYS            the agents' public keys, with commas between them
+  ATP_RAIL                       what moves the money: stripe, worker, http or null (default)
+  ATP_STRIPE_BASE                address of the API, default https://api.stripe.com
+  ATP_STRIPE_SECRET              secret key of the API
+  ATP_STRIPE_WEBHOOK_SECRET      signs its callbacks; two with a comma while it changes
+  ATP_HTTP_BASE, ATP_HTTP_SECRET a site's own endpoint, and the secret that signs both ways
+  ATP_WORKER_GOAL                goal under which effects are published, default atp.effect
+  ATP_SWEEP_SECONDS              how soon open transactions are looked at again, default 60
+  ATP_EXECUTE_WAIT_SECONDS       how long a request waits for its end, default 10
+  ATP_SETTLE_DELAY_SECONDS       how long a rail may take to show a payment, default 30
+  ATP_DEDUP_WINDOW_SECONDS       refuse the same action_dedup_key within it, default 0 (off)
+  ATP_SIGNED_REQUESTS            refuse unsigned execute, compensate and cancel
+  ATP_PUBLIC_PER_MINUTE          requests of one address to public routes, default 120; 0 is off
 
 CONSIGN_SEAL_KEY (64 hexadecimal digits) seals keys at rest; made when unset.";
 

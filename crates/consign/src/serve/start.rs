@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::beside::Ready;
 use super::greeting::{self, Greeting};
 use super::ledger::{Ledger, random_bytes};
-use super::{ServeArgs, logs, node, skew};
+use super::{ServeArgs, logs, node, site, skew};
 use crate::config::protocol_settings;
 use crate::failure::Failure;
 use crate::lock::DataLock;
@@ -32,6 +32,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
     planted::wake_defect();
     let settings = protocol_settings()?;
+    let site_settings = site::settings()?;
     refuse_open_plain(&args, &settings)?;
     let automation = args.config.as_deref().map(Ready::load).transpose()?;
     let data = args.data.directory();
@@ -108,7 +109,18 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         None => None,
     };
     let files = automation.as_ref().map(|running| running.files.clone());
-    let router = intent::router(engine, face_options(&settings, &secrets, draining));
+    let site = match site_settings {
+        Some(asked) => {
+            Some(site::open(engine.clone(), asked, &args, shared.then_some(node_id)).await?)
+        }
+        None => None,
+    };
+    let mut options = face_options(&settings, &secrets, draining);
+    options.further_keys = site.as_ref().map(site::Open::keys);
+    let mut router = intent::router(engine, options);
+    if let Some(site) = &site {
+        router = router.merge(site.router(&settings, &secrets));
+    }
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,
         request_id_seed: u128::from_le_bytes(random_bytes()?),
@@ -215,6 +227,7 @@ fn face_options(
         require_signatures: settings.require_signatures,
         maintenance: settings.maintenance_mode,
         draining,
+        further_keys: None,
     }
 }
 

@@ -60,6 +60,18 @@ pub struct Options {
     pub maintenance: bool,
     /// Turns true when the process is about to end: long polls and streams end.
     pub draining: watch::Receiver<bool>,
+    /// Keys of other faces that belong into the one document of keys that a site has.
+    pub further_keys: Option<FurtherKeys>,
+}
+
+/// Gives keys as they stand at the moment, each a JWK.
+#[derive(Clone)]
+pub struct FurtherKeys(pub Arc<dyn Fn() -> Vec<serde_json::Value> + Send + Sync>);
+
+impl fmt::Debug for FurtherKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FurtherKeys")
+    }
 }
 
 /// What every handler holds.

@@ -99,7 +99,18 @@ pub(super) async fn receipt(
 
 /// Public by nature: whoever checks a receipt needs the keys, and nothing secret is in them.
 pub(super) async fn jwks(State(face): State<Face>) -> Response {
-    json_response(receipt::jwks(&face.engine.public_keys()))
+    let own = receipt::jwks(&face.engine.public_keys());
+    let further = face.options.further_keys.as_ref().map(|keys| (keys.0)());
+    match further.filter(|keys| !keys.is_empty()) {
+        None => json_response(own),
+        Some(further) => {
+            let mut set: serde_json::Value = serde_json::from_str(&own).unwrap_or_default();
+            if let Some(keys) = set["keys"].as_array_mut() {
+                keys.extend(further);
+            }
+            json_response(set.to_string())
+        }
+    }
 }
 
 /// The intent, if the visitor published it, claimed it, or holds the main key.

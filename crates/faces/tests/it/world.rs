@@ -76,6 +76,7 @@ impl World {
             require_signatures: false,
             maintenance: false,
             draining,
+            further_keys: None,
         };
         change(&mut options);
         let layers = layers::Options {

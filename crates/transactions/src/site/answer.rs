@@ -24,6 +24,11 @@ impl Answer {
         Self::text(status, body.to_string())
     }
 
+    /// For what a face adds of its own.
+    pub fn of(status: u16, body: &Value) -> Self {
+        Self::new(status, body)
+    }
+
     pub(super) fn text(status: u16, body: String) -> Self {
         Self {
             status,

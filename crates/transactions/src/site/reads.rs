@@ -1,8 +1,10 @@
 //! What is shown: intents with their transactions, receipts, and whether a document is one of ours.
 
-use consign_engine::IntentFilter;
-use consign_kernel::ids::Micros;
-use consign_kernel::profile::Face;
+use consign_engine::{EventFilter, IntentFilter};
+use consign_kernel::ids::{FactSeq, Micros};
+use consign_kernel::intent::Intent as Row;
+use consign_kernel::profile::{Face, Profile, ProfileId};
+use consign_kernel::state as kernel;
 use serde_json::{Value, json};
 
 use super::answer::print;
@@ -20,6 +22,8 @@ use crate::state::State;
 const SHOWN_MAX: u32 = 1_000;
 /// How many intents a page of a list has.
 pub(super) const LIST_MAX: u32 = 200;
+/// How many open transactions are looked through for the oldest.
+const OPEN_MAX: usize = 2_000;
 
 impl Site {
     pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
@@ -83,7 +87,7 @@ impl Site {
             let permissions = page
                 .intents
                 .iter()
-                .filter(|row| row.profile == consign_kernel::profile::ProfileId::AtpPermission);
+                .filter(|row| row.profile == ProfileId::AtpPermission);
             for row in permissions {
                 if skip > 0 {
                     skip -= 1;
@@ -112,6 +116,109 @@ impl Site {
         Ok(Answer::text(200, print(&body)).at(state))
     }
 
+    /// Transactions for operators: those that are open first, the oldest of them at the top; or those in one state.
+    pub async fn transactions_shown(
+        &self,
+        state: Option<&str>,
+        limit: u32,
+    ) -> Result<Answer, Problem> {
+        let wanted = match state {
+            None => [
+                State::Executing,
+                State::Executed,
+                State::Settled,
+                State::Compensated,
+            ]
+            .to_vec(),
+            Some(word) => {
+                vec![State::parse(word).ok_or_else(|| Problem::field("state", "is no state"))?]
+            }
+        };
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let mut listed = Vec::new();
+        for state in wanted {
+            let room = limit - listed.len();
+            listed.extend(self.transactions_in(state, room).await?);
+        }
+        Ok(Answer::new(
+            200,
+            &json!({"ok": true, "transactions": listed}),
+        ))
+    }
+
+    async fn transactions_in(&self, state: State, room: usize) -> Result<Vec<Value>, Problem> {
+        let Some(row_state) = row_state(state) else {
+            return Ok(Vec::new());
+        };
+        let open = !state.is_terminal();
+        let mut before = None;
+        let mut rows = Vec::new();
+        // Of those that are open the oldest count, and a list begins with the newest.
+        while room > 0 && (rows.len() < room || open && rows.len() < OPEN_MAX) {
+            let filter = IntentFilter {
+                state: Some(row_state),
+                ..filter(before)
+            };
+            let page = self.engine().intents(filter).await;
+            let page = page.map_err(|error| unavailable(&error))?;
+            rows.extend(page.intents.into_iter().filter(is_transaction));
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        if open {
+            rows.reverse();
+        }
+        rows.truncate(room);
+        let mut listed = Vec::new();
+        for row in rows {
+            let about = about(&row)?;
+            let key = IdempotencyKey::new(&about.key)?;
+            if let Some(transaction) = self.transaction(&about.intent_id, &key).await? {
+                let mut one = shown(&transaction)?;
+                one["attempts"] = row.attempts.into();
+                one["alert"] = transaction.value.alert.clone().into();
+                listed.push(one);
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The log of transitions, oldest first, and where to go on.
+    pub async fn audit(&self, after: u64) -> Result<Answer, Problem> {
+        let filter = EventFilter {
+            face: Face::Transaction,
+            owner: OWNER.to_owned(),
+            after: FactSeq(after),
+            limit: 500,
+        };
+        let page = self.engine().events(filter).await;
+        let page = page.map_err(|error| unavailable(&error))?;
+        let moves = page
+            .events
+            .iter()
+            .filter(|event| event.fact.from != Some(event.fact.to));
+        let moves: Vec<_> = moves
+            .map(|event| {
+                let profile = event_profile(event.fact.to);
+                let word = |state| State::of_row(profile, state, event.fact.cause).map(State::word);
+                json!({
+                    "seq": event.fact.seq.0,
+                    "at": instant::print(event.fact.at),
+                    "intent_id": event.goal,
+                    "row": event.id.to_string(),
+                    "from": event.fact.from.and_then(word),
+                    "to": word(event.fact.to),
+                    "cause": event.fact.cause.name(),
+                })
+            })
+            .collect();
+        let body =
+            json!({"ok": true, "transitions": moves, "next": page.seen.0, "more": page.more});
+        Ok(Answer::new(200, &body))
+    }
+
     pub(super) async fn transaction_by_id(
         &self,
         id: &str,
@@ -121,11 +228,7 @@ impl Site {
         };
         let found = self.engine().observe(row).await;
         let found = found.map_err(|error| unavailable(&error))?;
-        let is_ours = |row: &consign_kernel::intent::Intent| {
-            row.profile == consign_kernel::profile::ProfileId::AtpTransaction
-                && row.ties.parent.is_none()
-        };
-        match found.filter(is_ours) {
+        match found.filter(is_transaction) {
             None => Ok(None),
             Some(row) => {
                 let about = about(&row)?;
@@ -253,6 +356,30 @@ impl Site {
     }
 }
 
+/// Not the row of a refund.
+fn is_transaction(row: &Row) -> bool {
+    row.profile == ProfileId::AtpTransaction && row.ties.parent.is_none()
+}
+
+fn row_state(state: State) -> Option<kernel::State> {
+    match state {
+        State::Executing => Some(kernel::State::Dispatched),
+        State::Executed => Some(kernel::State::Delivered),
+        State::Settled => Some(kernel::State::Acked),
+        State::Compensated => Some(kernel::State::Failed),
+        State::Created | State::Authorized | State::Expired => None,
+    }
+}
+
+/// The two profiles of this face share no state that a row can enter.
+fn event_profile(entered: kernel::State) -> &'static Profile {
+    let permission = ProfileId::AtpPermission.profile();
+    if permission.word(entered, kernel::Cause::None).is_some() {
+        return permission;
+    }
+    ProfileId::AtpTransaction.profile()
+}
+
 fn filter(before: Option<consign_kernel::ids::Seq>) -> IntentFilter {
     IntentFilter {
         face: Face::Transaction,
@@ -265,7 +392,7 @@ fn filter(before: Option<consign_kernel::ids::Seq>) -> IntentFilter {
     }
 }
 
-pub(super) fn about(row: &consign_kernel::intent::Intent) -> Result<About, Problem> {
+pub(super) fn about(row: &Row) -> Result<About, Problem> {
     serde_json::from_str(&row.payload).map_err(|_| damaged("row"))
 }
 

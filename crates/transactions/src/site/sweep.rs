@@ -239,13 +239,36 @@ impl Site {
             tracing::info!(rail, "a callback is about no transaction of this site");
             return Ok(accepted());
         };
-        let key = IdempotencyKey::new(&belongs.value.key)?;
-        let found = self.transaction(&belongs.value.intent_id, &key).await?;
+        // Remembered only once it was acted upon: a rail that gets no answer delivers it again.
+        self.look_at_both(&belongs.value).await?;
+        let remember = Command::Put(Put {
+            key: event_key,
+            value: "{}".to_owned(),
+            expires_at: Some(self.now().plus(EVENT_MEMORY_US)),
+            expect: None,
+        });
+        self.commit(vec![remember]).await?;
+        Ok(accepted())
+    }
+
+    /// Somebody knows that a payment or a reference of the rail has news.
+    pub async fn look_again(&self, about: &str) -> Result<(), Problem> {
+        let rail = self.rail().name();
+        let belongs: Option<Kept<Belongs>> = self.read(books::reference_key(rail, about)).await?;
+        match belongs {
+            Some(belongs) => self.look_at_both(&belongs.value).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The transaction and what undoes it, unless they are held for good by somebody else.
+    async fn look_at_both(&self, belongs: &Belongs) -> Result<(), Problem> {
+        let key = IdempotencyKey::new(&belongs.key)?;
+        let found = self.transaction(&belongs.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("transaction"))?;
         let mut rows = vec![transaction.value.row()?];
         let undo = transaction.value.compensation.as_ref();
         rows.extend(undo.and_then(|asked| asked.row.parse::<IntentId>().ok()));
-        // Remembered only once it was acted upon: a rail that gets no answer delivers it again.
         for id in rows {
             for _ in 0..HINT_PATIENCE {
                 if let Some(row) = self.take(id).await? {
@@ -258,14 +281,7 @@ impl Site {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
-        let remember = Command::Put(Put {
-            key: event_key,
-            value: "{}".to_owned(),
-            expires_at: Some(self.now().plus(EVENT_MEMORY_US)),
-            expect: None,
-        });
-        self.commit(vec![remember]).await?;
-        Ok(accepted())
+        Ok(())
     }
 
     async fn is_held(&self, id: IntentId) -> Result<bool, Problem> {

@@ -12,6 +12,7 @@ mod execute;
 mod keys;
 mod outcomes;
 mod recovery;
+mod worker;
 mod world;
 
 use consign_testkit::ledger::Backend;

@@ -1,0 +1,141 @@
+//! Agent transactions beside the Intent Protocol: the site that the variables ask for, on the same ledger.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use consign_engine::Engine;
+use consign_faces::intent::FurtherKeys;
+use consign_faces::intent::settings::Settings as IntentSettings;
+use consign_faces::transaction;
+use consign_faces::transaction::settings::{self, Settings};
+use consign_faces::web::credentials::Secret as Checked;
+use consign_transactions::document::PublicKey;
+use consign_transactions::rail::{Null, Rail, Worker, WorkerOptions};
+use consign_transactions::site::{AgentKeys, Options, Site};
+use tokio::sync::mpsc;
+
+use super::ServeArgs;
+use super::ledger::random_bytes;
+use crate::failure::Failure;
+use crate::secrets::Secrets;
+use crate::system::NODE;
+
+/// A worker's news that may wait; what is dropped beyond them is found by the sweep.
+const NEWS_MAX: usize = 1_024;
+const WORKER_GOAL: &str = "atp.effect";
+/// A rail's call comes back before the request that waits for it.
+const MARGIN: Duration = Duration::from_millis(500);
+
+pub(super) fn settings() -> Result<Option<Settings>, Failure> {
+    Settings::read(|name| std::env::var(name).ok())
+        .map_err(|unusable| Failure::usage(unusable.to_string()).hint(unusable.advice))
+}
+
+/// A site whose transactions are looked after.
+pub(super) struct Open {
+    site: Site,
+    public_per_minute: u32,
+}
+
+/// `node` is this node's number where several share the ledger.
+pub(super) async fn open(
+    engine: Engine,
+    asked: Settings,
+    args: &ServeArgs,
+    node: Option<i64>,
+) -> anyhow::Result<Open> {
+    let (news, heard) = mpsc::channel(NEWS_MAX);
+    let rail = rail(&engine, &asked, news)?;
+    let mut options = Options::new(asked.site, rail);
+    options.agent_keys = match asked.agent_keys {
+        settings::AgentKeys::Open => AgentKeys::Open,
+        settings::AgentKeys::Registered(keys) => registered(&keys)?,
+    };
+    options.node = match (node, &args.node_name) {
+        (None, _) => NODE.to_owned(),
+        (Some(_), Some(name)) => name.clone(),
+        (Some(number), None) => number.to_string(),
+    };
+    options.start = format!("{:016x}", u64::from_le_bytes(random_bytes()?));
+    options.sweep = asked.sweep;
+    options.execute_wait = asked.execute_wait;
+    options.settle_delay = asked.settle_delay;
+    options.dedup_window_s = asked.dedup_window_s;
+    options.signed_requests = asked.signed_requests;
+    let site = Site::open(engine, options).await?;
+    let recovered = site.recover().await?;
+    if recovered > 0 {
+        tracing::info!(
+            recovered,
+            "transactions of an earlier start are looked at again"
+        );
+    }
+    tokio::spawn(site.clone().sweep_for_ever());
+    tokio::spawn(listen(site.clone(), heard));
+    Ok(Open {
+        site,
+        public_per_minute: asked.public_per_minute,
+    })
+}
+
+fn rail(
+    engine: &Engine,
+    asked: &Settings,
+    news: mpsc::Sender<String>,
+) -> Result<Arc<dyn Rail>, Failure> {
+    match asked.rail {
+        settings::Rail::Null => Ok(Arc::new(Null)),
+        settings::Rail::Worker => {
+            let goal = asked.worker_goal.clone();
+            let options = WorkerOptions {
+                goal: goal.unwrap_or_else(|| WORKER_GOAL.to_owned()),
+                wait: asked.execute_wait.saturating_sub(MARGIN),
+                news,
+            };
+            Ok(Arc::new(Worker::new(engine.clone(), options)))
+        }
+        settings::Rail::Stripe | settings::Rail::Http => Err(Failure::usage("TODO at merge")),
+    }
+}
+
+fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
+    let id = |text: &String| {
+        let key = PublicKey::parse(text).ok_or_else(|| {
+            Failure::usage(format!(
+                "ATP_REGISTERED_KEYS has {text}, which is no public key"
+            ))
+            .hint("write each like ed25519: and the base64 of its 32 bytes")
+        });
+        key.map(|key| key.id().to_owned())
+    };
+    keys.iter()
+        .map(id)
+        .collect::<Result<_, _>>()
+        .map(AgentKeys::Registered)
+}
+
+/// Looks at what has news, as soon as it has.
+async fn listen(site: Site, mut heard: mpsc::Receiver<String>) {
+    while let Some(reference) = heard.recv().await {
+        if let Err(problem) = site.look_again(&reference).await {
+            tracing::warn!(%problem, "a transaction with news waits for the next sweep");
+        }
+    }
+}
+
+impl Open {
+    pub(super) fn keys(&self) -> FurtherKeys {
+        let site = self.site.clone();
+        FurtherKeys(Arc::new(move || site.jwks()))
+    }
+
+    pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
+        let options = transaction::Options {
+            admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
+            trust_proxy: settings.trust_proxy,
+            public_per_minute: self.public_per_minute,
+        };
+        transaction::router(self.site.clone(), options)
+    }
+}

@@ -1,0 +1,274 @@
+//! The Agent Transaction Protocol: signed permissions, transactions with exactly one effect, receipts for everybody.
+//!
+//! Handlers are thin: a body is read within its limit, the site does the work, and what it answers is sent as it is. What the
+//! protocol leaves open, and what is ours beyond it, is told in `docs/protocols/transactions.md`.
+
+mod allowance;
+mod operator;
+pub mod settings;
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX};
+use consign_transactions::problem::Problem;
+use consign_transactions::site::{Answer, Site};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::{Value, json};
+
+use crate::web::body::{self, BodyError};
+use crate::web::credentials::Secret;
+
+use allowance::Allowance;
+
+/// A rail's messages are small.
+const CALLBACK_BYTES_MAX: usize = 256 << 10;
+
+#[derive(Debug)]
+pub struct Options {
+    /// Opens the operator's routes; absent it never matches.
+    pub admin_secret: Option<Secret>,
+    pub trust_proxy: bool,
+    /// How often one address may ask the public routes in a minute; zero for as often as it likes.
+    pub public_per_minute: u32,
+}
+
+#[derive(Clone)]
+struct Face {
+    site: Site,
+    options: Arc<Options>,
+    allowance: Arc<Allowance>,
+}
+
+impl fmt::Debug for Face {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("transaction::Face")
+    }
+}
+
+/// Everything under `/api/atp`, and the site's documents. It has no fallback, so that it can be merged into another router.
+pub fn router(site: Site, options: Options) -> Router {
+    let face = Face {
+        site,
+        allowance: Arc::new(Allowance::new(options.public_per_minute)),
+        options: Arc::new(options),
+    };
+    Router::new()
+        .route("/api/atp/intents", post(create).get(operator::intents))
+        .route("/api/atp/intents/{id}", get(intent))
+        .route("/api/atp/intents/{id}/receipts", get(receipts))
+        .route("/api/atp/authorize", post(authorize))
+        .route("/api/atp/execute", post(execute))
+        .route("/api/atp/compensate", post(compensate))
+        .route("/api/atp/cancel", post(cancel))
+        .route("/api/atp/transactions/{id}", get(transaction))
+        .route("/api/atp/receipts/verify", post(verify))
+        .route("/api/atp/receipts/{id}", get(receipt))
+        .route("/api/atp/rails/{rail}/callback", post(callback))
+        .route("/api/atp/keys", get(keys))
+        .route("/api/atp/health", get(health))
+        .route("/api/atp/admin/reconcile", post(operator::reconcile))
+        .route("/api/atp/admin/audit", get(operator::audit))
+        .route("/api/atp/admin/transactions", get(operator::transactions))
+        .route("/api/atp/admin/keys/rotate", post(operator::rotate))
+        .route("/api/atp/admin/keys/{id}/revoke", post(operator::revoke))
+        .route("/api/atp/{*rest}", any(unknown_path))
+        .route("/.well-known/wab.json", get(manifest))
+        .route("/.well-known/wab-revocations.json", get(revocations))
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(face)
+}
+
+type Answered = Result<Told, Refused>;
+
+async fn create(State(face): State<Face>, request: Request) -> Answered {
+    let body = whole(request, REQUEST_BYTES_MAX).await?.1;
+    Ok(Told(face.site.create(&body).await?))
+}
+
+async fn authorize(State(face): State<Face>, request: Request) -> Answered {
+    let (headers, body) = whole(request, REQUEST_BYTES_MAX).await?;
+    Ok(Told(face.site.authorize(key(&headers)?, &body).await?))
+}
+
+async fn execute(State(face): State<Face>, request: Request) -> Answered {
+    let (headers, body) = whole(request, REQUEST_BYTES_MAX).await?;
+    Ok(Told(face.site.execute(key(&headers)?, &body).await?))
+}
+
+async fn compensate(State(face): State<Face>, request: Request) -> Answered {
+    let (headers, body) = whole(request, NOTE_BYTES_MAX).await?;
+    Ok(Told(face.site.compensate(key(&headers)?, &body).await?))
+}
+
+async fn cancel(State(face): State<Face>, request: Request) -> Answered {
+    let body = whole(request, NOTE_BYTES_MAX).await?.1;
+    Ok(Told(face.site.cancel(&body).await?))
+}
+
+async fn intent(State(face): State<Face>, Path(id): Path<String>) -> Answered {
+    Ok(Told(face.site.intent(&id).await?))
+}
+
+async fn receipts(State(face): State<Face>, Path(id): Path<String>) -> Answered {
+    Ok(Told(face.site.receipts_of(&id).await?))
+}
+
+async fn transaction(State(face): State<Face>, Path(id): Path<String>) -> Answered {
+    Ok(Told(face.site.transaction_shown(&id).await?))
+}
+
+async fn receipt(State(face): State<Face>, Path(id): Path<String>, request: Request) -> Answered {
+    face.let_in(&request)?;
+    Ok(Told(face.site.receipt_shown(&id).await?))
+}
+
+async fn verify(State(face): State<Face>, request: Request) -> Answered {
+    face.let_in(&request)?;
+    let body = whole(request, VERIFY_BYTES_MAX).await?.1;
+    Ok(Told(face.site.verify(&body).await?))
+}
+
+async fn callback(
+    State(face): State<Face>,
+    Path(rail): Path<String>,
+    request: Request,
+) -> Answered {
+    let (headers, body) = whole(request, CALLBACK_BYTES_MAX).await?;
+    let headers: Vec<_> = headers
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+        })
+        .collect();
+    Ok(Told(face.site.callback(&rail, &headers, &body).await?))
+}
+
+async fn keys(State(face): State<Face>) -> Response {
+    json_text(face.site.key_list().to_string())
+}
+
+async fn manifest(State(face): State<Face>) -> Response {
+    json_text(face.site.manifest())
+}
+
+async fn revocations(State(face): State<Face>) -> Response {
+    json_text(face.site.revocations())
+}
+
+async fn health() -> Response {
+    json_value(&json!({
+        "ok": true,
+        "service": "atp",
+        "version": env!("CARGO_PKG_VERSION"),
+        "writer": true,
+    }))
+}
+
+async fn unknown_path() -> Refused {
+    Refused(Problem::NotFound { what: "path" })
+}
+
+async fn wrong_method() -> Response {
+    let mut body = serde_json::to_value(Problem::NotFound { what: "method" }).unwrap_or_default();
+    body["error"] = "method_not_allowed".into();
+    body["message"] = "this path does not take this method; see the Allow header".into();
+    (StatusCode::METHOD_NOT_ALLOWED, json_value(&body)).into_response()
+}
+
+impl Face {
+    /// Public routes cost the same for everybody, and nobody may ask without end.
+    fn let_in(&self, request: &Request) -> Result<(), Problem> {
+        self.allowance
+            .take(request, self.options.trust_proxy)
+            .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
+    }
+}
+
+/// The whole body, within its limit.
+async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Vec<u8>), Refused> {
+    let (head, body) = request.into_parts();
+    let body: Body = body;
+    match body::read(body, max_bytes, body::DEADLINE_DEFAULT).await {
+        Ok(body) => Ok((head.headers, body.to_vec())),
+        Err(BodyError::TooLarge) => Err(Refused(Problem::PayloadTooLarge { max_bytes })),
+        Err(error @ (BodyError::TooSlow | BodyError::Broken)) => {
+            Err(Refused(Problem::InvalidRequest {
+                field: None,
+                reason: error.to_string(),
+            }))
+        }
+    }
+}
+
+/// Two of them are ambiguous, and guessing could pay twice.
+fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let first = keys.next().map(HeaderValue::as_bytes);
+    match keys.next() {
+        None => Ok(first),
+        Some(_) => Err(Problem::IdempotencyKeyInvalid {
+            reason: "is given twice",
+        }),
+    }
+}
+
+/// What the site answered.
+struct Told(Answer);
+
+impl IntoResponse for Told {
+    fn into_response(self) -> Response {
+        let Self(answer) = self;
+        let retry_after = answer.retry_after_s();
+        let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+        let mut response = (status, json_text(answer.body)).into_response();
+        let headers = response.headers_mut();
+        if answer.replayed {
+            headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
+        }
+        if let Some(state) = answer.state {
+            headers.insert("atp-state", HeaderValue::from_static(state.word()));
+        }
+        if let Some(seconds) = retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+/// A refusal in the protocol's own shape.
+struct Refused(Problem);
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Self(problem) = self;
+        let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let body = serde_json::to_value(&problem).unwrap_or_default();
+        let mut response = (status, json_value(&body)).into_response();
+        if let Some(seconds) = problem.retry_after_s() {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+fn json_value(value: &Value) -> Response {
+    json_text(value.to_string())
+}
+
+fn json_text(text: String) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(CONTENT_TYPE, json)], text).into_response()
+}

@@ -1,0 +1,117 @@
+//! The operator's routes: what is open, the log of transitions, a sweep by hand, keys. All of them need the admin token.
+
+use axum::extract::{Path, Request, State};
+use consign_transactions::problem::Problem;
+use consign_transactions::site::KeyError;
+use http::HeaderMap;
+use serde_json::json;
+
+use super::{Answered, Face, Told, whole};
+use crate::web::credentials::bearer;
+use consign_transactions::document::NOTE_BYTES_MAX;
+use consign_transactions::site::Answer;
+
+const LIST_DEFAULT: u32 = 50;
+
+impl Face {
+    fn operator(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let secret = self.options.admin_secret.as_ref();
+        let shown = bearer(headers);
+        match secret.zip(shown) {
+            Some((secret, shown)) if secret.matches(shown) => Ok(()),
+            _ => Err(Problem::Unauthorized),
+        }
+    }
+}
+
+pub(super) async fn intents(State(face): State<Face>, request: Request) -> Answered {
+    face.operator(request.headers())?;
+    let limit = number(&request, "limit")?.unwrap_or(u64::from(LIST_DEFAULT));
+    let offset = number(&request, "offset")?.unwrap_or(0);
+    let bounded = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    Ok(Told(
+        face.site.intents(bounded(limit), bounded(offset)).await?,
+    ))
+}
+
+pub(super) async fn transactions(State(face): State<Face>, request: Request) -> Answered {
+    face.operator(request.headers())?;
+    let limit = number(&request, "limit")?.unwrap_or(u64::from(LIST_DEFAULT));
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    let state = query(&request, "state");
+    Ok(Told(
+        face.site
+            .transactions_shown(state.as_deref(), limit)
+            .await?,
+    ))
+}
+
+pub(super) async fn audit(State(face): State<Face>, request: Request) -> Answered {
+    face.operator(request.headers())?;
+    let after = number(&request, "after")?.unwrap_or(0);
+    Ok(Told(face.site.audit(after).await?))
+}
+
+pub(super) async fn reconcile(State(face): State<Face>, request: Request) -> Answered {
+    face.operator(request.headers())?;
+    let swept = face.site.reconcile().await?;
+    Ok(Told(Answer::of(200, &json!({"ok": true, "swept": swept}))))
+}
+
+pub(super) async fn rotate(State(face): State<Face>, request: Request) -> Answered {
+    face.operator(request.headers())?;
+    let reason = reason(request).await?;
+    let key = face.site.rotate_key(&reason).await.map_err(refused)?;
+    Ok(Told(Answer::of(
+        200,
+        &json!({"ok": true, "public_key": key}),
+    )))
+}
+
+pub(super) async fn revoke(
+    State(face): State<Face>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answered {
+    face.operator(request.headers())?;
+    let reason = reason(request).await?;
+    face.site.revoke_key(&id, &reason).await.map_err(refused)?;
+    Ok(Told(Answer::of(200, &json!({"ok": true, "key_id": id}))))
+}
+
+async fn reason(request: Request) -> Result<String, super::Refused> {
+    let body = whole(request, NOTE_BYTES_MAX).await?.1;
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    Ok(body["reason"].as_str().unwrap_or_default().to_owned())
+}
+
+fn refused(error: KeyError) -> Problem {
+    match error {
+        KeyError::Unknown(_) => Problem::NotFound { what: "key" },
+        KeyError::Current => Problem::InvalidRequest {
+            field: None,
+            reason: error.to_string(),
+        },
+        KeyError::Ledger(_) => Problem::StoreUnavailable,
+        KeyError::Damaged(_) => Problem::InternalError,
+    }
+}
+
+fn query(request: &Request, name: &str) -> Option<String> {
+    let query = request.uri().query().unwrap_or_default();
+    query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value.to_owned())
+}
+
+fn number(request: &Request, name: &str) -> Result<Option<u64>, Problem> {
+    let Some(text) = query(request, name) else {
+        return Ok(None);
+    };
+    text.parse().map(Some).map_err(|_| Problem::InvalidRequest {
+        field: Some(name.to_owned()),
+        reason: "is not a number".to_owned(),
+    })
+}

@@ -1,0 +1,242 @@
+//! The variables of a site, read from values alone.
+//!
+//! Invariant: what somebody set is usable or refused by name; a secret is in no error.
+
+use std::time::Duration;
+
+use crate::web::secret_text::SecretText;
+
+/// What the variables ask for. Without a site there is no face.
+#[derive(Debug)]
+pub struct Settings {
+    pub site: String,
+    pub agent_keys: AgentKeys,
+    pub rail: Rail,
+    pub stripe_base: Option<String>,
+    pub stripe_secret: Option<SecretText>,
+    /// Two while it changes, with a comma between them.
+    pub stripe_webhook_secrets: Vec<SecretText>,
+    pub http_base: Option<String>,
+    pub http_secret: Option<SecretText>,
+    pub worker_goal: Option<String>,
+    pub sweep: Duration,
+    pub execute_wait: Duration,
+    pub settle_delay: Duration,
+    pub dedup_window_s: u32,
+    pub signed_requests: bool,
+    pub public_per_minute: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentKeys {
+    Open,
+    /// Public keys as documents write them.
+    Registered(Vec<String>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rail {
+    Null,
+    Stripe,
+    Worker,
+    Http,
+}
+
+/// Why a variable cannot be used, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} {why}")]
+pub struct Unusable {
+    pub name: &'static str,
+    pub why: &'static str,
+    pub advice: &'static str,
+}
+
+const SWEEP_S_DEFAULT: f64 = 60.0;
+const PUBLIC_PER_MINUTE_DEFAULT: u32 = 120;
+
+impl Settings {
+    /// `None` if no site is named.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Unusable> {
+        let filled = |name: &str| {
+            let value = lookup(name).map(|value| value.trim().to_owned());
+            value.filter(|value| !value.is_empty())
+        };
+        let Some(site) = filled("ATP_SITE") else {
+            return Ok(None);
+        };
+        let secret = |name: &str| filled(name).map(SecretText::new);
+        let settings = Self {
+            site: origin(site)?,
+            agent_keys: agent_keys(filled("ATP_AGENT_KEYS"), filled("ATP_REGISTERED_KEYS"))?,
+            rail: rail(filled("ATP_RAIL"))?,
+            stripe_base: filled("ATP_STRIPE_BASE"),
+            stripe_secret: secret("ATP_STRIPE_SECRET"),
+            stripe_webhook_secrets: filled("ATP_STRIPE_WEBHOOK_SECRET")
+                .map(|both| {
+                    both.split(',')
+                        .map(|one| SecretText::new(one.trim().to_owned()))
+                        .collect()
+                })
+                .unwrap_or_default(),
+            http_base: filled("ATP_HTTP_BASE"),
+            http_secret: secret("ATP_HTTP_SECRET"),
+            worker_goal: filled("ATP_WORKER_GOAL"),
+            sweep: seconds(
+                "ATP_SWEEP_SECONDS",
+                filled("ATP_SWEEP_SECONDS"),
+                SWEEP_S_DEFAULT,
+            )?,
+            execute_wait: seconds(
+                "ATP_EXECUTE_WAIT_SECONDS",
+                filled("ATP_EXECUTE_WAIT_SECONDS"),
+                10.0,
+            )?,
+            settle_delay: seconds(
+                "ATP_SETTLE_DELAY_SECONDS",
+                filled("ATP_SETTLE_DELAY_SECONDS"),
+                30.0,
+            )?,
+            dedup_window_s: whole(
+                "ATP_DEDUP_WINDOW_SECONDS",
+                filled("ATP_DEDUP_WINDOW_SECONDS"),
+                0,
+            )?,
+            signed_requests: filled("ATP_SIGNED_REQUESTS")
+                .is_some_and(|on| on.eq_ignore_ascii_case("true")),
+            public_per_minute: whole(
+                "ATP_PUBLIC_PER_MINUTE",
+                filled("ATP_PUBLIC_PER_MINUTE"),
+                PUBLIC_PER_MINUTE_DEFAULT,
+            )?,
+        };
+        Ok(Some(settings))
+    }
+}
+
+/// Scheme, host and perhaps a port: what intents name as their site, byte for byte.
+fn origin(site: String) -> Result<String, Unusable> {
+    let rest = site
+        .strip_prefix("https://")
+        .or_else(|| site.strip_prefix("http://"));
+    let is_origin = rest.is_some_and(|host| {
+        let plain = |byte: u8| byte.is_ascii_graphic() && !b"/?#@\\".contains(&byte);
+        !host.is_empty() && host.bytes().all(plain)
+    });
+    if is_origin {
+        return Ok(site);
+    }
+    Err(Unusable {
+        name: "ATP_SITE",
+        why: "is not an origin",
+        advice: "write it like https://shop.example, without a path and without a slash at its end",
+    })
+}
+
+fn agent_keys(word: Option<String>, keys: Option<String>) -> Result<AgentKeys, Unusable> {
+    match (word.as_deref(), keys) {
+        (None | Some("open"), None) => Ok(AgentKeys::Open),
+        (Some("registered"), Some(keys)) => Ok(AgentKeys::Registered(
+            keys.split([',', '\n'])
+                .map(|key| key.trim().to_owned())
+                .filter(|key| !key.is_empty())
+                .collect(),
+        )),
+        (Some("registered"), None) => Err(Unusable {
+            name: "ATP_REGISTERED_KEYS",
+            why: "is not set, so no agent could do anything",
+            advice: "list the agents' public keys there, like ed25519:BASE64, with commas between them",
+        }),
+        _ => Err(Unusable {
+            name: "ATP_AGENT_KEYS",
+            why: "is neither open nor registered, or keys are listed and it is not registered",
+            advice: "say registered and list keys in ATP_REGISTERED_KEYS; or say open and list none, which lets every key in",
+        }),
+    }
+}
+
+fn rail(word: Option<String>) -> Result<Rail, Unusable> {
+    match word.as_deref() {
+        None | Some("null") => Ok(Rail::Null),
+        Some("stripe") => Ok(Rail::Stripe),
+        Some("worker") => Ok(Rail::Worker),
+        Some("http") => Ok(Rail::Http),
+        Some(_) => Err(Unusable {
+            name: "ATP_RAIL",
+            why: "names no rail",
+            advice: "it is stripe, worker, http or null",
+        }),
+    }
+}
+
+fn seconds(name: &'static str, text: Option<String>, default: f64) -> Result<Duration, Unusable> {
+    let parsed = text.map_or(Ok(default), |text| text.parse());
+    let usable = parsed.ok().filter(|s: &f64| (0.05..=86_400.0).contains(s));
+    usable.map(Duration::from_secs_f64).ok_or(Unusable {
+        name,
+        why: "is not a number of seconds from 0.05 to 86400",
+        advice: "write it like 60 or 0.5",
+    })
+}
+
+fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, Unusable> {
+    let parsed = text.map_or(Ok(default), |text| text.parse());
+    parsed.map_err(|_| Unusable {
+        name,
+        why: "is not a whole number",
+        advice: "write it like 60; 0 turns it off",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Option<Settings>, Unusable> {
+        Settings::read(|name| {
+            let found = pairs.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn without_a_site_there_is_no_face() {
+        assert!(read(&[("ATP_RAIL", "null")]).unwrap().is_none());
+    }
+
+    #[test]
+    fn at_066_the_sweep_is_a_minute_unless_told() {
+        let site = ("ATP_SITE", "https://shop.example");
+        let settings = read(&[site]).unwrap().unwrap();
+        assert_eq!(settings.sweep, Duration::from_mins(1));
+        assert_eq!(settings.rail, Rail::Null);
+        assert_eq!(settings.agent_keys, AgentKeys::Open);
+        let settings = read(&[site, ("ATP_SWEEP_SECONDS", "0.5")]);
+        assert_eq!(settings.unwrap().unwrap().sweep, Duration::from_millis(500));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let site = ("ATP_SITE", "https://shop.example");
+        for (pairs, name) in [
+            (vec![("ATP_SITE", "https://shop.example/")], "ATP_SITE"),
+            (vec![("ATP_SITE", "shop.example")], "ATP_SITE"),
+            (vec![site, ("ATP_RAIL", "gold")], "ATP_RAIL"),
+            (vec![site, ("ATP_AGENT_KEYS", "all")], "ATP_AGENT_KEYS"),
+            (
+                vec![site, ("ATP_AGENT_KEYS", "registered")],
+                "ATP_REGISTERED_KEYS",
+            ),
+            (
+                vec![site, ("ATP_REGISTERED_KEYS", "ed25519:x")],
+                "ATP_AGENT_KEYS",
+            ),
+            (
+                vec![site, ("ATP_SWEEP_SECONDS", "soon")],
+                "ATP_SWEEP_SECONDS",
+            ),
+            (vec![site, ("ATP_SWEEP_SECONDS", "-1")], "ATP_SWEEP_SECONDS"),
+        ] {
+            assert_eq!(read(&pairs).unwrap_err().name, name);
+        }
+    }
+}

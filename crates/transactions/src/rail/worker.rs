@@ -1,0 +1,331 @@
+//! The effect is an intent in the same ledger: any worker of the Intent Protocol carries it out, or any plugin that serves
+//! its goal.
+//!
+//! Invariant: an effect is handed out once. A worker that says how it ended is believed; one that was lost may have done it,
+//! so that outcome stays unknown until a person says: completing or cancelling the intent is their word.
+
+use std::time::Duration;
+
+use consign_engine::Engine;
+use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard, Operate};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::{DAY_US, IntentId};
+use consign_kernel::intent::{Intent, Ties};
+use consign_kernel::limits;
+use consign_kernel::once;
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::state::{Cause, State, Verb};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
+use crate::outcome::RailOutcome;
+use crate::problem::Problem;
+
+/// The key under which this server publishes for itself: workers with the main key find it.
+const PUBLISHER: &str = "main";
+const NAMESPACE: &str = "default";
+/// What is not done within a month is not done.
+const LIFE_US: i64 = 30 * DAY_US;
+/// Longer than any intent lives, so that an effect is published once.
+const ONCE_US: i64 = 365 * DAY_US;
+/// A transaction has one effect and at most a few refunds.
+const CHILDREN_MAX: u32 = 64;
+/// How often a watcher looks although nobody told it anything.
+const LOOK: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub struct Options {
+    /// Effects are published under this goal, and refunds under it with `.refund` behind.
+    pub goal: String,
+    /// How long a call waits for the worker.
+    pub wait: Duration,
+    /// Where to say which transaction has news.
+    pub news: mpsc::Sender<String>,
+}
+
+#[derive(Clone)]
+pub struct Worker {
+    engine: Engine,
+    goal: String,
+    wait: Duration,
+    news: mpsc::Sender<String>,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("goal", &self.goal).finish()
+    }
+}
+
+impl Worker {
+    pub fn new(engine: Engine, options: Options) -> Self {
+        Self {
+            engine,
+            goal: options.goal,
+            wait: options.wait,
+            news: options.news,
+        }
+    }
+
+    fn refund_goal(&self) -> String {
+        format!("{}.refund", self.goal)
+    }
+
+    /// The intent that was published for a charge under a goal, if there is one.
+    async fn published(&self, charge: &Charge, goal: &str) -> Result<Option<Intent>, ()> {
+        let parent = parent(charge).ok_or(())?;
+        let children = self.engine.children(parent, CHILDREN_MAX).await;
+        let children = children.map_err(|error| {
+            tracing::warn!(%error, "the ledger did not say what became of an effect");
+        })?;
+        let ours = |row: &Intent| row.profile == ProfileId::Intent && row.goal == goal;
+        Ok(children.into_iter().find(ours))
+    }
+
+    async fn publish(&self, charge: &Charge, goal: &str, key: String) -> Option<IntentId> {
+        let payload = json!({
+            "reference": charge.reference.as_str(),
+            "intent_id": charge.intent_id,
+            "transaction_id": charge.transaction_id,
+            "amount_cents": charge.amount,
+            "currency": charge.currency,
+            "action": charge.action,
+            "summary": charge.summary,
+            "payment_method": charge.payment_method,
+        });
+        let payload = payload.to_string();
+        let item = NewIntent {
+            profile: ProfileId::Intent,
+            namespace: NAMESPACE.to_owned(),
+            goal: goal.to_owned(),
+            owner: PUBLISHER.to_owned(),
+            public: false,
+            target: None,
+            capability: None,
+            priority: limits::PRIORITY_DEFAULT,
+            once: Some(OnceGuard {
+                key: once::Key {
+                    scope: once::Scope::IntentIdempotency,
+                    owner: PUBLISHER.to_owned(),
+                    key,
+                },
+                fingerprint: Sha256::digest(&payload).into(),
+                lifetime_us: ONCE_US,
+            }),
+            payload,
+            traceparent: None,
+            delay_us: 0,
+            ttl_us: LIFE_US,
+            // Whoever lost it may have done it.
+            attempts_max: 1,
+            backoff_us: 0,
+            ties: Ties {
+                parent: parent(charge),
+                series: None,
+            },
+            unless: None,
+        };
+        let admit = Command::Admit(Admit {
+            items: vec![item],
+            cap: None,
+        });
+        match self.engine.apply(None, admit).await {
+            Ok(Answer::Admitted(admitted)) => admitted.first().map(|one| one.id),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(%error, "an effect was not published");
+                None
+            }
+        }
+    }
+
+    /// What a row says, without waiting.
+    async fn report(&self, row: &Intent) -> Report {
+        let report = |outcome| Report::of(outcome).named(row.id.to_string());
+        let failed = |code: &str, why: &str| report(RailOutcome::Failed).because(code, why);
+        let why = row.last_error.as_deref().unwrap_or_default();
+        match (row.state, row.cause) {
+            (State::Acked, _) => report(RailOutcome::Succeeded),
+            (State::DeadLetter, Cause::Cancelled) => failed("cancelled", why),
+            (State::DeadLetter, _) if self.worker_said_so(row).await => {
+                failed("worker_failed", why)
+            }
+            _ => report(RailOutcome::Unknown),
+        }
+    }
+
+    /// Whether a worker gave it up, and not its silence.
+    async fn worker_said_so(&self, row: &Intent) -> bool {
+        let facts = self.engine.timeline(row.seq).await.unwrap_or_default();
+        let died = facts.iter().rev().find(|fact| fact.to == State::DeadLetter);
+        died.is_some_and(|fact| fact.verb == Verb::Fail)
+    }
+
+    async fn look(&self, id: IntentId) -> Report {
+        match self.engine.observe(id).await {
+            Ok(Some(row)) => self.report(&row).await,
+            // Its row is gone; what became of it nobody knows any more.
+            Ok(None) => Report::of(RailOutcome::Unknown).named(id.to_string()),
+            Err(error) => {
+                tracing::warn!(%error, "the ledger did not say what became of an effect");
+                Report::of(RailOutcome::Unknown).named(id.to_string())
+            }
+        }
+    }
+
+    /// Waits for the worker; if that takes too long, somebody else does, and tells when there is news.
+    async fn await_end(&self, id: IntentId, charge: &Charge) -> Report {
+        let until = Instant::now() + self.wait;
+        let report = self.follow(id, Some(until)).await;
+        if report.outcome == RailOutcome::Unknown {
+            let (watcher, reference) = (self.clone(), charge.reference.as_str().to_owned());
+            tokio::spawn(async move {
+                watcher.follow(id, None).await;
+                let _ = watcher.news.send(reference).await;
+            });
+        }
+        report
+    }
+
+    async fn follow(&self, id: IntentId, until: Option<Instant>) -> Report {
+        let mut news = self.engine.follow_publisher(PUBLISHER);
+        loop {
+            news.mark_unchanged();
+            let report = self.look(id).await;
+            let over = until.is_some_and(|until| Instant::now() >= until);
+            if report.outcome != RailOutcome::Unknown || over {
+                return report;
+            }
+            let next = Instant::now() + LOOK;
+            let next = until.map_or(next, |until| next.min(until));
+            let _ = tokio::time::timeout_at(next, news.changed()).await;
+        }
+    }
+}
+
+/// The transaction's own row.
+fn parent(charge: &Charge) -> Option<IntentId> {
+    charge.transaction_id.strip_prefix("atp_tx_")?.parse().ok()
+}
+
+impl Rail for Worker {
+    fn name(&self) -> &'static str {
+        "worker"
+    }
+
+    /// Nothing exists before it is published, and being published it may happen.
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
+        Box::pin(async move {
+            match self.published(charge, &self.goal).await {
+                Ok(None) => Report::of(RailOutcome::Unconfirmed),
+                Ok(Some(row)) => self.report(&row).await,
+                Err(()) => Report::of(RailOutcome::Unknown),
+            }
+        })
+    }
+
+    fn confirm<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+        Box::pin(async move {
+            let key = format!("effect:{}", charge.reference.as_str());
+            match self.publish(charge, &self.goal, key).await {
+                Some(id) => self.await_end(id, charge).await,
+                None => Report::of(RailOutcome::Unknown),
+            }
+        })
+    }
+
+    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+        self.look_up(charge, id)
+    }
+
+    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+        Box::pin(async move {
+            if let Some(id) = id.and_then(|id| id.parse().ok()) {
+                return self.look(id).await;
+            }
+            match self.published(charge, &self.goal).await {
+                Ok(None) => Report::of(RailOutcome::NotFound),
+                Ok(Some(row)) => self.report(&row).await,
+                Err(()) => Report::of(RailOutcome::Unknown),
+            }
+        })
+    }
+
+    /// Only what no worker has taken can be called back.
+    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+        Box::pin(async move {
+            let row = match self.published(charge, &self.goal).await {
+                Ok(None) => return Fenced::Cancelled,
+                Ok(Some(row)) => row,
+                Err(()) => return Fenced::Unknown,
+            };
+            match row.state {
+                State::Queued => {}
+                State::Acked => return Fenced::TooLate,
+                State::DeadLetter => {
+                    return match self.report(&row).await.outcome {
+                        RailOutcome::Failed => Fenced::Cancelled,
+                        _ => Fenced::Unknown,
+                    };
+                }
+                _ => return Fenced::Unknown,
+            }
+            let cancel = Command::Cancel(Operate {
+                id: row.id,
+                face: Face::Intent,
+                reason: "the transaction is called off".to_owned(),
+            });
+            match self.engine.apply(None, cancel).await {
+                // Between the look and the cancelling a worker may have taken it, and then it may be done.
+                Ok(_) if self.was_never_held(&row).await => Fenced::Cancelled,
+                Ok(_) | Err(consign_engine::Error::Refused(Refusal::IllegalState)) => {
+                    Fenced::Unknown
+                }
+                Err(_) => Fenced::Unknown,
+            }
+        })
+    }
+
+    fn refund<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Refunded> {
+        Box::pin(async move {
+            let goal = self.refund_goal();
+            let report = match self.published(charge, &goal).await {
+                Ok(Some(row)) => self.report(&row).await,
+                Ok(None) => {
+                    let key = format!("effect:{}", charge.reference.refund());
+                    match self.publish(charge, &goal, key).await {
+                        Some(id) => self.await_end(id, charge).await,
+                        None => return Refunded::Unknown,
+                    }
+                }
+                Err(()) => return Refunded::Unknown,
+            };
+            match report.outcome {
+                RailOutcome::Succeeded => Refunded::Done {
+                    refund_id: report.payment_id,
+                },
+                RailOutcome::Failed => Refunded::Refused(report.failure.unwrap_or(Failure {
+                    code: "worker_failed".to_owned(),
+                    message: String::new(),
+                })),
+                _ => Refunded::Pending,
+            }
+        })
+    }
+
+    fn heard(&self, _: Message<'_>) -> Result<Hint, Problem> {
+        Err(Problem::NotFound {
+            what: "callback of this rail",
+        })
+    }
+}
+
+impl Worker {
+    async fn was_never_held(&self, row: &Intent) -> bool {
+        let facts = self.engine.timeline(row.seq).await.unwrap_or_default();
+        !facts.is_empty() && facts.iter().all(|fact| fact.verb != Verb::Claim)
+    }
+}

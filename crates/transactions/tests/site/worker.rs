@@ -1,0 +1,178 @@
+//! The rail that is a worker: an effect is handed out once, and what a worker says is believed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use consign_kernel::command::{Audience, Claim, Command, Operate, Settle, Settlement};
+use consign_kernel::ids::SECOND_US;
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
+use consign_transactions::rail::{Worker, WorkerOptions};
+use consign_transactions::site::{Options, Site};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::world::{KEY, SITE, World, body};
+
+struct Shop {
+    world: World,
+    site: Site,
+    news: mpsc::Receiver<String>,
+}
+
+impl Shop {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let (tell, news) = mpsc::channel(8);
+        let options = WorkerOptions {
+            goal: "atp.effect".to_owned(),
+            wait: Duration::from_millis(300),
+            news: tell,
+        };
+        let rail = Arc::new(Worker::new(world.engine.clone(), options));
+        let mut options = Options::new(SITE, rail);
+        options.execute_wait = Duration::from_secs(5);
+        let site = Site::open(world.engine.clone(), options).await.unwrap();
+        world.authorized("int_abc").await;
+        Self { world, site, news }
+    }
+
+    async fn execute(&self) -> Value {
+        let answer = self.world.execute_at(&self.site, "int_abc", KEY).await;
+        body(&answer.unwrap())
+    }
+
+    /// What a worker finds.
+    async fn claim(&self) -> Vec<Intent> {
+        let claim = Claim {
+            face: Face::Intent,
+            namespace: "default".to_owned(),
+            goal: None,
+            holder: "main".to_owned(),
+            audience: Audience::Caller,
+            worker_id: None,
+            capabilities: Vec::new(),
+            max: 10,
+            lease_us: 10 * SECOND_US,
+        };
+        self.world
+            .engine
+            .claim(None, claim, Duration::from_secs(10))
+            .await
+            .unwrap()
+    }
+
+    async fn settle(&self, held: &Intent, how: Settlement) {
+        let settle = Command::Settle(Settle {
+            id: held.id,
+            holder: held.holder.clone().unwrap(),
+            token: held.token.unwrap(),
+            how,
+        });
+        self.world.engine.apply(None, settle).await.unwrap();
+    }
+
+    async fn swept(&self) -> Value {
+        self.world.pass(61);
+        self.site.reconcile().await.unwrap();
+        self.execute().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_completes_in_time_settles_at_once() {
+    let shop = Shop::new().await;
+    let worker = async {
+        let effect = shop.claim().await.remove(0);
+        let told: Value = serde_json::from_str(&effect.payload).unwrap();
+        assert_eq!(told["amount_cents"], 1500);
+        assert!(told["reference"].as_str().unwrap().starts_with("atp_"));
+        assert_eq!(effect.attempts_max, 1);
+        shop.settle(&effect, Settlement::Complete { result: None })
+            .await;
+    };
+    let (told, ()) = tokio::join!(shop.execute(), worker);
+    // The wait may just have been over.
+    let told = if told["state"] == "executing" {
+        shop.swept().await
+    } else {
+        told
+    };
+    assert_eq!(told["state"], "settled");
+    assert_eq!(told["rail"]["name"], "worker");
+    assert!(told["rail"]["payment_id"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_worker_is_waited_for_and_has_news() {
+    let mut shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let effects = shop.claim().await;
+    assert_eq!(effects.len(), 1);
+    assert_eq!(shop.swept().await["state"], "executing");
+    shop.world.engine.observe(effects[0].id).await.unwrap();
+    assert!(shop.claim().await.is_empty(), "never a second run");
+    drop(effects);
+    let mut shop_two = Shop::new().await;
+    assert_eq!(shop_two.execute().await["state"], "executing");
+    let effect = shop_two.claim().await.remove(0);
+    shop_two
+        .settle(&effect, Settlement::Complete { result: None })
+        .await;
+    let reference = shop_two.news.recv().await.unwrap();
+    shop_two.site.look_again(&reference).await.unwrap();
+    assert_eq!(shop_two.execute().await["state"], "settled");
+    shop.news.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_worker_gave_up_is_not_charged() {
+    let shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let effect = shop.claim().await.remove(0);
+    let error = "out of stock".to_owned();
+    shop.settle(&effect, Settlement::Fail { error }).await;
+    let told = shop.swept().await;
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["failure"]["message"], "out of stock");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_worker_leaves_it_open_until_a_person_says() {
+    let shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let effect = shop.claim().await.remove(0);
+    // Its lease runs out, and the one attempt is used up.
+    shop.world.pass(3_600);
+    assert_eq!(shop.swept().await["state"], "executing");
+    let cancel = Command::Cancel(Operate {
+        id: effect.id,
+        face: Face::Intent,
+        reason: "it never happened".to_owned(),
+    });
+    shop.world.engine.apply(None, cancel).await.unwrap();
+    let told = shop.swept().await;
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["compensation_receipt"]["outcome"], "not_charged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refund_is_an_effect_too() {
+    let shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let effect = shop.claim().await.remove(0);
+    shop.settle(&effect, Settlement::Complete { result: None })
+        .await;
+    assert_eq!(shop.swept().await["state"], "settled");
+    let sent = br#"{"intent_id":"int_abc","reason":"r"}"#;
+    let key = Some(KEY.as_bytes());
+    let answer = shop.site.compensate(key, sent).await.unwrap();
+    assert_eq!(answer.status, 202);
+    let refund = shop.claim().await.remove(0);
+    assert_eq!(refund.goal, "atp.effect.refund");
+    shop.settle(&refund, Settlement::Complete { result: None })
+        .await;
+    let told = shop.swept().await;
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["compensation_receipt"]["outcome"], "refunded");
+}
