@@ -13,10 +13,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("consign-engine", &["consign-kernel", "consign-store"]),
     (
         "consign-faces",
-        &["consign-kernel", "consign-engine", "consign-automation"],
+        &[
+            "consign-kernel",
+            "consign-engine",
+            "consign-automation",
+            "consign-transactions",
+        ],
     ),
     ("consign-automation", &["consign-kernel", "consign-engine"]),
-    ("consign-transactions", &["consign-kernel"]),
+    (
+        "consign-transactions",
+        &["consign-kernel", "consign-engine", "consign-client"],
+    ),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),
     (
@@ -27,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-engine",
             "consign-faces",
             "consign-automation",
+            "consign-transactions",
             "consign-client",
             "consign-bench",
         ],
