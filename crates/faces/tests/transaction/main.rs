@@ -1,0 +1,13 @@
+//! Agent transactions as HTTP shows them, merged into the router of the Intent Protocol as the server does it.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod shapes;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Sqlite;

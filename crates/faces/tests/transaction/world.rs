@@ -1,0 +1,147 @@
+//! A site on the null rail without a socket, and requests to it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey};
+use consign_faces::intent::{self, FurtherKeys};
+use consign_faces::transaction;
+use consign_faces::web::credentials::Secret;
+use consign_faces::web::server::Peer;
+use consign_kernel::ids::SECOND_US;
+use consign_kernel::json::canonical_value;
+use consign_kernel::receipt::Signer;
+use consign_testkit::ledger::Ledger;
+use consign_transactions::instant;
+use consign_transactions::rail::Null;
+use consign_transactions::site::{Options, Site};
+use data_encoding::BASE64;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+pub(crate) const SITE: &str = "https://shop.example";
+pub(crate) const KEY: &str = "9b1c6f0e-7f5e-4a53-9a6c-2f1d7a0f3b11";
+pub(crate) const ADMIN: &str = "admin-secret-of-the-tests";
+
+pub(crate) struct World {
+    router: Router,
+    clock: Arc<EngineClock>,
+    _ledger: Ledger,
+    _drain: watch::Sender<bool>,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap()
+    }
+}
+
+impl World {
+    pub(crate) async fn new(public_per_minute: u32) -> Self {
+        let clock = Arc::new(EngineClock::start(None));
+        let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let engine = Engine::new(EngineOptions {
+            store: Arc::clone(&ledger.store),
+            clock: clock.clone(),
+            wall: clock.clone(),
+            entropy: [7; 32],
+            seal: SealKey::new([7; 32]),
+            signer: Signer::from_seed(&[7; 32]),
+            main_key: "ck_main".to_owned(),
+            cleanup_interval: Duration::from_hours(1),
+        });
+        let options = Options::new(SITE, Arc::new(Null));
+        let site = Site::open(engine.clone(), options).await.unwrap();
+        let (drain, draining) = watch::channel(false);
+        let keys = site.clone();
+        let intent = intent::Options {
+            admin_secret: Some(Secret::new(ADMIN.to_owned())),
+            dashboard_password: None,
+            metrics_token: None,
+            trust_proxy: false,
+            enforce_https: false,
+            require_signatures: false,
+            maintenance: false,
+            draining,
+            further_keys: Some(FurtherKeys(Arc::new(move || keys.jwks()))),
+        };
+        let transactions = transaction::Options {
+            admin_secret: Some(Secret::new(ADMIN.to_owned())),
+            trust_proxy: false,
+            public_per_minute,
+        };
+        let router = intent::router(engine, intent).merge(transaction::router(site, transactions));
+        Self {
+            router,
+            clock,
+            _ledger: ledger,
+            _drain: drain,
+        }
+    }
+
+    pub(crate) fn signed(&self, id: &str) -> Value {
+        let agent = Signer::from_seed(&[0x22; 32]);
+        let now = self.clock.now();
+        let mut intent = json!({
+            "type": "atp.intent.v1",
+            "intent_id": id,
+            "site": SITE,
+            "agent_key": format!("ed25519:{}", BASE64.encode(&agent.public_key())),
+            "purpose": "Buy a book ≤ €30",
+            "scope": {"actions": ["pay"]},
+            "amount_cents": 1500,
+            "nonce": format!("nonce-of-{id}"),
+            "issued_at": instant::print(now),
+            "expires_at": instant::print(now.plus(600 * SECOND_US)),
+        });
+        let bytes = canonical_value(&intent).unwrap();
+        intent["signature"] = BASE64.encode(&agent.sign_bytes(&bytes)).into();
+        intent
+    }
+
+    pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.send("POST", path, headers, body).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(Body::from(body.to_owned())).unwrap();
+        request.extensions_mut().insert(Peer {
+            addr: SocketAddr::from(([127, 0, 0, 1], 50_000)),
+            tls: false,
+        });
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+}
