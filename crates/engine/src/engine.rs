@@ -284,10 +284,14 @@ impl Engine {
                 .apply(gate.take(), Command::Claim(claim.clone()))
                 .await?;
             let found = claimed(looking)?;
-            ticket.looked();
+            if !found.is_empty() {
+                ticket.found();
+                return Ok(found);
+            }
+            ticket.found_nothing();
             gate.clone_from(&again);
             let now = tokio::time::Instant::now();
-            if !found.is_empty() || now >= deadline {
+            if now >= deadline {
                 return Ok(found);
             }
             let pause = POLL.min(deadline - now);
@@ -462,7 +466,11 @@ impl Inner {
             self.followers.tell_all();
             self.earlier.notify_one();
         }
-        self.wakes.wake(&news.ripe);
+        if news.heard {
+            self.wakes.wake_heard(&news.ripe);
+        } else {
+            self.wakes.wake(&news.ripe);
+        }
         self.wakes.wake(&news.left);
         if let Some(at) = news.wake_at
             && at.0 < self.planned.load(std::sync::atomic::Ordering::Acquire)
