@@ -10,6 +10,7 @@ mod check;
 pub(crate) mod copy;
 mod flush;
 mod held;
+mod horizon;
 mod load;
 mod nodes;
 mod reads;
@@ -40,6 +41,7 @@ use crate::{
     Listener, Stats, Store,
 };
 use bells::Bells;
+use horizon::Horizon;
 use reads::Readers;
 use writer::{Node, Writers};
 
@@ -77,6 +79,7 @@ pub struct Postgres {
     address: Address,
     writers: Writers,
     readers: Arc<Readers>,
+    horizon: Horizon,
     clock: Arc<dyn Clock>,
     _bells: Bells,
 }
@@ -86,7 +89,8 @@ impl Postgres {
     pub async fn open(options: Options) -> Result<Self, Error> {
         schema::migrate(&options.address, options.clock.now().0, options.hold).await?;
         let readers = Readers::new(options.address.clone(), READERS);
-        let last_fact = reads::last_fact(&readers).await?;
+        let horizon = Horizon::default();
+        let last_fact = reads::last_fact(&readers, &horizon).await?;
         // With a connection that stays, by which a copy sees that somebody is there.
         copy::refuse_part(&options.address).await?;
         let node = Arc::new(Node {
@@ -102,6 +106,7 @@ impl Postgres {
             address: options.address,
             writers,
             readers,
+            horizon,
             clock: options.clock,
             _bells: bells,
         })
@@ -220,11 +225,11 @@ impl Store for Postgres {
     }
 
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
-        Box::pin(async move { reads::events(&self.readers, &filter).await })
+        Box::pin(async move { reads::events(&self.readers, &self.horizon, &filter).await })
     }
 
     fn last_fact(&self) -> Answered<'_, FactSeq> {
-        Box::pin(reads::last_fact(&self.readers))
+        Box::pin(reads::last_fact(&self.readers, &self.horizon))
     }
 
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {

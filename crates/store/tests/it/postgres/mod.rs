@@ -2,6 +2,7 @@
 
 mod entry;
 mod nodes;
+mod streams;
 mod trouble;
 
 use std::sync::Arc;
