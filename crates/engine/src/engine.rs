@@ -341,6 +341,12 @@ impl Engine {
         Ok(self.inner.store.last_fact().await?)
     }
 
+    /// Whether this ledger may have given out the number. One that it has not is of another ledger, or of this one before it was
+    /// restored, and whoever went on behind it would miss what comes until then.
+    pub async fn knows(&self, fact: FactSeq) -> Result<bool, Error> {
+        Ok(fact <= self.inner.store.highest_fact().await?)
+    }
+
     /// Marked as changed whenever the caller's own intents have news; a hint to read on.
     pub fn follow(&self, caller: &Caller) -> watch::Receiver<()> {
         self.inner.followers.follow(&caller.id)

@@ -171,7 +171,7 @@ impl Runtime {
             adopted: watch::Sender::new(0),
             held: Mutex::default(),
             stopping: watch::Sender::new(false),
-            hub: Hub::default(),
+            hub: Hub::started(started_at),
             waiting: Arc::default(),
             tasks: Mutex::default(),
             removed: Mutex::default(),

@@ -170,6 +170,10 @@ impl Store for Held {
         self.inner.last_fact()
     }
 
+    fn highest_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
+        self.inner.highest_fact()
+    }
+
     fn held(&self) -> Answered<'_, Vec<consign_store::Held>> {
         self.inner.held()
     }

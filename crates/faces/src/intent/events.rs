@@ -11,6 +11,7 @@ use axum::response::Response;
 use consign_engine::{Caller, Engine, EventFilter, Place};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Event;
+use consign_kernel::ids::FactSeq;
 use consign_kernel::limits;
 use consign_kernel::profile::Face as KernelFace;
 use http::{HeaderValue, header};
@@ -36,7 +37,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         .header("last-event-id")
         .or_else(|| params.get("after"))
     {
-        Some(text) => cursor::event(text)?,
+        Some(text) => face.known(cursor::event(text)?).await?,
         None => face.engine.last_fact().await?,
     };
     let place = face.engine.stream_place(&visit.caller).ok_or_else(|| {
@@ -67,6 +68,18 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         HeaderValue::from_static("text/event-stream"),
     );
     Ok(response)
+}
+
+impl Face {
+    async fn known(&self, place: FactSeq) -> Result<FactSeq, Reject> {
+        if self.engine.knows(place).await? {
+            return Ok(place);
+        }
+        Err(Reject::new(
+            Code::CursorUnknown,
+            "No event has this id yet: it is of another ledger, or of this one before it was restored. Begin again without it.",
+        ))
+    }
 }
 
 struct Stream {

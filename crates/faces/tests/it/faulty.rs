@@ -111,6 +111,10 @@ impl Store for Faulty {
         self.pass(self.inner.last_fact())
     }
 
+    fn highest_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
+        self.pass(self.inner.highest_fact())
+    }
+
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
         self.pass(self.inner.record(key))
     }

@@ -232,6 +232,10 @@ impl Store for Postgres {
         Box::pin(reads::last_fact(&self.readers, &self.horizon))
     }
 
+    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+        Box::pin(reads::highest_fact(&self.readers, &self.horizon))
+    }
+
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
         let now = self.clock.now();
         Box::pin(async move { reads::record(&self.readers, &key, now).await })

@@ -404,9 +404,17 @@ async fn events_before(
 /// Everything from now on has higher numbers.
 pub(super) async fn last_fact(readers: &Readers, horizon: &Horizon) -> Result<FactSeq, Error> {
     let blocks = horizon.now(readers).await?;
-    Ok(FactSeq(
-        u64::try_from(end_of(blocks.settled) - 1).unwrap_or(0),
-    ))
+    Ok(last_of(blocks.settled))
+}
+
+/// Numbers are given out in blocks, so a few below this one may have been left out.
+pub(super) async fn highest_fact(readers: &Readers, horizon: &Horizon) -> Result<FactSeq, Error> {
+    let blocks = horizon.now(readers).await?;
+    Ok(last_of(blocks.last))
+}
+
+fn last_of(block: i64) -> FactSeq {
+    FactSeq(u64::try_from(end_of(block) - 1).unwrap_or(0))
 }
 
 pub(super) async fn record(
