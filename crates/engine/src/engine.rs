@@ -25,6 +25,7 @@ use crate::housekeeping::Schedule;
 use crate::keys::SealKey;
 use crate::nodes::Duty;
 use crate::places::{Place, Places};
+use crate::pulse::Pulse;
 use crate::seeds::Seeds;
 use crate::wakes::Wakes;
 
@@ -76,6 +77,7 @@ pub(crate) struct Inner {
     followers: Followers,
     waits: Places,
     streams: Places,
+    pub(crate) pulse: Pulse,
     /// Pokes the timekeeper when something comes due earlier than it planned.
     pub(crate) earlier: Notify,
     pub(crate) planned: std::sync::atomic::AtomicI64,
@@ -145,6 +147,7 @@ impl Engine {
                 followers: Followers::default(),
                 waits: Places::default(),
                 streams: Places::default(),
+                pulse: Pulse::default(),
                 earlier: Notify::new(),
                 planned: std::sync::atomic::AtomicI64::new(i64::MAX),
                 seal: options.seal,

@@ -19,6 +19,8 @@ pub(crate) struct Faults {
     pub(crate) queue_full: AtomicBool,
     pub(crate) disk_gone: AtomicBool,
     pub(crate) cleanup_fails: AtomicBool,
+    /// How often somebody looked how far the ledger is.
+    pub(crate) looks: AtomicUsize,
     /// How many pieces of a cleanup pass were asked for.
     pub(crate) cleanups: AtomicUsize,
 }
@@ -112,6 +114,7 @@ impl Store for Faulty {
     }
 
     fn highest_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
+        self.faults.looks.fetch_add(1, Ordering::SeqCst);
         self.pass(self.inner.highest_fact())
     }
 
