@@ -125,7 +125,15 @@ impl Postgres {
     /// Reads everything once and says what is wrong with it, as [`Store::check`] does. Writes nothing, so nodes may run.
     pub async fn look_over(address: &Address) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
-        check::check(&Readers::new(address.clone(), 1)).await
+        let checked = check::check(&Readers::new(address.clone(), 1)).await;
+        checked.map_err(instant_lost)
+    }
+
+    /// Whether it follows another server and takes no writes.
+    pub async fn is_standby(address: &Address) -> Result<bool, Error> {
+        let client = address.connect().await?;
+        let found = client.query_one("SELECT pg_is_in_recovery()", &[]).await?;
+        Ok(found.try_get(0)?)
     }
 
     /// The clock that all nodes of this database go by.
@@ -151,6 +159,16 @@ impl Postgres {
     pub fn close(&self) {
         self.writers.close();
     }
+}
+
+/// A standby has to go on with what its primary cleaned away, and then ends whoever still looks at it.
+pub(crate) fn instant_lost(error: Error) -> Error {
+    let Error::Conflict(reason) = error else {
+        return error;
+    };
+    Error::Unavailable(format!(
+        "the database did not keep what it showed at the beginning: {reason}; on a standby, set max_standby_streaming_delay = -1 for as long as this runs"
+    ))
 }
 
 /// The database's clock, on a connection of its own: nothing is in the way of an answer.
