@@ -31,6 +31,7 @@ mod setup;
 mod successors;
 mod tick;
 mod trigger;
+mod vitals;
 
 pub use bridge::Seat;
 pub use circuit::BreakerInfo;

@@ -25,6 +25,7 @@ use crate::housekeeping::Schedule;
 use crate::keys::SealKey;
 use crate::nodes::Duty;
 use crate::places::{Place, Places};
+use crate::pulse::Pulse;
 use crate::seeds::Seeds;
 use crate::wakes::Wakes;
 
@@ -76,6 +77,7 @@ pub(crate) struct Inner {
     followers: Followers,
     waits: Places,
     streams: Places,
+    pub(crate) pulse: Pulse,
     /// Pokes the timekeeper when something comes due earlier than it planned.
     pub(crate) earlier: Notify,
     pub(crate) planned: std::sync::atomic::AtomicI64,
@@ -145,6 +147,7 @@ impl Engine {
                 followers: Followers::default(),
                 waits: Places::default(),
                 streams: Places::default(),
+                pulse: Pulse::default(),
                 earlier: Notify::new(),
                 planned: std::sync::atomic::AtomicI64::new(i64::MAX),
                 seal: options.seal,
@@ -284,10 +287,14 @@ impl Engine {
                 .apply(gate.take(), Command::Claim(claim.clone()))
                 .await?;
             let found = claimed(looking)?;
-            ticket.looked();
+            if !found.is_empty() {
+                ticket.found();
+                return Ok(found);
+            }
+            ticket.found_nothing();
             gate.clone_from(&again);
             let now = tokio::time::Instant::now();
-            if !found.is_empty() || now >= deadline {
+            if now >= deadline {
                 return Ok(found);
             }
             let pause = POLL.min(deadline - now);
@@ -335,6 +342,12 @@ impl Engine {
     /// Where a stream begins that wants only what comes.
     pub async fn last_fact(&self) -> Result<FactSeq, Error> {
         Ok(self.inner.store.last_fact().await?)
+    }
+
+    /// Whether this ledger may have given out the number. One that it has not is of another ledger, or of this one before it was
+    /// restored, and whoever went on behind it would miss what comes until then.
+    pub async fn knows(&self, fact: FactSeq) -> Result<bool, Error> {
+        Ok(fact <= self.inner.store.highest_fact().await?)
     }
 
     /// Marked as changed whenever the caller's own intents have news; a hint to read on.
@@ -462,7 +475,11 @@ impl Inner {
             self.followers.tell_all();
             self.earlier.notify_one();
         }
-        self.wakes.wake(&news.ripe);
+        if news.heard {
+            self.wakes.wake_heard(&news.ripe);
+        } else {
+            self.wakes.wake(&news.ripe);
+        }
         self.wakes.wake(&news.left);
         if let Some(at) = news.wake_at
             && at.0 < self.planned.load(std::sync::atomic::Ordering::Acquire)

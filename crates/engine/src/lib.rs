@@ -12,6 +12,7 @@ mod import;
 mod keys;
 mod nodes;
 mod places;
+mod pulse;
 mod receipts;
 mod seeds;
 mod site;

@@ -2,9 +2,10 @@
 //!
 //! Invariant: a waiter registers before it looks, so a row that becomes claimable in between is never missed;
 //! a hint given to a waiter that goes away is passed on, also when it goes while it looks or when its look fails.
+//! Another node names a lane once, however many rows it put there, so whoever finds one of them wakes the next in line; the first
+//! that finds nothing wakes nobody.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::lane::Probe;
@@ -16,10 +17,55 @@ pub(crate) struct Wakes {
     waiting: Mutex<HashMap<Probe, VecDeque<Arc<Waiter>>>>,
 }
 
+/// How many are woken by one that found something another node told of: a burst doubles its takers until it is taken, and at most
+/// every second look of them is in vain.
+const WOKEN_BY_A_FIND: usize = 2;
+
+/// Why somebody looks.
+#[derive(Clone, Copy, Debug)]
+enum Hint {
+    /// One row became claimable, and each row has its own hint.
+    Row,
+    /// Another node put rows into this lane, nobody knows how many.
+    Lane(Probe),
+}
+
 #[derive(Debug, Default)]
 struct Waiter {
-    woken: AtomicBool,
+    hint: Slot,
     notify: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Slot(Mutex<Option<Hint>>);
+
+impl Slot {
+    /// Whether it was empty. What is in there already stays: one look serves both.
+    fn fill(&self, hint: Hint) -> bool {
+        let mut slot = self.lock();
+        let empty = slot.is_none();
+        slot.get_or_insert(hint);
+        empty
+    }
+
+    fn take(&self) -> Option<Hint> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Hint>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    /// Whether it was asleep until now.
+    fn wake(&self, hint: Hint) -> bool {
+        let asleep = self.hint.fill(hint);
+        if asleep {
+            self.notify.notify_one();
+        }
+        asleep
+    }
 }
 
 /// A place in the lines of some lanes; leaving it frees the place.
@@ -28,8 +74,8 @@ pub(crate) struct Ticket<'a> {
     wakes: &'a Wakes,
     waiter: Arc<Waiter>,
     probes: Vec<Probe>,
-    /// Woken, and has not looked since.
-    hinted: AtomicBool,
+    /// Why it was woken, if it has not looked since.
+    hinted: Slot,
 }
 
 impl Wakes {
@@ -47,35 +93,37 @@ impl Wakes {
             wakes: self,
             waiter,
             probes,
-            hinted: AtomicBool::new(false),
+            hinted: Slot::default(),
         }
     }
 
-    /// Wakes the first one in line for each lane.
+    /// Wakes the first one in line for each row that became claimable.
     pub(crate) fn wake(&self, ripe: &[Probe]) {
-        if ripe.is_empty() || plant::on(Plant::LostWake) {
+        self.hint(ripe, |_| Hint::Row);
+    }
+
+    /// The same for lanes in which another node has put rows.
+    pub(crate) fn wake_heard(&self, lanes: &[Probe]) {
+        self.hint(lanes, Hint::Lane);
+    }
+
+    fn hint(&self, lanes: &[Probe], hint: impl Fn(Probe) -> Hint) {
+        if lanes.is_empty() || plant::on(Plant::LostWake) {
             return;
         }
         let waiting = self.waiting();
         if waiting.is_empty() {
             return;
         }
-        for probe in ripe {
-            let line = waiting.get(probe).into_iter().flatten();
-            if let Some(waiter) = line
-                .into_iter()
-                .find(|waiter| !waiter.woken.swap(true, Ordering::AcqRel))
-            {
-                waiter.notify.notify_one();
-            }
+        for probe in lanes {
+            let mut line = waiting.get(probe).into_iter().flatten();
+            let _woken = line.any(|waiter| waiter.wake(hint(*probe)));
         }
     }
 
     pub(crate) fn wake_all(&self) {
         for waiter in self.waiting().values().flatten() {
-            if !waiter.woken.swap(true, Ordering::AcqRel) {
-                waiter.notify.notify_one();
-            }
+            waiter.wake(Hint::Row);
         }
     }
 
@@ -92,13 +140,24 @@ impl Ticket<'_> {
     /// Returns when a row became claimable in one of the lanes.
     pub(crate) async fn woken(&self) {
         self.waiter.notify.notified().await;
-        self.hinted.store(true, Ordering::Relaxed);
-        self.waiter.woken.store(false, Ordering::Release);
+        if let Some(hint) = self.waiter.hint.take() {
+            self.hinted.fill(hint);
+        }
     }
 
-    /// The ledger was asked and answered, so the hint has done its work.
-    pub(crate) fn looked(&self) {
-        self.hinted.store(false, Ordering::Relaxed);
+    /// The ledger was asked and had nothing, so the hint has done its work.
+    pub(crate) fn found_nothing(&self) {
+        self.hinted.take();
+    }
+
+    /// The ledger was asked and gave something. Where another node put that, there may be more of it.
+    pub(crate) fn found(self) {
+        let (wakes, hint) = (self.wakes, self.hinted.take());
+        // Not in line any more, so that it does not wake itself.
+        drop(self);
+        if let Some(Hint::Lane(lane)) = hint {
+            wakes.wake_heard(&[lane; WOKEN_BY_A_FIND]);
+        }
     }
 }
 
@@ -114,8 +173,10 @@ impl Drop for Ticket<'_> {
             }
         }
         drop(waiting);
-        if self.waiter.woken.load(Ordering::Acquire) || self.hinted.load(Ordering::Relaxed) {
-            self.wakes.wake(&self.probes);
+        match self.waiter.hint.take().or_else(|| self.hinted.take()) {
+            Some(Hint::Row) => self.wakes.wake(&self.probes),
+            Some(Hint::Lane(_)) => self.wakes.wake_heard(&self.probes),
+            None => {}
         }
     }
 }

@@ -61,6 +61,7 @@ codes! {
     InvalidMax => "invalid_max", Invalid;
     InvalidLimit => "invalid_limit", Invalid;
     InvalidCursor => "invalid_cursor", Invalid;
+    CursorUnknown => "cursor_unknown", Invalid;
     InvalidStatus => "invalid_status", Invalid;
     InvalidAction => "invalid_action", Invalid;
     ConfirmationRequired => "confirmation_required", Invalid;

@@ -30,7 +30,7 @@ const SET_BACK_PER_CLAIM_MAX: usize = 256;
 /// What others should hear of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Lanes in which a row became claimable, once for each row.
+    /// Lanes in which a row became claimable: once for each row, or once for all of them if it was `heard`.
     pub ripe: Vec<Probe>,
     /// The same for rows that the commit held and did not change: others may have passed over them.
     pub left: Vec<Probe>,
@@ -38,6 +38,8 @@ pub struct News {
     pub wake_at: Option<Micros>,
     /// Owners whose intents have news.
     pub told: BTreeSet<String>,
+    /// Another node told this.
+    pub heard: bool,
     /// News of others may have been missed: everybody should look.
     pub missed: bool,
 }

@@ -88,6 +88,11 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(last)))
     }
 
+    /// No fact has a higher number than this, told or not.
+    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+        self.last_fact()
+    }
+
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>>;
 
     /// Records of one owner by name, after a name.

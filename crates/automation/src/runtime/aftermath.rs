@@ -54,14 +54,18 @@ impl Aftermath {
         let engine = &inner.engine;
         let mut mark: Seen<keep::Watermark> = read(engine, keep::watermark()).await?;
         let marked = FactSeq(mark.value.fact);
-        let page = engine
-            .events(EventFilter {
-                face: Face::Automation,
-                owner: OWNER.to_owned(),
-                after: self.seen.max(marked),
-                limit: PAGE_FACTS,
-            })
-            .await?;
+        let reading = engine.events(EventFilter {
+            face: Face::Automation,
+            owner: OWNER.to_owned(),
+            after: self.seen.max(marked),
+            limit: PAGE_FACTS,
+        });
+        let mut stopping = inner.stopping.subscribe();
+        let page = tokio::select! {
+            page = reading => page?,
+            // It waits for transactions that are open on other nodes, and the end of the service does not.
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(false),
+        };
         for event in page.events {
             if leaves_loose_ends(&event.fact) {
                 mark.value.fact = event.fact.seq.0;

@@ -211,6 +211,7 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
         );
         if let Err(error) = claimed {
             tracing::warn!(component = "dispatcher", %error, "no jobs could be taken");
+            inner.vitals.refused();
             tokio::time::sleep(PAUSE).await;
         }
     }

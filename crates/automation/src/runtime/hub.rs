@@ -1,4 +1,7 @@
 //! What happens right now, for whoever watches: the last few hundred events in memory. Slow readers lose some; the ledger has it all.
+//!
+//! Invariant: numbers grow over restarts, unless the clock was set back. They begin with the microsecond of the start, so a number that
+//! a reader brings along from before it lies below all of them, and nothing is taken for seen that was not.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -27,16 +30,15 @@ pub struct Hub {
     last: watch::Sender<u64>,
 }
 
-impl Default for Hub {
-    fn default() -> Self {
+impl Hub {
+    pub(super) fn started(at: Timestamp) -> Self {
+        let first = u64::try_from(at.as_microsecond()).unwrap_or(0);
         Self {
             kept: Mutex::default(),
-            last: watch::Sender::new(0),
+            last: watch::Sender::new(first),
         }
     }
-}
 
-impl Hub {
     pub fn tell(&self, kind: &'static str, at: Timestamp, data: Value) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let number = *self.last.borrow() + 1;
@@ -64,5 +66,22 @@ impl Hub {
     /// Changes with each event, to its number.
     pub fn follow(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_an_earlier_start_hides_nothing_of_a_later_one() {
+        let earlier = Hub::started("2026-01-01T00:00:00Z".parse().unwrap());
+        let later = Hub::started("2026-01-01T00:00:01Z".parse().unwrap());
+        for hub in [&earlier, &later, &earlier, &earlier] {
+            hub.tell("job.started", Timestamp::UNIX_EPOCH, Value::Null);
+        }
+        let seen = *earlier.follow().borrow();
+        assert_eq!(earlier.after(seen), []);
+        assert_eq!(later.after(seen).len(), 1);
     }
 }

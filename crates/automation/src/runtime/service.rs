@@ -23,6 +23,7 @@ use super::serve;
 use super::served::{self, Held};
 use super::setup;
 use super::tick;
+use super::vitals::Vitals;
 use crate::plugin::run::Launcher;
 use crate::program::Program;
 
@@ -44,8 +45,6 @@ pub struct Options {
 pub struct Runtime {
     pub(super) inner: Arc<Inner>,
 }
-
-const BEFORE_ANEW: Duration = Duration::from_secs(1);
 
 pub(super) struct Inner {
     pub(super) engine: Engine,
@@ -72,6 +71,7 @@ pub(super) struct Inner {
     /// Leases of intents that jobs of this process are to fulfil.
     pub(super) held: Mutex<Held>,
     pub(super) stopping: watch::Sender<bool>,
+    pub(super) vitals: Vitals,
     pub(super) hub: Hub,
     /// Callers that wait for the end of a tree of jobs.
     pub(super) waiting: Arc<AtomicUsize>,
@@ -136,17 +136,14 @@ impl Runtime {
         tokio::spawn(served::keep_leases(Arc::downgrade(&self.inner)));
     }
 
-    /// A task that panics begins anew: without it the service would look well and do nothing.
     fn keep_going<F>(&self, name: &'static str, task: fn(Arc<Inner>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let inner = Arc::clone(&self.inner);
         self.tasks().push(tokio::spawn(async move {
-            while let Err(error) = tokio::spawn(task(Arc::clone(&inner))).await {
-                tracing::error!(component = name, %error, "a task of the service ended by a panic; it begins anew");
-                tokio::time::sleep(BEFORE_ANEW).await;
-            }
+            let task = || task(Arc::clone(&inner));
+            inner.vitals.keep_going(name, &inner.stopping, task).await;
         }));
     }
 
@@ -171,7 +168,8 @@ impl Runtime {
             adopted: watch::Sender::new(0),
             held: Mutex::default(),
             stopping: watch::Sender::new(false),
-            hub: Hub::default(),
+            vitals: Vitals::default(),
+            hub: Hub::started(started_at),
             waiting: Arc::default(),
             tasks: Mutex::default(),
             removed: Mutex::default(),

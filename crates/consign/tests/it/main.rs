@@ -15,6 +15,7 @@ mod clock;
 mod cut_off;
 mod disk;
 mod file;
+mod health;
 mod import;
 mod openapi;
 mod place;

@@ -45,6 +45,30 @@ fn two_nodes(place: &Place, database: &Database) -> (Server, Server) {
     (one, two)
 }
 
+#[test]
+fn a_node_has_no_more_connections_than_one_should_plan_with() {
+    let place = Place::new();
+    let database = database();
+    let server = start(&node(&place, &database, "one"));
+    // Each reader in its own thread, so that every connection for reading is wanted at once.
+    thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| {
+                let mut http = main_client(&server);
+                for _ in 0..20 {
+                    published(&mut http, "counted");
+                    let listed = http.get("/intents").expect("the node answers");
+                    assert_eq!(listed.status, 200);
+                }
+            });
+        }
+    });
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'consign'";
+    let count = database.sql(sql).expect("it can be asked");
+    let count: u32 = count.trim().parse().expect("a number");
+    assert!((1..=13).contains(&count), "{count}");
+}
+
 /// A command, asked of the node with this data directory.
 fn consign(place: &Place, asked: &str, args: &[&str]) -> std::process::Output {
     let mut command = process::cleaned(&super::binary());

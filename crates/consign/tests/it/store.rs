@@ -1,6 +1,9 @@
 //! The commands of `store` on both kinds of database: a ledger that moves takes everything along.
 
-use consign_testkit::postgres::{self, Database};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use consign_testkit::postgres::{self, Cluster, Database};
 use consign_testkit::process::Http;
 use serde_json::{Value, json};
 
@@ -189,6 +192,83 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
     assert_eq!(migrate(&[]), json!(["0004 tables"]));
     assert_eq!(migrate(&[]), json!([]));
     assert_eq!(rows(&printed(&copy(&place, &from, &to, &[])), "facts"), 1);
+}
+
+/// A server with a ledger, and another one that follows it.
+struct Replicated {
+    primary: Cluster,
+    standby: Cluster,
+    _folder: tempfile::TempDir,
+}
+
+impl Replicated {
+    fn start() -> std::io::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        // PostgreSQL is somebody else when we are root.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
+        let replicated = Self {
+            primary: Cluster::place(&folder.path().join("primary"))?,
+            standby: Cluster::place(&folder.path().join("standby"))?,
+            _folder: folder,
+        };
+        let (primary, standby) = (&replicated.primary, &replicated.standby);
+        primary.init()?;
+        primary.include_settings()?;
+        primary.start(postgres::FAST)?;
+        primary.sql("postgres", "CREATE DATABASE ledger")?;
+        standby.copy_running(primary)?;
+        standby.mark_standby()?;
+        standby.configure(&format!(
+            "primary_conninfo = 'host=127.0.0.1 port={} user=postgres'\n",
+            primary.port
+        ))?;
+        standby.start(postgres::FAST)?;
+        Ok(replicated)
+    }
+
+    /// Until the standby has as many intents.
+    fn until_followed(&self, intents: usize) {
+        let sql = "SELECT count(*) FROM consign.intents";
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.standby.sql("ledger", sql).unwrap_or_default().trim() != intents.to_string() {
+            assert!(Instant::now() < deadline, "the standby does not follow");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Replicated {
+    fn drop(&mut self) {
+        // Nobody is left who could be told.
+        let _ = self.standby.kill9();
+        let _ = self.primary.kill9();
+    }
+}
+
+#[test]
+fn a_standby_is_checked_and_backed_up_and_a_primary_says_what_it_costs() {
+    let place = Place::new();
+    let replicated = Replicated::start().expect("PostgreSQL can be started twice");
+    let [primary, standby] =
+        [&replicated.primary, &replicated.standby].map(|server| server.url("ledger"));
+    let server = start(&place.options().arg("--store").arg(&primary));
+    let id = published(&mut main_client(&server), "kept");
+    replicated.until_followed(1);
+
+    for (url, costs) in [(&primary, true), (&standby, false)] {
+        let checked = place.consign(&["store", "check", "--store", url]);
+        assert_eq!(code(&checked), 0, "{checked:?}");
+        let said = text(&checked.stderr);
+        assert_eq!(said.contains("a standby in --store"), costs, "{said}");
+    }
+    let saved = place.path("saved.db");
+    let path = saved.to_string_lossy();
+    let backup = ["store", "backup", &path, "--store", &standby, "--json"];
+    assert!(printed(&place.consign(&backup))["bytes"].as_u64() > Some(0));
+    drop(server);
+    let saved = format!("sqlite:{}", saved.display());
+    let server = start(&place.options().arg("--store").arg(&saved));
+    assert_eq!(status_of(&mut main_client(&server), &id), "open");
 }
 
 #[test]

@@ -1,17 +1,18 @@
 //! A ledger that carries out one request at a time, when a test says so.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
+use consign_kernel::lane::Probe;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use consign_store::{
-    Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Listener,
+    Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Listener, News,
     SharedStore, Stats, Store,
 };
 use tokio::sync::oneshot;
@@ -24,6 +25,8 @@ struct Job {
 pub(crate) struct Held {
     inner: SharedStore,
     line: Mutex<VecDeque<Job>>,
+    /// What commits did is told as if another node had told it.
+    far: bool,
 }
 
 impl Held {
@@ -31,6 +34,16 @@ impl Held {
         Arc::new(Self {
             inner,
             line: Mutex::default(),
+            far: false,
+        })
+    }
+
+    /// One whose news come from afar: each lane is named once, however many rows it got.
+    pub(crate) fn far_from(inner: SharedStore) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            line: Mutex::default(),
+            far: true,
         })
     }
 
@@ -103,7 +116,17 @@ impl Store for Held {
     }
 
     fn listen(&self, listener: Listener) {
-        self.inner.listen(listener);
+        if !self.far {
+            return self.inner.listen(listener);
+        }
+        self.inner.listen(Box::new(move |news| {
+            let lanes: HashSet<Probe> = news.ripe.iter().copied().collect();
+            listener(&News {
+                ripe: lanes.into_iter().collect(),
+                heard: true,
+                ..news.clone()
+            });
+        }));
     }
 
     fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
@@ -145,6 +168,10 @@ impl Store for Held {
 
     fn last_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
         self.inner.last_fact()
+    }
+
+    fn highest_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
+        self.inner.highest_fact()
     }
 
     fn held(&self) -> Answered<'_, Vec<consign_store::Held>> {

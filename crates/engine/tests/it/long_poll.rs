@@ -2,17 +2,19 @@
 //!
 //! Time stands still while it waits, so a poll in between can never be what found the intent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use consign_engine::{Error, Operator, Timekeeper};
-use consign_kernel::command::{Claim, NewIntent, Settlement};
+use consign_kernel::command::{Admit, Answer, Claim, Command, NewIntent, Settlement};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
 use consign_kernel::state::State;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::held::Held;
 use crate::world::{Frozen, World, claim, intent, woken};
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -112,6 +114,70 @@ async fn every_one_of_many_waiters_gets_exactly_one_of_many_intents() {
     claimed.sort();
     published.sort();
     assert_eq!(claimed, published);
+}
+
+/// Carries out whatever is asked, in its turn.
+fn carried_out(ledger: &Arc<Held>) -> JoinHandle<()> {
+    let ledger = Arc::clone(ledger);
+    tokio::spawn(async move {
+        loop {
+            ledger.turn().await;
+        }
+    })
+}
+
+async fn publish_together(world: &World, count: usize) {
+    let admit = Admit {
+        items: vec![intent(); count],
+        cap: None,
+    };
+    let admitted = world.engine.apply(None, Command::Admit(admit)).await;
+    assert!(matches!(admitted, Ok(Answer::Admitted(rows)) if rows.len() == count));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_that_another_node_told_of_once_reaches_every_waiter() {
+    let _frozen = Frozen::new();
+    let mut far = None;
+    let world = World::over(|store| far.insert(Held::far_from(store)).clone());
+    let carrying = carried_out(&far.unwrap());
+    let waiters: Vec<_> = (0..50).map(|_| waiting(&world, claim())).collect();
+    until_waiting(&world, 100).await;
+    publish_together(&world, 50).await;
+    for waiter in waiters {
+        assert_eq!(woken(waiter).await.len(), 1);
+    }
+    carrying.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_nothing_wakes_nobody_else() {
+    let _frozen = Frozen::new();
+    let mut far = None;
+    let world = World::over(|store| far.insert(Held::far_from(store)).clone());
+    let carrying = carried_out(&far.unwrap());
+    let mut waiters = JoinSet::new();
+    for _ in 0..50 {
+        let engine = world.engine.clone();
+        waiters.spawn(async move { engine.claim(None, claim(), WAIT).await.unwrap() });
+    }
+    until_waiting(&world, 100).await;
+    // Everybody has looked once when the first intent comes.
+    while world.engine.stats().requests < 50 {
+        tokio::task::yield_now().await;
+    }
+    publish_together(&world, 3).await;
+    for _ in 0..3 {
+        let found = waiters.join_next().await.unwrap().unwrap();
+        assert_eq!(found.len(), 1);
+    }
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let looks = world.engine.stats().requests - 51;
+    // One begins and each find wakes two; PostgreSQL wakes one more for each row that a claim held and left.
+    assert!((3..=12).contains(&looks), "{looks} looks of 50");
+    carrying.abort();
 }
 
 #[tokio::test]

@@ -57,6 +57,9 @@ pub(super) async fn local_health(
     if face.options.access == Access::Tokens && !peer.is_some_and(is_local) {
         return Err(Reject::forbidden("only for programs on this machine"));
     }
+    if let Some(ailment) = face.runtime.ailment().await {
+        return Err(Reject::unwell(ailment));
+    }
     Ok(face.runtime.health().await?)
 }
 

@@ -45,7 +45,7 @@ pub(super) async fn events(
     let seen = headers.get("last-event-id");
     let seen = seen.and_then(|id| id.to_str().ok()?.parse().ok());
     let after = match seen {
-        // A number that was not given out yet is that of an earlier start: all that is kept is new to its reader.
+        // One that was not given out yet is no number of ours, or the clock was set back: all that is kept is new to its reader.
         Some(seen) if seen > last => 0,
         Some(seen) => seen,
         None => last,

@@ -54,6 +54,15 @@ impl Reject {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 
+    /// What a health check answers when all is not well.
+    pub(super) fn unwell(error: impl Into<String>) -> Self {
+        let error: String = error.into();
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            body: json!({"status": "unwell", "error": error}),
+        }
+    }
+
     pub(super) fn internal(error: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }

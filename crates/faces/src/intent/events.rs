@@ -2,6 +2,7 @@
 //!
 //! Invariant: a client that goes on from the last id it saw misses nothing that is still kept.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -10,10 +11,12 @@ use axum::response::Response;
 use consign_engine::{Caller, Engine, EventFilter, Place};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Event;
+use consign_kernel::ids::FactSeq;
 use consign_kernel::limits;
 use consign_kernel::profile::Face as KernelFace;
 use http::{HeaderValue, header};
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::Face;
 use super::query::{Params, cursor};
@@ -34,7 +37,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         .header("last-event-id")
         .or_else(|| params.get("after"))
     {
-        Some(text) => cursor::event(text)?,
+        Some(text) => face.known(cursor::event(text)?).await?,
         None => face.engine.last_fact().await?,
     };
     let place = face.engine.stream_place(&visit.caller).ok_or_else(|| {
@@ -55,6 +58,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         pages,
         caller: visit.caller.clone(),
         draining: face.options.draining.clone(),
+        heart: heart(),
         _place: place,
     };
     tokio::spawn(stream.run());
@@ -66,12 +70,25 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
     Ok(response)
 }
 
+impl Face {
+    async fn known(&self, place: FactSeq) -> Result<FactSeq, Reject> {
+        if self.engine.knows(place).await? {
+            return Ok(place);
+        }
+        Err(Reject::new(
+            Code::CursorUnknown,
+            "No event has this id yet: it is of another ledger, or of this one before it was restored. Begin again without it.",
+        ))
+    }
+}
+
 struct Stream {
     engine: Engine,
     filter: EventFilter,
     pages: mpsc::Sender<Bytes>,
     caller: Caller,
     draining: watch::Receiver<bool>,
+    heart: Interval,
     _place: Place,
 }
 
@@ -98,20 +115,23 @@ impl Stream {
             }
             tokio::select! {
                 changed = news.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(HEARTBEAT) => {
-                    if self.pages.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
-                        return;
-                    }
-                }
-                () = drained(&mut self.draining) => return,
-                () = self.pages.closed() => return,
+                alive = self.beat() => if alive.is_none() { return },
             }
         }
     }
 
     /// Sends one page; says whether more is waiting.
     async fn page(&mut self) -> Option<bool> {
-        let page = match self.engine.events(self.filter.clone()).await {
+        let engine = self.engine.clone();
+        let mut reading = pin!(engine.events(self.filter.clone()));
+        // It takes a while where a transaction of another node is open.
+        let read = loop {
+            tokio::select! {
+                page = &mut reading => break page,
+                alive = self.beat() => alive?,
+            }
+        };
+        let page = match read {
             Ok(page) => page,
             Err(error) => {
                 tracing::warn!(%error, "an event stream ended");
@@ -122,9 +142,27 @@ impl Stream {
         if !page.events.is_empty() {
             let text: String = page.events.iter().map(event_text).collect();
             self.pages.send(Bytes::from(text)).await.ok()?;
+            self.heart.reset();
         }
         Some(page.more)
     }
+
+    /// Says that the stream is alive, when nothing else was said for a while. `None` when it is over.
+    async fn beat(&mut self) -> Option<()> {
+        tokio::select! {
+            _ = self.heart.tick() => {}
+            () = drained(&mut self.draining) => return None,
+            () = self.pages.closed() => return None,
+        }
+        let alive = Bytes::from_static(b": still here\n\n");
+        self.pages.send(alive).await.ok()
+    }
+}
+
+fn heart() -> Interval {
+    let mut heart = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    heart.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heart
 }
 
 fn event_text(event: &Event) -> String {

@@ -115,7 +115,13 @@ async fn root() -> Response {
     format!("Intent Bus V{API_VERSION}").into_response()
 }
 
-async fn health(State(face): State<Face>) -> Response {
+async fn health(State(face): State<Face>) -> Result<Response, Reject> {
+    if !face.engine.ledger_answers().await {
+        return Err(Reject::new(
+            Code::DatabaseBusy,
+            "The ledger does not answer; look at its database or disk, and at the log of this server.",
+        ));
+    }
     let draining = face.engine.off_duty().is_some() || *face.options.draining.borrow();
     let mut body = Json::object();
     body.bool("ok", true)
@@ -123,7 +129,7 @@ async fn health(State(face): State<Face>) -> Response {
         .text("version", API_VERSION)
         .text("consign_version", env!("CARGO_PKG_VERSION"))
         .bool("draining", draining);
-    body.into_response()
+    Ok(body.into_response())
 }
 
 /// As with every other path, the key is asked for first: a stranger learns nothing of what exists.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::Method;
 use serde_json::json;
@@ -116,7 +117,6 @@ async fn ip_162_a_ledger_in_trouble_is_503_and_tells_no_details() {
             assert_eq!(answer.headers["retry-after"], "1");
             assert!(!answer.text().contains("secret"), "{}", answer.text());
         }
-        assert_eq!(world.send(Call::get("/health")).await.status, 200);
         fault.store(false, Ordering::SeqCst);
     }
     assert_eq!(
@@ -124,6 +124,33 @@ async fn ip_162_a_ledger_in_trouble_is_503_and_tells_no_details() {
         "open",
         "and afterwards all is well"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_is_503_while_the_ledger_does_not_answer_and_asks_it_once_a_second() {
+    let faults = Arc::new(Faults::default());
+    let world = World::over(|store| Faulty::around(store, Arc::clone(&faults)));
+    let health = async || world.send(Call::get("/health")).await;
+    assert_eq!(health().await.status, 200);
+    faults.disk_gone.store(true, Ordering::SeqCst);
+    assert_eq!(health().await.status, 200, "as it was a moment ago");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let before = faults.looks.load(Ordering::SeqCst);
+    for _ in 0..20 {
+        let refused = health().await;
+        refused.assert_refused(503, "database_busy");
+        assert_eq!(refused.headers["retry-after"], "1");
+        assert!(!refused.text().contains("secret"), "{}", refused.text());
+    }
+    let after = faults.looks.load(Ordering::SeqCst);
+    assert_eq!(after - before, 1, "nobody makes it work harder by asking");
+
+    faults.disk_gone.store(false, Ordering::SeqCst);
+    faults.queue_full.store(true, Ordering::SeqCst);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let busy = health().await;
+    assert_eq!(busy.status, 200, "who says that it is busy answers");
+    assert_eq!(busy.json()["ok"], true);
 }
 
 #[tokio::test]

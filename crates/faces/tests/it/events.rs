@@ -256,6 +256,29 @@ async fn a_position_that_is_none_is_refused_and_a_stranger_gets_no_stream() {
 }
 
 #[tokio::test]
+async fn a_position_that_the_ledger_has_not_reached_is_refused() {
+    let world = World::new();
+    let goal = json!({"goal": "g", "payload": 1});
+    world.main_post("/intent", &goal).await;
+    let last = Reader::from_start(&world, MAIN).await.next().await.id;
+    let now = Reader::open(&world, Call::get("/events").key(MAIN)).await;
+    for told in [last, now.begin] {
+        let after = format!("/events?after={told}");
+        let reader = Reader::open(&world, Call::get(&after).key(MAIN)).await;
+        assert_eq!(reader.begin, told);
+    }
+    for beyond in [last + 1_000_000, u64::MAX] {
+        let after = format!("/events?after={beyond}");
+        let resumed = Call::get("/events").key(MAIN);
+        let resumed = resumed.header("last-event-id", &beyond.to_string());
+        for call in [Call::get(&after).key(MAIN), resumed] {
+            let refused = world.send(call).await;
+            refused.assert_refused(400, "cursor_unknown");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_draining_server_ends_its_streams() {
     let world = World::new();
     let response = world.respond(Call::get("/events?after=0").key(MAIN)).await;

@@ -19,6 +19,8 @@ pub(crate) struct Faults {
     pub(crate) queue_full: AtomicBool,
     pub(crate) disk_gone: AtomicBool,
     pub(crate) cleanup_fails: AtomicBool,
+    /// How often somebody looked how far the ledger is.
+    pub(crate) looks: AtomicUsize,
     /// How many pieces of a cleanup pass were asked for.
     pub(crate) cleanups: AtomicUsize,
 }
@@ -109,6 +111,11 @@ impl Store for Faulty {
 
     fn last_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
         self.pass(self.inner.last_fact())
+    }
+
+    fn highest_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
+        self.faults.looks.fetch_add(1, Ordering::SeqCst);
+        self.pass(self.inner.highest_fact())
     }
 
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {

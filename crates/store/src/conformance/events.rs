@@ -51,6 +51,21 @@ pub async fn events_come_in_order_with_what_a_reader_needs(world: World) {
     assert_eq!(world.store.stats().last_fact, numbers[1]);
 }
 
+pub async fn no_fact_has_a_number_beyond_the_highest(world: World) {
+    let highest = async || world.store.highest_fact().await.expect("storage works");
+    world.publish(item()).await;
+    let told = numbers(&world).await[0];
+    let first = highest().await;
+    assert!(first >= told, "{first:?}");
+    assert!(first >= world.store.last_fact().await.expect("storage works"));
+    assert!(first < FactSeq(told.0 + 1_000_000), "{first:?}");
+    world.clock.advance(DAY_US);
+    assert_eq!(forget(&world, FactSeq(0), 5).await, (1, None));
+    assert!(highest().await >= told, "forgotten, and given out");
+    world.publish(item()).await;
+    assert!(highest().await >= numbers(&world).await[0]);
+}
+
 pub async fn a_reader_sees_its_own_events_and_passes_the_others(world: World) {
     world.publish(bobs()).await;
     let own = world.publish(item()).await;

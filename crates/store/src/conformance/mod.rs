@@ -151,6 +151,7 @@ macro_rules! conformance {
             counts_follow_every_move,
             what_is_held_is_what_is_leased,
             events_come_in_order_with_what_a_reader_needs,
+            no_fact_has_a_number_beyond_the_highest,
             a_reader_sees_its_own_events_and_passes_the_others,
             a_position_beyond_the_end_is_answered_with_itself,
             facts_of_a_removed_intent_stay_but_are_not_streamed,

@@ -177,7 +177,8 @@ pub fn save(
         content: &content,
         progress,
     };
-    let report = work.run(&from, now_us, None)?;
+    let saved = work.run(&from, now_us, None);
+    let report = saved.map_err(crate::postgres::instant_lost)?;
     target.finish(content.position)?;
     target.close()?;
     Ok(report)

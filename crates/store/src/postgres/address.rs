@@ -99,6 +99,14 @@ impl Address {
         Ok(Self { config, tls })
     }
 
+    /// The same place for somebody who only looks: a standby will do. Of several hosts, the first that answers.
+    #[must_use]
+    pub fn for_reading(&self) -> Self {
+        let mut address = self.clone();
+        address.config.target_session_attrs(TargetSessionAttrs::Any);
+        address
+    }
+
     pub(super) fn database(&self) -> &str {
         self.config.get_dbname().unwrap_or_default()
     }

@@ -206,7 +206,10 @@ fn read(node: i64, payload: &str) -> Option<News> {
     if ringer == node {
         return None;
     }
-    let mut news = News::default();
+    let mut news = News {
+        heard: true,
+        ..News::default()
+    };
     for word in words {
         let Some((kind, rest)) = word.split_at_checked(1) else {
             continue;
@@ -273,6 +276,7 @@ mod tests {
         for payload in &payloads {
             assert_eq!(read(-7, payload), None, "its own");
             let news = read(5, payload).unwrap();
+            assert!(news.heard);
             ripe.extend(news.ripe);
             told.extend(news.told);
             wake_at = wake_at.or(news.wake_at);

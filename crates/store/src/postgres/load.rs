@@ -25,7 +25,7 @@ pub(super) const BLOCK: u64 = 4_096;
 const BEGIN: &str = "BEGIN";
 
 /// New blocks of numbers. Whoever reads events must not pass the numbers of a transaction that is still open. So that it
-/// can be seen, the transaction first locks the last block that was given out; see `reads::blocks`.
+/// can be seen, the transaction first locks the last block that was given out; see `horizon`.
 macro_rules! blocks {
     ($and:literal) => {
         concat!(

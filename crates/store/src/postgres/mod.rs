@@ -10,6 +10,7 @@ mod check;
 pub(crate) mod copy;
 mod flush;
 mod held;
+mod horizon;
 mod load;
 mod nodes;
 mod reads;
@@ -40,6 +41,7 @@ use crate::{
     Listener, Stats, Store,
 };
 use bells::Bells;
+use horizon::Horizon;
 use reads::Readers;
 use writer::{Node, Writers};
 
@@ -77,6 +79,7 @@ pub struct Postgres {
     address: Address,
     writers: Writers,
     readers: Arc<Readers>,
+    horizon: Horizon,
     clock: Arc<dyn Clock>,
     _bells: Bells,
 }
@@ -86,7 +89,8 @@ impl Postgres {
     pub async fn open(options: Options) -> Result<Self, Error> {
         schema::migrate(&options.address, options.clock.now().0, options.hold).await?;
         let readers = Readers::new(options.address.clone(), READERS);
-        let last_fact = reads::last_fact(&readers).await?;
+        let horizon = Horizon::default();
+        let last_fact = reads::last_fact(&readers, &horizon).await?;
         // With a connection that stays, by which a copy sees that somebody is there.
         copy::refuse_part(&options.address).await?;
         let node = Arc::new(Node {
@@ -102,6 +106,7 @@ impl Postgres {
             address: options.address,
             writers,
             readers,
+            horizon,
             clock: options.clock,
             _bells: bells,
         })
@@ -120,7 +125,15 @@ impl Postgres {
     /// Reads everything once and says what is wrong with it, as [`Store::check`] does. Writes nothing, so nodes may run.
     pub async fn look_over(address: &Address) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
-        check::check(&Readers::new(address.clone(), 1)).await
+        let checked = check::check(&Readers::new(address.clone(), 1)).await;
+        checked.map_err(instant_lost)
+    }
+
+    /// Whether it follows another server and takes no writes.
+    pub async fn is_standby(address: &Address) -> Result<bool, Error> {
+        let client = address.connect().await?;
+        let found = client.query_one("SELECT pg_is_in_recovery()", &[]).await?;
+        Ok(found.try_get(0)?)
     }
 
     /// The clock that all nodes of this database go by.
@@ -146,6 +159,16 @@ impl Postgres {
     pub fn close(&self) {
         self.writers.close();
     }
+}
+
+/// A standby has to go on with what its primary cleaned away, and then ends whoever still looks at it.
+pub(crate) fn instant_lost(error: Error) -> Error {
+    let Error::Conflict(reason) = error else {
+        return error;
+    };
+    Error::Unavailable(format!(
+        "the database did not keep what it showed at the beginning: {reason}; on a standby, set max_standby_streaming_delay = -1 for as long as this runs"
+    ))
 }
 
 /// The database's clock, on a connection of its own: nothing is in the way of an answer.
@@ -220,11 +243,15 @@ impl Store for Postgres {
     }
 
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
-        Box::pin(async move { reads::events(&self.readers, &filter).await })
+        Box::pin(async move { reads::events(&self.readers, &self.horizon, &filter).await })
     }
 
     fn last_fact(&self) -> Answered<'_, FactSeq> {
-        Box::pin(reads::last_fact(&self.readers))
+        Box::pin(reads::last_fact(&self.readers, &self.horizon))
+    }
+
+    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+        Box::pin(reads::highest_fact(&self.readers, &self.horizon))
     }
 
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::address::Address;
-use super::load::BLOCK;
+use super::horizon::{Horizon, Watch, end_of};
 use super::rows::{self, FACT_COLUMNS, fact_columns, intent_columns, signed, stored};
 use super::wire::{PATIENCE, Parameters, silent};
 use crate::ledger::{Counter, profiles_of};
@@ -323,14 +323,6 @@ pub(super) async fn last_fact_to(
     found.first().map(rows::fact).transpose()
 }
 
-/// The last block of numbers that was given out. To be asked before [`OPEN_BLOCKS`].
-const LAST_BLOCK: &str = "SELECT last_value FROM fact_blocks";
-
-/// The last block that was given out before the oldest open transaction asked for its own.
-const OPEN_BLOCKS: &str = "SELECT min(((classid::bigint & 65535) << 32) + objid::bigint) FROM pg_locks \
-    WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = 17230 \
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-
 const EVENTS: &str = concat!(
     "SELECT ",
     fact_columns!(),
@@ -338,57 +330,43 @@ const EVENTS: &str = concat!(
      WHERE f.owner = $1 AND f.seq > $2 AND f.seq < $3 ORDER BY f.seq LIMIT $4"
 );
 
-/// How long a page waits for transactions that are open, which hardly ever take longer.
-const PAUSES_MS: [u64; 6] = [5, 10, 20, 40, 80, 160];
-
-/// Up to which block numbers are given out, and up to which all of them are visible.
-struct Blocks {
-    last: i64,
-    settled: i64,
-}
-
-/// Whoever was given a block up to the last one either still holds its lock when the locks are looked at, or has ended
-/// before, and then its facts are visible to the statement after that.
-async fn blocks(reader: &mut Lent<'_>) -> Result<Blocks, Error> {
-    let last = reader.query(LAST_BLOCK, &[]).await?;
-    let last: i64 = last.first().map_or(Ok(0), |row| rows::get(row, 0))?;
-    let open = reader.query(OPEN_BLOCKS, &[]).await?;
-    let open: Option<i64> = open.first().map_or(Ok(None), |row| rows::get(row, 0))?;
-    Ok(Blocks {
-        last,
-        settled: open.unwrap_or(last).min(last),
-    })
-}
-
-/// The first number after a block.
-fn end_of(block: i64) -> i64 {
-    let size = i64::try_from(BLOCK).unwrap_or(i64::MAX);
-    (block + 1).saturating_mul(size)
-}
+/// How long a page waits for transactions that are open. They hardly ever take longer than a moment, but the process of one may
+/// have been stopped in the middle.
+const OPEN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Numbers become visible out of order, so the stream ends before those of the oldest open transaction. What a reader was
-/// called for may be one of them, so it waits a little for those that are open when it comes.
-pub(super) async fn events(readers: &Readers, filter: &EventFilter) -> Result<EventPage, Error> {
-    let mut goal = None;
-    for pause in PAUSES_MS {
-        let mut reader = readers.lend().await?;
-        let blocks = blocks(&mut reader).await?;
-        let page = events_before(&mut reader, filter, end_of(blocks.settled)).await?;
-        let all = blocks.settled >= *goal.get_or_insert(blocks.last);
-        if all || page.seen > filter.after {
+/// called for may be one of them, so it waits for those that are open when it comes.
+pub(super) async fn events(
+    readers: &Readers,
+    horizon: &Horizon,
+    filter: &EventFilter,
+) -> Result<EventPage, Error> {
+    let came = Instant::now();
+    let mut blocks = horizon.now(readers).await?;
+    let goal = blocks.last;
+    let mut watch = Watch::new(horizon);
+    let mut read_to = None;
+    loop {
+        if read_to.replace(blocks.settled) != Some(blocks.settled) {
+            let mut reader = readers.lend().await?;
+            let page = events_before(&mut reader, filter, end_of(blocks.settled)).await?;
+            let all = blocks.settled >= goal;
+            if all || page.seen > filter.after {
+                return Ok(EventPage {
+                    more: page.more || !all,
+                    ..page
+                });
+            }
+        }
+        if came.elapsed() >= OPEN_PATIENCE {
             return Ok(EventPage {
-                more: page.more || !all,
-                ..page
+                events: Vec::new(),
+                seen: filter.after,
+                more: true,
             });
         }
-        drop(reader);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
+        blocks = watch.next(readers).await?;
     }
-    Ok(EventPage {
-        events: Vec::new(),
-        seen: filter.after,
-        more: true,
-    })
 }
 
 async fn events_before(
@@ -424,12 +402,19 @@ async fn events_before(
 }
 
 /// Everything from now on has higher numbers.
-pub(super) async fn last_fact(readers: &Readers) -> Result<FactSeq, Error> {
-    let mut reader = readers.lend().await?;
-    let blocks = blocks(&mut reader).await?;
-    Ok(FactSeq(
-        u64::try_from(end_of(blocks.settled) - 1).unwrap_or(0),
-    ))
+pub(super) async fn last_fact(readers: &Readers, horizon: &Horizon) -> Result<FactSeq, Error> {
+    let blocks = horizon.now(readers).await?;
+    Ok(last_of(blocks.settled))
+}
+
+/// Numbers are given out in blocks, so a few below this one may have been left out.
+pub(super) async fn highest_fact(readers: &Readers, horizon: &Horizon) -> Result<FactSeq, Error> {
+    let blocks = horizon.now(readers).await?;
+    Ok(last_of(blocks.last))
+}
+
+fn last_of(block: i64) -> FactSeq {
+    FactSeq(u64::try_from(end_of(block) - 1).unwrap_or(0))
 }
 
 pub(super) async fn record(

@@ -189,6 +189,11 @@ impl Store for Sqlite {
             .run(move |connection| reads::events(connection, &filter))
     }
 
+    /// Read, and not counted: whoever saw a fact did so before the counter may have heard of it.
+    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+        self.readers.run(reads::highest_fact)
+    }
+
     fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
         let now = self.clock.now();
         self.readers

@@ -455,3 +455,9 @@ pub(super) fn last_fact(connection: &Connection) -> Result<FactSeq, Error> {
     })?;
     Ok(FactSeq(u64::try_from(last).unwrap_or(0)))
 }
+
+/// Also when that fact is forgotten by now.
+pub(super) fn highest_fact(connection: &Connection) -> Result<FactSeq, Error> {
+    let position = super::writer::read_position(connection)?;
+    Ok(FactSeq(position.fact))
+}

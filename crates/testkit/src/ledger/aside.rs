@@ -99,6 +99,10 @@ impl Store for Aside {
         self.ask(async move |store| store.last_fact().await)
     }
 
+    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+        self.ask(async move |store| store.highest_fact().await)
+    }
+
     fn held(&self) -> Answered<'_, Vec<Held>> {
         self.ask(async move |store| store.held().await)
     }

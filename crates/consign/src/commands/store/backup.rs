@@ -10,7 +10,7 @@ use consign_store::copy;
 use consign_store::postgres::{Address, Postgres};
 use serde::Serialize;
 
-use super::{StoreArgs, Teller, must_be_ours, no_ledger, now};
+use super::{StoreArgs, Teller, must_be_ours, no_ledger, now, tell_cost};
 use crate::commands::OutputArgs;
 use crate::data_dir::sync_directory;
 use crate::failure::{Exit, Failure};
@@ -35,7 +35,10 @@ const KINDS: &str = "\
 The backup is a SQLite file, whatever it was made of: a server can start on it, and
 `consign store copy` brings it back to PostgreSQL. It shows the database as of one
 instant. For a PostgreSQL of many gigabytes, and to go back to any moment, use its own
-tools (pg_basebackup with archived WAL, or pg_dump).";
+tools (pg_basebackup with archived WAL, or pg_dump).
+
+As long as it takes, a PostgreSQL cleans nothing away, so that claims cost more and more.
+Where many are made, name a standby in --store: it serves as well.";
 
 #[derive(Serialize)]
 struct Report {
@@ -49,7 +52,7 @@ impl Args {
         let from = self.store.place()?;
         match &from {
             Place::File(path) => must_be_ours(path)?,
-            Place::Database(address) if Postgres::exists(address).await? => {}
+            Place::Database(address) if Postgres::exists(&address.for_reading()).await? => {}
             Place::Database(address) => return Err(no_ledger(address).into()),
         }
         if self.to.exists() {
@@ -58,6 +61,11 @@ impl Args {
                     .hint("choose a new name")
                     .into(),
             );
+        }
+        if let Place::Database(address) = &from
+            && !self.output.json
+        {
+            tell_cost(&address.for_reading()).await?;
         }
         let show = !self.output.json && std::io::stderr().is_terminal();
         let bytes = back_up(&from, &self.to, show).await?;
@@ -87,7 +95,7 @@ pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Resu
     remove_half(&beside)?;
     let copied = match from {
         Place::File(path) => copy_file(path, &beside, show),
-        Place::Database(address) => save(address, &beside, show).await,
+        Place::Database(address) => save(&address.for_reading(), &beside, show).await,
     };
     if copied.is_err() {
         // The error says more than a second one about the leftover would.

@@ -8,14 +8,20 @@ use consign_store::postgres::{Address, Postgres};
 use consign_store::sqlite::{Options, QUEUE_REQUESTS_MAX, Sqlite};
 use serde::Serialize;
 
-use super::{StoreArgs, must_be_ours, no_ledger};
+use super::{StoreArgs, must_be_ours, no_ledger, tell_cost};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::lock::DataLock;
 use crate::place::Place;
 use crate::{out, render};
 
+const STANDBY: &str = "\
+A PostgreSQL is read as of one instant, and as long as that takes it cleans nothing away,
+so that claims cost more and more. Where many are made, name a standby in --store: it
+serves as well, and nothing is written.";
+
 #[derive(Debug, clap::Args)]
+#[command(after_help = STANDBY)]
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
@@ -37,7 +43,13 @@ impl Args {
         let shown = place.to_string();
         let (findings, keep) = match place {
             Place::File(path) => (check_file(path).await?, "the file"),
-            Place::Database(address) => (check_database(&address).await?, "the database"),
+            Place::Database(address) => {
+                let address = address.for_reading();
+                if !self.output.json {
+                    tell_cost(&address).await?;
+                }
+                (check_database(&address).await?, "the database")
+            }
         };
         if self.output.json {
             out::json(&Report {

@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Subcommand;
 use consign_kernel::ids::Micros;
 use consign_store::copy::{Progress, Stage};
+use consign_store::postgres::{Address, Postgres};
 use consign_store::sqlite::{Holds, identify};
 
 use crate::config::protocol_settings;
@@ -121,6 +122,16 @@ fn must_be_ours(path: &Path) -> anyhow::Result<()> {
 fn no_ledger(place: &impl std::fmt::Display) -> Failure {
     let message = format!("there is no ledger in {place}");
     Failure::new(Exit::Nothing, message).hint("the first server that is started on it makes one")
+}
+
+/// Whoever looks at everything as of one instant keeps a primary from cleaning up behind those who work.
+async fn tell_cost(address: &Address) -> anyhow::Result<()> {
+    if !Postgres::is_standby(address).await? {
+        out::note(
+            "as long as this takes, the database cleans nothing away and claims cost more; a standby in --store serves as well",
+        );
+    }
+    Ok(())
 }
 
 /// Unix time, to note when something was made.

@@ -2,6 +2,7 @@
 
 mod entry;
 mod nodes;
+mod streams;
 mod trouble;
 
 pub(crate) use trouble::stranger;

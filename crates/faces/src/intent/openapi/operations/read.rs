@@ -115,6 +115,10 @@ pub(in crate::intent) fn events() -> Operation {
             "text/event-stream",
             "id: 3\nevent: completed\ndata: {\"seq\":3,\"verb\":\"completed\",\"from\":\"claimed\",\"to\":\"fulfilled\", …}",
         )
-        .refuses(&[Code::InvalidCursor, Code::LimitExceeded])
+        .refuses(&[
+            Code::InvalidCursor,
+            Code::CursorUnknown,
+            Code::LimitExceeded,
+        ])
         .example_query("after=0")
 }

@@ -1,5 +1,6 @@
 //! What the server says about itself.
 
+use consign_kernel::error::Code;
 use http::StatusCode;
 
 use super::super::super::API_VERSION;
@@ -42,12 +43,15 @@ pub(in crate::intent) fn health() -> Operation {
             boolean().about("It gives out no more work; send workers to another server."),
         ),
     ]);
-    Operation::new(Tag::Server, Auth::Open, "health", "Ask whether it is well").answers(
-        StatusCode::OK,
-        "It is.",
-        answer,
-        r#"{"ok":true,"ts":1794736915.312204,"version":"7.61","consign_version":"0.1.0","draining":false}"#,
-    )
+    Operation::new(Tag::Server, Auth::Open, "health", "Ask whether it is well")
+        .about("The ledger is asked once a second at most, however often this is.")
+        .answers(
+            StatusCode::OK,
+            "It is.",
+            answer,
+            r#"{"ok":true,"ts":1794736915.312204,"version":"7.61","consign_version":"0.1.0","draining":false}"#,
+        )
+        .refuses(&[Code::DatabaseBusy])
 }
 
 pub(in crate::intent) fn jwks() -> Operation {
