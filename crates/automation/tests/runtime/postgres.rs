@@ -7,6 +7,7 @@
 
 mod breaker;
 mod dispatch;
+mod intents;
 mod pipelines;
 mod publish;
 mod recovery;

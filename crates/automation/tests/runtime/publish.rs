@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use consign_automation::runtime::{Runtime, SubmittedBy};
-use consign_kernel::command::{Audience, Claim, Command, Settle, Settlement};
-use consign_kernel::ids::{IntentId, SECOND_US};
-use consign_kernel::intent::{Intent, Outcome, ResultKind};
-use consign_kernel::profile::Face;
+use consign_kernel::command::Settlement;
+use consign_kernel::ids::IntentId;
+use consign_kernel::intent::{Outcome, ResultKind};
 use consign_kernel::state::State;
 use serde_json::json;
 
+use crate::intents::{claimed, settle};
 use crate::world::World;
 
 const CONFIG: &str = "
@@ -34,42 +34,6 @@ async fn started() -> (World, Runtime, IntentId) {
         .unwrap();
     let id = jobs[0].id;
     (world, runtime, id)
-}
-
-/// What a worker with the main key gets.
-async fn claimed(world: &World) -> Intent {
-    let claim = Claim {
-        face: Face::Intent,
-        namespace: "images".to_owned(),
-        goal: Some("resize".to_owned()),
-        holder: "main".to_owned(),
-        audience: Audience::Caller,
-        worker_id: None,
-        capabilities: Vec::new(),
-        max: 1,
-        lease_us: 60 * SECOND_US,
-    };
-    let patience = Duration::from_secs(20);
-    world
-        .engine
-        .claim(None, claim, patience)
-        .await
-        .unwrap()
-        .remove(0)
-}
-
-async fn settle(world: &World, intent: &Intent, how: Settlement) {
-    let settle = Settle {
-        id: intent.id,
-        holder: "main".to_owned(),
-        token: intent.token.unwrap(),
-        how,
-    };
-    world
-        .engine
-        .apply(None, Command::Settle(settle))
-        .await
-        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,7 +26,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The body of a plugin that is done at once.
+pub(crate) const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
+/// What a plugin does that begins, says so in `$here/began`, and waits for `$here/go`.
+pub(crate) const WAITS: &str = "touch $here/began; while [ ! -e $here/go ]; do sleep 0.02; done; ";
 
 pub(crate) struct World {
     folder: TempDir,
