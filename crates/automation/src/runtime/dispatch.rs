@@ -319,10 +319,11 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
     };
     let ended = match inner.takes_up(&attempt).await {
         Ok(()) => {
+            let extension = extension(&attempt.intent);
             let cancelled = async {
                 tokio::select! {
                     () = place.cancel.notified() => {}
-                    () = lease_is_lost(inner, &attempt.intent) => {}
+                    () = lease_is_lost(inner, &extension) => {}
                 }
             };
             attempt
@@ -345,28 +346,54 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
     }
 }
 
-/// Keeps the lease, and returns when it cannot be kept any longer.
-async fn lease_is_lost(inner: &Inner, intent: &Intent) {
-    loop {
-        tokio::time::sleep(EXTEND_EVERY).await;
-        let extend = Command::Extend(Extend {
-            id: intent.id,
-            holder: intent.holder.clone().unwrap_or_default(),
-            token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
-            lease_us: LEASE_US,
-        });
-        match inner.engine.apply(None, extend).await {
-            Err(consign_engine::Error::Refused(Refusal::LeaseLost | Refusal::NotFound)) => return,
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(job_id = job_id(intent.id), %error, "a lease was not extended");
-            }
-        }
+/// Asks for a lease as long as the first one.
+fn extension(intent: &Intent) -> Extend {
+    Extend {
+        id: intent.id,
+        holder: intent.holder.clone().unwrap_or_default(),
+        token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
+        lease_us: LEASE_US,
     }
 }
 
-/// The result of work that was done is not given up while the ledger is away.
+/// Keeps the lease, and returns when it cannot be kept any longer.
+async fn lease_is_lost(inner: &Inner, extension: &Extend) {
+    let mut pause = EXTEND_EVERY;
+    loop {
+        tokio::time::sleep(pause).await;
+        let extend = Command::Extend(extension.clone());
+        pause = match inner.engine.apply(None, extend).await {
+            Err(consign_engine::Error::Refused(Refusal::LeaseLost | Refusal::NotFound)) => return,
+            Ok(_) => EXTEND_EVERY,
+            Err(error) => {
+                let job_id = job_id(extension.id);
+                tracing::warn!(job_id, %error, "a lease was not extended; it is tried again");
+                PAUSE
+            }
+        };
+    }
+}
+
+/// The result of work that was done is not given up while the ledger is away, nor is the lease that gives the right to it: without
+/// one, others take the job for lost and run it again.
 async fn settle(place: &Place<'_>, attempt: &mut Attempt, ended: &Ended) -> Option<Finished> {
+    let extension = extension(&attempt.intent);
+    let keeping = async {
+        lease_is_lost(place.inner, &extension).await;
+        // Perhaps only because the job was settled just now. If not, that is refused as well.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        finished = settle_in_the_end(place, attempt, ended) => finished,
+        () = keeping => None,
+    }
+}
+
+async fn settle_in_the_end(
+    place: &Place<'_>,
+    attempt: &mut Attempt,
+    ended: &Ended,
+) -> Option<Finished> {
     let inner = place.inner;
     let (plugin, job_id) = (attempt.job.plugin.clone(), attempt.job_id());
     loop {

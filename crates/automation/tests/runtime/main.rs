@@ -6,6 +6,7 @@
 )]
 
 mod breaker;
+mod contended;
 mod dispatch;
 mod intents;
 mod pipelines;

@@ -19,7 +19,7 @@ use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::receipt::Signer;
 use consign_kernel::record::{Put, Record};
-use consign_testkit::ledger::{self, Ledger};
+use consign_testkit::ledger::{self, Ledger, Obstacles};
 use consign_testkit::plants;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,6 +36,8 @@ pub(crate) struct World {
     folder: TempDir,
     pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
+    /// In the way of those who settle jobs, if a test puts them there.
+    pub(crate) obstacles: Arc<Obstacles>,
 }
 
 impl World {
@@ -43,8 +45,9 @@ impl World {
         plants::from_environment();
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let obstacles = Arc::new(Obstacles::default());
         let engine = Engine::new(EngineOptions {
-            store: Arc::clone(&ledger.store),
+            store: obstacles.before(&ledger.store),
             clock: clock.clone(),
             wall: clock,
             entropy: [7; 32],
@@ -58,6 +61,7 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             engine,
             ledger,
+            obstacles,
         }
     }
 
