@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use consign_automation::runtime::{Runtime, SubmittedBy};
+use consign_engine::Operator;
 use consign_kernel::command::Settlement;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::{Outcome, ResultKind};
+use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use serde_json::json;
 
@@ -23,17 +25,24 @@ pipelines:
       - {id: then, uses: after}
 ";
 
-async fn started() -> (World, Runtime, IntentId) {
+fn world() -> World {
     let world = World::new();
     let keep = "open(here + '/got', 'w').write(json.dumps(request['event']['payload']))\nok()";
     world.python("after", "", keep);
+    world
+}
+
+async fn started() -> (World, Runtime, IntentId) {
+    let world = world();
     let runtime = world.start(CONFIG).await;
-    let jobs = runtime
-        .run_pipeline("p", json!({"size": 3}), SubmittedBy::Api)
-        .await
-        .unwrap();
-    let id = jobs[0].id;
+    let id = entered(&runtime).await;
     (world, runtime, id)
+}
+
+/// One more run of the pipeline; gives its first step.
+async fn entered(runtime: &Runtime) -> IntentId {
+    let jobs = runtime.run_pipeline("p", json!({"size": 3}), SubmittedBy::Api);
+    jobs.await.unwrap()[0].id
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,6 +104,33 @@ async fn a_cancelled_step_takes_its_intent_back() {
     let intent = claimed(&world).await;
     runtime.cancel(id, "not needed").await.unwrap();
     assert_eq!(world.ended(intent.id).await.state, State::DeadLetter);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_cancelled_while_no_service_runs_takes_its_intent_back_at_the_next_start() {
+    let world = world();
+    let first = world.start_mortal(CONFIG);
+    let id = entered(&first.runtime).await;
+    let open = claimed(&world).await;
+    let done = entered(&first.runtime).await;
+    let fulfilled = claimed(&world).await;
+    first.die();
+    for step in [id, done] {
+        let (operator, reason) = (Operator::vouched(), "not needed");
+        let cancelled = world
+            .engine
+            .cancel(operator, Face::Automation, step, reason)
+            .await;
+        cancelled.unwrap();
+    }
+    let how = Settlement::Complete { result: None };
+    settle(&world, &fulfilled, how).await;
+    assert_eq!(world.intent(open.id).await.state, State::Dispatched);
+    let _second = world.start(CONFIG).await;
+    assert_eq!(world.ended(open.id).await.state, State::DeadLetter);
+    world.logged(done, 1).await;
+    let fulfilled = world.intent(fulfilled.id).await;
+    assert_eq!(fulfilled.state, State::Acked, "what is done stays done");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

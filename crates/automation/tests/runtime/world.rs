@@ -141,6 +141,17 @@ impl World {
         Runtime::start(options).await.unwrap()
     }
 
+    /// A service that can die.
+    pub(crate) fn start_mortal(&self, config: &str) -> Mortal {
+        let threads = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let runtime = tokio::task::block_in_place(|| threads.block_on(self.start(config)));
+        Mortal { runtime, threads }
+    }
+
     pub(crate) async fn intent(&self, id: IntentId) -> Intent {
         self.engine.observe(id).await.unwrap().unwrap()
     }
@@ -261,6 +272,19 @@ impl World {
 
     pub(crate) async fn record(&self, key: consign_kernel::record::Key) -> Option<Record> {
         self.engine.record(key).await.unwrap()
+    }
+}
+
+/// A service with threads of its own.
+pub(crate) struct Mortal {
+    pub(crate) runtime: Runtime,
+    threads: tokio::runtime::Runtime,
+}
+
+impl Mortal {
+    /// All that it was about is dropped where it stands, as if its process were killed.
+    pub(crate) fn die(self) {
+        tokio::task::block_in_place(|| self.threads.shutdown_timeout(PATIENCE));
     }
 }
 
