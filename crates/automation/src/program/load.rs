@@ -87,6 +87,7 @@ fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &D
         program: router.map(|router| Program {
             plugins: runnable(&config, &registry),
             environment: plugin_environment(&config, surroundings),
+            priority: 0,
             router,
             config,
         }),

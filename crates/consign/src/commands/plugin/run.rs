@@ -14,8 +14,9 @@ use crate::system::{Alone, segment};
 
 const AFTER_HELP: &str = "\
 With a running service, or with --api-url, the job is queued there, and --wait waits
-until it and all that follows from it is over. Without one it is run here: the command
-ends when the job is over, and so do jobs that were left waiting in the ledger.
+until it and all that follows from it is over. Without one it is run here, and the
+command ends when it and all that follows from it is over; other jobs that wait in the
+ledger are left to the service.
 
 Examples, with `consign` in the place of `ductile` if that is its name:
   ductile plugin run hello
