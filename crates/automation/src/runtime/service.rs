@@ -12,13 +12,14 @@ use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::dispatch::{self, Running};
 use super::errand::{self, Errand};
 use super::hub::Hub;
 use super::job::job_id;
+use super::reads::room::LARGE_READS_MAX;
 use super::scheduler;
 use super::serve;
 use super::served::{self, Held};
@@ -78,6 +79,8 @@ pub(super) struct Inner {
     pub(super) hub: Hub,
     /// Callers that wait for the end of a tree of jobs.
     pub(super) waiting: Arc<AtomicUsize>,
+    /// Turns of those who read many megabytes.
+    pub(super) large_reads: Semaphore,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Plugins that reloads took away.
     pub(super) removed: Mutex<BTreeSet<String>>,
@@ -191,6 +194,7 @@ impl Runtime {
             stopping: watch::Sender::new(false),
             hub: Hub::default(),
             waiting: Arc::default(),
+            large_reads: Semaphore::new(LARGE_READS_MAX),
             tasks: Mutex::default(),
             removed: Mutex::default(),
             started_at,
