@@ -71,6 +71,28 @@ fn a_plugin_is_run_once_without_a_service_and_its_job_can_be_seen_du_124() {
 }
 
 #[test]
+fn a_pipeline_that_begins_with_several_jobs_is_waited_for_as_a_whole() {
+    let world = world();
+    world.plugin("slow", &format!("sleep 1; echo x >> $here/slow; {OK}"));
+    world.config(
+        "plugins: {echo: {}, slow: {}, broken: {}}\n\
+         pipelines:\n  - {name: wide, on: w, steps: [{split: [{uses: echo}, {uses: slow}]}]}\n  \
+         - {name: bad, on: b, steps: [{split: [{uses: echo}, {uses: broken}]}]}\n",
+    );
+    let whole = |ran: &Value, count: usize| {
+        assert_eq!(ran["job_ids"].as_array().map(Vec::len), Some(2), "{ran}");
+        let tree = ran["tree"].as_array().expect("a list");
+        assert_eq!(tree.len(), 2, "{ran}");
+        assert_eq!(world.read("slow").lines().count(), count, "{ran}");
+    };
+    whole(&world.json(&["pipeline", "run", "wide"]), 1);
+    let _service = world.start();
+    whole(&world.json(&["pipeline", "run", "wide", "--wait"]), 2);
+    let failed = world.ductile(&["pipeline", "run", "bad", "--wait"]);
+    assert_eq!(code(&failed), 1, "one of its jobs failed: {failed:?}");
+}
+
+#[test]
 fn the_running_service_answers_under_both_names_du_113() {
     let world = world();
     world.plugin("slow", &format!("sleep 60; {OK}"));
