@@ -242,6 +242,7 @@ fn a_new_plugin_works_from_its_first_moment() {
     for (line, said) in [
         ("#!/bin/sh\r\n", "carriage return"),
         ("#!/no/sh\n", "/no/sh"),
+        ("#!/usr/bin/env nope\n", "finds no program `nope`"),
     ] {
         std::fs::write(world.path("plugins/fresh/run.sh"), line).expect("it is written");
         let judged = world.json(&["plugin", "validate", dir]);
