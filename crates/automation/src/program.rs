@@ -36,6 +36,8 @@ pub struct Program {
     config: Config,
     /// The runnable ones.
     plugins: BTreeMap<String, Plugin>,
+    /// By name, and why.
+    left_out: BTreeMap<String, String>,
     router: Router,
     environment: Variables,
     priority: i32,
@@ -104,6 +106,12 @@ impl Program {
     /// All that may be run, by name.
     pub fn plugins(&self) -> impl Iterator<Item = &Plugin> {
         self.plugins.values()
+    }
+
+    /// Those that are there and cannot be run, and why.
+    pub fn left_out(&self) -> impl Iterator<Item = (&str, &str)> {
+        let left_out = self.left_out.iter();
+        left_out.map(|(name, why)| (name.as_str(), why.as_str()))
     }
 
     /// Whether the name means something here, even if it cannot be run.

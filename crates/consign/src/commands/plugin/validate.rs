@@ -40,6 +40,7 @@ impl Args {
             let text = interpreter::why_unusable(&found.entrypoint, search_path.as_deref())?;
             Some(Note {
                 weight: Weight::Skipped,
+                plugin: None,
                 path: found.entrypoint.clone(),
                 text,
             })
