@@ -58,7 +58,9 @@ pub(crate) fn typed(text: &str) -> String {
 }
 
 fn typed_as(text: &str, is_ductile: bool) -> String {
-    let nouns = ["config", "system", "plugin", "job", "pipeline", "schedule"];
+    let nouns = [
+        "config", "system", "plugin", "job", "pipeline", "schedule", "api",
+    ];
     nouns.into_iter().fold(text.to_owned(), |text, noun| {
         let program = match (is_ductile, noun) {
             (true, _) => NAME,

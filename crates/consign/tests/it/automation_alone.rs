@@ -38,6 +38,13 @@ fn jobs_in_the_store_of_a_server_are_not_looked_for_at_the_state_path() {
         (&ledger["ok"], &ledger["path"]),
         (&json!(true), &json!(store))
     );
+    // Stopping the server would help nobody here.
+    let refused = world.consign(&["system", "selfcheck"]);
+    let said = text(&refused.stderr);
+    assert!(!said.contains("stop it first"), "{said}");
+    for command in ["`consign api /system/selfcheck`", "`consign store check`"] {
+        assert!(said.contains(command), "{said}");
+    }
     assert_eq!(mode(&world.path("state/ledger_elsewhere")), 0o600);
     assert!(server.terminate(PATIENCE).expect("it stops").success());
 
