@@ -93,6 +93,40 @@ fn a_pipeline_that_begins_with_several_jobs_is_waited_for_as_a_whole() {
 }
 
 #[test]
+fn wrong_usage_is_json_when_that_was_asked_for_with_the_exit_code_of_the_name_du_113() {
+    let world = world();
+    for args in [
+        &["job", "list", "--odd", "--json"][..],
+        &["job", "--json"],
+        &["plugin", "run", "--json"],
+        &["config", "webhook", "add", "--json"],
+        &["status", "--json", "--config"],
+        &["nothing", "--json"],
+    ] {
+        let run = |program: &std::path::Path, args: &[&str]| {
+            let output = std::process::Command::new(program).args(args).output();
+            output.expect("it runs")
+        };
+        let as_ductile = run(&world.path("ductile"), args);
+        assert_eq!(code(&as_ductile), 1, "{args:?}: {as_ductile:?}");
+        assert_eq!(text(&as_ductile.stderr), "", "{args:?}");
+        let error: Value = serde_json::from_slice(&as_ductile.stdout).expect("JSON");
+        assert_eq!(error["code"], "usage", "{args:?}: {error}");
+        assert!(!word(&error["error"]).is_empty(), "{args:?}: {error}");
+        assert!(!word(&error["context"]["hint"]).is_empty(), "{error}");
+        if matches!(args[0], "job" | "plugin" | "status") {
+            let as_consign = run(&binary(), args);
+            assert_eq!(code(&as_consign), 2, "{args:?}: {as_consign:?}");
+            assert_eq!(text(&as_consign.stderr), "", "{args:?}");
+            assert!(text(&as_consign.stdout).starts_with('{'), "{args:?}");
+        }
+    }
+    let plain = world.ductile(&["job", "list", "--odd"]);
+    assert_eq!(code(&plain), 1);
+    assert!(text(&plain.stderr).contains("error: unexpected argument"));
+}
+
+#[test]
 fn the_running_service_answers_under_both_names_du_113() {
     let world = world();
     world.plugin("slow", &format!("sleep 60; {OK}"));
