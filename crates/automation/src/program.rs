@@ -28,13 +28,19 @@ mod tests;
 
 pub use load::{Loaded, consequences, load, lock};
 
+/// Before the jobs of a service, which have none.
+const ERRAND_PRIORITY: i32 = 1;
+
 #[derive(Debug)]
 pub struct Program {
     config: Config,
     /// The runnable ones.
     plugins: BTreeMap<String, Plugin>,
+    /// By name, and why.
+    left_out: BTreeMap<String, String>,
     router: Router,
     environment: Variables,
+    priority: i32,
 }
 
 /// A plugin or an alias of one, with all that is needed to run it.
@@ -63,13 +69,20 @@ pub struct Plugin {
 }
 
 impl Program {
-    /// The same for a process that runs a job here and now: a job that fails is not tried again, for nobody would be there.
+    /// The same for a process that runs a few jobs here and now: they pass whatever waits, and one that fails is not tried again,
+    /// for nobody would be there.
     #[must_use]
-    pub fn with_single_attempts(mut self) -> Self {
+    pub fn for_an_errand(mut self) -> Self {
+        self.priority = ERRAND_PRIORITY;
         for plugin in self.plugins.values_mut() {
             plugin.retry.max_attempts = 1;
         }
         self
+    }
+
+    /// Where its jobs stand among those that wait.
+    pub(crate) fn priority(&self) -> i32 {
+        self.priority
     }
 
     pub fn config(&self) -> &Config {
@@ -93,6 +106,12 @@ impl Program {
     /// All that may be run, by name.
     pub fn plugins(&self) -> impl Iterator<Item = &Plugin> {
         self.plugins.values()
+    }
+
+    /// Those that are there and cannot be run, and why.
+    pub fn left_out(&self) -> impl Iterator<Item = (&str, &str)> {
+        let left_out = self.left_out.iter();
+        left_out.map(|(name, why)| (name.as_str(), why.as_str()))
     }
 
     /// Whether the name means something here, even if it cannot be run.

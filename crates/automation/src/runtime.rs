@@ -11,6 +11,7 @@ mod bridge;
 mod circuit;
 mod commit;
 mod dispatch;
+mod errand;
 mod finish;
 mod hub;
 pub mod job;

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::commands::OutputArgs;
 use crate::commands::automation::{config, nouns};
 use crate::failure::{self, Exit};
-use crate::out;
+use crate::{out, usage};
 
 const NAME: &str = "ductile";
 
@@ -58,7 +58,9 @@ pub(crate) fn typed(text: &str) -> String {
 }
 
 fn typed_as(text: &str, is_ductile: bool) -> String {
-    let nouns = ["config", "system", "plugin", "job", "pipeline", "schedule"];
+    let nouns = [
+        "config", "system", "plugin", "job", "pipeline", "schedule", "api",
+    ];
     nouns.into_iter().fold(text.to_owned(), |text, noun| {
         let program = match (is_ductile, noun) {
             (true, _) => NAME,
@@ -72,7 +74,7 @@ fn typed_as(text: &str, is_ductile: bool) -> String {
 pub(crate) fn run() -> ExitCode {
     let ended = match Ductile::try_parse() {
         Ok(ductile) => ductile.run(),
-        Err(error) => Ok(usage(&error)),
+        Err(error) => usage::tell(&error, true),
     };
     let exit = ended.unwrap_or_else(|error| failure::report(&error));
     // Here 2 is taken.
@@ -91,16 +93,6 @@ impl Ductile {
             Noun::Running(noun) => noun.run(),
             Noun::Version(output) => version(output),
         }
-    }
-}
-
-/// Help that was asked for is data; help that was not is the answer to a mistake.
-fn usage(error: &clap::Error) -> Exit {
-    let _ = error.print();
-    if error.use_stderr() {
-        Exit::Failed
-    } else {
-        Exit::Done
     }
 }
 

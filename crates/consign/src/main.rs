@@ -22,6 +22,7 @@ mod render;
 mod secrets;
 mod serve;
 mod system;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -46,12 +47,14 @@ fn main() -> ExitCode {
     if ductile::is_called() {
         return ductile::run();
     }
-    let cli = Cli::parse();
-    planted::arm_failpoint();
-    let exit = match cli.run() {
-        Ok(exit) => exit,
-        Err(error) => failure::report(&error),
+    let ended = match Cli::try_parse() {
+        Ok(cli) => {
+            planted::arm_failpoint();
+            cli.run()
+        }
+        Err(error) => usage::tell(&error, false),
     };
+    let exit = ended.unwrap_or_else(|error| failure::report(&error));
     exit.into()
 }
 

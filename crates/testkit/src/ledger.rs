@@ -3,6 +3,7 @@
 //! Whoever builds a test's world asks here, so that one set of tests runs on every backend.
 
 mod aside;
+mod obstacles;
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::{Database, shared};
 use aside::Aside;
+pub use obstacles::Obstacles;
 
 /// Where a test's ledger lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,6 +23,7 @@ mod set;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod webhooks;
 
 pub use backup::{Backup, backup, paths, restore};
 pub use init::init;
@@ -31,6 +32,7 @@ pub use set::set;
 pub use tokens::{
     NewToken, ScopeChange, TokenInfo, change_scopes, create, delete, list, odd_scopes,
 };
+pub use webhooks::{Webhook, WebhookTarget, add_webhook};
 
 /// The files of a change, as they will be.
 #[derive(Debug, Default)]

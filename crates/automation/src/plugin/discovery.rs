@@ -46,6 +46,8 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub weight: Weight,
+    /// The plugin that is not there because of it.
+    pub plugin: Option<String>,
     pub path: PathBuf,
     pub text: String,
 }
@@ -267,13 +269,19 @@ impl Walk {
     }
 
     fn skip(&mut self, name: String, file: &Path, text: String) {
-        self.discovery.skipped.insert(name);
-        self.note(Weight::Skipped, file, text);
+        self.discovery.skipped.insert(name.clone());
+        self.discovery.notes.push(Note {
+            weight: Weight::Skipped,
+            plugin: Some(name),
+            path: file.to_path_buf(),
+            text,
+        });
     }
 
     fn note(&mut self, weight: Weight, path: &Path, text: impl Into<String>) {
         self.discovery.notes.push(Note {
             weight,
+            plugin: None,
             path: path.to_path_buf(),
             text: text.into(),
         });

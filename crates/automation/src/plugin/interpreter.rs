@@ -11,8 +11,9 @@ const LINE_BYTES_MAX: u64 = 4096;
 const CARRIAGE_RETURN: &str = "its first line ends with a carriage return, which the system takes for a part of the \
      interpreter's name; save the file with plain line ends, such as with `sed -i 's/\\r$//'`";
 
-/// What keeps the system from starting this script; `None` of a program, and of a file that cannot be read.
-pub fn why_unusable(script: &Path) -> Option<String> {
+/// What keeps the system from starting this script; `None` of a program, and of a file that cannot be read. What `env` is to find is
+/// looked for in `search_path`, the `PATH` of plugins, if that is known.
+pub fn why_unusable(script: &Path, search_path: Option<&OsStr>) -> Option<String> {
     // A named pipe would hold us up until somebody writes to it.
     if !script.metadata().ok()?.is_file() {
         return None;
@@ -25,14 +26,59 @@ pub fn why_unusable(script: &Path) -> Option<String> {
     if line.ends_with(b"\r") {
         return Some(CARRIAGE_RETURN.to_owned());
     }
-    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t'));
-    let interpreter = words.find(|word| !word.is_empty())?;
+    let line = line.trim_ascii();
+    let end = line
+        .iter()
+        .position(|byte| is_blank(*byte))
+        .unwrap_or(line.len());
+    let (interpreter, argument) = line.split_at(end);
     let interpreter = Path::new(OsStr::from_bytes(interpreter));
     // What a path from the working directory means is not known here.
-    (interpreter.is_absolute() && !interpreter.exists()).then(|| {
-        let interpreter = interpreter.display();
+    if interpreter.is_absolute() && !interpreter.exists() {
+        return Some(missing(interpreter));
+    }
+    let is_env = interpreter.file_name().is_some_and(|name| name == "env");
+    let search_path = search_path.filter(|_| is_env)?;
+    not_found_by_env(argument.trim_ascii(), search_path)
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+fn missing(interpreter: &Path) -> String {
+    let interpreter = interpreter.display();
+    format!(
+        "the interpreter {interpreter} in its first line is missing; install it or correct the `#!` line"
+    )
+}
+
+/// The system hands over all that follows `env` as one argument, which names a program unless it begins with an option.
+fn not_found_by_env(argument: &[u8], search_path: &OsStr) -> Option<String> {
+    let program = match argument.strip_prefix(b"-S") {
+        Some(split) => {
+            let words = split.split(|byte| is_blank(*byte));
+            let mut words = words.filter(|word| !word.is_empty() && !word.contains(&b'='));
+            words.next()?
+        }
+        None => argument,
+    };
+    if program.is_empty() || program.starts_with(b"-") {
+        return None;
+    }
+    let program = Path::new(OsStr::from_bytes(program));
+    let mut bytes = program.as_os_str().as_bytes().iter();
+    let is_one = !bytes.any(|byte| is_blank(*byte));
+    let mut places = std::env::split_paths(search_path);
+    if places.any(|place| place.join(program).is_file()) {
+        return None;
+    }
+    let shown = program.display();
+    Some(if is_one {
+        format!("`env` finds no program `{shown}` in PATH; install it or correct the `#!` line")
+    } else {
         format!(
-            "the interpreter {interpreter} in its first line is missing; install it or correct the `#!` line"
+            "`env` takes `{shown}` for the name of one program; write `#!/usr/bin/env -S {shown}`"
         )
     })
 }
@@ -47,7 +93,7 @@ mod tests {
         let judged = |text: &str| {
             let path = dir.path().join("run");
             std::fs::write(&path, text).unwrap();
-            why_unusable(&path)
+            why_unusable(&path, Some(OsStr::new("/usr/bin:/bin")))
         };
         assert_eq!(judged("#!/bin/sh\necho\r\n"), None);
         assert_eq!(judged("#! /usr/bin/env -S sh -e\n"), None);
@@ -58,6 +104,19 @@ mod tests {
             missing.contains("the interpreter /opt/nope/python in"),
             "{missing}"
         );
+        for script in ["#!/usr/bin/env nope\n", "#!/usr/bin/env -S A=1 nope -u\n"] {
+            let why = judged(script).unwrap();
+            assert!(why.contains("finds no program `nope`"), "{why}");
+        }
+        let two = judged("#!/usr/bin/env sh -e\n").unwrap();
+        assert!(two.contains("write `#!/usr/bin/env -S sh -e`"), "{two}");
+        for script in [
+            "#!/usr/bin/env sh\n",
+            "#!/usr/bin/env -i sh\n",
+            "#!/usr/bin/env\n",
+        ] {
+            assert_eq!(judged(script), None, "{script}");
+        }
         for script in ["#!/bin/sh\r\necho\r\n", "#!/usr/bin/env bash\r\n"] {
             assert!(judged(script).unwrap().contains("carriage return"));
         }

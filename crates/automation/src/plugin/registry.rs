@@ -92,6 +92,7 @@ pub fn register(
         let Some(found) = found.get(base) else {
             notes.push(Note {
                 weight: Weight::Skipped,
+                plugin: Some(name.clone()),
                 path: PathBuf::from(format!("plugins.{name}")),
                 text: format!("the plugin `{base}` that it uses was left out"),
             });
@@ -106,6 +107,7 @@ pub fn register(
             let missing = missing.join(" and ");
             notes.push(Note {
                 weight: Weight::Skipped,
+                plugin: Some(name.clone()),
                 path: found.directory.clone(),
                 text: format!("`plugins.{name}.config` lacks {missing}, which the plugin needs"),
             });

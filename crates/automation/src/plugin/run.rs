@@ -193,7 +193,7 @@ fn exited(status: io::Result<ExitStatus>) -> How {
 
 pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
     let path = entrypoint.display();
-    let unusable = interpreter::why_unusable(entrypoint);
+    let unusable = interpreter::why_unusable(entrypoint, None);
     let fix = if error.kind() == io::ErrorKind::PermissionDenied {
         "it may not be executed; run `chmod +x` on it"
     } else if Errno::from_io_error(error) == Some(Errno::NOEXEC) {

@@ -68,7 +68,11 @@ fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &D
         };
     };
     let mut found = Problems::default();
-    let (registry, names) = plugins(&config, &mut found);
+    let Plugins {
+        registry,
+        names,
+        left_out,
+    } = plugins(&config, &mut found);
     names::check_schedules(&config, &names, &mut found);
     names::check_served_goals(&config, &names, &mut found);
     names::check_webhooks(&config, &names, &mut found);
@@ -86,7 +90,9 @@ fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &D
     Loaded {
         program: router.map(|router| Program {
             plugins: runnable(&config, &registry),
+            left_out,
             environment: plugin_environment(&config, surroundings),
+            priority: 0,
             router,
             config,
         }),
@@ -101,7 +107,7 @@ pub fn lock(path: &Path, surroundings: &Environment, now: Timestamp) -> Result<P
     let fingerprints = match &judged.config {
         // What is wrong with plugins is told by a load; here only those count that can be run.
         Some(config) => {
-            let (registry, _) = plugins(config, &mut Problems::default());
+            let registry = plugins(config, &mut Problems::default()).registry;
             fingerprint::take(config, &registry)?
         }
         None => Vec::new(),
@@ -109,8 +115,15 @@ pub fn lock(path: &Path, surroundings: &Environment, now: Timestamp) -> Result<P
     config::lock(path, surroundings, &fingerprints, now)
 }
 
-/// The plugins that are there, and what their names mean.
-fn plugins(config: &Config, problems: &mut Problems) -> (Registry, Names) {
+struct Plugins {
+    /// Those that are there.
+    registry: Registry,
+    /// What their names mean.
+    names: Names,
+    left_out: BTreeMap<String, String>,
+}
+
+fn plugins(config: &Config, problems: &mut Problems) -> Plugins {
     let discovery = discover(config, problems);
     let names = Names::new(config, &discovery);
     let silent = unwanted(config, &discovery);
@@ -119,18 +132,34 @@ fn plugins(config: &Config, problems: &mut Problems) -> (Registry, Names) {
         problems.error(&config.plugins[&name].at, message, fix);
         declarations.remove(&name);
     }
-    match registry::register(discovery, &declarations) {
+    let mut left_out = BTreeMap::new();
+    let registry = match registry::register(discovery, &declarations) {
         Ok((registry, notes)) => {
             for note in notes {
                 tell(&note, config, &silent, problems);
+                left_out.extend(missed(&note, config, &silent));
             }
-            (registry, names)
+            registry
         }
         Err(error) => {
             problems.error(&top(config, "plugins"), error.to_string(), "");
-            (Registry::default(), names)
+            Registry::default()
         }
+    };
+    Plugins {
+        registry,
+        names,
+        left_out,
     }
+}
+
+/// A plugin that somebody may be waiting for, and why it is not there.
+fn missed(note: &Note, config: &Config, silent: &BTreeSet<PathBuf>) -> Option<(String, String)> {
+    let name = note.plugin.clone()?;
+    let configured = config.plugins.get(&name);
+    let is_disabled = configured.is_some_and(|configured| !configured.enabled);
+    let is_missed = note.weight == Weight::Skipped && !is_disabled && !silent.contains(&note.path);
+    is_missed.then(|| (name, note.to_string()))
 }
 
 fn discover(config: &Config, problems: &mut Problems) -> Discovery {

@@ -19,7 +19,9 @@ use super::dispatch;
 use super::finish::{self, RECOVERED};
 use super::job::{Job, OWNER, job_id};
 use super::keep;
+use super::publish;
 use super::service::{Inner, instant};
+use crate::pipeline::PUBLISH_PLUGIN;
 use crate::program::Program;
 
 const PAGE_FACTS: u32 = 500;
@@ -103,6 +105,10 @@ async fn follow_up(
             return Ok(());
         }
     };
+    // Unless somebody has it tried again meanwhile; then it waits for the same intent.
+    if job.plugin == PUBLISH_PLUGIN && intent.state == State::DeadLetter {
+        publish::abandon(&inner.engine, id).await?;
+    }
     let failure = failure(&fact, intent.attempts_max);
     let completed_at = instant(fact.at);
     let has_run = fact.from != Some(State::Queued);

@@ -13,6 +13,7 @@ use consign_kernel::plant::{self, Plant};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::job::parse_job_id;
 use super::reads::is_over;
 use super::service::Runtime;
 use crate::pipeline::SWITCH_PLUGIN;
@@ -84,22 +85,37 @@ impl Runtime {
 
     /// What a tree that is over came to.
     pub async fn outcome(&self, root: IntentId) -> Result<Option<Value>, Error> {
-        let tree = self.job_tree(root).await?;
-        Ok(tree.map(|tree| outcome(&tree)))
+        let Some(tree) = self.job_tree(root).await? else {
+            return Ok(None);
+        };
+        let mut outcome = outcome(&tree.jobs);
+        // Its result is what the caller waits for, however much the others have printed.
+        let last = last(&tree.jobs).filter(|job| job["output_left_out"] == true);
+        let last = last.and_then(|job| parse_job_id(job["job_id"].as_str()?));
+        if let Some(id) = last
+            && let Some(mut job) = self.job(id).await?
+        {
+            outcome["result"] = job["result"].take();
+        }
+        Ok(Some(outcome))
     }
 }
 
 fn outcome(tree: &[Value]) -> Value {
     let failed = tree.iter().find(|job| job["status"] != "succeeded");
     let status = failed.map_or(json!("succeeded"), |job| job["status"].clone());
-    // The last step that did something: a condition or a hook is no step.
+    let result = last(tree).map(|job| job["result"].clone());
+    let job_id = tree.first().map(|job| job["job_id"].clone());
+    json!({"job_id": job_id, "status": status, "result": result, "tree": tree})
+}
+
+/// The last step that did something: a condition or a hook is no step.
+fn last(tree: &[Value]) -> Option<&Value> {
     let steps = tree
         .iter()
         .filter(|job| job["plugin"] != SWITCH_PLUGIN && job["submitted_by"] != "hook");
     let last = steps.max_by_key(|job| job["completed_at"].as_str().map(str::to_owned));
-    let result = last.or(tree.first()).map(|job| job["result"].clone());
-    let job_id = tree.first().map(|job| job["job_id"].clone());
-    json!({"job_id": job_id, "status": status, "result": result, "tree": tree})
+    last.or(tree.first())
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! runs: whoever finds it gone knows that the job was cancelled or taken over.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use consign_kernel::command::{Audience, Claim, Command, Extend};
@@ -153,14 +153,14 @@ impl Running {
 }
 
 impl Inner {
-    /// What may be taken in the place of a job that ends; nothing while the service stops.
+    /// What may be taken in the place of a job that ends; nothing while the service stops, or on an errand.
     fn next_wish(&self, program: &Program, leaving: &str) -> Option<Wish> {
-        let stopping = *self.stopping.borrow();
+        let takes_more = !*self.stopping.borrow() && self.errand.is_none();
         let wish = || self.running().wish(program, Some(leaving));
-        (!stopping).then(wish).flatten()
+        takes_more.then(wish).flatten()
     }
 
-    fn claim(&self, wish: &Wish) -> Claim {
+    fn claim(&self, plugins: Vec<String>, at_once: usize) -> Claim {
         Claim {
             face: Face::Automation,
             namespace: NAMESPACE.to_owned(),
@@ -168,8 +168,8 @@ impl Inner {
             holder: self.holder(),
             audience: Audience::Publisher(OWNER.to_owned()),
             worker_id: None,
-            capabilities: wish.plugins.clone(),
-            max: u32::try_from(wish.at_once).unwrap_or(u32::MAX),
+            capabilities: plugins,
+            max: u32::try_from(at_once).unwrap_or(u32::MAX),
             lease_us: LEASE_US,
         }
     }
@@ -192,7 +192,7 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
             }
             continue;
         };
-        let claim = inner.claim(&wish);
+        let claim = inner.claim(wish.plugins.clone(), wish.at_once);
         let leave = async {
             tokio::select! {
                 () = changed => {}
@@ -217,10 +217,31 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
     }
 }
 
+/// Takes a job that stands before all others of its kind.
+pub(super) async fn take(inner: &Arc<Inner>, job: &Intent) -> Result<(), consign_engine::Error> {
+    let program = inner.program();
+    let claim = Claim {
+        goal: Some(job.goal.clone()),
+        ..inner.claim(job.capability.iter().cloned().collect(), 1)
+    };
+    let claimed = inner.engine.claim(None, claim, Duration::ZERO).await?;
+    begin_claimed(inner, inner.running(), &program, &claimed);
+    Ok(())
+}
+
 /// What a claim brought takes the places that were kept for it.
 fn begin_all(inner: &Arc<Inner>, wish: &Wish, program: &Arc<Program>, claimed: &[Intent]) {
     let mut running = inner.running();
     running.looked(wish);
+    begin_claimed(inner, running, program, claimed);
+}
+
+fn begin_claimed(
+    inner: &Arc<Inner>,
+    mut running: MutexGuard<'_, Running>,
+    program: &Arc<Program>,
+    claimed: &[Intent],
+) {
     let begun: Vec<_> = claimed
         .iter()
         .map(|intent| {
@@ -320,10 +341,11 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
     };
     let ended = match inner.takes_up(&attempt).await {
         Ok(()) => {
+            let extension = extension(&attempt.intent);
             let cancelled = async {
                 tokio::select! {
                     () = place.cancel.notified() => {}
-                    () = lease_is_lost(inner, &attempt.intent) => {}
+                    () = lease_is_lost(inner, &extension) => {}
                 }
             };
             attempt
@@ -346,35 +368,62 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
     }
 }
 
-/// Keeps the lease, and returns when it cannot be kept any longer.
-async fn lease_is_lost(inner: &Inner, intent: &Intent) {
-    loop {
-        tokio::time::sleep(EXTEND_EVERY).await;
-        let extend = Command::Extend(Extend {
-            id: intent.id,
-            holder: intent.holder.clone().unwrap_or_default(),
-            token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
-            lease_us: LEASE_US,
-        });
-        match inner.engine.apply(None, extend).await {
-            Err(consign_engine::Error::Refused(Refusal::LeaseLost | Refusal::NotFound)) => return,
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(job_id = job_id(intent.id), %error, "a lease was not extended");
-            }
-        }
+/// Asks for a lease as long as the first one.
+fn extension(intent: &Intent) -> Extend {
+    Extend {
+        id: intent.id,
+        holder: intent.holder.clone().unwrap_or_default(),
+        token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
+        lease_us: LEASE_US,
     }
 }
 
-/// The result of work that was done is not given up while the ledger is away.
+/// Keeps the lease, and returns when it cannot be kept any longer.
+async fn lease_is_lost(inner: &Inner, extension: &Extend) {
+    let mut pause = EXTEND_EVERY;
+    loop {
+        tokio::time::sleep(pause).await;
+        let extend = Command::Extend(extension.clone());
+        pause = match inner.engine.apply(None, extend).await {
+            Err(consign_engine::Error::Refused(Refusal::LeaseLost | Refusal::NotFound)) => return,
+            Ok(_) => EXTEND_EVERY,
+            Err(error) => {
+                let job_id = job_id(extension.id);
+                tracing::warn!(job_id, %error, "a lease was not extended; it is tried again");
+                PAUSE
+            }
+        };
+    }
+}
+
+/// The result of work that was done is not given up while the ledger is away, nor is the lease that gives the right to it: without
+/// one, others take the job for lost and run it again.
 async fn settle(place: &Place<'_>, attempt: &mut Attempt, ended: &Ended) -> Option<Finished> {
+    let extension = extension(&attempt.intent);
+    let keeping = async {
+        lease_is_lost(place.inner, &extension).await;
+        // Perhaps only because the job was settled just now. If not, that is refused as well.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        finished = settle_in_the_end(place, attempt, ended) => finished,
+        () = keeping => None,
+    }
+}
+
+async fn settle_in_the_end(
+    place: &Place<'_>,
+    attempt: &mut Attempt,
+    ended: &Ended,
+) -> Option<Finished> {
     let inner = place.inner;
     let (plugin, job_id) = (attempt.job.plugin.clone(), attempt.job_id());
     loop {
         // Whoever ends makes room, and the next one is taken in the same commit.
         let program = inner.program();
         let wish = inner.next_wish(&program, &plugin);
-        let next = wish.as_ref().map(|wish| inner.claim(wish));
+        let next = wish.as_ref();
+        let next = next.map(|wish| inner.claim(wish.plugins.clone(), wish.at_once));
         let finished = finish::finish(&inner.engine, attempt, ended, next.as_ref()).await;
         match (&wish, &finished) {
             (Some(wish), Ok(finished)) => {
@@ -511,6 +560,7 @@ pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: 
             );
             continue;
         }
+        inner.entrust(admitted.id);
         let position = job.position.as_ref();
         inner.tell(
             "router.enqueued",

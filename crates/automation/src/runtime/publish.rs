@@ -8,7 +8,7 @@ use consign_engine::{Engine, Error, Operator};
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::{Intent, ResultKind};
 use consign_kernel::limits;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
 use serde_json::{Map, Value, json};
 
@@ -26,6 +26,10 @@ const TIMEOUT_MAX: Duration = Duration::from_hours(23);
 const FULFILLED: &str = "intent.fulfilled";
 /// Without news, the intent is looked at so often.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Of the intents that a step has published there is one; the rest are jobs that follow from it.
+const PUBLISHED_MAX: u32 = 1_000;
+const STOPPED: &str = "the pipeline step that published it stopped waiting";
+const CANCELLED: &str = "the pipeline step that published it was cancelled";
 /// What says how to publish, and is not part of what is published.
 const CONTROLS: [&str; 5] = ["goal", "namespace", "timeout", "max_attempts", "intent"];
 
@@ -59,7 +63,7 @@ pub(super) async fn publish(
     let ended = tokio::select! {
         ended = settled(engine, id) => ended,
         () = tokio::time::sleep(left(engine, attempt, wanted.timeout)) => {
-            give_up(engine, id, "the pipeline step that published it stopped waiting").await;
+            give_up(engine, id, STOPPED).await;
             return End::Failed(Failure {
                 error: format!("intent {id} was not fulfilled within {:?}", wanted.timeout),
                 reason: "timeout",
@@ -72,7 +76,7 @@ pub(super) async fn publish(
             if let Ok(Some(job)) = engine.observe(attempt.intent.id).await
                 && job.state == State::DeadLetter
             {
-                give_up(engine, id, "the pipeline step that published it was cancelled").await;
+                give_up(engine, id, CANCELLED).await;
             }
             return End::Cancelled;
         }
@@ -173,10 +177,32 @@ async fn settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error>
 }
 
 async fn give_up(engine: &Engine, id: IntentId, reason: &str) {
-    let cancelled = engine.cancel(Operator::vouched(), Face::Intent, id, reason);
-    if let Err(error) = cancelled.await {
+    if let Err(error) = take_back(engine, id, reason).await {
         tracing::warn!(%id, %error, "an intent that nobody waits for could not be cancelled");
     }
+}
+
+/// Cancels an intent unless it is over: what a worker has done stays done.
+async fn take_back(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Error> {
+    let intent = engine.observe(id).await?;
+    if intent.is_some_and(|intent| intent.settled_at.is_none()) {
+        let operator = Operator::vouched();
+        engine.cancel(operator, Face::Intent, id, reason).await?;
+    }
+    Ok(())
+}
+
+/// Takes back what a step has published that ended while nobody waited in its name: before it was taken up again after a restart, or
+/// while no service ran.
+pub(super) async fn abandon(engine: &Engine, step: IntentId) -> Result<(), Error> {
+    let published = engine.children(step, PUBLISHED_MAX).await?;
+    let intents = published
+        .iter()
+        .filter(|row| row.profile == ProfileId::Intent);
+    for intent in intents {
+        take_back(engine, intent.id, CANCELLED).await?;
+    }
+    Ok(())
 }
 
 fn fulfilled(intent: &Intent) -> Response {

@@ -9,6 +9,7 @@ mod inspect;
 mod jobs;
 mod logs;
 mod overview;
+pub(super) mod room;
 mod runs;
 
 use consign_kernel::ids::Micros;
@@ -18,8 +19,8 @@ use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use jobs::JobFilter;
-pub use logs::LogFilter;
+pub use jobs::{JobFilter, Tree};
+pub use logs::{LogCursor, LogFilter};
 
 use super::service::instant;
 

@@ -13,6 +13,7 @@ use super::keep::{self, ScheduleStatus};
 use super::plan;
 use super::service::Runtime;
 use super::trigger::Enqueued;
+use crate::breaker::{Breaker, Policy, State};
 use crate::program::Program;
 use crate::schedule::Entry;
 
@@ -29,6 +30,7 @@ pub struct ScheduleInfo {
     pub status: ScheduleStatus,
     pub reason: Option<String>,
     pub timezone: Option<String>,
+    /// If its breaker is open, not before that lets a run through.
     #[serde(with = "crate::instant::maybe")]
     pub next_run_at: Option<Timestamp>,
     #[serde(with = "crate::instant::maybe")]
@@ -58,10 +60,13 @@ impl Runtime {
         let mut found = Vec::new();
         for plugin in program.plugins() {
             let mut stored = plan::stored(self.engine(), &plugin.name).await?;
+            let circuits = self.circuits(&plugin.name).await?;
             for entry in &plugin.schedules {
                 let known = stored.remove(&entry.id);
                 let known = known.and_then(|record| plan::read(&record));
-                found.push(info(&plugin.name, entry, known, now, &zone));
+                let breaker = circuits.get(&entry.command).map(|circuit| &circuit.breaker);
+                let held_until = breaker.and_then(|one| held_until(one, plugin.breaker, now));
+                found.push(info(&plugin.name, entry, known, (now, held_until), &zone));
             }
             let gone = stored.values().filter_map(|record| {
                 let known = plan::read(record)?;
@@ -152,10 +157,10 @@ fn info(
     plugin: &str,
     entry: &Entry,
     known: Option<keep::Schedule>,
-    now: Timestamp,
+    (now, held_until): (Timestamp, Option<Timestamp>),
     zone: &TimeZone,
 ) -> ScheduleInfo {
-    let known = known.unwrap_or_else(|| keep::Schedule {
+    let mut known = known.unwrap_or_else(|| keep::Schedule {
         command: entry.command.clone(),
         rule: entry.rule(),
         status: ScheduleStatus::Active,
@@ -165,6 +170,9 @@ fn info(
         updated_at: now,
     });
     let is_active = known.status == ScheduleStatus::Active;
+    if let (Some(next), Some(held_until)) = (&mut known.state.next_run_at, held_until) {
+        *next = held_until.max(*next);
+    }
     let next = if is_active {
         entry.coming(&known.state, now, zone, COMING)
     } else {
@@ -176,6 +184,13 @@ fn info(
         next,
         ..told(plugin, &entry.id, entry.mode_word(), known)
     }
+}
+
+/// Until when a breaker that is not closed lets nothing through, which is not in the past.
+fn held_until(breaker: &Breaker, policy: Policy, now: Timestamp) -> Option<Timestamp> {
+    let is_closed = breaker.state == State::Closed;
+    let probes_at = breaker.probes_at(policy).unwrap_or(now);
+    (!is_closed).then_some(probes_at.max(now))
 }
 
 fn told(plugin: &str, id: &str, mode: &'static str, known: keep::Schedule) -> ScheduleInfo {

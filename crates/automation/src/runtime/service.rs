@@ -12,12 +12,14 @@ use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::dispatch::{self, Running};
+use super::errand::{self, Errand};
 use super::hub::Hub;
 use super::job::job_id;
+use super::reads::room::LARGE_READS_MAX;
 use super::scheduler;
 use super::serve;
 use super::served::{self, Held};
@@ -52,6 +54,8 @@ pub(super) struct Inner {
     node: String,
     start: String,
     pub(super) launcher: Launcher,
+    /// What this process was started for, if not for whatever comes.
+    pub(super) errand: Option<Errand>,
     running: Mutex<Running>,
     /// Something that decides what may run has changed.
     pub(super) changed: Notify,
@@ -75,6 +79,8 @@ pub(super) struct Inner {
     pub(super) hub: Hub,
     /// Callers that wait for the end of a tree of jobs.
     pub(super) waiting: Arc<AtomicUsize>,
+    /// Turns of those who read many megabytes.
+    pub(super) large_reads: Semaphore,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Plugins that reloads took away.
     pub(super) removed: Mutex<BTreeSet<String>>,
@@ -97,6 +103,14 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Those who run what they are asked for learn what that is.
+    pub(super) fn entrust(&self, id: IntentId) {
+        if let Some(errand) = &self.errand {
+            errand.add(id);
+            self.changed.notify_one();
+        }
+    }
+
     pub(super) fn holder(&self) -> String {
         Recover::holder(&self.node, &self.start)
     }
@@ -116,23 +130,25 @@ impl Runtime {
         let runtime = Self::idle(options);
         runtime.recover().await?;
         setup::set_up(&runtime.inner, &runtime.program()).await?;
-        runtime.dispatch();
+        runtime.keep_going("dispatcher", dispatch::dispatch);
+        runtime.keep_leases();
         runtime.keep_going("scheduler", scheduler::schedule);
         runtime.keep_going("housekeeping", tick::keep_house);
         runtime.keep_going("intents", serve::serve);
         Ok(runtime)
     }
 
-    /// The same without anything that the clock asks for: for a process that runs a job and ends with it.
-    pub async fn without_clock(options: Options) -> Result<Self, Error> {
-        let runtime = Self::idle(options);
+    /// For a process that ends with the jobs that are asked of it: it runs these and what follows from them. What waits by then, and
+    /// what the clock asks for, is left to a service. The program is one [`Program::for_an_errand`], and nobody else works on the ledger.
+    pub async fn on_errand(options: Options) -> Result<Self, Error> {
+        let runtime = Self::with(options, Some(Errand::default()));
         runtime.recover().await?;
-        runtime.dispatch();
+        runtime.keep_going("dispatcher", errand::run);
+        runtime.keep_leases();
         Ok(runtime)
     }
 
-    fn dispatch(&self) {
-        self.keep_going("dispatcher", dispatch::dispatch);
+    fn keep_leases(&self) {
         tokio::spawn(served::keep_leases(Arc::downgrade(&self.inner)));
     }
 
@@ -149,6 +165,10 @@ impl Runtime {
 
     /// Takes no jobs and changes nothing by itself: for those who look, or leave work for later.
     pub fn idle(options: Options) -> Self {
+        Self::with(options, None)
+    }
+
+    fn with(options: Options, errand: Option<Errand>) -> Self {
         let started_at = instant(options.engine.wall());
         let start = uuid(&options.engine);
         let inner = Arc::new(Inner {
@@ -157,6 +177,7 @@ impl Runtime {
             node: options.node,
             start,
             launcher: options.launcher,
+            errand,
             running: Mutex::default(),
             changed: Notify::new(),
             replan: Notify::new(),
@@ -171,6 +192,7 @@ impl Runtime {
             vitals: Vitals::default(),
             hub: Hub::started(started_at),
             waiting: Arc::default(),
+            large_reads: Semaphore::new(LARGE_READS_MAX),
             tasks: Mutex::default(),
             removed: Mutex::default(),
             started_at,

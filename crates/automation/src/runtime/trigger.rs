@@ -126,6 +126,7 @@ impl Runtime {
                     "a duplicate was not queued"
                 );
             } else {
+                self.inner.entrust(admitted.id);
                 let (command, submitted_by) = (&job.command, job.submitted_by.as_str());
                 self.inner.tell(
                     "job.enqueued",

@@ -7,9 +7,8 @@ use consign_automation::runtime::{BreakerInfo, Job, Runtime, SubmittedBy};
 use consign_kernel::state::State as JobState;
 use serde_json::Value;
 
-use crate::world::{World, told};
+use crate::world::{OK, World, told};
 
-const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
 const BROKEN: &str = r#"echo '{"status":"error","error":"broken"}'"#;
 
 fn config(reset_after: &str, attempts: u32) -> String {

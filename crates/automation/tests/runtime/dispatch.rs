@@ -7,9 +7,8 @@ use consign_kernel::intent::Intent;
 use consign_kernel::state::{Cause, State};
 use serde_json::{Value, json};
 
-use crate::world::{World, keyed, run};
+use crate::world::{OK, World, keyed, run};
 
-const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
 /// Says when it begins and ends, and takes a moment in between.
 const SLOW: &str = r#"echo "+$(basename $(dirname $0))" >> $here/order; sleep 0.1; echo "-$(basename $(dirname $0))" >> $here/order
 echo '{"status":"ok","result":"done"}'"#;

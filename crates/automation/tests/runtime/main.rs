@@ -6,7 +6,9 @@
 )]
 
 mod breaker;
+mod contended;
 mod dispatch;
+mod intents;
 mod pipelines;
 mod publish;
 mod recovery;

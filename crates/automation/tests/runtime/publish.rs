@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use consign_automation::runtime::{Runtime, SubmittedBy};
-use consign_kernel::command::{Audience, Claim, Command, Settle, Settlement};
-use consign_kernel::ids::{IntentId, SECOND_US};
-use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_engine::Operator;
+use consign_kernel::command::Settlement;
+use consign_kernel::ids::IntentId;
+use consign_kernel::intent::{Outcome, ResultKind};
 use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use serde_json::json;
 
+use crate::intents::{claimed, settle};
 use crate::world::World;
 
 const CONFIG: &str = "
@@ -23,53 +25,24 @@ pipelines:
       - {id: then, uses: after}
 ";
 
-async fn started() -> (World, Runtime, IntentId) {
+fn world() -> World {
     let world = World::new();
     let keep = "open(here + '/got', 'w').write(json.dumps(request['event']['payload']))\nok()";
     world.python("after", "", keep);
+    world
+}
+
+async fn started() -> (World, Runtime, IntentId) {
+    let world = world();
     let runtime = world.start(CONFIG).await;
-    let jobs = runtime
-        .run_pipeline("p", json!({"size": 3}), SubmittedBy::Api)
-        .await
-        .unwrap();
-    let id = jobs[0].id;
+    let id = entered(&runtime).await;
     (world, runtime, id)
 }
 
-/// What a worker with the main key gets.
-async fn claimed(world: &World) -> Intent {
-    let claim = Claim {
-        face: Face::Intent,
-        namespace: "images".to_owned(),
-        goal: Some("resize".to_owned()),
-        holder: "main".to_owned(),
-        audience: Audience::Caller,
-        worker_id: None,
-        capabilities: Vec::new(),
-        max: 1,
-        lease_us: 60 * SECOND_US,
-    };
-    let patience = Duration::from_secs(20);
-    world
-        .engine
-        .claim(None, claim, patience)
-        .await
-        .unwrap()
-        .remove(0)
-}
-
-async fn settle(world: &World, intent: &Intent, how: Settlement) {
-    let settle = Settle {
-        id: intent.id,
-        holder: "main".to_owned(),
-        token: intent.token.unwrap(),
-        how,
-    };
-    world
-        .engine
-        .apply(None, Command::Settle(settle))
-        .await
-        .unwrap();
+/// One more run of the pipeline; gives its first step.
+async fn entered(runtime: &Runtime) -> IntentId {
+    let jobs = runtime.run_pipeline("p", json!({"size": 3}), SubmittedBy::Api);
+    jobs.await.unwrap()[0].id
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,6 +104,33 @@ async fn a_cancelled_step_takes_its_intent_back() {
     let intent = claimed(&world).await;
     runtime.cancel(id, "not needed").await.unwrap();
     assert_eq!(world.ended(intent.id).await.state, State::DeadLetter);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_cancelled_while_no_service_runs_takes_its_intent_back_at_the_next_start() {
+    let world = world();
+    let first = world.start_mortal(CONFIG);
+    let id = entered(&first.runtime).await;
+    let open = claimed(&world).await;
+    let done = entered(&first.runtime).await;
+    let fulfilled = claimed(&world).await;
+    first.die();
+    for step in [id, done] {
+        let (operator, reason) = (Operator::vouched(), "not needed");
+        let cancelled = world
+            .engine
+            .cancel(operator, Face::Automation, step, reason)
+            .await;
+        cancelled.unwrap();
+    }
+    let how = Settlement::Complete { result: None };
+    settle(&world, &fulfilled, how).await;
+    assert_eq!(world.intent(open.id).await.state, State::Dispatched);
+    let _second = world.start(CONFIG).await;
+    assert_eq!(world.ended(open.id).await.state, State::DeadLetter);
+    world.logged(done, 1).await;
+    let fulfilled = world.intent(fulfilled.id).await;
+    assert_eq!(fulfilled.state, State::Acked, "what is done stays done");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

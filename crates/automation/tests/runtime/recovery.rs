@@ -10,7 +10,7 @@ use consign_kernel::record::Kind;
 use consign_kernel::state::State;
 use serde_json::Value;
 
-use crate::world::{World, run};
+use crate::world::{OK, World, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_finishes_what_runs_du_119() {
@@ -67,7 +67,7 @@ while late and not os.path.exists(here + '/go'):
     time.sleep(0.02)
 ok(state_updates={'late': late}, events=[{'type': 'e', 'payload': {'late': late}}])";
     world.python("once", rule, body);
-    world.plugin("sink", r#"echo '{"status":"ok","result":"done"}'"#);
+    world.plugin("sink", OK);
     let config = "plugins: {once: {}, sink: {}}\nroutes: [{from: once, event_type: e, to: sink}]";
     let first = world.start(config).await;
     let id = run(&first, "once", "poll", Value::Null).await;
@@ -134,7 +134,7 @@ pipelines: [{name: alarm, on-hook: job.failed, steps: [{uses: alarm}]}]";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_whose_node_is_silent_is_logged_when_its_lease_ends() {
     let world = World::new();
-    world.plugin("mail", r#"echo '{"status":"ok","result":"done"}'"#);
+    world.plugin("mail", OK);
     let config = "service: {tick_interval: 100ms}\nplugins: {mail: {retry: {backoff_base: 10ms}}}";
     let runtime = world.start(config).await;
     runtime.stop(Duration::ZERO).await;
@@ -209,7 +209,7 @@ async fn a_cancelled_job_ends_with_its_process_and_may_be_tried_again() {
     assert_eq!(dead.state, State::DeadLetter);
     assert_eq!(dead.last_error.as_deref(), Some("not needed"));
     world.until(id, |_| world.path("ended").exists()).await;
-    world.plugin("slow", r#"echo '{"status":"ok","result":"done"}'"#);
+    world.plugin("slow", OK);
     runtime.retry(id, "by hand").await.unwrap();
     assert_eq!(world.ended(id).await.state, State::Acked);
 }

@@ -6,15 +6,14 @@ use consign_automation::runtime::ReloadError;
 use consign_kernel::state::State;
 use serde_json::{Value, json};
 
-use crate::world::{World, run};
+use crate::world::{OK, WAITS, World, run};
 
-const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
 const TICK: &str = "service: {tick_interval: 100ms}\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_jobs_of_a_removed_plugin_die_and_running_ones_go_on_du_118() {
     let world = World::new();
-    let body = format!("touch $here/began; while [ ! -e $here/go ]; do sleep 0.02; done; {OK}");
+    let body = format!("{WAITS}{OK}");
     world.plugin("mail", &body);
     world.plugin("note", OK);
     let with = format!("{TICK}plugins: {{mail: {{parallelism: 1, config: {{a: 1}}}}, note: {{}}}}");
@@ -58,10 +57,7 @@ async fn queued_jobs_of_a_removed_plugin_die_and_running_ones_go_on_du_118() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_fails_after_its_plugin_was_removed_does_not_wait_for_ever_du_118() {
     let world = World::new();
-    world.plugin(
-        "mail",
-        "touch $here/began; while [ ! -e $here/go ]; do sleep 0.02; done; exit 1",
-    );
+    world.plugin("mail", &format!("{WAITS}exit 1"));
     let config =
         format!("{TICK}plugins: {{mail: {{retry: {{max_attempts: 9, backoff_base: 10ms}}}}}}");
     let runtime = world.start(&config).await;

@@ -8,12 +8,12 @@ use consign_kernel::record::Kind;
 use consign_kernel::state::State;
 use serde_json::Value;
 
-use crate::world::{World, run};
+use crate::world::{OK, World, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_jobs_logs_and_facts_go_and_open_ones_stay_du_121() {
     let world = World::new();
-    world.plugin("quick", r#"echo '{"status":"ok","result":"done"}'"#);
+    world.plugin("quick", OK);
     world.plugin(
         "bad",
         r#"echo '{"status":"error","error":"no","retry":false}'"#,

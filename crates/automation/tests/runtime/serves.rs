@@ -5,76 +5,18 @@ use std::time::{Duration, Instant};
 
 use consign_automation::runtime::{SubmittedBy, job_id};
 use consign_engine::Operator;
-use consign_kernel::command::{Admit, Answer, Audience, Claim, Command, NewIntent};
-use consign_kernel::ids::{IntentId, SECOND_US};
-use consign_kernel::intent::{Intent, Ties};
-use consign_kernel::limits;
-use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::command::NewIntent;
+use consign_kernel::profile::Face;
 use consign_kernel::state::{State, Verb};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::intents::{details, left, publish, wanted};
+use crate::world::{OK, WAITS, World};
 
 const CONFIG: &str = "
 service: {tick_interval: 100ms}
 plugins: {resize: {parallelism: 1, serves: [{goal: resize, namespace: images}]}}
 ";
-const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
-
-fn wanted(payload: &Value) -> NewIntent {
-    NewIntent {
-        profile: ProfileId::Intent,
-        namespace: "images".to_owned(),
-        goal: "resize".to_owned(),
-        owner: "main".to_owned(),
-        public: false,
-        target: None,
-        capability: None,
-        priority: limits::PRIORITY_DEFAULT,
-        payload: payload.to_string(),
-        traceparent: None,
-        delay_us: 0,
-        ttl_us: limits::INTENT_TTL_US,
-        attempts_max: 3,
-        backoff_us: 1_000,
-        once: None,
-        ties: Ties::default(),
-        unless: None,
-    }
-}
-
-async fn publish(world: &World, intent: NewIntent) -> IntentId {
-    let items = vec![intent];
-    let admit = Command::Admit(Admit { items, cap: None });
-    let answer = world.engine.apply(None, admit).await.unwrap();
-    let Answer::Admitted(admitted) = answer else {
-        panic!("{answer:?}")
-    };
-    admitted[0].id
-}
-
-/// What another worker with the main key finds at this moment.
-async fn left(world: &World, max: u32) -> Vec<Intent> {
-    let claim = Claim {
-        face: Face::Intent,
-        namespace: "images".to_owned(),
-        goal: Some("resize".to_owned()),
-        holder: "main".to_owned(),
-        audience: Audience::Caller,
-        worker_id: None,
-        capabilities: Vec::new(),
-        max,
-        lease_us: 60 * SECOND_US,
-    };
-    let none = Duration::ZERO;
-    world.engine.claim(None, claim, none).await.unwrap()
-}
-
-async fn details(world: &World, intent: &Intent, verb: Verb) -> Vec<String> {
-    let facts = world.engine.timeline(intent.seq).await.unwrap();
-    let found = facts.into_iter().filter(|fact| fact.verb == verb);
-    found.map(|fact| fact.detail.unwrap_or_default()).collect()
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plugin_fulfils_an_intent_in_the_commit_that_ends_its_job() {
@@ -197,7 +139,7 @@ async fn an_intent_whose_job_died_with_the_service_is_served_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_intent_cancelled_meanwhile_stays_so_and_the_job_has_its_own_end() {
     let world = World::new();
-    let body = format!("touch $here/began; while [ ! -e $here/go ]; do sleep 0.01; done; {OK}");
+    let body = format!("{WAITS}{OK}");
     world.plugin("resize", &body);
     let _runtime = world.start(CONFIG).await;
     let id = publish(&world, wanted(&json!({}))).await;
@@ -254,7 +196,7 @@ async fn leases_are_kept_and_a_job_that_lost_its_own_is_ended() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_plugin_leaves_intents_to_others() {
     let world = World::new();
-    let body = format!("touch $here/began; while [ ! -e $here/go ]; do sleep 0.01; done; {OK}");
+    let body = format!("{WAITS}{OK}");
     world.plugin("resize", &body);
     let _runtime = world.start(CONFIG).await;
     let mut ids = Vec::new();

@@ -3,7 +3,7 @@
 use consign_automation::runtime::job_id;
 use serde_json::{Value, json};
 
-use crate::world::{World, run};
+use crate::world::{OK, World, run};
 
 const FACTS: &str = "fact_outputs:\n  - {when: {command: poll}, from: state_updates, fact_type: one.seen, compatibility_view: mirror_object}\n";
 
@@ -125,7 +125,7 @@ async fn breakers_schedules_and_the_rest_of_the_columns_are_there_du_122() {
         "ok(state_updates={'n': 1}, events=[{'type': 'e', 'payload': {}}])",
     );
     world.plugin("two", r#"echo '{"status":"error","error":"broken"}'"#);
-    world.plugin("end", r#"echo '{"status":"ok","result":"done"}'"#);
+    world.plugin("end", OK);
     let config = "
 service: {tick_interval: 100ms}
 plugins:
@@ -205,7 +205,7 @@ async fn no_character_of_a_plugin_makes_a_table_unreadable() {
     let world = World::new();
     let body = "sys.stderr.write('a\\0b')\nok(state_updates={'s': 'x\\0y'}, events=[{'type': 'e', 'payload': {'p': 'x\\0y'}}])";
     world.python("odd", "", body);
-    world.plugin("sink", r#"echo '{"status":"ok","result":"done"}'"#);
+    world.plugin("sink", OK);
     let config = "plugins: {odd: {}, sink: {}}\nroutes: [{from: odd, event_type: e, to: sink}]";
     let runtime = world.start(config).await;
     let id = run(&runtime, "odd", "poll", json!({"p": "x\0y"})).await;

@@ -19,19 +19,25 @@ use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::receipt::Signer;
 use consign_kernel::record::{Put, Record};
-use consign_testkit::ledger::{self, Ledger};
+use consign_testkit::ledger::{self, Ledger, Obstacles};
 use consign_testkit::plants;
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The body of a plugin that is done at once.
+pub(crate) const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
+/// What a plugin does that begins, says so in `$here/began`, and waits for `$here/go`.
+pub(crate) const WAITS: &str = "touch $here/began; while [ ! -e $here/go ]; do sleep 0.02; done; ";
 
 pub(crate) struct World {
     folder: TempDir,
     pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
+    /// In the way of those who settle jobs, if a test puts them there.
+    pub(crate) obstacles: Arc<Obstacles>,
 }
 
 impl World {
@@ -39,8 +45,9 @@ impl World {
         plants::from_environment();
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let obstacles = Arc::new(Obstacles::default());
         let engine = Engine::new(EngineOptions {
-            store: Arc::clone(&ledger.store),
+            store: obstacles.before(&ledger.store),
             clock: clock.clone(),
             wall: clock,
             entropy: [7; 32],
@@ -54,6 +61,7 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             engine,
             ledger,
+            obstacles,
         }
     }
 
@@ -131,6 +139,17 @@ impl World {
             },
         };
         Runtime::start(options).await.unwrap()
+    }
+
+    /// A service that can die.
+    pub(crate) fn start_mortal(&self, config: &str) -> Mortal {
+        let threads = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let runtime = tokio::task::block_in_place(|| threads.block_on(self.start(config)));
+        Mortal { runtime, threads }
     }
 
     pub(crate) async fn intent(&self, id: IntentId) -> Intent {
@@ -253,6 +272,19 @@ impl World {
 
     pub(crate) async fn record(&self, key: consign_kernel::record::Key) -> Option<Record> {
         self.engine.record(key).await.unwrap()
+    }
+}
+
+/// A service with threads of its own.
+pub(crate) struct Mortal {
+    pub(crate) runtime: Runtime,
+    threads: tokio::runtime::Runtime,
+}
+
+impl Mortal {
+    /// All that it was about is dropped where it stands, as if its process were killed.
+    pub(crate) fn die(self) {
+        tokio::task::block_in_place(|| self.threads.shutdown_timeout(PATIENCE));
     }
 }
 

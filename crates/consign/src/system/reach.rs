@@ -41,7 +41,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) enum Alone {
     /// A look at a ledger that is there.
     Look,
-    /// Jobs are run here, until they are over. Those that are asked for here have one attempt.
+    /// The jobs that are asked for here are run here, in one attempt, and no others.
     Work,
 }
 
@@ -228,7 +228,7 @@ impl Here {
     ) -> anyhow::Result<Self> {
         let open = Open::new(state).await?;
         let program = if works {
-            program.with_single_attempts()
+            program.for_an_errand()
         } else {
             program
         };
@@ -239,7 +239,7 @@ impl Here {
             launcher: launcher(),
         };
         let runtime = if works {
-            Runtime::without_clock(options).await?
+            Runtime::on_errand(options).await?
         } else {
             Runtime::idle(options)
         };

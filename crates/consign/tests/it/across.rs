@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consign_testkit::process::{Http, Server};
+use consign_testkit::postgres;
+use consign_testkit::process::{Http, Options, Server};
 use serde_json::{Value, json};
 
-use super::automation_world::{LONG, World, until};
-use super::{Place, get, main_client, published, start, status_of, word};
+use super::automation_world::{LONG, OK, World, rounds, until};
+use super::{Place, binary, get, main_client, published, start, status_of, word};
 
 const CONFIG: &str = "service: {tick_interval: 100ms}\nplugins: {greet: {parallelism: 1, serves: [{goal: greet}]}}\n";
 /// Greets; whoever is called slow is kept waiting the first time.
@@ -60,4 +61,104 @@ fn an_intent_published_over_http_is_fulfilled_by_a_plugin_and_survives_a_kill() 
     assert_eq!(told["result"], "hello slow", "{told}");
     let other = published(&mut http, "nobody serves this");
     assert_eq!(status_of(&mut http, &other), "open");
+}
+
+/// Says which intent it serves, takes its time, and passes the id on.
+const SERVE: &str = r#"id=${request#*'"event_id":"'}; id=${id%%'"'*}
+echo "serve $id" >> $here/ran; sleep 0.15
+printf '{"status":"ok","result":"done","events":[{"type":"served","payload":{"intent":"%s"}}]}' "$id""#;
+const AFTER: &str = r#"id=${request#*'"intent":"'}; id=${id%%'"'*}
+echo "after $id" >> $here/ran; sleep 0.05"#;
+const AT_ONCE: usize = 4;
+
+#[test]
+fn kill_9_while_intents_are_served_loses_no_step_and_answers_each_once_du_116() {
+    let world = World::new();
+    let place = Place::new();
+    killed_while_serving(&world, place.options());
+}
+
+#[test]
+fn kill_9_while_intents_are_served_does_the_same_on_postgresql_du_116() {
+    let world = World::new();
+    let cluster = postgres::shared().expect("PostgreSQL runs");
+    let database = cluster.database("consign_nothing", |_| {});
+    let database = database.expect("a database can be made");
+    let options = Options::new(binary(), world.path("data")).arg("--store");
+    killed_while_serving(&world, options.arg(&database.url()));
+}
+
+fn killed_while_serving(world: &World, options: Options) {
+    world.plugin("serve", SERVE);
+    world.plugin("after", &format!("{AFTER}; {OK}"));
+    world.config(
+        "service: {tick_interval: 100ms, max_workers: 4}\n\
+         plugins: {serve: {parallelism: 2, serves: [{goal: serve}]}, after: {}}\n\
+         routes: [{from: serve, event_type: served, to: after}]\n",
+    );
+    let config = world.path("config.yaml");
+    let options = options.arg("--config").arg(config.to_str().expect("plain"));
+    let options = options.arg("--node-name").arg("here");
+    let mut server = start(&options);
+    let mut ids: Vec<String> = Vec::new();
+    for round in 0..rounds() {
+        let mut http = main_client(&server);
+        ids.extend((0..AT_ONCE).map(|_| publish_goal(&mut http, "serve")));
+        // Another moment in every round, over all that happens then.
+        thread::sleep(Duration::from_millis(u64::from(round * 97 % 500)));
+        let recorded = succeeded_for(world);
+        server.kill9().expect("it can be killed");
+        let before = world.read("ran");
+        server = start(&options);
+        let mut http = main_client(&server);
+        for id in &ids {
+            result(&server, &mut http, id);
+        }
+        until("all steps are done", || {
+            let queue = world.json(&["queue"]);
+            queue["jobs"].as_array().is_some_and(Vec::is_empty)
+        });
+        let after = world.read("ran");
+        let again = after.strip_prefix(&before).expect("the file only grows");
+        for id in &ids {
+            for step in ["serve", "after"] {
+                let line = format!("{step} {id}\n");
+                assert!(after.contains(&line), "round {round}: {line} is lost");
+            }
+        }
+        for line in &recorded {
+            assert!(!again.contains(line), "round {round}: {line} ran again");
+        }
+    }
+    let mut http = main_client(&server);
+    for id in &ids {
+        let told = get(&mut http, &format!("/intents/{id}/timeline")).json();
+        let facts = told["facts"].as_array().expect("a list").iter();
+        let fulfilled = facts.filter(|fact| fact["to"] == "fulfilled");
+        assert_eq!(fulfilled.count(), 1, "{told}");
+    }
+    for plugin in ["serve", "after"] {
+        let wanted = ["job", "list", "--plugin", plugin, "--status", "succeeded"];
+        let jobs = world.json(&[&wanted[..], &["--limit", "1000"]].concat());
+        assert_eq!(jobs["total"], ids.len(), "{plugin}: {jobs}");
+    }
+}
+
+fn publish_goal(http: &mut Http, goal: &str) -> String {
+    let body = json!({"goal": goal, "payload": {}, "backoff_base": 1});
+    let reply = http.post("/intent", &body).expect("the server answers");
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    word(&reply.json()["id"])
+}
+
+/// What the plugins wrote of the jobs that the ledger says have succeeded.
+fn succeeded_for(world: &World) -> Vec<String> {
+    let listed = world.json(&["logs", "--status", "succeeded", "--limit", "200"]);
+    let logs = listed["logs"].as_array().expect("a list").iter();
+    let serving = logs.filter(|log| log["plugin"] == "serve");
+    let lines = serving.map(|log| {
+        let job = world.json(&["job", "show", &word(&log["job_id"])]);
+        format!("serve {}\n", word(&job["intent_id"]))
+    });
+    lines.collect()
 }

@@ -38,6 +38,13 @@ fn jobs_in_the_store_of_a_server_are_not_looked_for_at_the_state_path() {
         (&ledger["ok"], &ledger["path"]),
         (&json!(true), &json!(store))
     );
+    // Stopping the server would help nobody here.
+    let refused = world.consign(&["system", "selfcheck"]);
+    let said = text(&refused.stderr);
+    assert!(!said.contains("stop it first"), "{said}");
+    for command in ["`consign api /system/selfcheck`", "`consign store check`"] {
+        assert!(said.contains(command), "{said}");
+    }
     assert_eq!(mode(&world.path("state/ledger_elsewhere")), 0o600);
     assert!(server.terminate(PATIENCE).expect("it stops").success());
 
@@ -99,6 +106,40 @@ fn a_run_without_a_service_has_one_attempt_and_says_what_it_waits_for_du_124() {
     assert_eq!(world.read("ran").lines().count(), 1);
     let queue = world.json(&["queue"]);
     assert_eq!(queue["jobs"], json!([]), "nothing waits");
+}
+
+#[test]
+fn a_run_without_a_service_leaves_jobs_that_wait_to_the_service() {
+    let world = World::new();
+    world.plugin("gate", "touch $here/began; sleep 60");
+    let event =
+        r#"{"status": "ok", "result": "done", "events": [{"type": "next", "payload": {}}]}"#;
+    world.plugin("echo", &format!("echo x >> $here/ran; echo '{event}'"));
+    world.plugin("after", &format!("echo x >> $here/followed; {OK}"));
+    world.config(
+        "service: {max_workers: 1}\nplugins: {gate: {retry: {max_attempts: 1}}, echo: {}, after: {}}\n\
+         routes: [{from: echo, event_type: next, to: after}]\n",
+    );
+    let mut service = world.start();
+    world.json(&["run", "gate"]);
+    until("the only worker is busy", || world.path("began").exists());
+    for _ in 0..3 {
+        world.json(&["run", "echo"]);
+    }
+    service.kill9();
+    let ran = world.json(&["run", "echo"]);
+    assert_eq!(ran["status"], "succeeded", "{ran}");
+    assert_eq!(ran["tree"].as_array().map(Vec::len), Some(2), "{ran}");
+    assert_eq!(world.read("ran").lines().count(), 1);
+    assert_eq!(world.read("followed").lines().count(), 1);
+    let queue = world.json(&["queue"]);
+    let waiting = queue["jobs"].as_array().expect("a list").iter();
+    let waiting: Vec<&Value> = waiting.map(|job| &job["plugin"]).collect();
+    assert_eq!(waiting, ["echo", "echo", "echo"], "{queue}");
+    let _service = world.start();
+    until("the service runs what waited", || {
+        world.read("followed").lines().count() == 4
+    });
 }
 
 #[test]

@@ -71,6 +71,62 @@ fn a_plugin_is_run_once_without_a_service_and_its_job_can_be_seen_du_124() {
 }
 
 #[test]
+fn a_pipeline_that_begins_with_several_jobs_is_waited_for_as_a_whole() {
+    let world = world();
+    world.plugin("slow", &format!("sleep 1; echo x >> $here/slow; {OK}"));
+    world.config(
+        "plugins: {echo: {}, slow: {}, broken: {}}\n\
+         pipelines:\n  - {name: wide, on: w, steps: [{split: [{uses: echo}, {uses: slow}]}]}\n  \
+         - {name: bad, on: b, steps: [{split: [{uses: echo}, {uses: broken}]}]}\n",
+    );
+    let whole = |ran: &Value, count: usize| {
+        assert_eq!(ran["job_ids"].as_array().map(Vec::len), Some(2), "{ran}");
+        let tree = ran["tree"].as_array().expect("a list");
+        assert_eq!(tree.len(), 2, "{ran}");
+        assert_eq!(world.read("slow").lines().count(), count, "{ran}");
+    };
+    whole(&world.json(&["pipeline", "run", "wide"]), 1);
+    let _service = world.start();
+    whole(&world.json(&["pipeline", "run", "wide", "--wait"]), 2);
+    let failed = world.ductile(&["pipeline", "run", "bad", "--wait"]);
+    assert_eq!(code(&failed), 1, "one of its jobs failed: {failed:?}");
+}
+
+#[test]
+fn wrong_usage_is_json_when_that_was_asked_for_with_the_exit_code_of_the_name_du_113() {
+    let world = world();
+    for args in [
+        &["job", "list", "--odd", "--json"][..],
+        &["job", "--json"],
+        &["plugin", "run", "--json"],
+        &["config", "webhook", "add", "--json"],
+        &["status", "--json", "--config"],
+        &["nothing", "--json"],
+    ] {
+        let run = |program: &std::path::Path, args: &[&str]| {
+            let output = std::process::Command::new(program).args(args).output();
+            output.expect("it runs")
+        };
+        let as_ductile = run(&world.path("ductile"), args);
+        assert_eq!(code(&as_ductile), 1, "{args:?}: {as_ductile:?}");
+        assert_eq!(text(&as_ductile.stderr), "", "{args:?}");
+        let error: Value = serde_json::from_slice(&as_ductile.stdout).expect("JSON");
+        assert_eq!(error["code"], "usage", "{args:?}: {error}");
+        assert!(!word(&error["error"]).is_empty(), "{args:?}: {error}");
+        assert!(!word(&error["context"]["hint"]).is_empty(), "{error}");
+        if matches!(args[0], "job" | "plugin" | "status") {
+            let as_consign = run(&binary(), args);
+            assert_eq!(code(&as_consign), 2, "{args:?}: {as_consign:?}");
+            assert_eq!(text(&as_consign.stderr), "", "{args:?}");
+            assert!(text(&as_consign.stdout).starts_with('{'), "{args:?}");
+        }
+    }
+    let plain = world.ductile(&["job", "list", "--odd"]);
+    assert_eq!(code(&plain), 1);
+    assert!(text(&plain.stderr).contains("error: unexpected argument"));
+}
+
+#[test]
 fn the_running_service_answers_under_both_names_du_113() {
     let world = world();
     world.plugin("slow", &format!("sleep 60; {OK}"));
@@ -220,6 +276,7 @@ fn a_new_plugin_works_from_its_first_moment() {
     for (line, said) in [
         ("#!/bin/sh\r\n", "carriage return"),
         ("#!/no/sh\n", "/no/sh"),
+        ("#!/usr/bin/env nope\n", "finds no program `nope`"),
     ] {
         std::fs::write(world.path("plugins/fresh/run.sh"), line).expect("it is written");
         let judged = world.json(&["plugin", "validate", dir]);

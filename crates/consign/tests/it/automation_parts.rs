@@ -123,11 +123,86 @@ fn a_route_is_added_once_and_taken_away_again_du_114() {
     let last = route("remove", "made: twice", "second", "--apply");
     assert_eq!(last["applied"], true, "{last}");
     assert_eq!(code(&world.ductile(&["config", "check"])), 0);
-    let hooks = world.json(&["config", "webhook", "list"]);
-    assert_eq!(hooks, json!([]));
     world.config(
         "tokens: [{name: s, key: v}]\nwebhooks:\n  endpoints:\n    - {path: /a, publish: {goal: ship.it}, secret_ref: s, signature_header: X}\n",
     );
     let shown = text(&world.ductile(&["config", "webhook", "list"]).stdout);
     assert!(shown.contains("ship.it"), "{shown}");
+}
+
+#[test]
+fn a_webhook_is_added_beside_the_others_and_judged_first_du_114() {
+    let world = world();
+    assert_eq!(world.json(&["config", "webhook", "list"]), json!([]));
+    world.config(&format!("{CONFIG}tokens: [{{name: s, key: v}}]\n"));
+    let before = world.read("config.yaml");
+    let add = |path: &str, more: &[&str]| {
+        let args = ["config", "webhook", "add", "--path", path];
+        let signed = ["--secret-ref", "s", "--signature-header", "X-Signature"];
+        world.json(&[&args[..], &signed[..], more].concat())
+    };
+    let unsaid = add("/a", &["--plugin", "echo"]);
+    assert!(word(&unsaid["error"]).contains("say whether"), "{unsaid}");
+    let unknown = add("/a", &["--plugin", "nobody", "--apply"]);
+    assert!(
+        word(&unknown["error"]).contains("no longer be valid"),
+        "{unknown}"
+    );
+    let tried = add("/a", &["--plugin", "echo", "--dry-run"]);
+    assert_eq!(tried["applied"], false, "{tried}");
+    assert_eq!(world.read("config.yaml"), before);
+
+    let done = add("/a", &["--plugin", "echo", "--apply"]);
+    assert_eq!(done["applied"], true, "{done}");
+    let publishes = [
+        "--goal",
+        "ship",
+        "--namespace",
+        "orders",
+        "--name",
+        "orders",
+    ];
+    let done = add(
+        "/b",
+        &[&publishes[..], &["--max-body-size", "64KB", "--apply"]].concat(),
+    );
+    assert_eq!(done["applied"], true, "{done}");
+    let twice = add("/a", &["--plugin", "second", "--apply"]);
+    assert!(word(&twice["error"]).contains("already"), "{twice}");
+    assert!(
+        world.read("config.yaml").starts_with(&before),
+        "the rest is as it was"
+    );
+    let listed = world.json(&["config", "webhook", "list"]);
+    let paths = listed.as_array().expect("a list").iter();
+    let paths: Vec<String> = paths.map(|one| word(&one["path"])).collect();
+    assert_eq!(paths, ["/b", "/a"], "{listed}");
+    assert_eq!(
+        listed[0]["publish"],
+        json!({"goal": "ship", "namespace": "orders"})
+    );
+    assert_eq!(code(&world.ductile(&["config", "check"])), 0);
+
+    for section in [
+        "webhooks:\n  listen: 127.0.0.1:0\n",
+        "webhooks:\n  endpoints:\n  listen: 127.0.0.1:0\n",
+        "webhooks:\n",
+    ] {
+        world.config(&format!(
+            "{CONFIG}tokens: [{{name: s, key: v}}]\n{section}service: {{name: x}}\n"
+        ));
+        let done = add("/c", &["--plugin", "echo", "--apply"]);
+        assert_eq!(done["applied"], true, "{section}: {done}");
+        let listed = world.json(&["config", "webhook", "list"]);
+        assert_eq!(listed[0]["path"], "/c", "{section}: {listed}");
+        assert_eq!(world.json(&["config", "get", "service.name"]), "x");
+    }
+    world.config(&format!(
+        "{CONFIG}tokens: [{{name: s, key: v}}]\nwebhooks: {{endpoints: []}}\n"
+    ));
+    let unfit = add("/d", &["--plugin", "echo", "--apply"]);
+    assert!(
+        word(&unfit["context"]["hint"]).contains("by hand"),
+        "{unfit}"
+    );
 }

@@ -224,6 +224,35 @@ fn checks_of_ledger_and_service_end_with_their_verdict_du_113() {
     assert!(text(&output.stdout).contains("NOT OK"), "{output:?}");
 }
 
+#[test]
+fn a_plugin_that_was_left_out_is_named_with_the_reason() {
+    let world = world("plugins: {echo: {}, second: {}}\n");
+    let manifest = world.path("plugins/second/manifest.yaml");
+    let needy = format!(
+        "{}config_keys: {{required: [url]}}\n",
+        world.read("plugins/second/manifest.yaml")
+    );
+    std::fs::write(manifest, needy).expect("a file can be written");
+    std::fs::create_dir(world.path("plugins/broken")).expect("a folder can be made");
+    std::fs::write(world.path("plugins/broken/manifest.yaml"), "name: [").expect("written");
+    let _service = world.start();
+    for args in [["system", "status"], ["system", "doctor"]] {
+        let told = world.json(&args);
+        assert_eq!(told["healthy"], false, "{told}");
+        let check = |name: &str| {
+            let mut checks = told["checks"].as_array().expect("a list").iter();
+            let found = checks.find(|check| check["name"] == name);
+            word(&found.unwrap_or_else(|| panic!("no {name}: {told}"))["detail"])
+        };
+        assert!(check("plugin second").contains("lacks `url`"), "{told}");
+        assert!(check("plugin broken").contains("manifest.yaml"), "{told}");
+    }
+    world.config("plugins: {echo: {}, second: {enabled: false}, broken: {enabled: false}}\n");
+    assert_eq!(code(&world.ductile(&["system", "reload"])), 0);
+    let told = world.json(&["status"]);
+    assert_eq!(told["healthy"], true, "nobody misses them: {told}");
+}
+
 fn said_with(world: &World, args: &[&str]) -> Value {
     serde_json::from_str(&said(world, args)).expect("JSON")
 }

@@ -4,13 +4,14 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+use std::thread;
 use std::time::Duration;
 
 use consign_testkit::postgres;
 use consign_testkit::process::{Options, Server};
 use serde_json::Value;
 
-use super::automation_world::{LONG, OK, World, until};
+use super::automation_world::{LONG, OK, World, rounds, until};
 use super::{code, mode, text, word};
 
 fn world() -> World {
@@ -134,6 +135,67 @@ fn sighup_reloads_and_a_bad_configuration_keeps_the_old_one_du_117() {
     world.config("plugins: {echo: {}, second: {}}\n");
     assert_eq!(names(&world), ["echo", "second"]);
     assert_eq!(code(&world.ductile(&["run", "second", "--wait"])), 0);
+}
+
+#[test]
+fn reloads_by_signal_api_and_socket_at_once_all_end_with_the_last_configuration_du_117() {
+    let world = World::new();
+    world.plugin("echo", OK);
+    world.plugin("second", OK);
+    let config = |plugins: &str| {
+        world.config(&format!(
+            "plugins: {{{plugins}}}\n\
+             api: {{enabled: true, listen: '127.0.0.1:0', auth: {{tokens: [{{token: t, scopes: ['*']}}]}}}}\n"
+        ));
+    };
+    let (few, all) = ("echo: {}, second: {enabled: false}", "echo: {}, second: {}");
+    config(few);
+    let service = world.start();
+    let log = service.log();
+    let api = log.iter().find_map(|line| line["api"].as_str());
+    let api = api.expect("it tells its address");
+    for round in 0..5 {
+        config(if round % 2 == 0 { all } else { few });
+        thread::scope(|threads| {
+            threads.spawn(|| service.signal("HUP"));
+            for _ in 0..3 {
+                threads.spawn(|| {
+                    let answer = post(api, "/system/reload", "t");
+                    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                });
+                threads.spawn(|| {
+                    let told = world.json(&["system", "reload"]);
+                    assert_eq!(told["status"], "ok", "{told}");
+                });
+            }
+            threads.spawn(|| {
+                let ran = world.json(&["run", "echo", "--wait"]);
+                assert_eq!(ran["status"], "succeeded", "{ran}");
+            });
+        });
+    }
+    // All of them have been heard, and the last configuration is the one that holds.
+    until("the last configuration holds", || {
+        let listed = world.json(&["plugin", "list"]);
+        listed["plugins"]
+            .as_array()
+            .is_some_and(|plugins| plugins.len() == 2)
+    });
+    assert_eq!(code(&world.ductile(&["run", "second", "--wait"])), 0);
+    let refused = |line: &&Value| word(&line["message"]).contains("was not reloaded");
+    assert_eq!(service.log().iter().filter(refused).count(), 0);
+}
+
+/// Sends a request without a body, and gives the answer as it came.
+fn post(address: &str, path: &str, token: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\nauthorization: Bearer {token}\r\ncontent-length: 0\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("it is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it is answered");
+    answer
 }
 
 #[test]
@@ -374,12 +436,6 @@ fn on_postgresql_a_new_start_takes_back_at_once_what_the_killed_one_ran_du_116()
         world.json(&["job", "show", &id])["status"] == "succeeded"
     });
     assert_eq!(world.read("ran").lines().count(), 2);
-}
-
-/// How many times the crash test below is repeated; more for a long run.
-fn rounds() -> u32 {
-    let asked = std::env::var("CONSIGN_CRASH_ROUNDS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(6)
 }
 
 #[test]

@@ -118,6 +118,12 @@ impl World {
     }
 }
 
+/// How many times crash tests are repeated; more for a long run.
+pub(crate) fn rounds() -> u32 {
+    let asked = std::env::var("CONSIGN_CRASH_ROUNDS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(6)
+}
+
 pub(crate) fn until(what: &str, met: impl Fn() -> bool) {
     let began = Instant::now();
     while !met() {

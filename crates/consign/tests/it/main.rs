@@ -5,6 +5,7 @@ mod across;
 mod automation;
 mod automation_alone;
 mod automation_commands;
+mod automation_files;
 mod automation_parts;
 mod automation_reads;
 mod automation_service;

@@ -7,6 +7,7 @@ use consign_automation::runtime::parse_job_id;
 use consign_engine::Error;
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
+use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,6 +17,8 @@ use super::reject::{Reject, ok};
 use super::right::{Allowed, JobsRead, JobsWrite, PluginRead};
 use crate::web::body;
 
+/// Says that a tree has more jobs than the list.
+const MORE: HeaderName = HeaderName::from_static("x-more");
 const BODY_BYTES_MAX: usize = 16 << 10;
 const REASON_CHARS_MAX: usize = 500;
 const CANCELLABLE: &str = "only one that is queued or running can be cancelled";
@@ -37,8 +40,18 @@ pub(super) async fn tree(
     _: Allowed<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, Reject> {
-    let tree = face.runtime.job_tree(parse(&id)?).await?;
-    Ok(ok(&Value::Array(tree.ok_or_else(unknown)?)))
+    let (id, runtime) = (parse(&id)?, face.runtime.clone());
+    let read = async move {
+        let tree = runtime.job_tree(id).await?.ok_or_else(unknown)?;
+        let mut response = ok(&Value::Array(tree.jobs));
+        if tree.more {
+            // The body is a list, so there is no other place to say it.
+            let headers = response.headers_mut();
+            headers.insert(MORE, HeaderValue::from_static("true"));
+        }
+        Ok(response)
+    };
+    face.runtime.aside(read).await
 }
 
 pub(super) async fn inspect(
@@ -46,8 +59,12 @@ pub(super) async fn inspect(
     _: Allowed<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, Reject> {
-    let inspected = face.runtime.inspect(parse(&id)?).await?;
-    Ok(ok(&inspected.ok_or_else(unknown)?))
+    let (id, runtime) = (parse(&id)?, face.runtime.clone());
+    let read = async move {
+        let inspected = runtime.inspect(id).await?;
+        Ok(ok(&inspected.ok_or_else(unknown)?))
+    };
+    face.runtime.aside(read).await
 }
 
 pub(super) async fn list(
@@ -64,8 +81,9 @@ pub(super) async fn logs(
     _: Allowed<JobsRead>,
     params: Params,
 ) -> Result<Response, Reject> {
-    let logs = face.runtime.job_logs(&params.logs()?).await?;
-    Ok(ok(&logs))
+    let (filter, runtime) = (params.logs()?, face.runtime.clone());
+    let read = async move { Ok(ok(&runtime.job_logs(&filter).await?)) };
+    face.runtime.aside(read).await
 }
 
 pub(super) async fn queue(

@@ -5,7 +5,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use consign_automation::runtime::reads::{JobFilter, LogFilter, status_word};
+use consign_automation::runtime::reads::{JobFilter, LogCursor, LogFilter, status_word};
 use consign_automation::runtime::{SubmittedBy, job_id, parse_job_id};
 
 use super::reject::Reject;
@@ -100,6 +100,15 @@ impl Params {
         })
     }
 
+    fn cursor(&self) -> Result<Option<LogCursor>, Reject> {
+        let Some(text) = self.get("cursor") else {
+            return Ok(None);
+        };
+        let unknown = "cursor must be one that an answer of /job-logs gave";
+        let cursor = LogCursor::parse(text).ok_or_else(|| Reject::bad(unknown))?;
+        Ok(Some(cursor))
+    }
+
     pub(super) fn queue_limit(&self) -> Result<usize, Reject> {
         self.limit(JOBS_LIMIT_MAX, JOBS_LIMIT_MAX)
     }
@@ -134,6 +143,7 @@ impl Params {
             query: self.text("query"),
             limit: self.limit(LIMIT_DEFAULT, LOGS_LIMIT_MAX)?,
             include_result: self.flag("include_result")?,
+            after: self.cursor()?,
         })
     }
 }

@@ -98,21 +98,23 @@ pub(super) async fn pipeline(
         () = drained(&mut draining) => false,
         () = hung_up(presence) => false,
     };
-    let whole = if over {
-        face.runtime.outcome(root).await?
-    } else {
-        None
-    };
-    let Some(mut whole) = whole else {
+    if !over {
         let body = json!({
             "job_id": job_id(root), "status": "running", "timeout_exceeded": true,
             "message": "the pipeline takes longer than this call waits; it goes on, ask for its job",
         });
         return Ok(answer(StatusCode::ACCEPTED, &body));
+    }
+    let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let runtime = face.runtime.clone();
+    let read = async move {
+        let whole = runtime.outcome(root).await?;
+        let gone = || Reject::not_found("the job was removed just now");
+        let mut whole = whole.ok_or_else(gone)?;
+        whole["duration_ms"] = took.into();
+        Ok(ok(&whole))
     };
-    let took = began.elapsed().as_millis();
-    whole["duration_ms"] = u64::try_from(took).unwrap_or(u64::MAX).into();
-    Ok(ok(&whole))
+    face.runtime.aside(read).await
 }
 
 /// At least one job.

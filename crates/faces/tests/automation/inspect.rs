@@ -143,6 +143,14 @@ async fn checks_say_what_needs_a_hand_du_098() {
     assert_eq!(one["ok"], false);
     assert_eq!(one["detail"], "its breaker is open");
     assert_eq!(found(&doctor, "schedule one stuck")["ok"], true);
+    let status = world.get("/system/status").await.json;
+    assert_eq!(status["healthy"], false, "{status}");
+    assert_eq!(found(&status, "plugin one"), one);
+    let schedule = world.get("/schedule/one/often").await.json;
+    let next = schedule["next_run_at"].as_str().unwrap();
+    let ahead = next.parse::<jiff::Timestamp>().unwrap() - jiff::Timestamp::now();
+    assert!(ahead.get_seconds() > 1_800, "{schedule}");
+    assert_eq!(schedule["next"][0], schedule["next_run_at"]);
     // It would be run again, and open the breaker again.
     world.post("/schedule/one/often/pause", "").await;
     world.post("/breaker/one/reset?command=work", "").await;

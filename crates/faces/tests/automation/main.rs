@@ -13,6 +13,7 @@ mod events;
 mod hostile;
 mod inspect;
 mod jobs;
+mod large;
 mod operate;
 mod webhooks;
 mod world;

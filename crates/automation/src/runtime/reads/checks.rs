@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::is_over;
 use crate::breaker;
+use crate::program::Program;
 use crate::runtime::job::{Job, SubmittedBy, job_id};
 use crate::runtime::keep::{self, ScheduleStatus};
 use crate::runtime::service::Runtime;
@@ -19,19 +20,10 @@ impl Runtime {
     pub async fn doctor(&self) -> Result<Vec<Value>, Error> {
         let mut checks = Vec::new();
         for plugin in self.program().plugins() {
-            let setup: Option<keep::Setup> = self.kept(keep::setup(&plugin.name)).await?;
-            let ready = setup
-                .as_ref()
-                .is_none_or(|setup| setup.healthy || setup.pending);
-            let error = setup.and_then(|setup| setup.error).filter(|_| !ready);
-            let is_open = self.breaker_of(&plugin.name).await? == breaker::State::Open;
-            let detail = match (ready, is_open) {
-                (false, _) => Some(error.unwrap_or_else(|| "its setup failed".to_owned())),
-                (true, true) => Some("its breaker is open".to_owned()),
-                (true, false) => None,
-            };
-            checks.push(check(&format!("plugin {}", plugin.name), detail));
+            let ailment = self.ailment(&plugin.name).await?;
+            checks.push(of_plugin(&plugin.name, ailment));
         }
+        checks.extend(left_out(&self.program()));
         for schedule in self.schedules().await? {
             let detail = match schedule.status {
                 ScheduleStatus::PausedInvalid => Some(
@@ -47,6 +39,17 @@ impl Runtime {
             checks.push(check(&name, detail));
         }
         Ok(checks)
+    }
+
+    /// What keeps a plugin that can be run from doing what it should.
+    pub(super) async fn ailment(&self, plugin: &str) -> Result<Option<String>, Error> {
+        let setup: Option<keep::Setup> = self.kept(keep::setup(plugin)).await?;
+        if let Some(setup) = setup.filter(|setup| !setup.healthy && !setup.pending) {
+            let failed = || "its setup failed".to_owned();
+            return Ok(Some(setup.error.unwrap_or_else(failed)));
+        }
+        let is_open = self.breaker_of(plugin).await? == breaker::State::Open;
+        Ok(is_open.then(|| "its breaker is open".to_owned()))
     }
 
     /// Whether the newest jobs are as they must be: readable, and with an end if they are over.
@@ -84,6 +87,18 @@ impl Runtime {
         }
         Ok(found)
     }
+}
+
+pub(super) fn of_plugin(name: &str, ailment: Option<String>) -> Value {
+    check(&format!("plugin {name}"), ailment)
+}
+
+/// Plugins that are installed or configured, and do not run.
+pub(super) fn left_out(program: &Program) -> Vec<Value> {
+    let left_out = program.left_out();
+    let checks =
+        left_out.map(|(name, why)| of_plugin(name, Some(format!("it was left out: {why}"))));
+    checks.collect()
 }
 
 /// It is well unless there is something to say.

@@ -6,22 +6,20 @@ use consign_engine::{Error, IntentFilter, Operator};
 use consign_kernel::ids::{IntentId, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
-use consign_kernel::record::Kind;
 use consign_kernel::state::State;
 use serde_json::{Map, Value, json};
 
+use super::room::Room;
 use super::{attempt_of, is_job, is_over, moment, parsed, put, state_of, word_of, written};
 use crate::runtime::job::{Job, NAMESPACE, OWNER, job_id};
 use crate::runtime::keep;
 use crate::runtime::service::Runtime;
 
-/// Jobs of one tree that are shown, and children that are read at once.
-pub(super) const TREE_MAX: usize = 5_000;
+/// Jobs of one tree that are shown.
+const TREE_MAX: usize = 5_000;
 /// Rows that a list looks at before it is content with what it found.
 pub(super) const LOOKED_AT_MAX: usize = 20_000;
 const PAGE_ROWS: u32 = 500;
-/// More attempts than a job has; what matters is the last one.
-const ATTEMPTS_MAX: u32 = 1_000;
 
 /// Which jobs to list. `status` is one of the protocol's words.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +28,14 @@ pub struct JobFilter {
     pub command: Option<String>,
     pub status: Option<&'static str>,
     pub limit: usize,
+}
+
+/// A job and what it brought about.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    pub jobs: Vec<Value>,
+    /// It has more jobs than are shown.
+    pub more: bool,
 }
 
 impl JobFilter {
@@ -51,22 +57,32 @@ impl Runtime {
         Ok(log.map(|log| Value::Object(shape_of_log(&log))))
     }
 
-    /// A job and all its descendants, parents first.
-    pub async fn job_tree(&self, id: IntentId) -> Result<Option<Vec<Value>>, Error> {
-        let mut jobs = Vec::new();
-        if let Some(intent) = self.observed(id).await? {
-            let log = self.last_log(&intent).await?;
-            jobs.push(Value::Object(shape(&intent, log.as_ref())));
-        } else if let Some(log) = self.pruned(id).await? {
-            jobs.push(Value::Object(shape_of_log(&log)));
-        } else {
+    /// A job and all its descendants, parents first. Where they have printed more than an answer holds, `output_left_out` says so.
+    pub async fn job_tree(&self, id: IntentId) -> Result<Option<Tree>, Error> {
+        let Some(root) = self.job(id).await? else {
             return Ok(None);
+        };
+        let mut room = Room::new();
+        let mut tree = Tree {
+            jobs: vec![room.take(root)],
+            more: false,
+        };
+        let mut parents = VecDeque::from([id]);
+        // What was read of a job is not kept: it may carry megabytes.
+        while let Some(parent) = parents.pop_front() {
+            let left = TREE_MAX.saturating_sub(tree.jobs.len());
+            let limit = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1);
+            let children = self.engine().children(parent, limit).await?;
+            let mut children = children.iter().filter(|child| is_job(child));
+            for child in children.by_ref().take(left) {
+                let log = self.last_log(child).await?;
+                let shown = Value::Object(shape(child, log.as_ref()));
+                tree.jobs.push(room.take(shown));
+                parents.push_back(child.id);
+            }
+            tree.more |= children.next().is_some();
         }
-        for intent in self.descendants(id).await? {
-            let log = self.last_log(&intent).await?;
-            jobs.push(Value::Object(shape(&intent, log.as_ref())));
-        }
-        Ok(Some(jobs))
+        Ok(Some(tree))
     }
 
     /// Newest first. `total` counts what the filter wants among the newest rows, far more of them than anybody pages through.
@@ -150,23 +166,6 @@ impl Runtime {
         Ok(found.filter(is_job))
     }
 
-    /// Everything that a job brought about, parents before their children.
-    pub(super) async fn descendants(&self, id: IntentId) -> Result<Vec<Intent>, Error> {
-        let mut found: Vec<Intent> = Vec::new();
-        let mut parents = VecDeque::from([id]);
-        while let Some(parent) = parents.pop_front() {
-            let room = TREE_MAX.saturating_sub(found.len());
-            if room == 0 {
-                break;
-            }
-            let limit = u32::try_from(room).unwrap_or(u32::MAX);
-            let children = self.engine().children(parent, limit).await?;
-            parents.extend(children.iter().map(|child| child.id));
-            found.extend(children);
-        }
-        Ok(found)
-    }
-
     /// How many jobs are in each state.
     pub(super) async fn counted(&self) -> Result<impl Fn(State) -> u64, Error> {
         let operator = Operator::vouched();
@@ -189,22 +188,15 @@ impl Runtime {
     }
 
     async fn pruned(&self, id: IntentId) -> Result<Option<keep::Log>, Error> {
-        let logs = self.logs_of(&job_id(id)).await?;
-        Ok(logs.into_iter().max_by_key(|log| log.attempt))
-    }
-
-    /// All attempts of a job, whether or not it is still in the queue.
-    pub(super) async fn logs_of(&self, id: &str) -> Result<Vec<keep::Log>, Error> {
-        let prefix = format!("{id}-");
-        let records = self
-            .engine()
-            .records(Kind::JobLog, "", &prefix, ATTEMPTS_MAX)
-            .await?;
-        let own = records
-            .iter()
-            .take_while(|record| record.key.name.starts_with(&prefix));
-        let logs = own.filter_map(|record| serde_json::from_str(&record.value).ok());
-        Ok(logs.collect())
+        let mut last: Option<keep::Log> = None;
+        self.each_log_of(&job_id(id), |log| {
+            if last.as_ref().is_none_or(|last| last.attempt < log.attempt) {
+                last = Some(log.clone());
+            }
+            true
+        })
+        .await?;
+        Ok(last)
     }
 }
 

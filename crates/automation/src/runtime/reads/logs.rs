@@ -1,20 +1,22 @@
-//! The log of attempts, newest jobs first.
+//! The log of attempts, by their ends, the last one first.
+//!
+//! An entry may hold megabytes. So the log is gone through twice: first for the order of what is wanted, of which only ends and names
+//! are kept, then for those entries alone that are shown.
 
 use consign_engine::Error;
-use consign_kernel::record::Kind;
+use consign_kernel::record::{Kind, Record};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::room::Room;
 use super::{parsed, put, written};
 use crate::runtime::keep;
 use crate::runtime::service::Runtime;
 
-/// An entry may hold megabytes, so few are read at a time.
-const PAGE_RECORDS: u32 = 20;
 /// Entries that a list looks at before it is content with what it found.
 const LOOKED_AT_MAX: usize = 5_000;
-/// Once an answer holds so much output, further entries come without theirs.
-const OUTPUT_BYTES_MAX: usize = 8 << 20;
+/// More attempts than a job has.
+const ATTEMPTS_MAX: usize = 1_000;
 
 /// Which attempts to list. `status` is one of the protocol's words.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +33,8 @@ pub struct LogFilter {
     pub query: Option<String>,
     pub limit: usize,
     pub include_result: bool,
+    /// Only what comes behind this one.
+    pub after: Option<LogCursor>,
 }
 
 impl LogFilter {
@@ -57,55 +61,98 @@ fn occurs(query: &str, log: &keep::Log) -> bool {
         || log.command.to_lowercase().contains(&query)
 }
 
-/// What was found so far.
-struct Found<'f> {
-    filter: &'f LogFilter,
-    logs: Vec<Value>,
-    total: u64,
-    output_bytes: usize,
+/// The place of an attempt in the order of the list, written as `<end>~<job>~<attempt>`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogCursor {
+    completed_at: Timestamp,
+    job_id: String,
+    attempt: u32,
 }
 
-impl Found<'_> {
-    fn see(&mut self, log: &keep::Log) {
-        if !self.filter.wants(log) {
-            return;
+impl LogCursor {
+    fn of(log: &keep::Log) -> Self {
+        Self {
+            completed_at: log.completed_at,
+            job_id: log.job_id.clone(),
+            attempt: log.attempt,
         }
-        self.total += 1;
-        if self.logs.len() < self.filter.limit {
-            let room = self.output_bytes < OUTPUT_BYTES_MAX;
-            self.output_bytes += log.stderr.as_ref().map_or(0, String::len);
-            if self.filter.include_result {
-                self.output_bytes += log.result.as_ref().map_or(0, String::len);
-            }
-            let entry = entry(log, room, self.filter.include_result);
-            self.logs.push(Value::Object(entry));
-        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('~');
+        let (completed_at, job_id, attempt) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Self {
+            completed_at: completed_at.parse().ok()?,
+            job_id: job_id.to_owned(),
+            attempt: attempt.parse().ok()?,
+        })
+    }
+}
+
+impl std::fmt::Display for LogCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (at, job) = (self.completed_at, &self.job_id);
+        write!(f, "{at:.9}~{job}~{}", self.attempt)
+    }
+}
+
+/// How many records are read at once: few where they are large, so that a page is never much to hold.
+#[derive(Clone, Copy)]
+pub(super) struct PageSize(u32);
+
+impl PageSize {
+    const FIRST: Self = Self(4);
+    const RECORDS_MAX: u32 = 256;
+    const BYTES_WANTED: usize = 1 << 20;
+
+    fn after(self, page: &[Record]) -> Self {
+        let bytes: usize = page.iter().map(|record| record.value.len()).sum();
+        Self(if bytes < Self::BYTES_WANTED {
+            (self.0 * 2).min(Self::RECORDS_MAX)
+        } else {
+            (self.0 / 2).max(1)
+        })
     }
 }
 
 impl Runtime {
-    /// `total` counts what the filter wants among the newest entries, far more of them than anybody pages through.
+    /// `total` counts what the filter wants among the attempts of the newest jobs, far more of them than anybody pages through. If
+    /// there is `more` of it, `cursor` says where the next page begins.
     pub async fn job_logs(&self, filter: &LogFilter) -> Result<Value, Error> {
-        let mut found = Found {
-            filter,
-            logs: Vec::new(),
-            total: 0,
-            output_bytes: 0,
-        };
-        if let Some(id) = &filter.job_id {
-            let mut logs = self.logs_of(id).await?;
-            logs.sort_by_key(|log| std::cmp::Reverse(log.attempt));
-            for log in &logs {
-                found.see(log);
+        let mut wanted: Vec<LogCursor> = Vec::new();
+        let mut see = |log: &keep::Log| {
+            if filter.wants(log) {
+                wanted.push(LogCursor::of(log));
             }
-        } else {
-            self.each_log(LOOKED_AT_MAX, |log| {
-                found.see(log);
-                true
-            })
-            .await?;
+            true
+        };
+        match &filter.job_id {
+            Some(id) => self.each_log_of(id, &mut see).await?,
+            None => self.each_log(LOOKED_AT_MAX, &mut see).await?,
         }
-        Ok(json!({"logs": found.logs, "total": found.total}))
+        let total = wanted.len();
+        if let Some(after) = &filter.after {
+            wanted.retain(|one| one < after);
+        }
+        wanted.sort_unstable_by(|one, other| other.cmp(one));
+        let more = wanted.len() > filter.limit;
+        wanted.truncate(filter.limit);
+        let mut room = Room::new();
+        let mut logs = Vec::with_capacity(wanted.len());
+        for one in &wanted {
+            let key = keep::log(&one.job_id, one.attempt);
+            // One that retention took meanwhile is left out.
+            if let Some(log) = self.kept::<keep::Log>(key).await? {
+                let entry = entry(&log, filter.include_result);
+                logs.push(room.take(Value::Object(entry)));
+            }
+        }
+        let mut answer = json!({"logs": logs, "total": total});
+        if let Some(last) = wanted.last().filter(|_| more) {
+            answer["more"] = true.into();
+            answer["cursor"] = last.to_string().into();
+        }
+        Ok(answer)
     }
 
     /// Shows the attempts of the newest jobs, until there are no more, `max` were seen, or `see` says no.
@@ -114,32 +161,63 @@ impl Runtime {
         max: usize,
         mut see: impl FnMut(&keep::Log) -> bool,
     ) -> Result<(), Error> {
-        let mut before = String::new();
-        let mut looked_at = 0;
+        let (mut before, mut looked_at) = (String::new(), 0);
+        let mut size = PageSize::FIRST;
         while looked_at < max {
             let page = self
                 .engine()
-                .last_records(Kind::JobLog, "", &before, PAGE_RECORDS)
+                .last_records(Kind::JobLog, "", &before, size.0)
                 .await?;
             let Some(last) = page.last() else {
                 return Ok(());
             };
             before.clone_from(&last.key.name);
             looked_at += page.len();
-            for record in &page {
-                let Ok(log) = serde_json::from_str(&record.value) else {
-                    continue;
-                };
-                if !see(&log) {
-                    return Ok(());
-                }
+            size = size.after(&page);
+            if !page.iter().filter_map(read).all(|log| see(&log)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows all attempts of a job, whether or not it is still in the queue.
+    pub(super) async fn each_log_of(
+        &self,
+        id: &str,
+        mut see: impl FnMut(&keep::Log) -> bool,
+    ) -> Result<(), Error> {
+        let prefix = format!("{id}-");
+        let (mut after, mut looked_at) = (prefix.clone(), 0);
+        let mut size = PageSize::FIRST;
+        while looked_at < ATTEMPTS_MAX {
+            let page = self
+                .engine()
+                .records(Kind::JobLog, "", &after, size.0)
+                .await?;
+            let own = page
+                .iter()
+                .take_while(|record| record.key.name.starts_with(&prefix));
+            let is_last = own.clone().count() < page.len() || page.is_empty();
+            if !own.filter_map(read).all(|log| see(&log)) || is_last {
+                return Ok(());
+            }
+            looked_at += page.len();
+            size = size.after(&page);
+            if let Some(last) = page.last() {
+                after.clone_from(&last.key.name);
             }
         }
         Ok(())
     }
 }
 
-fn entry(log: &keep::Log, with_output: bool, with_result: bool) -> Map<String, Value> {
+/// One that cannot be read does not hide the others.
+fn read(record: &Record) -> Option<keep::Log> {
+    serde_json::from_str(&record.value).ok()
+}
+
+fn entry(log: &keep::Log, with_result: bool) -> Map<String, Value> {
     let mut object = Map::new();
     let log_id = keep::log(&log.job_id, log.attempt).name;
     put(&mut object, "job_id", Some(log.job_id.clone()));
@@ -155,12 +233,47 @@ fn entry(log: &keep::Log, with_output: bool, with_result: bool) -> Map<String, V
     put(&mut object, "last_error", log.last_error.clone());
     put(&mut object, "reason", log.reason.clone());
     put(&mut object, "parent_job_id", log.parent_job_id.clone());
-    if with_output {
-        put(&mut object, "stderr", log.stderr.clone());
-        let result = log.result.as_deref().filter(|_| with_result);
-        put(&mut object, "result", result.map(parsed));
-    } else {
-        put(&mut object, "output_left_out", Some(true));
-    }
+    put(&mut object, "stderr", log.stderr.clone());
+    let result = log.result.as_deref().filter(|_| with_result);
+    put(&mut object, "result", result.map(parsed));
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_back_and_nonsense_is_none() {
+        let cursor = LogCursor {
+            completed_at: "2026-02-25T10:00:00.000000001Z".parse().unwrap(),
+            job_id: "018bcfe5-6800-7000-8000-080e072a033d".to_owned(),
+            attempt: 12,
+        };
+        assert_eq!(LogCursor::parse(&cursor.to_string()), Some(cursor));
+        for text in [
+            "",
+            "x",
+            "2026-02-25T10:00:00Z~a",
+            "2026-02-25T10:00:00Z~a~b",
+        ] {
+            assert_eq!(LogCursor::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn pages_of_large_records_are_small() {
+        let record = |bytes: usize| Record {
+            key: keep::log("a", 1),
+            value: "x".repeat(bytes),
+            version: 1,
+            expires_at: None,
+        };
+        let small = vec![record(10); 4];
+        let grown = (0..20).fold(PageSize::FIRST, |size, _| size.after(&small));
+        assert_eq!(grown.0, PageSize::RECORDS_MAX);
+        let large = [record(PageSize::BYTES_WANTED)];
+        let shrunk = (0..20).fold(grown, |size, _| size.after(&large));
+        assert_eq!(shrunk.0, 1);
+    }
 }

@@ -9,6 +9,7 @@ use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::checks::{left_out, of_plugin};
 use super::jobs::brief;
 use super::{put, word_of, written};
 use crate::breaker;
@@ -54,16 +55,27 @@ impl Runtime {
         up.as_secs().max(0)
     }
 
-    /// The worst state of the breakers of a plugin's commands.
-    pub(super) async fn breaker_of(&self, plugin: &str) -> Result<breaker::State, Error> {
+    /// The breakers of a plugin, by command.
+    pub(in crate::runtime) async fn circuits(
+        &self,
+        plugin: &str,
+    ) -> Result<BTreeMap<String, keep::Circuit>, Error> {
         let records = self
             .engine()
             .records(Kind::Breaker, plugin, "", COMMANDS_MAX)
             .await?;
-        let circuits = records
-            .iter()
-            .filter_map(|record| serde_json::from_str::<keep::Circuit>(&record.value).ok());
-        let states: Vec<breaker::State> = circuits.map(|circuit| circuit.breaker.state).collect();
+        let circuits = records.into_iter().filter_map(|record| {
+            let circuit = serde_json::from_str(&record.value).ok()?;
+            Some((record.key.name, circuit))
+        });
+        Ok(circuits.collect())
+    }
+
+    /// The worst state of the breakers of a plugin's commands.
+    pub(super) async fn breaker_of(&self, plugin: &str) -> Result<breaker::State, Error> {
+        let circuits = self.circuits(plugin).await?;
+        let states = circuits.values().map(|circuit| circuit.breaker.state);
+        let states: Vec<breaker::State> = states.collect();
         let worst = [breaker::State::Open, breaker::State::HalfOpen];
         let worst = worst.into_iter().find(|state| states.contains(state));
         Ok(worst.unwrap_or_default())
@@ -134,14 +146,11 @@ impl Runtime {
         let mut plugins = Vec::new();
         let mut checks = vec![json!({"name": "ledger", "ok": true})];
         for plugin in program.plugins() {
-            let setup: Option<keep::Setup> = self.kept(keep::setup(&plugin.name)).await?;
             let state: Option<keep::State> = self.kept(keep::state(&plugin.name)).await?;
-            let healthy = setup
-                .as_ref()
-                .is_none_or(|setup| setup.healthy || setup.pending);
-            if let Some(error) = setup.and_then(|setup| setup.error) {
-                let name = format!("plugin {}", plugin.name);
-                checks.push(json!({"name": name, "ok": healthy, "detail": error}));
+            let ailment = self.ailment(&plugin.name).await?;
+            let healthy = ailment.is_none();
+            if ailment.is_some() {
+                checks.push(of_plugin(&plugin.name, ailment));
             }
             let mut shown = Map::new();
             put(&mut shown, "name", Some(plugin.name.clone()));
@@ -154,6 +163,7 @@ impl Runtime {
             put(&mut shown, "last_run", last_runs.remove(&plugin.name));
             plugins.push(Value::Object(shown));
         }
+        checks.extend(left_out(&program));
         let healthy = checks.iter().all(|check| check["ok"] == true);
         Ok(json!({
             "healthy": healthy,

@@ -1,6 +1,5 @@
 //! `job logs` and `logs [PLUGIN]`
 
-use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -8,8 +7,8 @@ use serde_json::Value;
 use crate::commands::automation::ask::{answered, cell, print};
 use crate::commands::automation::service::ServiceArgs;
 use crate::failure::Exit;
-use crate::render;
 use crate::system::{query, segment};
+use crate::{ductile, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
@@ -74,10 +73,8 @@ impl LogsArgs {
             answered(&self.service, &format!("/plugin/{}", segment(&plugin)))?;
         }
         print(&self.service.tree, &answer, |answer| {
-            let mut logs: Vec<&Value> = answer["logs"].as_array().into_iter().flatten().collect();
-            // They come by the age of their jobs; what is printed is when attempts ended.
-            logs.sort_by_key(|log| Reverse(log["completed_at"].as_str()));
-            logs.into_iter().map(entry).collect::<Vec<_>>().concat()
+            let logs = answer["logs"].as_array().into_iter().flatten();
+            logs.map(entry).collect::<Vec<_>>().concat()
         })
     }
 }
@@ -95,6 +92,14 @@ pub(super) fn entry(log: &Value) -> String {
         if !said.is_empty() {
             let _ = writeln!(text, "    {key}: {said}");
         }
+    }
+    if log["output_left_out"] == true {
+        let id = cell(&log["job_id"]);
+        let where_it_is = ductile::typed(&format!("`job show {id}` has it"));
+        let _ = writeln!(
+            text,
+            "    its output is left out of so long a list; {where_it_is}"
+        );
     }
     text
 }

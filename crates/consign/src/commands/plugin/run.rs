@@ -10,12 +10,13 @@ use crate::commands::automation::service::ServiceArgs;
 use crate::commands::job::drawn;
 use crate::failure::{Exit, Failure};
 use crate::input;
-use crate::system::{Alone, segment};
+use crate::system::{Alone, Reach, segment};
 
 const AFTER_HELP: &str = "\
 With a running service, or with --api-url, the job is queued there, and --wait waits
-until it and all that follows from it is over. Without one it is run here: the command
-ends when the job is over, and so do jobs that were left waiting in the ledger.
+until it and all that follows from it is over. Without one it is run here, and the
+command ends when it and all that follows from it is over; other jobs that wait in the
+ledger are left to the service.
 
 Examples, with `consign` in the place of `ductile` if that is its name:
   ductile plugin run hello
@@ -114,9 +115,8 @@ pub(crate) fn start(
         let waits = given.wait || reach.is_alone();
         let started = async {
             let answer = reach.post(path, Some(&body)).await?.body;
-            let id = answer["job_id"].as_str().unwrap_or_default().to_owned();
             let jobs = if waits {
-                Some(follow(&reach, &id).await?)
+                Some(followed(&reach, &answer).await?)
             } else {
                 None
             };
@@ -133,9 +133,12 @@ pub(crate) fn start(
     };
     let failed = jobs.iter().any(|job| job["status"] != "succeeded");
     let first = jobs.first().cloned().unwrap_or_default();
-    let whole = json!({
+    let mut whole = json!({
         "job_id": first["job_id"], "status": first["status"], "result": first["result"], "tree": jobs,
     });
+    if let Some(ids) = answer.get("job_ids") {
+        whole["job_ids"] = ids.clone();
+    }
     print(args, &whole, |whole| {
         let mut text = drawn(&whole["tree"]);
         for job in whole["tree"].as_array().into_iter().flatten() {
@@ -150,6 +153,17 @@ pub(crate) fn start(
         text
     })?;
     Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// A pipeline may begin with several jobs; all of them, one tree behind the other.
+async fn followed(reach: &Reach, answer: &Value) -> anyhow::Result<Vec<Value>> {
+    let several = answer["job_ids"].as_array().map(Vec::as_slice);
+    let ids = several.unwrap_or(std::slice::from_ref(&answer["job_id"]));
+    let mut jobs = Vec::new();
+    for id in ids.iter().filter_map(Value::as_str) {
+        jobs.extend(follow(reach, id).await?);
+    }
+    Ok(jobs)
 }
 
 impl PayloadArgs {

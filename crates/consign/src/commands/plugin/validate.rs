@@ -35,10 +35,12 @@ impl Args {
             .collect();
         let plugin = found.plugins.iter().next();
         let refused = notes.iter().any(|note| note.weight == Weight::Skipped);
+        let search_path = TreeArgs::search_path();
         let unusable = plugin.and_then(|(_, found)| {
-            let text = interpreter::why_unusable(&found.entrypoint)?;
+            let text = interpreter::why_unusable(&found.entrypoint, search_path.as_deref())?;
             Some(Note {
                 weight: Weight::Skipped,
+                plugin: None,
                 path: found.entrypoint.clone(),
                 text,
             })

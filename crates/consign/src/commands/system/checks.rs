@@ -13,6 +13,9 @@ const SELFCHECK_HELP: &str = "\
 Reads the whole ledger, so no service may work on it meanwhile: ask a running one with
 `api /system/selfcheck`, which looks at the jobs alone. Ends with 1 if something is wrong.";
 
+/// What to do while a `consign serve --config` runs.
+const OF_A_SERVER: &str = "ask it with `api /system/selfcheck`; for its whole store, stop that server and run `consign store check`";
+
 const DOCTOR_HELP: &str = "Ends with 1 if something is wrong.";
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +45,11 @@ impl SelfcheckArgs {
         let state = StateDir::at(&tree)?;
         if let Some(pid) = state.running() {
             let message = format!("a service (pid {pid}) works on this ledger");
-            let hint = "stop it first, or ask it with `api /system/selfcheck`";
+            // Without its server, the store of a server is nothing that this command could open.
+            let hint = match state.elsewhere()? {
+                Some(_) => OF_A_SERVER,
+                None => "stop it first, or ask it with `api /system/selfcheck`",
+            };
             let context = json!({"active_pid": pid});
             return Err(Failure::failed(message).hint(hint).context(context).into());
         }

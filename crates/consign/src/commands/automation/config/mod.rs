@@ -44,7 +44,7 @@ pub(crate) enum Action {
     /// List, add and take away routes
     #[command(subcommand)]
     Route(parts::RouteAction),
-    /// List the webhooks
+    /// List and add webhooks
     #[command(subcommand)]
     Webhook(parts::WebhookAction),
     /// Copy the files of the configuration into a new directory

@@ -1,7 +1,7 @@
-//! `config plugin list|show|set`, `config route list|add|remove` and `config webhook list`
+//! `config plugin list|show|set`, `config route list|add|remove` and `config webhook list|add`
 
 use clap::Subcommand;
-use consign_automation::config::edit::{self, Route};
+use consign_automation::config::edit::{self, Route, Webhook, WebhookTarget};
 use consign_automation::config::{self, MASK};
 use serde_json::{Value, json};
 
@@ -35,6 +35,8 @@ pub(crate) enum RouteAction {
 pub(crate) enum WebhookAction {
     /// List the endpoints, without secrets
     List(ListArgs),
+    /// Take deliveries at one more path
+    Add(WebhookArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -81,6 +83,47 @@ pub(crate) struct RouteArgs {
     /// The plugin that gets them
     #[arg(long, value_name = "PLUGIN")]
     to: String,
+
+    #[command(flatten)]
+    meant: MeantArgs,
+
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct WebhookArgs {
+    /// The path of its URL, such as /hook/orders
+    #[arg(long, value_name = "PATH")]
+    path: String,
+
+    /// The plugin that gets an event for each delivery
+    #[arg(long, value_name = "NAME", required_unless_present = "goal")]
+    plugin: Option<String>,
+
+    /// Instead of an event for a plugin, publish an intent of this goal
+    #[arg(long, value_name = "GOAL", conflicts_with = "plugin")]
+    goal: Option<String>,
+
+    /// The namespace of that intent
+    #[arg(long, value_name = "NAMESPACE", requires = "goal")]
+    namespace: Option<String>,
+
+    /// The name of the token whose key signs the deliveries
+    #[arg(long, value_name = "TOKEN")]
+    secret_ref: String,
+
+    /// The header with the signature
+    #[arg(long, value_name = "HEADER")]
+    signature_header: String,
+
+    /// A name for lists
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// The largest body, such as 64KB
+    #[arg(long, value_name = "SIZE")]
+    max_body_size: Option<String>,
 
     #[command(flatten)]
     meant: MeantArgs,
@@ -139,13 +182,38 @@ impl WebhookAction {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => args.webhooks(),
+            Self::Add(args) => args.add(),
         }
     }
 
     pub(crate) fn tree(&self) -> &TreeArgs {
         match self {
             Self::List(args) => &args.tree,
+            Self::Add(args) => &args.tree,
         }
+    }
+}
+
+impl WebhookArgs {
+    fn add(self) -> anyhow::Result<Exit> {
+        let target = match (self.goal, self.plugin) {
+            (Some(goal), _) => WebhookTarget::Publish {
+                goal,
+                namespace: self.namespace,
+            },
+            (None, plugin) => WebhookTarget::Plugin(plugin.unwrap_or_default()),
+        };
+        let webhook = Webhook {
+            path: self.path,
+            target,
+            secret_ref: self.secret_ref,
+            signature_header: self.signature_header,
+            name: self.name,
+            max_body_size: self.max_body_size,
+        };
+        self.meant.make(&self.tree, |tree| {
+            edit::add_webhook(&tree.path, &tree.environment, &webhook)
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tree that a command works on, and what the process knows of its surroundings.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use consign_automation::config::edit::{Edit, Refused};
@@ -63,6 +64,11 @@ impl TreeArgs {
             verbose,
             output: OutputArgs { json: false },
         }
+    }
+
+    /// Where plugins look for programs.
+    pub(crate) fn search_path() -> Option<OsString> {
+        std::env::var_os("PATH")
     }
 
     pub(crate) fn find(&self) -> anyhow::Result<Tree> {

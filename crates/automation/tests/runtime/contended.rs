@@ -1,0 +1,53 @@
+//! Ends of jobs that the ledger does not take at once.
+
+use std::time::Duration;
+
+use consign_automation::runtime::keep;
+use consign_kernel::state::State;
+use serde_json::Value;
+
+use crate::world::{OK, World, run};
+
+const COUNTS: &str = "open(here + '/ran', 'a').write('x')\nok(state_updates={'seen': 1})";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_ledger_refuses_the_end_of_a_job_its_lease_is_kept_du_116() {
+    let world = World::new();
+    world.plugin("quick", &format!("echo x >> $here/ran; {OK}"));
+    let runtime = world.start("").await;
+    world.obstacles.refuse(true);
+    let id = run(&runtime, "quick", "poll", Value::Null).await;
+    let done = world.until(id, |_| world.obstacles.met() > 0).await;
+    assert_eq!(done.state, State::Dispatched);
+    // Without the lease the job would be taken for lost, here or by another node.
+    let kept = world
+        .until(id, |job| job.lease_until > done.lease_until)
+        .await;
+    assert_eq!((kept.state, kept.attempts), (State::Dispatched, 1));
+    world.obstacles.refuse(false);
+    let ended = world.ended(id).await;
+    assert_eq!((ended.state, ended.attempts), (State::Acked, 1));
+    assert_eq!(world.read("ran"), "x\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_others_are_faster_than_again_and_again_is_not_given_up_du_116() {
+    let world = World::new();
+    world.python("counter", "", COUNTS);
+    let runtime = world.start("").await;
+    let first = run(&runtime, "counter", "poll", Value::Null).await;
+    world.ended(first).await;
+    // More than one round of tries, so that it also comes back after a pause.
+    let rivals = 120;
+    world.obstacles.send_rivals(rivals);
+    let id = run(&runtime, "counter", "poll", Value::Null).await;
+    let ended = world.ended(id).await;
+    assert_eq!((ended.state, ended.attempts), (State::Acked, 1));
+    assert_eq!(world.obstacles.met(), rivals);
+    assert_eq!(world.read("ran"), "xx", "it ran again");
+    assert_eq!(world.log(id, 1).await.status, "succeeded");
+    let state = world.record(keep::state("counter")).await.unwrap();
+    let state: keep::State = serde_json::from_str(&state.value).unwrap();
+    assert_eq!(state.state["seen"], 1);
+    runtime.stop(Duration::from_secs(10)).await;
+}

@@ -1,0 +1,130 @@
+//! Trees and logs of jobs that printed much, in an order that holds over all pages.
+
+use consign_engine::Error;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// Much more than all entries of an answer without their output.
+const ANSWER_BYTES_MAX: usize = (8 << 20) + (1 << 20);
+const SOURCE: &str = r#"
+event='{"type":"made","payload":{}}'
+echo "{\"status\":\"ok\",\"result\":\"done\",\"events\":[$event,$event,$event,$event]}"
+"#;
+const LOUD: &str = r#"
+text=$(head -c 3000000 /dev/zero | tr '\0' x)
+echo "{\"status\":\"ok\",\"result\":\"$text\"}"
+"#;
+const WAITS: &str = r#"
+case "$request" in *'"wait"'*) while [ ! -e "$here/go" ]; do sleep 0.02; done ;; esac
+echo '{"status":"ok","result":"done"}'
+"#;
+const CONFIG: &str = "
+plugins: {source: {}, loud: {}, waits: {}}
+routes: [{from: source, event_type: made, to: loud}]
+webhooks: {listen: '127.0.0.1:0'}
+";
+
+async fn world() -> World {
+    let plugins = [("source", SOURCE), ("loud", LOUD), ("waits", WAITS)];
+    World::start(&plugins, CONFIG).await
+}
+
+fn count(entries: &[Value], member: &str) -> usize {
+    let has = |entry: &&Value| entry.get(member).is_some();
+    entries.iter().filter(has).count()
+}
+
+/// A tree of five jobs, four of which print three megabytes.
+async fn loud_tree(world: &World) -> String {
+    let id = world.begin("/plugin/source/work", "").await;
+    world.ended(&id).await;
+    for job in world
+        .get(&format!("/job/{id}/tree"))
+        .await
+        .json
+        .as_array()
+        .unwrap()
+    {
+        world.ended(job["job_id"].as_str().unwrap()).await;
+    }
+    id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tree_that_printed_much_is_told_without_some_of_it_du_105() {
+    let world = world().await;
+    let id = loud_tree(&world).await;
+    let answer = world.get(&format!("/job/{id}/tree")).await;
+    assert!(
+        answer.body.len() < ANSWER_BYTES_MAX,
+        "{}",
+        answer.body.len()
+    );
+    assert_eq!(answer.header("x-more"), None, "all jobs are there");
+    let tree = answer.json.as_array().unwrap();
+    let counts = (tree.len(), count(tree, "result"));
+    assert_eq!(counts, (5, 3), "the source, and two of the loud ones");
+    let mut light = tree.iter().filter(|job| job["output_left_out"] == true);
+    let light = light.next().unwrap()["job_id"].as_str().unwrap();
+    let whole = world.get(&format!("/job/{light}")).await.json;
+    assert_eq!(whole["result"]["result"].as_str().unwrap().len(), 3_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_that_hold_much_come_without_some_of_it_and_page_by_page_du_105() {
+    let world = world().await;
+    loud_tree(&world).await;
+    let answer = world.get("/job-logs?include_result=true").await;
+    assert!(
+        answer.body.len() < ANSWER_BYTES_MAX,
+        "{}",
+        answer.body.len()
+    );
+    let logs = answer.json["logs"].as_array().unwrap();
+    assert_eq!((logs.len(), count(logs, "output_left_out")), (5, 2));
+    assert_eq!(answer.json.get("more"), None);
+    let all: Vec<&str> = logs
+        .iter()
+        .map(|log| log["log_id"].as_str().unwrap())
+        .collect();
+    let (mut paged, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = world.get(&format!("/job-logs?limit=2{cursor}")).await.json;
+        assert_eq!(page["total"], 5);
+        for log in page["logs"].as_array().unwrap() {
+            paged.push(log["log_id"].as_str().unwrap().to_owned());
+        }
+        if page["more"] != true {
+            break;
+        }
+        cursor = format!("&cursor={}", page["cursor"].as_str().unwrap());
+    }
+    assert_eq!(paged, all);
+    world.get("/job-logs?cursor=x").await.is_refused(400);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ended_last_is_first_in_the_log_however_old_its_job_is_du_105() {
+    let world = world().await;
+    let payload = json!({"payload": {"do": "wait"}}).to_string();
+    let old = world.begin("/plugin/waits/work", &payload).await;
+    world.until(&old, &["running"]).await;
+    let young = world.begin("/plugin/waits/work", "").await;
+    world.ended(&young).await;
+    std::fs::write(world.path("go"), "").unwrap();
+    world.ended(&old).await;
+    let logs = world.get("/job-logs?limit=1").await.json;
+    assert_eq!(logs["logs"][0]["job_id"], old.as_str(), "{logs}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_read_is_carried_out_on_another_thread() {
+    let world = world().await;
+    let thread = async || std::thread::current().id();
+    let here = thread().await;
+    let there = world
+        .runtime
+        .aside(async move { Ok::<_, Error>(thread().await) });
+    assert_ne!(there.await.unwrap(), here);
+}

@@ -1,0 +1,211 @@
+//! A ledger that stands in the way of settlements for as long as a test says so. Everything else passes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use consign_kernel::command::{Apart, Command, Reply, Request};
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
+use consign_kernel::record::{self, Put, Record};
+use consign_kernel::state::State;
+use consign_store::{
+    Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Listener,
+    SharedStore, Stats, Store,
+};
+
+/// What is in the way at the moment.
+#[derive(Debug, Default)]
+pub struct Obstacles {
+    refusing: AtomicBool,
+    rivals: AtomicUsize,
+    met: AtomicUsize,
+}
+
+impl Obstacles {
+    /// The same ledger, behind these obstacles.
+    #[must_use]
+    pub fn before(self: &Arc<Self>, store: &SharedStore) -> SharedStore {
+        Arc::new(Behind {
+            store: Arc::clone(store),
+            obstacles: Arc::clone(self),
+        })
+    }
+
+    /// Whether requests that settle something are turned away.
+    pub fn refuse(&self, refusing: bool) {
+        self.refusing.store(refusing, Ordering::SeqCst);
+    }
+
+    /// So many times somebody writes a record first that a settlement expects to be as it was read, if it is there.
+    pub fn send_rivals(&self, count: usize) {
+        self.rivals.store(count, Ordering::SeqCst);
+    }
+
+    /// How many settlements met an obstacle.
+    pub fn met(&self) -> usize {
+        self.met.load(Ordering::SeqCst)
+    }
+
+    fn refuses(&self, request: &Request) -> bool {
+        let settles = |step: &Command| matches!(step, Command::Settle(_));
+        let refuses = self.refusing.load(Ordering::SeqCst) && request.steps.iter().any(settles);
+        self.met.fetch_add(usize::from(refuses), Ordering::SeqCst);
+        refuses
+    }
+
+    /// The record that a rival is to write before this request.
+    fn contended(&self, request: &Request) -> Option<record::Key> {
+        let mut steps = request.steps.iter();
+        let settles = steps.any(|step| matches!(step, Command::Settle(_)));
+        let expected = |step: &Command| {
+            let Command::Expect(key, _) = step else {
+                return None;
+            };
+            Some(key.clone())
+        };
+        let key = request.steps.iter().find_map(expected);
+        let key = key.filter(|_| settles)?;
+        let (set, fetch) = (Ordering::SeqCst, Ordering::SeqCst);
+        let one_less = |left: usize| left.checked_sub(1);
+        self.rivals.fetch_update(set, fetch, one_less).ok()?;
+        self.met.fetch_add(1, Ordering::SeqCst);
+        Some(key)
+    }
+}
+
+struct Behind {
+    store: SharedStore,
+    obstacles: Arc<Obstacles>,
+}
+
+impl Behind {
+    /// Writes what is there once more, which is another version.
+    async fn write_again(&self, key: record::Key, seed: [u8; 32]) -> Result<(), Error> {
+        let Some(known) = self.store.record(key).await? else {
+            return Ok(());
+        };
+        let put = Put {
+            key: known.key,
+            value: known.value,
+            expires_at: known.expires_at,
+            expect: None,
+        };
+        let request = Request {
+            gate: None,
+            steps: vec![Command::Put(put)],
+            apart: Apart::Yes,
+            seed,
+        };
+        self.store.execute(request).await.map(drop)
+    }
+}
+
+impl Store for Behind {
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+        if self.obstacles.refuses(&request) {
+            return Box::pin(async { Err(Error::Busy) });
+        }
+        let Some(key) = self.obstacles.contended(&request) else {
+            return self.store.execute(request);
+        };
+        Box::pin(async move {
+            self.write_again(key, request.seed).await?;
+            self.store.execute(request).await
+        })
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.store.listen(listener);
+    }
+
+    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+        self.store.intent(id)
+    }
+
+    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+        self.store.intents(filter)
+    }
+
+    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.store.children(parent, limit)
+    }
+
+    fn open_jobs(
+        &self,
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.store.open_jobs(capability, goal, limit)
+    }
+
+    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+        self.store.dead(face, limit)
+    }
+
+    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+        self.store.facts(intent, limit)
+    }
+
+    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
+        self.store.last_fact_to(intent, state)
+    }
+
+    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+        self.store.events(filter)
+    }
+
+    fn last_fact(&self) -> Answered<'_, FactSeq> {
+        self.store.last_fact()
+    }
+
+    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+        self.store.record(key)
+    }
+
+    fn records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        after: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        self.store.records(kind, owner, after, limit)
+    }
+
+    fn last_records(
+        &self,
+        kind: record::Kind,
+        owner: String,
+        before: String,
+        limit: u32,
+    ) -> Answered<'_, Vec<Record>> {
+        self.store.last_records(kind, owner, before, limit)
+    }
+
+    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+        self.store.counts(face)
+    }
+
+    fn held(&self) -> Answered<'_, Vec<Held>> {
+        self.store.held()
+    }
+
+    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+        self.store.next_due()
+    }
+
+    fn check(&self) -> Answered<'_, Vec<String>> {
+        self.store.check()
+    }
+
+    fn dump(&self) -> Answered<'_, Dump> {
+        self.store.dump()
+    }
+
+    fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+}
