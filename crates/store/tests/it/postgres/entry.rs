@@ -236,7 +236,8 @@ async fn a_writer_that_was_dismissed_while_idle_comes_back_at_once() {
         server.dismiss();
         let asked = Instant::now();
         world.publish(item()).await;
-        assert!(asked.elapsed() < Duration::from_secs(2));
+        // A connection that is only found dead by its silence takes twelve.
+        assert!(asked.elapsed() < Duration::from_secs(10));
     }
     world.is_sound().await;
 }
