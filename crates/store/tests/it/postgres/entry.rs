@@ -26,13 +26,13 @@ use super::options_at;
 const PASSWORD: &str = "open-sesame";
 
 /// A server with rules of its own about who may enter, and a database `ledger` of the user `app`.
-struct Server {
+pub(super) struct Server {
     cluster: Cluster,
     folder: TempDir,
 }
 
 impl Server {
-    fn start(rules: &str) -> Self {
+    pub(super) fn start(rules: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let cluster = Cluster::place(folder.path()).unwrap();
         cluster.init().unwrap();
@@ -53,7 +53,7 @@ impl Server {
         fs::write(file, format!("{ours}\n{rules}\n")).unwrap();
     }
 
-    fn configure(&self, settings: &str) {
+    pub(super) fn configure(&self, settings: &str) {
         let rules = self.folder.path().join("rules");
         let settings = format!("hba_file = '{}'\n{settings}\n", rules.display());
         self.cluster.configure(&settings).unwrap();
@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// Returns when new connections see the change.
-    fn reload(&self) {
+    pub(super) fn reload(&self) {
         let loaded = || self.sql("SELECT pg_conf_load_time()");
         let before = loaded();
         self.cluster.reload().unwrap();
@@ -82,18 +82,18 @@ impl Server {
         );
     }
 
-    fn sql(&self, text: &str) -> String {
+    pub(super) fn sql(&self, text: &str) -> String {
         let told = self.cluster.sql("postgres", text).unwrap();
         told.trim().to_owned()
     }
 
-    fn intents(&self) -> String {
+    pub(super) fn intents(&self) -> String {
         let count = "SELECT count(*) FROM consign.intents";
         let told = self.cluster.sql("ledger", count).unwrap();
         told.trim().to_owned()
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("postgres://app@127.0.0.1:{}/ledger", self.cluster.port)
     }
 }
@@ -105,7 +105,7 @@ impl Drop for Server {
     }
 }
 
-async fn open(url: &str, password: Option<&str>) -> Result<World, Error> {
+pub(super) async fn open(url: &str, password: Option<&str>) -> Result<World, Error> {
     let clock = Arc::new(ManualClock::default());
     let address = Address::parse(url, password).unwrap();
     let store = Postgres::open(options_at(address, &clock, 1)).await?;
@@ -117,7 +117,7 @@ async fn refused(url: &str, password: Option<&str>) -> String {
 }
 
 /// Somebody writes, somebody reads.
-async fn works(world: &World) {
+pub(super) async fn works(world: &World) {
     let id = world.publish(item()).await;
     assert!(world.get(id).await.is_some());
 }

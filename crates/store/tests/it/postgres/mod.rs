@@ -3,6 +3,7 @@
 mod entry;
 mod nodes;
 mod trouble;
+mod warnings;
 
 use std::sync::Arc;
 
