@@ -16,6 +16,7 @@ mod reads;
 mod rows;
 mod schema;
 mod session;
+mod settings;
 mod tx;
 mod wire;
 mod writer;

@@ -3,6 +3,7 @@
 //! Where a server refuses, the readers are told when the store is opened. The writers are told when the server changed its
 //! mind meanwhile and dismissed them.
 
+mod pooler;
 mod tls;
 
 use std::fs;
