@@ -102,6 +102,7 @@ impl Address {
         let mut wire = wire::open(&self.config, tls).map_err(failed)?;
         let differing = wire.run(&settings::DIFFERING).map_err(failed)?;
         settings::confirm(differing.first().map(Row::word))?;
+        wire.run(settings::OF_WRITER).map_err(failed)?;
         Ok(wire)
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod copy;
 mod flush;
 mod held;
 mod load;
+mod locks;
 mod nodes;
 mod reads;
 mod rows;
@@ -41,6 +42,7 @@ use crate::{
     Listener, Stats, Store,
 };
 use bells::Bells;
+use locks::Locks;
 use reads::Readers;
 use writer::{Node, Writers};
 
@@ -94,6 +96,7 @@ impl Postgres {
             id: options.node,
             clock: Arc::clone(&options.clock),
             last_time: AtomicI64::new(0),
+            locks: Locks::default(),
         });
         let writers = Writers::start(&options.address, &node, options.writers, options.queue_max)?;
         let last = &writers.shared.meters.last_fact;

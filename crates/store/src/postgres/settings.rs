@@ -26,6 +26,9 @@ const SETTINGS: &[(&str, &str)] = &[
     ("client_min_messages", "warning"),
 ];
 
+/// A writer has others behind it, so it waits for a lock for a moment only; see `locks`.
+pub(super) const OF_WRITER: &str = "SET lock_timeout = '200ms'";
+
 /// As start-up options.
 pub(super) fn options() -> String {
     let mut options = String::new();

@@ -1,6 +1,7 @@
 //! What only the PostgreSQL backend promises: many nodes on one database.
 
 mod entry;
+mod locked;
 mod nodes;
 mod trouble;
 mod warnings;

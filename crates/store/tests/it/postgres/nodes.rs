@@ -13,7 +13,8 @@ use consign_store::{EventFilter, EventPage, Store};
 use tokio::task::JoinSet;
 
 use super::Cluster;
-use super::trouble::{slow_node, stranger};
+use super::locked::Gate;
+use super::trouble::slow_node;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_intent_goes_to_one_claimer_of_two_nodes() {
@@ -145,23 +146,13 @@ async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
     until(async || last_heard.load(Ordering::SeqCst)).await;
     hears().await;
 
-    // The next transaction waits for its numbers when it holds its rows, and those after it do not.
-    let keeper = stranger(&cluster.url()).await;
-    keeper
-        .batch_execute(
-            "BEGIN; SELECT pg_advisory_xact_lock((17230::bigint << 48) + last_value) FROM fact_blocks",
-        )
-        .await
-        .unwrap();
+    // The next transaction that tells a fact holds its rows and waits.
+    let gate = Gate::close(&cluster.url()).await;
     let taking = tokio::spawn(async move { here.take("alice").await });
-    let waits = "SELECT 1 FROM pg_locks l, pg_database d WHERE l.database = d.oid AND d.datname = current_database() \
-                 AND l.locktype = 'advisory' AND NOT l.granted";
-    until(async || !keeper.query(waits, &[]).await.unwrap().is_empty()).await;
-    let next = "SELECT nextval('fact_blocks')";
-    keeper.query(next, &[]).await.unwrap();
+    until(async || gate.is_waited_for().await).await;
     assert_eq!(there.claim(claim_by("carol")).await, [], "passed over");
     assert!(!hears().await);
-    keeper.batch_execute("COMMIT").await.unwrap();
+    gate.open().await;
     assert_eq!(taking.await.unwrap().owner, "alice");
     until(hears).await;
     assert_eq!(there.claim(claim_by("carol")).await.len(), 1);

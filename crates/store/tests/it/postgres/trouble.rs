@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_kernel::command::{Answer, Apart, Command, Request, Settle, Settlement};
+use consign_kernel::command::{Answer, Command};
 use consign_kernel::ids::{FactSeq, IntentId};
 use consign_store::Error;
 use consign_store::conformance::{ManualClock, World, claim_by, item};
 use consign_store::postgres::Postgres;
 use consign_testkit::postgres;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
-use super::nodes::{LONG, page, read, until};
+use super::nodes::{LONG, page, read};
 use super::{Cluster, options};
 
 /// Somebody else on the same database.
@@ -105,43 +104,8 @@ async fn a_stream_that_begins_now_sees_what_is_committed_later() {
     assert!(read(&world, begin).await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on() {
-    let cluster = Cluster::new(1).await;
-    let world = cluster.world(0);
-    world.publish(item()).await;
-    let held = world.take("alice").await;
-    let keeper = stranger(&cluster.url()).await;
-    keeper
-        .batch_execute("BEGIN; SELECT 1 FROM intents FOR UPDATE")
-        .await
-        .unwrap();
-    let settle = Settle {
-        id: held.id,
-        holder: "alice".to_owned(),
-        token: held.token.unwrap(),
-        how: Settlement::Complete { result: None },
-    };
-    let request = Request {
-        gate: None,
-        steps: vec![Command::Settle(settle)],
-        apart: Apart::Yes,
-        seed: [1; 32],
-    };
-    let store = Arc::clone(&world.store);
-    let settling = tokio::spawn(async move { store.execute(request).await });
-    until(async || waits_for_lock(&keeper).await).await;
-    world.publish(item()).await;
-    assert!(!settling.is_finished(), "others wait for it");
-    let refused = timeout(LONG, settling).await.unwrap().unwrap();
-    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
-    keeper.batch_execute("COMMIT").await.unwrap();
-    world.complete(&held).await.unwrap();
-    world.is_sound().await;
-}
-
 /// Whether somebody does, in the same database.
-async fn waits_for_lock(client: &Client) -> bool {
+pub(super) async fn waits_for_lock(client: &Client) -> bool {
     let waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     !client.query(waiting, &[]).await.unwrap().is_empty()
 }
