@@ -2,6 +2,7 @@
 
 mod entry;
 mod locked;
+mod migrations;
 mod nodes;
 mod trouble;
 mod warnings;
