@@ -73,6 +73,7 @@ impl Address {
             .connect_timeout(CONNECT_TIMEOUT)
             .keepalives(true)
             .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(5))
             .tcp_user_timeout(Duration::from_secs(10))
             // Of several hosts, the one that takes writes.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)

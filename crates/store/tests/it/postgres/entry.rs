@@ -22,6 +22,7 @@ use consign_testkit::postgres::{Cluster, FAST};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use super::nodes::until;
 use super::options_at;
 
 const PASSWORD: &str = "open-sesame";
@@ -241,6 +242,24 @@ async fn a_writer_that_was_dismissed_while_idle_comes_back_at_once() {
         assert!(asked.elapsed() < Duration::from_secs(10));
     }
     world.is_sound().await;
+}
+
+/// The kernel lists for each connection which timer runs; that of a connection that idles is the one that keeps it alive.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_readers_and_writers_are_kept_alive() {
+    let server = Server::start("host ledger app 127.0.0.1/32 trust");
+    let world = open(&server.url(), None).await.unwrap();
+    works(&world).await;
+    let port = format!(":{:04X}", server.cluster.port);
+    let timers = || {
+        let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let fields = table.lines().map(|line| line.split_whitespace().collect());
+        let open = fields.filter(|of: &Vec<&str>| of[2].ends_with(&port) && of[3] == "01");
+        open.map(|of| of[5][..2].to_owned()).collect::<Vec<_>>()
+    };
+    // A writer, a reader, and the one that hears; others may come and go.
+    until(async || timers().len() >= 3 && timers().iter().all(|timer| timer == "02")).await;
 }
 
 /// Claims of many large payloads, together with many long keys.
