@@ -33,4 +33,4 @@ pub use keys::{KeyInfo, NewKey, SealKey, key_id};
 pub use nodes::{Heartbeat, Identity, NodeInfo, NodeState, OffDuty};
 pub use places::Place;
 pub use site::Differing;
-pub use timekeeper::Timekeeper;
+pub use timekeeper::{Swept, Timekeeper};

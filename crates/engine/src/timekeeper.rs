@@ -16,6 +16,8 @@ use crate::{Engine, Error, OffDuty};
 
 const NAP_MAX: Duration = Duration::from_secs(1);
 const NAP_MIN: Duration = Duration::from_millis(2);
+/// While what is due cannot be moved, because another transaction holds it or this node's clock is wrong.
+const NAP_HELD_UP: Duration = Duration::from_millis(100);
 /// After a failure, so that a full disk is not hammered.
 const NAP_AFTER_ERROR: Duration = Duration::from_secs(1);
 const FORGET_INTERVAL_US: i64 = 60 * SECOND_US;
@@ -69,9 +71,10 @@ impl Timekeeper {
 
     /// One round of bounded work; says how long nothing will be due.
     pub async fn tick(&mut self) -> Result<Duration, Error> {
-        let more = self.engine.sweep().await?;
+        let before = self.engine.now();
+        let swept = self.engine.sweep().await?;
         let now = self.engine.now();
-        let mut more = more;
+        let mut more = swept.more;
         if now >= self.forget_at {
             // A piece that fails is not tried again at once: leases and delays have their turn.
             self.forget_at = now.plus(FORGET_INTERVAL_US);
@@ -87,8 +90,12 @@ impl Timekeeper {
             return Ok(Duration::ZERO);
         }
         let due = self.engine.inner.store.next_due().await?;
-        let latest = now.plus(i64::try_from(NAP_MAX.as_micros()).unwrap_or(i64::MAX));
-        let until = due.map_or(latest, |due| due.min(latest));
+        let latest = now.plus(micros(NAP_MAX));
+        let mut until = due.map_or(latest, |due| due.min(latest));
+        if swept.rows == 0 && until <= before {
+            // It was due already and stayed: to look at once would be to look hundreds of times a second.
+            until = now.plus(micros(NAP_HELD_UP));
+        }
         self.engine.inner.planned.store(until.0, Ordering::Release);
         let nap_us = u64::try_from(until.0 - self.engine.now().0).unwrap_or(0);
         Ok(Duration::from_micros(nap_us).max(NAP_MIN))
@@ -151,21 +158,34 @@ impl Timekeeper {
     }
 }
 
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Swept {
+    /// How many rows moved.
+    pub rows: u32,
+    /// More are due.
+    pub more: bool,
+}
+
 impl Engine {
-    /// Lets time act on a bounded number of rows; `true` when more are due.
-    pub async fn sweep(&self) -> Result<bool, Error> {
+    /// Lets time act on a bounded number of rows.
+    pub async fn sweep(&self) -> Result<Swept, Error> {
         if self.off_duty() == Some(OffDuty::WrongClock) {
             // What is over by a wrong clock may not be over.
-            return Ok(false);
+            return Ok(Swept::default());
         }
         let sweep = Command::Sweep(Sweep {
             limit: limits::SWEEP_ROWS_MAX,
         });
-        let Answer::Swept { more, .. } = self.apply(None, sweep).await? else {
+        let Answer::Swept { rows, more } = self.apply(None, sweep).await? else {
             return Err(Error::Internal(
                 "a sweep answered something else".to_owned(),
             ));
         };
-        Ok(more)
+        Ok(Swept { rows, more })
     }
 }

@@ -32,6 +32,9 @@ pub enum Error {
     /// Never leaves the store: the transaction is taken anew.
     #[error("another transaction was first: {0}")]
     Conflict(String),
+    /// Never leaves a writer: what can be done without the lock is done without it.
+    #[error("somebody else keeps it locked: {0}")]
+    Locked(String),
     #[error("the database went away during a commit, which may be there or not: {0}")]
     Unsure(String),
     #[error("this address of a database cannot be used: {0}")]
@@ -88,9 +91,9 @@ impl Error {
             Some(
                 &SqlState::T_R_SERIALIZATION_FAILURE
                 | &SqlState::T_R_DEADLOCK_DETECTED
-                | &SqlState::UNIQUE_VIOLATION
-                | &SqlState::LOCK_NOT_AVAILABLE,
+                | &SqlState::UNIQUE_VIOLATION,
             ) => Self::Conflict(reason),
+            Some(&SqlState::LOCK_NOT_AVAILABLE) => Self::Locked(reason),
             Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => Self::Corrupt(reason),
             _ => Self::Unavailable(reason),
         }

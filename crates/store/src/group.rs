@@ -4,6 +4,7 @@
 //! ([`Transact`]) and the disk ([`Disk`]); who waits, who is answered and when is decided here, alike for all of them.
 //! A group is committed only when the one before it is safe, so at most one commit is unsafe at any time.
 
+mod apart;
 mod delivery;
 mod line;
 mod safety;
@@ -32,6 +33,13 @@ pub(crate) trait Transact {
     /// Whether the group shall be carried out once more: nothing came of it, and it was nobody's fault.
     fn again(&mut self, _: &Error) -> bool {
         false
+    }
+    /// Whether a request of the group may be to blame, so that others would pass without it. Asked before the roll-back.
+    fn blames_one(&self, error: &Error) -> bool;
+    /// Which requests of the group need what somebody else keeps locked, as far as it can be told. Asked after the
+    /// roll-back.
+    fn locked_out(&mut self, group: &Group<'_>) -> Vec<bool> {
+        vec![false; group.len()]
     }
 }
 
@@ -74,7 +82,8 @@ pub(crate) struct Committed {
     last_fact: u64,
 }
 
-/// Carries out and commits a group. When that fails everybody in it is refused, and nothing is left of it.
+/// Carries out and commits a group. When that fails nothing is left of it: who may pass without the others goes back into
+/// the line, to be carried out apart, and everybody else is refused.
 pub(crate) fn commit(
     backend: &mut impl Transact,
     mut group: Group<'_>,
@@ -98,21 +107,39 @@ pub(crate) fn commit(
             })
         }
         Err(error) => {
-            backend.roll_back();
-            shared.meters.failed.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(%error, requests = group.len(), "commit failed, nothing was acknowledged");
-            refuse(group.take_answers(), || {
-                if let Error::Unsure(reason) = &error {
-                    return Error::Unsure(reason.clone());
-                }
-                if let Error::Unavailable(reason) = &error {
-                    return Error::Unavailable(reason.clone());
-                }
-                Error::Unavailable(error.to_string())
-            });
+            fail(backend, group, &error, shared);
             None
         }
     }
+}
+
+/// One poisonous request refuses only itself, and so does one that needs what somebody else keeps locked.
+fn fail(backend: &mut impl Transact, mut group: Group<'_>, error: &Error, shared: &Shared) {
+    // Else it may have happened, or nothing will happen any more.
+    let undone = !matches!(error, Error::Unsure(_) | Error::Lost | Error::Closed);
+    let blames_one = undone && group.len() > 1 && backend.blames_one(error);
+    backend.roll_back();
+    if let Error::Locked(reason) = error {
+        let requests = group.len();
+        tracing::debug!(reason, requests, "somebody else holds a lock; others go on");
+        let locked_out = backend.locked_out(&group);
+        return group.step_aside(&locked_out);
+    }
+    if blames_one {
+        tracing::warn!(%error, requests = group.len(), "a commit failed; its requests are tried in smaller groups");
+        return group.divide();
+    }
+    shared.meters.failed.fetch_add(1, Ordering::Relaxed);
+    tracing::error!(%error, requests = group.len(), "commit failed, nothing was acknowledged");
+    refuse(group.take_answers(), || {
+        if let Error::Unsure(reason) = error {
+            return Error::Unsure(reason.clone());
+        }
+        if let Error::Unavailable(reason) = error {
+            return Error::Unavailable(reason.clone());
+        }
+        Error::Unavailable(error.to_string())
+    });
 }
 
 fn run_and_commit(

@@ -19,6 +19,8 @@ const ROUND_TRIP_US_GOOD: i64 = 20_000;
 /// And one that took longer than this says nothing.
 const ROUND_TRIP_US_MAX: i64 = 500_000;
 const TRIES: usize = 3;
+/// So many measurements in a row may come to nothing.
+const FAILED_MAX: u32 = 5;
 
 /// How far the database's clock is ahead of this machine's: the quickest of a few answers, taken at its middle.
 pub(super) async fn ahead_us(clock: &DatabaseClock) -> Result<i64, Error> {
@@ -53,39 +55,106 @@ pub(super) async fn ahead_us(clock: &DatabaseClock) -> Result<i64, Error> {
 /// Keeps the clock on the database's time, and the node off duty while its own is far from it.
 pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engine: Engine) {
     let database = postgres.clock();
-    let mut wrong = false;
+    let mut judge = Judge::default();
     loop {
-        // Who cannot ask the database cannot claim there either.
-        if let Ok(ahead_us) = ahead_us(&database).await {
+        let measured = ahead_us(&database).await;
+        if let Ok(ahead_us) = measured {
             clock.wall_is_ahead(ahead_us);
-            let own_is_wrong = ahead_us.abs() > SKEW_US_MAX;
-            if !own_is_wrong {
+            if ahead_us.abs() <= SKEW_US_MAX {
                 // A machine that slept has missed time: what it gave out then would be over already.
                 clock.catch_up();
             }
-            let engine_ahead_us = clock.now().0 - clock.wall().0;
-            let is_wrong = own_is_wrong || engine_ahead_us > SKEW_US_MAX;
-            if is_wrong != wrong {
-                wrong = is_wrong;
-                engine.clock_is_wrong(wrong);
-                tell(wrong, ahead_us);
-            }
+        }
+        let engine_ahead_us = clock.now().0 - clock.wall().0;
+        if let Some(wrong) = judge.hear(&measured, engine_ahead_us) {
+            engine.clock_is_wrong(wrong);
+            tell(wrong, &measured);
         }
         tokio::time::sleep(INTERVAL).await;
     }
 }
 
-fn tell(wrong: bool, ahead_us: i64) {
-    let behind_ms = ahead_us / 1_000;
-    if wrong {
-        tracing::error!(
+/// Whether this node's clock can be trusted, by all that was measured so far.
+#[derive(Debug, Default)]
+struct Judge {
+    wrong: bool,
+    /// Measurements in a row that came to nothing.
+    failed: u32,
+}
+
+impl Judge {
+    /// Says so when it changes. A clock that nobody could compare for a while is not trusted either: a database whose
+    /// answers take too long to tell the time by may still give out work.
+    fn hear(&mut self, measured: &Result<i64, Error>, engine_ahead_us: i64) -> Option<bool> {
+        let wrong = if let Ok(ahead_us) = measured {
+            self.failed = 0;
+            ahead_us.abs() > SKEW_US_MAX || engine_ahead_us > SKEW_US_MAX
+        } else {
+            self.failed = self.failed.saturating_add(1);
+            self.wrong || self.failed >= FAILED_MAX
+        };
+        let changed = wrong != self.wrong;
+        self.wrong = wrong;
+        changed.then_some(wrong)
+    }
+}
+
+fn tell(wrong: bool, measured: &Result<i64, Error>) {
+    let behind_ms = measured.as_ref().map_or(0, |ahead_us| ahead_us / 1_000);
+    match measured {
+        Err(error) => tracing::warn!(
+            %error,
+            "this machine's clock could not be compared with the database's for some time; no work is given out here \
+             until it can"
+        ),
+        Ok(_) if wrong => tracing::error!(
             behind_ms,
             "this machine's clock differs from the database's; no work is given out here until it is set"
-        );
-    } else {
-        tracing::info!(
+        ),
+        Ok(_) => tracing::info!(
             behind_ms,
             "this machine's clock is right again; work is given out"
-        );
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed() -> Result<i64, Error> {
+        Err(Error::Unavailable("slow".to_owned()))
+    }
+
+    #[test]
+    fn a_clock_is_wrong_beyond_two_seconds_and_right_again_within() {
+        let mut judge = Judge::default();
+        assert_eq!(judge.hear(&Ok(SKEW_US_MAX), 0), None);
+        assert_eq!(judge.hear(&Ok(-SKEW_US_MAX - 1), 0), Some(true));
+        assert_eq!(judge.hear(&Ok(SKEW_US_MAX + 1), 0), None, "still");
+        assert_eq!(judge.hear(&Ok(0), 0), Some(false));
+        assert_eq!(judge.hear(&Ok(0), SKEW_US_MAX + 1), Some(true));
+    }
+
+    #[test]
+    fn a_clock_that_cannot_be_compared_for_a_while_is_not_trusted() {
+        let mut judge = Judge::default();
+        for _ in 1..FAILED_MAX {
+            assert_eq!(judge.hear(&failed(), 0), None);
+        }
+        assert_eq!(judge.hear(&Ok(0), 0), None, "it counts anew");
+        for _ in 1..FAILED_MAX {
+            assert_eq!(judge.hear(&failed(), 0), None);
+        }
+        assert_eq!(judge.hear(&failed(), 0), Some(true));
+        assert_eq!(judge.hear(&failed(), 0), None);
+        assert_eq!(judge.hear(&Ok(0), 0), Some(false));
+    }
+
+    #[test]
+    fn a_wrong_clock_does_not_become_right_by_not_being_compared() {
+        let mut judge = Judge::default();
+        assert_eq!(judge.hear(&Ok(SKEW_US_MAX + 1), 0), Some(true));
+        assert_eq!(judge.hear(&failed(), 0), None);
     }
 }

@@ -114,6 +114,24 @@ async fn a_purge_of_everything_removes_more_entries_than_one_piece_holds() {
 }
 
 #[tokio::test]
+async fn what_is_due_and_cannot_be_moved_is_not_asked_for_again_and_again() {
+    let world = World::new();
+    world.publish(intent()).await;
+    let claimed = world.engine.claim(None, claim(), Duration::ZERO).await;
+    assert_eq!(claimed.unwrap().len(), 1);
+    world.clock.advance_s(61);
+    // As if another transaction held the row: a node with a wrong clock moves nothing.
+    world.engine.clock_is_wrong(true);
+    let mut timekeeper = Timekeeper::new(world.engine.clone());
+    let nap = timekeeper.tick().await.unwrap();
+    assert!(nap >= Duration::from_millis(100), "{nap:?}");
+    world.engine.clock_is_wrong(false);
+    timekeeper.tick().await.unwrap();
+    let nap = timekeeper.tick().await.unwrap();
+    assert!(nap > Duration::from_millis(100), "nothing is due: {nap:?}");
+}
+
+#[tokio::test]
 async fn old_facts_behind_many_of_another_face_are_forgotten() {
     let world = World::new();
     let foreign = NewIntent {

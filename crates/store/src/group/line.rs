@@ -9,7 +9,8 @@ use consign_kernel::command::{Command, Reply, Request};
 use consign_kernel::limits;
 use tokio::sync::oneshot;
 
-use super::delivery::{Answers, Asker};
+use super::apart::{Apart, LOCKED, SEARCH_TIME, Whence, halves};
+use super::delivery::{Answers, Asker, refuse};
 use super::{Committed, Disk, Shared};
 use crate::Error;
 
@@ -24,10 +25,12 @@ const GROUP_REQUESTS_WORTH_MAX: usize = 128;
 /// How long the next group waits for one that is carried out: it may be held up by a lock.
 const TURN_MAX: Duration = Duration::from_millis(20);
 
-struct Job {
+pub(super) struct Job {
     request: Request,
-    asker: Asker,
+    pub(super) asker: Asker,
     weight: usize,
+    /// Since when it is known to need what somebody else keeps locked.
+    pub(super) stuck_since: Option<Instant>,
 }
 
 /// Roughly what a request costs: one for each intent and for each kilobyte. A claim may find as many in each of its lanes.
@@ -49,6 +52,8 @@ fn weight(request: &Request) -> usize {
 #[derive(Default)]
 struct State {
     jobs: Vec<Job>,
+    /// Who was in a group that failed.
+    apart: Apart,
     closed: bool,
     /// The last of several writers to take a group, while it has not begun to commit it.
     turn: Option<Turn>,
@@ -187,6 +192,7 @@ impl Intake {
             request,
             asker,
             weight,
+            stuck_since: None,
         })?;
         answered.await.map_err(|_| Error::Closed)?.take()
     }
@@ -197,7 +203,7 @@ impl Intake {
         if state.closed {
             return Err(Error::Closed);
         }
-        if state.jobs.len() >= self.requests_max {
+        if state.jobs.len() + state.apart.stuck() >= self.requests_max {
             return Err(Error::Busy);
         }
         state.jobs.push(job);
@@ -221,11 +227,16 @@ impl Intake {
 pub(crate) struct Running<'l> {
     line: &'l Line,
     number: u64,
+    /// It tries those who wait for a lock. Others never wait for it.
+    stuck: bool,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut state = self.line.line.state();
+        if self.stuck {
+            return state.apart.tried();
+        }
         if state
             .turn
             .as_ref()
@@ -253,6 +264,7 @@ pub(crate) struct Group<'l> {
     line: &'l Line,
     jobs: Vec<Job>,
     replies: Vec<Reply>,
+    whence: Whence,
 }
 
 impl Group<'_> {
@@ -272,9 +284,57 @@ impl Group<'_> {
                 came = Came::Together;
             }
             came = Came::Later;
-            if !self.line.more(&mut self.jobs) {
+            let open = self.whence == Whence::Line;
+            if !self.line.more(&mut self.jobs, open) {
                 return Ok(());
             }
+        }
+    }
+
+    /// Whether it is a part of one that failed: it shall not wait long for anything, lest it fails slowly again.
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self.whence, Whence::Part { .. })
+    }
+
+    /// Puts aside those who would only wait for a lock, and goes on with the others. Whoever waited already has its try.
+    pub(crate) fn without(mut self, locked_out: impl Fn(&Request) -> bool) -> Option<Self> {
+        if self.whence != Whence::Stuck {
+            let jobs = std::mem::take(&mut self.jobs);
+            let (stuck, free) = jobs.into_iter().partition(|job| locked_out(&job.request));
+            self.jobs = free;
+            self.line.put_aside(stuck);
+        }
+        (!self.jobs.is_empty()).then_some(self)
+    }
+
+    /// Both halves are carried out for themselves, so that whoever is to blame is alone in the end.
+    pub(super) fn divide(self) {
+        let since = self.since();
+        self.line.put_parts(halves(self.jobs), since);
+    }
+
+    /// Somebody else holds a lock. Those who are known to need it wait apart, and the others go on. If nobody is known,
+    /// whoever needs it is looked for in ever smaller parts, but not for long: it may be all of them.
+    pub(super) fn step_aside(self, locked_out: &[bool]) {
+        let since = self.since();
+        let mut locked_out = locked_out.iter();
+        let locked = |_: &Job| locked_out.next() == Some(&true);
+        let (mut stuck, free): (Vec<_>, Vec<_>) = self.jobs.into_iter().partition(locked);
+        if !stuck.is_empty() {
+            self.line.put_parts([free, Vec::new()], since);
+        } else if free.len() > 1 && since.elapsed() < SEARCH_TIME {
+            self.line.put_parts(halves(free), since);
+        } else {
+            stuck = free;
+        }
+        self.line.put_aside(stuck);
+    }
+
+    /// When the group failed of which this is a part, or else now.
+    fn since(&self) -> Instant {
+        match self.whence {
+            Whence::Part { since } => since,
+            Whence::Line | Whence::Stuck => Instant::now(),
         }
     }
 
@@ -302,9 +362,12 @@ impl Line {
     pub(crate) fn gather(&self) -> Option<Group<'_>> {
         let mut state = self.line.state();
         loop {
+            if let Some((jobs, since)) = state.apart.next_part() {
+                return Some(self.group(jobs, Whence::Part { since }));
+            }
             let jobs = self.take(&mut state, Vec::new());
             if !jobs.is_empty() {
-                return Some(self.group(jobs));
+                return Some(self.group(jobs, Whence::Line));
             }
             if !state.jobs.is_empty() {
                 // All that were taken have gone away; others wait behind them.
@@ -321,11 +384,21 @@ impl Line {
     pub(crate) fn gather_in_turn(&self) -> Option<(Group<'_>, Running<'_>)> {
         let mut state = self.line.state();
         loop {
+            if let Some(taken) = self.take_apart(&mut state) {
+                if !state.jobs.is_empty() {
+                    // Whoever was called for these has something else to do now.
+                    self.line.wake_writer(&mut state);
+                }
+                return Some(taken);
+            }
             if state.jobs.is_empty() {
-                if state.closed {
+                if state.closed && !state.apart.needs_somebody() {
                     return None;
                 }
-                state = self.line.sleep(state);
+                state = match state.apart.pause() {
+                    Some(pause) => self.line.nap(state, pause),
+                    None => self.line.sleep(state),
+                };
             } else if state.is_time() {
                 let jobs = self.take(&mut state, Vec::new());
                 if !jobs.is_empty() {
@@ -334,11 +407,46 @@ impl Line {
                         // More than one group takes: another writer shall know of them.
                         self.line.wake_writer(&mut state);
                     }
-                    return Some((self.group(jobs), running));
+                    return Some((self.group(jobs, Whence::Line), running));
                 }
             } else if let Some(pause) = state.held_up() {
                 state = self.line.nap(state, pause);
             }
+        }
+    }
+
+    /// Who was in a group that failed goes first.
+    fn take_apart(&self, state: &mut State) -> Option<(Group<'_>, Running<'_>)> {
+        if let Some((jobs, since)) = state.apart.next_part() {
+            let running = self.turn(state);
+            return Some((self.group(jobs, Whence::Part { since }), running));
+        }
+        let jobs = state.apart.next_stuck(GROUP_REQUESTS_MAX, state.closed)?;
+        let running = Running {
+            line: self,
+            number: 0,
+            stuck: true,
+        };
+        Some((self.group(jobs, Whence::Stuck), running))
+    }
+
+    fn put_parts(&self, parts: [Vec<Job>; 2], since: Instant) {
+        self.line.state().apart.add(parts, since);
+    }
+
+    fn put_aside(&self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let mut state = self.line.state();
+        let closed = state.closed;
+        let refused = state.apart.put_aside(jobs, closed);
+        drop(state);
+        if !refused.is_empty() {
+            self.shared.meters.failed.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(requests = refused.len(), "{LOCKED}");
+            let answers = refused.into_iter().map(|job| (job.asker, None));
+            refuse(answers.collect(), || Error::Unavailable(LOCKED.to_owned()));
         }
     }
 
@@ -349,30 +457,42 @@ impl Line {
             number,
             began: Instant::now(),
         });
-        Running { line: self, number }
+        Running {
+            line: self,
+            number,
+            stuck: false,
+        }
     }
 
     /// Takes what is there, without waiting.
     #[cfg(feature = "simulation")]
     pub(crate) fn gather_now(&self) -> Option<Group<'_>> {
-        let jobs = self.take(&mut self.line.state(), Vec::new());
-        (!jobs.is_empty()).then(|| self.group(jobs))
+        let mut state = self.line.state();
+        if let Some((jobs, since)) = state.apart.next_part() {
+            return Some(self.group(jobs, Whence::Part { since }));
+        }
+        let jobs = self.take(&mut state, Vec::new());
+        (!jobs.is_empty()).then(|| self.group(jobs, Whence::Line))
     }
 
-    fn group(&self, jobs: Vec<Job>) -> Group<'_> {
+    fn group(&self, jobs: Vec<Job>, whence: Whence) -> Group<'_> {
         let replies = Vec::with_capacity(jobs.len());
         Group {
             line: self,
             jobs,
             replies,
+            whence,
         }
     }
 
-    /// Adds those who came meanwhile, and waits for them while the group cannot be committed. False when it can.
-    fn more(&self, group: &mut Vec<Job>) -> bool {
+    /// Adds those who came meanwhile, if it is open to them, and waits while the group cannot be committed. False when it
+    /// can.
+    fn more(&self, group: &mut Vec<Job>, open: bool) -> bool {
         let mut state = self.line.state();
         loop {
-            let max = if state.beside.is_busy() {
+            let max = if !open {
+                0
+            } else if state.beside.is_busy() {
                 GROUP_REQUESTS_MAX
             } else {
                 state.worth()
@@ -437,7 +557,10 @@ impl Line {
         self.shared.safety.lost();
         let mut state = self.line.state();
         state.closed = true;
-        let unanswered = std::mem::take(&mut state.jobs);
+        let unanswered = (
+            std::mem::take(&mut state.jobs),
+            std::mem::take(&mut state.apart),
+        );
         if state.beside.is_busy() {
             state.beside = Beside::Idle;
         }

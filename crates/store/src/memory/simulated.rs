@@ -223,6 +223,11 @@ impl Transact for Log {
     fn roll_back(&mut self) {
         self.next = None;
     }
+
+    fn blames_one(&self, _: &Error) -> bool {
+        // When everything was carried out, it was the disk.
+        self.next.is_none()
+    }
 }
 
 impl Disk {

@@ -16,10 +16,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::timeout;
 use tokio_postgres::config::{ChannelBinding, Host, SslMode, SslNegotiation, TargetSessionAttrs};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::wire::{self, Wire};
+use super::settings;
+use super::wire::{self, Failure, Row, Wire};
 use crate::Error;
 
 /// Everything of ours lives in a schema of this name.
@@ -30,13 +31,6 @@ const MESSAGES_MAX: usize = 256;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// For all of them, until one has let us in.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-
-/// For every connection: our schema, commits that are on disk when they are answered, an end to everything that hangs, and
-/// plans that are made once and follow an index. A plan made while a table was young would read all of it for ever.
-const SETTINGS: &str = "-c search_path=consign,pg_catalog -c synchronous_commit=on -c statement_timeout=10s \
-    -c lock_timeout=5s -c idle_in_transaction_session_timeout=10s -c jit=off -c enable_seqscan=off \
-    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan \
-    -c client_min_messages=warning -c default_transaction_isolation=read\\ committed";
 
 #[derive(Clone)]
 pub struct Address {
@@ -71,16 +65,15 @@ impl Address {
             && config.get_hostaddrs().iter().all(IpAddr::is_loopback);
         let mode = mode.unwrap_or(if local { Mode::Plain } else { Mode::Verified });
         // Ours come last and win: they are what the ledger's promises rest on.
-        let settings = match config.get_options() {
-            Some(options) => format!("{options} {SETTINGS}"),
-            None => SETTINGS.to_owned(),
-        };
+        let given = config.get_options().unwrap_or_default();
+        let settings = format!("{given}{}", settings::options());
         config
             .options(settings)
             .application_name("consign")
             .connect_timeout(CONNECT_TIMEOUT)
             .keepalives(true)
             .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(5))
             .tcp_user_timeout(Duration::from_secs(10))
             // Of several hosts, the one that takes writes.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
@@ -113,8 +106,13 @@ impl Address {
 
     /// A connection that the calling thread drives itself.
     pub(super) fn open(&self) -> Result<Wire, Error> {
-        wire::open(&self.config, self.tls.as_ref().map(|(tls, _)| tls))
-            .map_err(|failure| unreachable(&failure.to_string()))
+        let failed = |failure: Failure| unreachable(&failure.to_string());
+        let tls = self.tls.as_ref().map(|(tls, _)| tls);
+        let mut wire = wire::open(&self.config, tls).map_err(failed)?;
+        let differing = wire.run(&settings::DIFFERING).map_err(failed)?;
+        settings::confirm(differing.first().map(Row::word))?;
+        wire.run(settings::OF_WRITER).map_err(failed)?;
+        Ok(wire)
     }
 
     /// A connection whose traffic the current runtime carries.
@@ -125,7 +123,7 @@ impl Address {
     pub(super) async fn connect_hearing(&self) -> Result<Connected, Error> {
         let (said, heard) = channel(MESSAGES_MAX);
         let connecting = async {
-            Ok(match &self.tls {
+            let client = match &self.tls {
                 None => {
                     let (client, connection) = self.config.connect(NoTls).await?;
                     tokio::spawn(carry(connection, said));
@@ -136,18 +134,27 @@ impl Address {
                     tokio::spawn(carry(connection, said));
                     client
                 }
-            })
+            };
+            let differing = client.simple_query(&settings::DIFFERING).await?;
+            Ok((client, differing))
         };
         // A server may take the connection and then say nothing.
         let connected = timeout(CONNECT_PATIENCE, connecting)
             .await
             .map_err(|_elapsed| unreachable("it did not answer in time"))?;
-        let client = connected.map_err(|error: tokio_postgres::Error| {
+        let (client, differing) = connected.map_err(|error: tokio_postgres::Error| {
             let why = cause(&error);
             // The driver's words are for those who program it.
             let missing = why.ends_with("password missing");
             unreachable(if missing { wire::NO_PASSWORD } else { &why })
         })?;
+        let first = differing.iter().find_map(|message| {
+            if let SimpleQueryMessage::Row(row) = message {
+                return row.get(0);
+            }
+            None
+        });
+        settings::confirm(first)?;
         Ok(Connected { client, heard })
     }
 }

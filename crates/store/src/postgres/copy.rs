@@ -113,7 +113,7 @@ impl End {
         let end = Self::connect(runtime, address)?;
         // That of a copy which was killed goes when PostgreSQL notices.
         match end.run(LOCK) {
-            Err(Error::Conflict(_)) => Err(Error::Copy(format!(
+            Err(Error::Locked(_)) => Err(Error::Copy(format!(
                 "another copy writes to {address}; wait for it or stop it"
             ))),
             other => other.map(|()| end),

@@ -52,6 +52,8 @@ const FACTS: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face
     owner, actor, detail) SELECT * FROM unnest($1::fact[])";
 
 /// Counters are taken in the order of their key, so that no two writers wait for each other in a circle.
+/// Those that come to nothing stay. A shard alone rarely does, for what one writer counts up another counts down; and there
+/// are as many as names, states and shards, however many intents come and go.
 const COUNTS: &str = "INSERT INTO counts (kind, face, name, state, shard, count) \
     SELECT kind, face, name, state, $2, count FROM unnest($1::counted[]) ORDER BY 1, 2, 3, 4 \
     ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count";

@@ -24,6 +24,17 @@ pub(super) const BLOCK: u64 = 4_096;
 
 const BEGIN: &str = "BEGIN";
 
+/// How long a transaction waits for each lock that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// As long as its connection says.
+    Usual,
+    /// A part of a group that met a lock: it may meet the same one, and others wait for it.
+    Brief,
+}
+
+const BRIEFLY: &str = "SET LOCAL lock_timeout = '20ms'";
+
 /// New blocks of numbers. Whoever reads events must not pass the numbers of a transaction that is still open. So that it
 /// can be seen, the transaction first locks the last block that was given out; see `horizon`.
 macro_rules! blocks {
@@ -264,7 +275,11 @@ pub(super) struct Found {
 
 /// Begins a transaction and sends all questions at once. Locks that may have to be waited for come first and in a fixed
 /// order: owners, records, keys, rows by id.
-pub(super) fn load(session: &mut Session, foreseen: &Foreseen<'_>) -> Result<Found, Error> {
+pub(super) fn load(
+    session: &mut Session,
+    foreseen: &Foreseen<'_>,
+    patience: Patience,
+) -> Result<Found, Error> {
     let owners: Vec<_> = foreseen.capped.iter().map(|owner| stored(owner)).collect();
     let records = keys(
         foreseen
@@ -294,6 +309,7 @@ pub(super) fn load(session: &mut Session, foreseen: &Foreseen<'_>) -> Result<Fou
         }
     };
     ask(true, BEGIN, vec![]);
+    ask(patience == Patience::Brief, BRIEFLY, vec![]);
     ask(!owners.is_empty(), LOCK_OWNERS, vec![&owners]);
     ask(
         !records.0.is_empty(),
@@ -317,7 +333,7 @@ pub(super) fn load(session: &mut Session, foreseen: &Foreseen<'_>) -> Result<Fou
     for (asked, answer) in asked.iter().zip(session.ask(&asked)?) {
         let rows = answer.rows;
         match asked.text {
-            BEGIN | LOCK_OWNERS => {}
+            BEGIN | BRIEFLY | LOCK_OWNERS => {}
             RECORDS => found.records = rows,
             ONCE => found.once = rows,
             INTENTS => found.named = intents(&rows)?,

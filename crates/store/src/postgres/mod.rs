@@ -12,11 +12,13 @@ mod flush;
 mod held;
 mod horizon;
 mod load;
+mod locks;
 mod nodes;
 mod reads;
 mod rows;
 mod schema;
 mod session;
+mod settings;
 mod tx;
 mod wire;
 mod writer;
@@ -42,6 +44,7 @@ use crate::{
 };
 use bells::Bells;
 use horizon::Horizon;
+use locks::Locks;
 use reads::Readers;
 use writer::{Node, Writers};
 
@@ -97,6 +100,7 @@ impl Postgres {
             id: options.node,
             clock: Arc::clone(&options.clock),
             last_time: AtomicI64::new(0),
+            locks: Locks::default(),
         });
         let writers = Writers::start(&options.address, &node, options.writers, options.queue_max)?;
         let last = &writers.shared.meters.last_fact;

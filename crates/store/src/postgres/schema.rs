@@ -3,7 +3,7 @@
 //! Invariant: nodes that start together migrate one after the other, a schema that is not ours is left untouched, and what
 //! nodes of the version before still use stays, so that nodes can be replaced one by one while the others work.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
@@ -79,6 +79,13 @@ const SERVER_VERSION_MIN: i32 = 120_000;
 const LOCK: &str = "SELECT pg_try_advisory_lock(17231, 1)";
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
+/// For a migration that is carried out as a whole.
+const BEGIN_BRIEFLY: &str = "BEGIN; SET LOCAL lock_timeout = '200ms'";
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long it is tried.
+const PATIENCE: Duration = Duration::from_mins(2);
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
 /// How far a database is.
 struct Found {
     version: i32,
@@ -145,33 +152,76 @@ pub(super) async fn migrate(
 }
 
 async fn run(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
-    let record =
-        "INSERT INTO migrations (version, name, oldest, applied_at) VALUES ($1, $2, $3, $4)";
-    let together = migration.run == Run::Together;
-    if together {
-        client.batch_execute("BEGIN").await?;
-        client.batch_execute(migration.sql).await?;
-    } else {
-        for statement in migration.sql.split(";\n").map(str::trim) {
-            if !statement.is_empty() {
-                client.batch_execute(statement).await?;
-            }
+    if migration.run == Run::Together {
+        return run_together(client, migration, now_us, PATIENCE).await;
+    }
+    for statement in migration.sql.split(";\n").map(str::trim) {
+        if !statement.is_empty() {
+            client.batch_execute(statement).await?;
         }
     }
-    client
-        .execute(
-            record,
-            &[
-                &migration.version,
-                &migration.name,
-                &migration.oldest,
-                &now_us,
-            ],
-        )
-        .await?;
-    if together {
-        client.batch_execute("COMMIT").await?;
+    record(client, migration, now_us).await
+}
+
+/// A table that is to be changed is locked for an instant only. But whoever waits for that lock behind a long reader makes
+/// all others wait behind itself, so it waits for moments, and lets the others pass in between.
+async fn run_together(
+    client: &Client,
+    migration: &Migration,
+    now_us: i64,
+    patience: Duration,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let mut told = None;
+    loop {
+        match try_together(client, migration, now_us).await {
+            Err(Error::Locked(reason)) if began.elapsed() < patience => {
+                tracing::debug!(reason, "a table is in use");
+            }
+            Err(Error::Locked(_)) => return Err(in_use(migration, patience)),
+            ended => return ended,
+        }
+        client.batch_execute("ROLLBACK").await?;
+        if told.is_none_or(|at: Instant| at.elapsed() >= TELL_INTERVAL) {
+            told = Some(Instant::now());
+            tracing::info!(
+                version = migration.version,
+                waited_s = began.elapsed().as_secs(),
+                "somebody uses a table that the migration changes; it tries again"
+            );
+        }
+        tokio::time::sleep(PAUSE).await;
     }
+}
+
+async fn try_together(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
+    client.batch_execute(BEGIN_BRIEFLY).await?;
+    client.batch_execute(migration.sql).await?;
+    record(client, migration, now_us).await?;
+    Ok(client.batch_execute("COMMIT").await?)
+}
+
+fn in_use(migration: &Migration, waited: Duration) -> Error {
+    Error::Unavailable(format!(
+        "migration {:04} {} found its tables in use for {} seconds; look in pg_stat_activity for a transaction that is open \
+         for long, end it, and start again",
+        migration.version,
+        migration.name,
+        waited.as_secs()
+    ))
+}
+
+async fn record(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
+    let sql = "INSERT INTO migrations (version, name, oldest, applied_at) VALUES ($1, $2, $3, $4)";
+    let Migration {
+        version,
+        name,
+        oldest,
+        ..
+    } = migration;
+    client
+        .execute(sql, &[version, name, oldest, &now_us])
+        .await?;
     Ok(())
 }
 
@@ -250,4 +300,39 @@ async fn make_schema(client: &Client) -> Result<(), Error> {
                name text NOT NULL, oldest integer NOT NULL, applied_at bigint NOT NULL); COMMIT";
     client.batch_execute(sql).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_migration_that_finds_its_tables_in_use_for_too_long_says_what_to_do() {
+        let cluster = consign_testkit::postgres::shared().unwrap();
+        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let (client, reader) = (
+            address.connect().await.unwrap(),
+            address.connect().await.unwrap(),
+        );
+        let used = "SELECT 1 FROM pg_try_advisory_xact_lock(17239, 1)";
+        reader
+            .batch_execute(&format!("BEGIN; {used}"))
+            .await
+            .unwrap();
+        let migration = Migration {
+            version: 99,
+            name: "waits",
+            oldest: 99,
+            run: Run::Together,
+            sql: "SELECT pg_advisory_xact_lock(17239, 1)",
+        };
+        let patience = Duration::from_secs(1);
+        let gave_up = run_together(&client, &migration, 0, patience)
+            .await
+            .unwrap_err();
+        assert!(
+            gave_up.to_string().contains("pg_stat_activity"),
+            "{gave_up}"
+        );
+    }
 }

@@ -125,24 +125,24 @@ impl Session {
     ///
     /// An error is [`Error::Unsure`] unless the server refused a statement before the commit, which it then passed over.
     /// A server that stops waiting for its standby says yes with a warning: it is there, and may be lost with this one
-    /// machine.
+    /// machine. Other warnings, such as those of a trigger that somebody added, mean nothing of the kind.
     pub(super) fn commit(&mut self, mut last: Vec<Asked<'_>>) -> Result<(), Error> {
         last.push(Asked {
             text: COMMIT,
             parameters: Vec::new(),
         });
         let wire = self.wire.as_mut().ok_or(Error::Closed)?;
-        wire.take_warning();
+        wire.take_doubt();
         let mut answers = wire.ask(&last);
-        let warning = wire.take_warning();
+        let doubt = wire.take_doubt();
         let before_commit = answers.len() < last.len();
-        let failure = match (answers.pop(), warning) {
+        let failure = match (answers.pop(), doubt) {
             (Some(Err(failure)), _) => failure,
             (Some(Ok(Answer { undone: true, .. })), _) => {
                 let failed = "the transaction had failed before it was committed";
                 return Err(Error::Unavailable(failed.to_owned()));
             }
-            (_, Some(warning)) => return Err(Error::Unsure(warning)),
+            (_, Some(doubt)) => return Err(Error::Unsure(doubt)),
             (_, None) => {
                 self.reserve = RESERVE_MIN;
                 return Ok(());
@@ -218,11 +218,12 @@ mod tests {
 
     #[test]
     fn a_commit_that_was_answered_with_a_warning_keeps_nobody_waiting() {
-        const WARN: &str = "DO $$ BEGIN RAISE WARNING 'no standby'; END $$";
+        const WARN: &str =
+            "DO $$ BEGIN RAISE WARNING 'shut down' USING ERRCODE = 'admin_shutdown'; END $$";
         let mut session = session();
         session.run("BEGIN").unwrap();
         let unsure = session.commit(vec![asked(WARN)]);
-        assert!(matches!(&unsure, Err(Error::Unsure(why)) if why == "no standby"));
+        assert!(matches!(&unsure, Err(Error::Unsure(why)) if why == "shut down"));
         session.abandon();
         session.ready().unwrap();
     }

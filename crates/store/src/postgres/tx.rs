@@ -19,7 +19,7 @@ use tokio_postgres::types::ToSql;
 
 use super::flush::{Decided, Writes};
 use super::held::{Held, Pending, Rank};
-use super::load::{self, BLOCK, Foreseen};
+use super::load::{self, BLOCK, Foreseen, Patience};
 use super::rows::{self, intent_columns, signed, stored};
 use super::session::Session;
 use super::wire::{Answer, Asked, Row};
@@ -54,9 +54,10 @@ impl<'a> Open<'a> {
         node: i64,
         shard: i16,
         foreseen: &Foreseen<'_>,
+        patience: Patience,
         position: &mut Position,
     ) -> Result<Self, Error> {
-        let found = load::load(session, foreseen)?;
+        let found = load::load(session, foreseen, patience)?;
         let mut open = Self {
             session,
             node,

@@ -86,9 +86,20 @@ pub(super) struct Refusal {
     severity: String,
     message: String,
     detail: Option<String>,
+    /// The function of the server that said it. Never translated.
+    routine: String,
 }
 
 impl Refusal {
+    /// Whether it says that the server stopped waiting for its standby: what was committed is there, and may be lost with
+    /// this one machine. Its words may be of any language, and not everybody who speaks the protocol names routines.
+    fn doubts_commit(&self) -> bool {
+        self.severity == "WARNING"
+            && (self.routine == "SyncRepWaitForLSN"
+                || self.code == SqlState::ADMIN_SHUTDOWN
+                || self.message.contains("synchronous replication"))
+    }
+
     /// Whether the server said it and went away.
     pub(super) fn is_last(&self) -> bool {
         matches!(self.severity.as_str(), "FATAL" | "PANIC")
@@ -100,6 +111,7 @@ impl Refusal {
             severity: String::new(),
             message: String::new(),
             detail: None,
+            routine: String::new(),
         };
         while let Some(field) = fields.next()? {
             let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
@@ -109,6 +121,7 @@ impl Refusal {
                 b'V' => refusal.severity = text,
                 b'M' => refusal.message = text,
                 b'D' => refusal.detail = Some(text),
+                b'R' => refusal.routine = text,
                 _ => {}
             }
         }
@@ -181,8 +194,8 @@ pub(super) struct Wire {
     names: usize,
     /// Types of our own, which are asked for once.
     types: HashMap<u32, Type>,
-    /// What the server warned of since somebody looked.
-    warning: Option<String>,
+    /// Why what was committed may not be on the standby, since somebody looked.
+    doubt: Option<String>,
     /// The server was told where the statements end: there it will be ready again, whatever happens before.
     ended: bool,
 }
@@ -196,7 +209,7 @@ impl Wire {
             statements: HashMap::new(),
             names: 0,
             types: HashMap::new(),
-            warning: None,
+            doubt: None,
             ended: true,
         }
     }
@@ -290,9 +303,9 @@ impl Wire {
         }
     }
 
-    /// What the server warned of since the last look.
-    pub(super) fn take_warning(&mut self) -> Option<String> {
-        self.warning.take()
+    /// Why what was committed since the last look may not be on the standby.
+    pub(super) fn take_doubt(&mut self) -> Option<String> {
+        self.doubt.take()
     }
 
     /// Whether the other side has said anything or gone away, within this time.
@@ -430,8 +443,8 @@ impl Wire {
             match Message::parse(&mut self.incoming)? {
                 Some(Message::NoticeResponse(body)) => {
                     let notice = Refusal::read(body.fields())?;
-                    if notice.severity == "WARNING" {
-                        self.warning = Some(notice.message);
+                    if notice.doubts_commit() {
+                        self.doubt = Some(notice.message);
                     }
                 }
                 Some(Message::ParameterStatus(_) | Message::NotificationResponse(_)) => {}

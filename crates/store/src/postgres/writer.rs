@@ -13,7 +13,8 @@ use consign_kernel::ids::Micros;
 
 use super::address::Address;
 use super::flush::Writes;
-use super::load::Foreseen;
+use super::load::{Foreseen, Patience};
+use super::locks::{self, Locks};
 use super::session::Session;
 use super::tx::Open;
 use crate::group::{self, Disk, Group, Intake, Line, Ran, Running, Shared, Transact};
@@ -23,8 +24,11 @@ use crate::{Clock, Error};
 /// How often a transaction is taken anew before its requests are refused.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// And for how long: a lock that a dead node left is gone after ten seconds, and was waited for five of them already.
+/// And for how long.
 const ATTEMPTS_TIME: Duration = Duration::from_secs(8);
+
+/// A group that took longer to fail is not tried in parts, which would take longer still.
+const BLAME_TIME: Duration = Duration::from_secs(2);
 
 /// Counters are split into this many parts.
 const SHARDS: i64 = 64;
@@ -41,6 +45,7 @@ pub(super) struct Node {
     pub(super) clock: Arc<dyn Clock>,
     /// Time never goes back, whatever the clock says and whichever writer looks.
     pub(super) last_time: AtomicI64,
+    pub(super) locks: Locks,
 }
 
 impl Node {
@@ -156,12 +161,24 @@ impl<'l> Ledger<'l> {
         while let Some((group, running)) = line.gather_in_turn() {
             self.running = Some(running);
             self.tries = Tries::new();
-            if let Some(committed) = group::commit(&mut self, group, shared) {
+            if let Some(group) = self.without_locked(group)
+                && let Some(committed) = group::commit(&mut self, group, shared)
+            {
                 let safe = committed.sync(&Committed, shared);
                 committed.answer(safe, shared);
             }
             self.running = None;
         }
+    }
+
+    /// Whoever needs what was found locked lately does not make the others wait for it again.
+    fn without_locked<'g>(&self, group: Group<'g>) -> Option<Group<'g>> {
+        let locks = &self.node.locks;
+        if locks.is_empty() {
+            return Some(group);
+        }
+        let now = self.node.now();
+        group.without(|request| locks.hold_up(request, now))
     }
 }
 
@@ -174,11 +191,17 @@ impl Transact for Ledger<'_> {
             time: now,
             ..Position::default()
         };
+        let patience = if group.is_part() {
+            Patience::Brief
+        } else {
+            Patience::Usual
+        };
         let mut tx = Open::begin(
             &mut self.session,
             self.node.id,
             self.shard,
             &foreseen,
+            patience,
             &mut position,
         )?;
         let mut batch = Batch::new(&mut tx, now, &mut position);
@@ -237,5 +260,28 @@ impl Transact for Ledger<'_> {
             return true;
         }
         false
+    }
+
+    fn blames_one(&self, _: &Error) -> bool {
+        self.session.is_usable() && self.tries.began.elapsed() < BLAME_TIME
+    }
+
+    fn locked_out(&mut self, group: &Group<'_>) -> Vec<bool> {
+        let now = self.node.now();
+        match locks::find(&mut self.session, group.requests(), now) {
+            Ok(found) => {
+                self.node.locks.note(found);
+                let requests = group.requests();
+                requests
+                    .map(|request| self.node.locks.hold_up(request, now))
+                    .collect()
+            }
+            // Perhaps a whole table is locked, and then everybody waits.
+            Err(error) => {
+                tracing::debug!(%error, "it cannot be told what is locked");
+                self.roll_back();
+                vec![true; group.len()]
+            }
+        }
     }
 }

@@ -64,6 +64,7 @@ impl Writer {
                 clock,
                 position,
                 next: None,
+                carrying: false,
             };
             line.guarded(|| ledger.work(&line, &log, &in_thread, &rest_wanted));
             line.end();
@@ -161,6 +162,8 @@ struct Ledger<'c> {
     position: Position,
     /// As of the open transaction.
     next: Option<Position>,
+    /// A transaction was opened, and not all of its requests are carried out yet.
+    carrying: bool,
 }
 
 pub(super) fn read_position(connection: &Connection) -> Result<Position, Error> {
@@ -189,9 +192,11 @@ impl Ledger<'_> {
 
 impl Transact for Ledger<'_> {
     fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+        self.carrying = false;
         self.identity.confirm()?;
         self.nonces.refresh(self.prepared.connection())?;
         self.prepared.get("BEGIN IMMEDIATE")?.execute([])?;
+        self.carrying = true;
         let mut position = self.position;
         let mut tx = Open::new(&mut self.prepared, &mut self.nonces);
         let mut batch = Batch::new(&mut tx, self.clock.now(), &mut position);
@@ -211,6 +216,7 @@ impl Transact for Ledger<'_> {
             self.prepared.get(sql)?.execute(at)?;
         }
         self.next = Some(position);
+        self.carrying = false;
         Ok(Ran {
             news,
             wrote,
@@ -236,5 +242,10 @@ impl Transact for Ledger<'_> {
         if let Err(rollback) = undone {
             tracing::debug!(%rollback, "nothing left to roll back");
         }
+    }
+
+    fn blames_one(&self, _: &Error) -> bool {
+        // Before, it is the file or its lock; afterwards, the disk.
+        self.carrying
     }
 }

@@ -12,6 +12,7 @@ use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
+use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tokio_postgres::Config;
@@ -82,6 +83,7 @@ fn connect(
         (None, Some(ip)) => (ip.to_string(), reach((*ip, port))?),
         (None, None) => return Err(io::Error::other("the address names no host")),
     };
+    keep_alive(&stream, config)?;
     Ok(match tls {
         Some(tls) => Box::new(secure(stream, name, tls)?),
         None => Box::new(stream),
@@ -100,6 +102,22 @@ fn reach(to: impl ToSocketAddrs) -> io::Result<TcpStream> {
         }
     }
     Err(failed)
+}
+
+/// As the driver does for readers: a connection that idles is not forgotten on the way, and one whose other end is gone is
+/// found out before somebody needs it.
+fn keep_alive(stream: &TcpStream, config: &Config) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, config.get_keepalives())?;
+    sockopt::set_tcp_keepidle(stream, config.get_keepalives_idle())?;
+    if let Some(interval) = config.get_keepalives_interval() {
+        sockopt::set_tcp_keepintvl(stream, interval)?;
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(timeout) = config.get_tcp_user_timeout() {
+        let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(stream, timeout_ms)?;
+    }
+    Ok(())
 }
 
 type Secured = StreamOwned<ClientConnection, TcpStream>;

@@ -42,7 +42,7 @@ impl Row {
     }
 
     /// The same, as it is.
-    pub(super) fn word(&self) -> &str {
+    pub(in super::super) fn word(&self) -> &str {
         let text = self.cell(0).and_then(|cell| std::str::from_utf8(cell).ok());
         text.unwrap_or_default()
     }

@@ -180,3 +180,19 @@ fn a_server_that_lets_us_in_without_its_own_proof_is_left() {
     let (mut wire, _) = scripted(&[welcome]);
     wire.enter(&config).unwrap();
 }
+
+#[test]
+fn only_a_warning_about_the_standby_leaves_a_commit_in_doubt() {
+    let doubted = |fields: &[u8]| {
+        let (mut wire, _) = scripted(&[message(b'N', fields), ready()]);
+        wire.run("COMMIT").unwrap();
+        wire.take_doubt()
+    };
+    // As the server says it, in whatever language, and as somebody else may.
+    let routine = b"VWARNING\0C01000\0Mrien\0RSyncRepWaitForLSN\0\0";
+    assert_eq!(doubted(routine).as_deref(), Some("rien"));
+    let words = b"VWARNING\0C01000\0Mcanceling wait for synchronous replication\0\0";
+    assert!(doubted(words).is_some());
+    assert!(doubted(b"VWARNING\0C57P01\0Mbye\0\0").is_some());
+    assert_eq!(doubted(b"VWARNING\0C01000\0Mold collation\0\0"), None);
+}

@@ -3,6 +3,7 @@
 //! Where a server refuses, the readers are told when the store is opened. The writers are told when the server changed its
 //! mind meanwhile and dismissed them.
 
+mod pooler;
 mod tls;
 
 use std::fs;
@@ -21,18 +22,19 @@ use consign_testkit::postgres::{Cluster, FAST};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use super::nodes::until;
 use super::options_at;
 
 const PASSWORD: &str = "open-sesame";
 
 /// A server with rules of its own about who may enter, and a database `ledger` of the user `app`.
-struct Server {
+pub(super) struct Server {
     cluster: Cluster,
     folder: TempDir,
 }
 
 impl Server {
-    fn start(rules: &str) -> Self {
+    pub(super) fn start(rules: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let cluster = Cluster::place(folder.path()).unwrap();
         cluster.init().unwrap();
@@ -53,7 +55,7 @@ impl Server {
         fs::write(file, format!("{ours}\n{rules}\n")).unwrap();
     }
 
-    fn configure(&self, settings: &str) {
+    pub(super) fn configure(&self, settings: &str) {
         let rules = self.folder.path().join("rules");
         let settings = format!("hba_file = '{}'\n{settings}\n", rules.display());
         self.cluster.configure(&settings).unwrap();
@@ -65,7 +67,7 @@ impl Server {
     }
 
     /// Returns when new connections see the change.
-    fn reload(&self) {
+    pub(super) fn reload(&self) {
         let loaded = || self.sql("SELECT pg_conf_load_time()");
         let before = loaded();
         self.cluster.reload().unwrap();
@@ -82,18 +84,18 @@ impl Server {
         );
     }
 
-    fn sql(&self, text: &str) -> String {
+    pub(super) fn sql(&self, text: &str) -> String {
         let told = self.cluster.sql("postgres", text).unwrap();
         told.trim().to_owned()
     }
 
-    fn intents(&self) -> String {
+    pub(super) fn intents(&self) -> String {
         let count = "SELECT count(*) FROM consign.intents";
         let told = self.cluster.sql("ledger", count).unwrap();
         told.trim().to_owned()
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("postgres://app@127.0.0.1:{}/ledger", self.cluster.port)
     }
 }
@@ -105,7 +107,7 @@ impl Drop for Server {
     }
 }
 
-async fn open(url: &str, password: Option<&str>) -> Result<World, Error> {
+pub(super) async fn open(url: &str, password: Option<&str>) -> Result<World, Error> {
     let clock = Arc::new(ManualClock::default());
     let address = Address::parse(url, password).unwrap();
     let store = Postgres::open(options_at(address, &clock, 1)).await?;
@@ -117,7 +119,7 @@ async fn refused(url: &str, password: Option<&str>) -> String {
 }
 
 /// Somebody writes, somebody reads.
-async fn works(world: &World) {
+pub(super) async fn works(world: &World) {
     let id = world.publish(item()).await;
     assert!(world.get(id).await.is_some());
 }
@@ -236,9 +238,28 @@ async fn a_writer_that_was_dismissed_while_idle_comes_back_at_once() {
         server.dismiss();
         let asked = Instant::now();
         world.publish(item()).await;
-        assert!(asked.elapsed() < Duration::from_secs(2));
+        // A connection that is only found dead by its silence takes twelve.
+        assert!(asked.elapsed() < Duration::from_secs(10));
     }
     world.is_sound().await;
+}
+
+/// The kernel lists for each connection which timer runs; that of a connection that idles is the one that keeps it alive.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_readers_and_writers_are_kept_alive() {
+    let server = Server::start("host ledger app 127.0.0.1/32 trust");
+    let world = open(&server.url(), None).await.unwrap();
+    works(&world).await;
+    let port = format!(":{:04X}", server.cluster.port);
+    let timers = || {
+        let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let fields = table.lines().map(|line| line.split_whitespace().collect());
+        let open = fields.filter(|of: &Vec<&str>| of[2].ends_with(&port) && of[3] == "01");
+        open.map(|of| of[5][..2].to_owned()).collect::<Vec<_>>()
+    };
+    // A writer, a reader, and the one that hears; others may come and go.
+    until(async || timers().len() >= 3 && timers().iter().all(|timer| timer == "02")).await;
 }
 
 /// Claims of many large payloads, together with many long keys.

@@ -1,9 +1,12 @@
 //! What only the PostgreSQL backend promises: many nodes on one database.
 
 mod entry;
+mod locked;
+mod migrations;
 mod nodes;
 mod streams;
 mod trouble;
+mod warnings;
 
 pub(crate) use trouble::stranger;
 

@@ -9,11 +9,12 @@ use consign_kernel::command::{Claim, NewIntent};
 use consign_kernel::ids::FactSeq;
 use consign_kernel::profile::Face;
 use consign_store::conformance::{World, claim_by, guarded, item};
-use consign_store::{EventFilter, Store};
+use consign_store::{EventFilter, EventPage, Store};
 use tokio::task::JoinSet;
 
 use super::Cluster;
-use super::trouble::{slow_node, stranger};
+use super::locked::Gate;
+use super::trouble::slow_node;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_intent_goes_to_one_claimer_of_two_nodes() {
@@ -97,14 +98,11 @@ async fn a_publish_on_one_node_is_heard_on_the_other() {
         hearing.lock().unwrap().extend(news.told.iter().cloned());
     }));
     // Both nodes may still be on their way to the bells.
-    for _ in 0..100 {
+    until(async || {
         cluster.world(0).publish(item()).await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        if heard.lock().unwrap().contains(&told) {
-            return;
-        }
-    }
-    panic!("nothing was heard");
+        heard.lock().unwrap().contains(&told)
+    })
+    .await;
 }
 
 /// A claim holds the best row of each of its lanes and takes one. Whoever passed over the others shall look again.
@@ -114,9 +112,11 @@ async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
     let (here, there) = (cluster.world(0), cluster.world(1));
     let lane = claim_by("carol").probes()[1];
     let heard = Arc::new(AtomicBool::new(false));
-    let hearing = Arc::clone(&heard);
+    let last_heard = Arc::new(AtomicBool::new(false));
+    let (hearing, hearing_last) = (Arc::clone(&heard), Arc::clone(&last_heard));
     cluster.nodes[1].listen(Box::new(move |news| {
         hearing.fetch_or(news.ripe.contains(&lane), Ordering::SeqCst);
+        hearing_last.fetch_or(news.told.contains("last"), Ordering::SeqCst);
     }));
     let hears = async || heard.swap(false, Ordering::SeqCst);
     let for_all = || NewIntent {
@@ -137,37 +137,35 @@ async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
     there.claim(all).await;
     here.publish(item()).await;
     here.publish(for_all()).await;
-    // What was told of them has been heard by then.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Bells are heard in the order they were rung, so all that was told of them has been heard by then.
+    let last = NewIntent {
+        owner: "last".to_owned(),
+        ..item()
+    };
+    here.publish(last).await;
+    until(async || last_heard.load(Ordering::SeqCst)).await;
     hears().await;
 
-    // The next transaction waits for its numbers when it holds its rows, and those after it do not.
-    let keeper = stranger(&cluster.url()).await;
-    keeper
-        .batch_execute(
-            "BEGIN; SELECT pg_advisory_xact_lock((17230::bigint << 48) + last_value) FROM fact_blocks",
-        )
-        .await
-        .unwrap();
+    // The next transaction that tells a fact holds its rows and waits.
+    let gate = Gate::close(&cluster.url()).await;
     let taking = tokio::spawn(async move { here.take("alice").await });
-    let waits = "SELECT 1 FROM pg_locks l, pg_database d WHERE l.database = d.oid AND d.datname = current_database() \
-                 AND l.locktype = 'advisory' AND NOT l.granted";
-    until(async || !keeper.query(waits, &[]).await.unwrap().is_empty()).await;
-    let next = "SELECT nextval('fact_blocks')";
-    keeper.query(next, &[]).await.unwrap();
+    until(async || gate.is_waited_for().await).await;
     assert_eq!(there.claim(claim_by("carol")).await, [], "passed over");
     assert!(!hears().await);
-    keeper.batch_execute("COMMIT").await.unwrap();
+    gate.open().await;
     assert_eq!(taking.await.unwrap().owner, "alice");
     until(hears).await;
     assert_eq!(there.claim(claim_by("carol")).await.len(), 1);
 }
 
+/// Longer than anything takes that comes at all, on however busy a machine.
+pub(super) const LONG: Duration = Duration::from_secs(30);
+
 /// Asks again and again until it is so.
-async fn until(mut so: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(mut so: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !so().await {
-        assert!(began.elapsed() < Duration::from_secs(10), "it never was");
+        assert!(began.elapsed() < LONG, "it never was");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -190,14 +188,18 @@ async fn a_reader_of_events_never_passes_an_open_transaction() {
 }
 
 pub(super) async fn read(world: &World, after: FactSeq) -> Vec<FactSeq> {
+    let page = page(world, after).await;
+    page.events.iter().map(|event| event.fact.seq).collect()
+}
+
+pub(super) async fn page(world: &World, after: FactSeq) -> EventPage {
     let filter = EventFilter {
         face: Face::Intent,
         owner: "alice".to_owned(),
         after,
         limit: 10,
     };
-    let page = world.store.events(filter).await.unwrap();
-    page.events.iter().map(|event| event.fact.seq).collect()
+    world.store.events(filter).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -127,6 +127,44 @@ async fn a_failed_commit_writes_nothing_and_the_next_one_works() {
 }
 
 #[tokio::test]
+async fn a_request_that_the_database_does_not_take_refuses_only_itself() {
+    let world = World::new();
+    let meddler = world.meddler();
+    let poison = "CREATE TRIGGER poison BEFORE INSERT ON intents WHEN NEW.goal = 'poison' \
+                  BEGIN SELECT RAISE(ABORT, 'not this one'); END";
+    meddler.execute_batch(poison).unwrap();
+    // While the first one waits, the others come together in one group.
+    meddler.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let ask = |goal: &str| {
+        let mut request = admit_one();
+        if let Command::Admit(admit) = &mut request.steps[0] {
+            goal.clone_into(&mut admit.items[0].goal);
+        }
+        let store = Arc::clone(&world.store);
+        tokio::spawn(async move { store.execute(request).await })
+    };
+    let first = ask("first");
+    while world.store.stats().requests == 0 {
+        tokio::task::yield_now().await;
+    }
+    let others: Vec<_> = (0..21)
+        .map(|number| ask(if number == 7 { "poison" } else { "other" }))
+        .collect();
+    while world.store.stats().waiting < 21 {
+        tokio::task::yield_now().await;
+    }
+    meddler.execute_batch("COMMIT").unwrap();
+    assert!(first.await.unwrap().is_ok());
+    for (number, other) in others.into_iter().enumerate() {
+        let answer = other.await.unwrap();
+        assert_eq!(answer.is_err(), number == 7, "{number}: {answer:?}");
+    }
+    assert_eq!(world.store.stats().failed_commits, 1);
+    assert_eq!(world.store.dump().await.unwrap().intents.len(), 21);
+    world.shared().is_sound().await;
+}
+
+#[tokio::test]
 async fn a_closed_store_finishes_what_waits_and_refuses_the_rest() {
     let world = World::new();
     let pending: Vec<_> = (0..20)

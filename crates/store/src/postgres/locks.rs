@@ -1,0 +1,149 @@
+//! What somebody else keeps locked, so that only those who need it wait.
+//!
+//! It decides nothing: a request that is not found here, or wrongly, is carried out all the same, apart from the others.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use consign_kernel::command::Request;
+use consign_kernel::ids::{IntentId, Micros};
+use consign_kernel::{once, record};
+
+use super::load::{Foreseen, keys};
+use super::rows::{self, stored};
+use super::session::Session;
+use super::wire::Row;
+use crate::Error;
+
+/// For so long nobody else waits for what was found locked. Those who wait already look more often.
+const KNOWN: Duration = Duration::from_secs(1);
+
+/// Which of these are there and cannot be locked now.
+const INTENTS: &str = "SELECT k.n FROM unnest($1::bytea[]) WITH ORDINALITY AS k (id, n) \
+    WHERE EXISTS (SELECT 1 FROM intents WHERE id = k.id) \
+    AND NOT EXISTS (SELECT 1 FROM intents WHERE id = k.id FOR UPDATE SKIP LOCKED)";
+
+const ONCE: &str = "SELECT k.n FROM unnest($1::smallint[], $2::text[], $3::text[]) \
+    WITH ORDINALITY AS k (scope, owner, key, n) \
+    WHERE EXISTS (SELECT 1 FROM once WHERE scope = k.scope AND owner = k.owner AND key = k.key) \
+    AND NOT EXISTS (SELECT 1 FROM once WHERE scope = k.scope AND owner = k.owner AND key = k.key \
+    FOR UPDATE SKIP LOCKED)";
+
+const RECORDS: &str = "SELECT k.n FROM unnest($1::smallint[], $2::text[], $3::text[]) \
+    WITH ORDINALITY AS k (kind, owner, name, n) \
+    WHERE EXISTS (SELECT 1 FROM records WHERE kind = k.kind AND owner = k.owner AND name = k.name) \
+    AND NOT EXISTS (SELECT 1 FROM records WHERE kind = k.kind AND owner = k.owner AND name = k.name \
+    FOR UPDATE SKIP LOCKED)";
+
+const OWNERS: &str = "SELECT k.n FROM unnest($1::text[]) WITH ORDINALITY AS k (owner, n) \
+    WHERE NOT pg_try_advisory_xact_lock(17230, hashtext(k.owner))";
+
+/// Something that a request locks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Thing {
+    Intent(IntentId),
+    Once(once::Key),
+    Record(record::Key),
+    Owner(String),
+}
+
+/// What was found locked lately, and until when that counts.
+#[derive(Debug, Default)]
+pub(super) struct Locks(Mutex<HashMap<Thing, Instant>>);
+
+impl Locks {
+    fn known(&self) -> MutexGuard<'_, HashMap<Thing, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nearly always.
+    pub(super) fn is_empty(&self) -> bool {
+        let mut known = self.known();
+        if !known.is_empty() {
+            let now = Instant::now();
+            known.retain(|_, until| *until > now);
+        }
+        known.is_empty()
+    }
+
+    pub(super) fn note(&self, found: Vec<Thing>) {
+        let until = Instant::now() + KNOWN;
+        let found = found.into_iter().map(|thing| (thing, until));
+        self.known().extend(found);
+    }
+
+    /// Whether a request needs any of it.
+    pub(super) fn hold_up(&self, request: &Request, now: Micros) -> bool {
+        let known = self.known();
+        let foreseen = Foreseen::of(std::iter::once(request), now);
+        things(&foreseen).any(|thing| known.contains_key(&thing))
+    }
+}
+
+fn things<'f>(foreseen: &'f Foreseen<'_>) -> impl Iterator<Item = Thing> + 'f {
+    let intents = foreseen.ids.iter().map(|id| Thing::Intent(*id));
+    let once = foreseen.once.iter().map(|key| Thing::Once(key.clone()));
+    let records = foreseen.records.iter().cloned().map(Thing::Record);
+    let owners = foreseen.capped.iter();
+    let owners = owners.map(|owner| Thing::Owner((*owner).to_owned()));
+    intents.chain(once).chain(records).chain(owners)
+}
+
+/// What the requests will lock and somebody else has locked already. Locks it meanwhile and lets go.
+pub(super) fn find<'r>(
+    session: &mut Session,
+    requests: impl Iterator<Item = &'r Request>,
+    now: Micros,
+) -> Result<Vec<Thing>, Error> {
+    let foreseen = Foreseen::of(requests, now);
+    let ids: Vec<&[u8]> = foreseen.ids.iter().map(|id| &id.0[..]).collect();
+    let once = keys(
+        foreseen
+            .once
+            .iter()
+            .map(|key| (key.scope.code(), &key.owner, &key.key)),
+    );
+    let records = keys(
+        foreseen
+            .records
+            .iter()
+            .map(|key| (key.kind.code(), &key.owner, &key.name)),
+    );
+    let owners: Vec<_> = foreseen.capped.iter().map(|owner| stored(owner)).collect();
+    session.ready()?;
+    session.run("BEGIN")?;
+    let intents = session.query_anew(INTENTS, &[&ids])?;
+    let once = session.query_anew(ONCE, &[&once.0, &once.1, &once.2])?;
+    let records = session.query_anew(RECORDS, &[&records.0, &records.1, &records.2])?;
+    let owners = session.query_anew(OWNERS, &[&owners])?;
+    session.run("ROLLBACK")?;
+    // In the order of [`things`].
+    let counts = [
+        (foreseen.ids.len(), intents),
+        (foreseen.once.len(), once),
+        (foreseen.records.len(), records),
+        (foreseen.capped.len(), owners),
+    ];
+    let mut locked = Vec::new();
+    for (count, rows) in &counts {
+        locked.extend(marked(*count, rows)?);
+    }
+    let found = things(&foreseen).zip(locked);
+    Ok(found
+        .filter(|(_, locked)| *locked)
+        .map(|(thing, _)| thing)
+        .collect())
+}
+
+/// Which of so many are named by the rows; they count from one.
+fn marked(count: usize, rows: &[Row]) -> Result<Vec<bool>, Error> {
+    let mut marked = vec![false; count];
+    for row in rows {
+        let number = usize::try_from(rows::unsigned(row, 0)?).unwrap_or(0);
+        if let Some(mark) = number.checked_sub(1).and_then(|n| marked.get_mut(n)) {
+            *mark = true;
+        }
+    }
+    Ok(marked)
+}

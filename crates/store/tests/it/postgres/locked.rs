@@ -1,0 +1,189 @@
+//! Requests that cannot be carried out with others: what they need is locked, or the database does not take them.
+
+use std::sync::Arc;
+
+use consign_kernel::command::{
+    Admit, Apart, Command, NewIntent, Reply, Request, Settle, Settlement,
+};
+use consign_kernel::intent::Intent;
+use consign_store::conformance::{ManualClock, World, claim_by, guarded, item};
+use consign_store::postgres::{Options, Postgres};
+use consign_store::{Error, Store as _};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_postgres::Client;
+
+use super::nodes::{LONG, until};
+use super::trouble::{stranger, waits_for_lock};
+use super::{Cluster, options};
+
+/// Whoever tells a fact waits before it, for as long as it is closed.
+pub(super) struct Gate(Client);
+
+impl Gate {
+    pub(super) async fn close(url: &str) -> Self {
+        let client = stranger(url).await;
+        let gate = "CREATE TABLE gate AS SELECT false AS open; \
+                    CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                    WHILE NOT (SELECT open FROM gate) LOOP PERFORM pg_sleep(0.02); END LOOP; RETURN NULL; END $$; \
+                    CREATE TRIGGER pass BEFORE INSERT ON facts FOR EACH STATEMENT EXECUTE FUNCTION pass()";
+        client.batch_execute(gate).await.unwrap();
+        Self(client)
+    }
+
+    pub(super) async fn is_waited_for(&self) -> bool {
+        let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        !self.0.query(waits, &[]).await.unwrap().is_empty()
+    }
+
+    pub(super) async fn open(&self) {
+        let open = "UPDATE gate SET open = true";
+        self.0.batch_execute(open).await.unwrap();
+    }
+}
+
+type Asking = JoinHandle<Result<Reply, Error>>;
+
+fn ask(world: &World, step: Command) -> Asking {
+    let request = Request {
+        gate: None,
+        steps: vec![step],
+        apart: Apart::Yes,
+        seed: [1; 32],
+    };
+    let store = Arc::clone(&world.store);
+    tokio::spawn(async move { store.execute(request).await })
+}
+
+fn publishing(world: &World, item: NewIntent) -> Asking {
+    let items = vec![item];
+    ask(world, Command::Admit(Admit { items, cap: None }))
+}
+
+fn settling(world: &World, held: &Intent) -> Asking {
+    let settle = Settle {
+        id: held.id,
+        holder: "alice".to_owned(),
+        token: held.token.unwrap(),
+        how: Settlement::Complete { result: None },
+    };
+    ask(world, Command::Settle(settle))
+}
+
+async fn answered(asking: Asking) -> Result<Reply, Error> {
+    timeout(LONG, asking).await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    world.publish(item()).await;
+    let held = world.take("alice").await;
+    let keeper = stranger(&cluster.url()).await;
+    keeper
+        .batch_execute("BEGIN; SELECT 1 FROM intents FOR UPDATE")
+        .await
+        .unwrap();
+    // So many that both writers would be busy for longer than each of them waits, if each had to be waited for.
+    let (mut stuck, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        for _ in 0..50 {
+            stuck.push(settling(&world, &held));
+            others.push(publishing(&world, item()));
+        }
+        until(async || waits_for_lock(&keeper).await).await;
+    }
+    for other in others {
+        let other = answered(other).await;
+        assert!(other.is_ok(), "{other:?}");
+    }
+    let early = stuck.iter().any(JoinHandle::is_finished);
+    assert!(!early, "others wait for those who wait");
+    for refused in stuck {
+        let refused = answered(refused).await;
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    }
+    keeper.batch_execute("COMMIT").await.unwrap();
+    world.complete(&held).await.unwrap();
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_lock_goes_on_when_it_is_gone() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    world.publish(item()).await;
+    let held = world.take("alice").await;
+    let keeper = stranger(&cluster.url()).await;
+    keeper
+        .batch_execute("BEGIN; SELECT 1 FROM intents FOR UPDATE")
+        .await
+        .unwrap();
+    let settling = settling(&world, &held);
+    until(async || waits_for_lock(&keeper).await).await;
+    keeper.batch_execute("COMMIT").await.unwrap();
+    assert!(answered(settling).await.unwrap().unwrap()[0].is_ok());
+    world.is_sound().await;
+}
+
+/// Nobody can see that key beforehand: it is met when it is written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_another_transaction_is_about_to_use_holds_up_nobody_else() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    world.publish(guarded("alice", "first", 1)).await;
+    let keeper = stranger(&cluster.url()).await;
+    let using = "BEGIN; INSERT INTO once (scope, owner, key, fingerprint, intent, answer, until) \
+                 SELECT scope, owner, 'second', fingerprint, intent, answer, until FROM once";
+    keeper.batch_execute(using).await.unwrap();
+    let stuck = publishing(&world, guarded("alice", "second", 1));
+    let others: Vec<_> = (0..40).map(|_| publishing(&world, item())).collect();
+    for other in others {
+        assert!(answered(other).await.is_ok());
+    }
+    assert!(!stuck.is_finished(), "others wait for it");
+    let refused = answered(stuck).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    keeper.batch_execute("ROLLBACK").await.unwrap();
+    world.publish(guarded("alice", "second", 1)).await;
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_the_database_does_not_take_refuses_only_itself() {
+    let cluster = Cluster::new(1).await;
+    let one_writer = Options {
+        writers: 1,
+        ..options(&cluster.url(), &Arc::new(ManualClock::default()), 7)
+    };
+    let store = Arc::new(Postgres::open(one_writer).await.unwrap());
+    let world = cluster.world(0).through(store.clone());
+    let poison = "CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                  IF NEW.goal = 'poison' THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$; \
+                  CREATE TRIGGER poison BEFORE INSERT ON intents FOR EACH ROW EXECUTE FUNCTION poison()";
+    let client = stranger(&cluster.url()).await;
+    client.batch_execute(poison).await.unwrap();
+    // While the first one waits, the others come together in one group.
+    let gate = Gate::close(&cluster.url()).await;
+    let first = publishing(&world, item());
+    until(async || gate.is_waited_for().await).await;
+    let mut others = JoinSet::new();
+    for number in 0..21 {
+        let mut item = item();
+        if number == 7 {
+            "poison".clone_into(&mut item.goal);
+        }
+        let asking = publishing(&world, item);
+        others.spawn(async move { (number, answered(asking).await) });
+    }
+    until(async || store.stats().waiting == 21).await;
+    gate.open().await;
+    assert!(answered(first).await.is_ok());
+    for (number, answer) in others.join_all().await {
+        assert_eq!(answer.is_err(), number == 7, "{number}: {answer:?}");
+    }
+    assert_eq!(world.store.stats().failed_commits, 1);
+    assert_eq!(world.claim(claim_by("alice")).await.len(), 1);
+    world.is_sound().await;
+}
