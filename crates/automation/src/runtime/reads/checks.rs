@@ -20,7 +20,7 @@ impl Runtime {
     pub async fn doctor(&self) -> Result<Vec<Value>, Error> {
         let mut checks = Vec::new();
         for plugin in self.program().plugins() {
-            let ailment = self.ailment(&plugin.name).await?;
+            let ailment = self.plugin_ailment(&plugin.name).await?;
             checks.push(of_plugin(&plugin.name, ailment));
         }
         checks.extend(left_out(&self.program()));
@@ -42,7 +42,7 @@ impl Runtime {
     }
 
     /// What keeps a plugin that can be run from doing what it should.
-    pub(super) async fn ailment(&self, plugin: &str) -> Result<Option<String>, Error> {
+    pub(super) async fn plugin_ailment(&self, plugin: &str) -> Result<Option<String>, Error> {
         let setup: Option<keep::Setup> = self.kept(keep::setup(plugin)).await?;
         if let Some(setup) = setup.filter(|setup| !setup.healthy && !setup.pending) {
             let failed = || "its setup failed".to_owned();

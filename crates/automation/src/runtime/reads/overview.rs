@@ -147,7 +147,7 @@ impl Runtime {
         let mut checks = vec![json!({"name": "ledger", "ok": true})];
         for plugin in program.plugins() {
             let state: Option<keep::State> = self.kept(keep::state(&plugin.name)).await?;
-            let ailment = self.ailment(&plugin.name).await?;
+            let ailment = self.plugin_ailment(&plugin.name).await?;
             let healthy = ailment.is_none();
             if ailment.is_some() {
                 checks.push(of_plugin(&plugin.name, ailment));
