@@ -13,6 +13,8 @@ use crate::problem::Problem;
 
 const COMPENSATE_REASON_CHARS_MAX: usize = 1_000;
 const CANCEL_REASON_CHARS_MAX: usize = 500;
+/// Receipts repeat it, and answers repeat receipts.
+const SUMMARY_CHARS_MAX: usize = 1_000;
 const NONCE_CHARS_MAX: usize = 128;
 const ID_CHARS_MAX: usize = 128;
 
@@ -72,7 +74,7 @@ impl Execute {
             amount: fields.cents("amount_cents")?,
             currency: fields.currency("currency")?,
             action: fields.text("action", 1..=ID_CHARS_MAX)?,
-            summary: fields.text("summary", 0..=usize::MAX)?,
+            summary: fields.text("summary", 0..=SUMMARY_CHARS_MAX)?,
         })
     }
 

@@ -27,6 +27,8 @@ use consign_kernel::command::{Command, Hold, Recover};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use crate::document::SiteSigner;
 use crate::keyring::Keyring;
 use crate::problem::Problem;
@@ -99,6 +101,8 @@ struct Inner {
     engine: Engine,
     options: Options,
     keys: RwLock<Arc<Keys>>,
+    /// Of transactions that requests carry at once: a rail that hangs must not gather connections without end.
+    places: Arc<Semaphore>,
 }
 
 /// The keys as they were when they were read last.
@@ -107,6 +111,9 @@ struct Keys {
     signer: SiteSigner,
     ring: Keyring,
 }
+
+/// How many transactions are carried by requests at once. Beyond them an agent is asked to come back.
+const CARRIED_MAX: usize = 1_024;
 
 /// How long whoever carries a transaction holds it without showing that it is alive. A few calls of the rail fit in.
 const LEASE: Duration = Duration::from_mins(1);
@@ -120,6 +127,7 @@ impl Site {
                 engine,
                 options,
                 keys: RwLock::new(Arc::new(keys)),
+                places: Arc::new(Semaphore::new(CARRIED_MAX)),
             }),
         })
     }
@@ -147,6 +155,12 @@ impl Site {
     fn keys(&self) -> Arc<Keys> {
         let keys = self.inner.keys.read();
         Arc::clone(&keys.unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// A place among those that are carried, to be had before anything is begun.
+    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = Arc::clone(&self.inner.places).try_acquire_owned();
+        place.map_err(|_| Problem::RateLimited { retry_after_s: 1 })
     }
 
     fn hold(&self) -> Hold {

@@ -389,8 +389,18 @@ impl Site {
         intent_id: &str,
         limit: u32,
     ) -> Result<Vec<Kept<Transaction>>, Problem> {
+        self.transactions_after(intent_id, "", limit).await
+    }
+
+    /// Those with keys behind this one.
+    pub(super) async fn transactions_after(
+        &self,
+        intent_id: &str,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<Kept<Transaction>>, Problem> {
         let kind = Kind::Transaction;
-        let found = self.engine().records(kind, intent_id, "", limit).await;
+        let found = self.engine().records(kind, intent_id, after, limit).await;
         let found = found.map_err(|error| unavailable(&error))?;
         found.into_iter().map(kept).collect()
     }

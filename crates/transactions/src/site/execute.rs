@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use consign_kernel::command;
 use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::books::{self, About, Kept, Permission, Transaction};
@@ -32,9 +33,10 @@ impl Site {
             if let Some(known) = self.known(&request, &key, &document).await? {
                 return self.replay(known, until).await;
             }
+            let place = self.place()?;
             match self.try_to_begin(&request, &key, &document).await {
                 Ok(None) => {}
-                Ok(Some(held)) => return self.carried(held, until).await,
+                Ok(Some(held)) => return self.carried(held, place, until).await,
                 // The same request may have used the permission up between two looks, and then it is no refusal.
                 Err(problem) => match self.known(&request, &key, &document).await? {
                     Some(known) => return self.replay(known, until).await,
@@ -159,10 +161,19 @@ impl Site {
     }
 
     /// Has it carried out by a task of its own, which goes on when the agent does not wait for it.
-    async fn carried(&self, held: Held, until: Instant) -> Result<Answer, Problem> {
+    async fn carried(
+        &self,
+        held: Held,
+        place: OwnedSemaphorePermit,
+        until: Instant,
+    ) -> Result<Answer, Problem> {
         let begun = held.transaction.clone();
         let site = self.clone();
-        let task = tokio::spawn(async move { site.carry(held).await });
+        let task = tokio::spawn(async move {
+            let carried = site.carry(held).await;
+            drop(place);
+            carried
+        });
         match tokio::time::timeout_at(until, task).await {
             Ok(Ok(Some(carried))) => carried.answer(),
             // Whatever kept it from telling, or from ending in time, the ledger knows how far it is.

@@ -18,8 +18,10 @@ use crate::problem::Problem;
 use crate::request::Verify;
 use crate::state::State;
 
-/// How many transactions of one intent are shown with it.
-const SHOWN_MAX: u32 = 1_000;
+/// How many transactions of one intent are shown with it; `more` says that there are others.
+const SHOWN_MAX: u32 = 100;
+/// Enough to see whether there is one, or several.
+const ONE_OR_SEVERAL: u32 = 2;
 /// How many intents a page of a list has.
 pub(super) const LIST_MAX: u32 = 200;
 /// How many open transactions are looked through for the oldest.
@@ -35,7 +37,9 @@ impl Site {
 
     async fn intent_shown(&self, permission: &Kept<Permission>) -> Result<(Value, State), Problem> {
         let intent = permission.value.intent()?;
-        let transactions = self.transactions(&intent.intent_id, SHOWN_MAX).await?;
+        let mut transactions = self.transactions(&intent.intent_id, SHOWN_MAX + 1).await?;
+        let more = transactions.len() > SHOWN_MAX as usize;
+        transactions.truncate(SHOWN_MAX as usize);
         let state = state(&permission.value, &intent, &transactions, self.now())?;
         let shown = transactions
             .iter()
@@ -54,6 +58,7 @@ impl Site {
             "created_at": instant::print(Micros(permission.value.created_at)),
             "expires_at": instant::print(intent.expires_at),
             "transactions": shown,
+            "more": more,
             "data": {
                 "id": intent.intent_id,
                 "status": state.word(),
@@ -340,7 +345,7 @@ impl Site {
             return Ok(None);
         };
         let intent = permission.value.intent()?;
-        let transactions = self.transactions(intent_id, SHOWN_MAX).await?;
+        let transactions = self.transactions(intent_id, ONE_OR_SEVERAL).await?;
         state(&permission.value, &intent, &transactions, self.now()).map(Some)
     }
 
@@ -349,10 +354,20 @@ impl Site {
         &self,
         intent_id: &str,
     ) -> Result<Option<Kept<Transaction>>, Problem> {
-        let transactions = self.transactions(intent_id, SHOWN_MAX).await?;
-        let settled = State::Settled.word();
-        let mut transactions = transactions.into_iter();
-        Ok(transactions.find(|transaction| transaction.value.state == settled))
+        let mut after = String::new();
+        loop {
+            let page = self
+                .transactions_after(intent_id, &after, SHOWN_MAX)
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(None);
+            };
+            last.key.name.clone_into(&mut after);
+            let settled = |one: &Kept<Transaction>| one.value.state == State::Settled.word();
+            if let Some(found) = page.into_iter().find(settled) {
+                return Ok(Some(found));
+            }
+        }
     }
 }
 

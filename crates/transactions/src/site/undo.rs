@@ -5,6 +5,7 @@
 
 use consign_kernel::command::{self, Command, Operate, Settlement};
 use consign_kernel::profile::Face;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::books::{self, About, Compensation, Kept, Permission, Transaction};
@@ -48,11 +49,12 @@ impl Site {
                 }
             }
             request.check_amount(transaction.value.amount()?)?;
+            let place = self.place()?;
             let begun = self
                 .try_to_undo(&request, &key, &document, &permission, transaction)
                 .await?;
             if let Some(held) = begun {
-                return self.undo_carried(held, until).await;
+                return self.undo_carried(held, place, until).await;
             }
         }
         Err(Problem::StoreUnavailable)
@@ -133,10 +135,18 @@ impl Site {
         }))
     }
 
-    async fn undo_carried(&self, held: Held, until: Instant) -> Result<Answer, Problem> {
+    async fn undo_carried(
+        &self,
+        held: Held,
+        place: OwnedSemaphorePermit,
+        until: Instant,
+    ) -> Result<Answer, Problem> {
         let begun = held.transaction.clone();
         let site = self.clone();
-        let task = tokio::spawn(async move { site.carry_undo(held).await });
+        let task = tokio::spawn(async move {
+            site.carry_undo(held).await;
+            drop(place);
+        });
         let _ = tokio::time::timeout_at(until, task).await;
         self.again(&begun).await?.undo_answer()
     }
