@@ -1,4 +1,4 @@
-//! The cluster campaign: a testkit program runs three nodes over a replicated PostgreSQL, disturbs them in nine ways,
+//! The cluster campaign: a testkit program runs three nodes over a replicated PostgreSQL, disturbs them in ten ways,
 //! and then accounts for every intent.
 
 use crate::Done;
@@ -11,9 +11,9 @@ Usage: cargo xtask cluster [--rounds N] [--minutes M] [--seed S] [--fault NAME].
        cargo xtask cluster --plants
 
 Builds the server and the cluster campaign, then starts three nodes over a PostgreSQL and its synchronous standby,
-disturbs them N times (18 by default), heals them each time, and looks for lost, doubled or resurrected work. The
-faults take turns: kill-node, kill-postmaster, promote, stop-node, cut, full-disk, upgrade, node-clock, promote-clock.
-docs/reliability.md says what each of them proves. Results are appended to target/cluster/results.jsonl.
+disturbs them N times (22 by default), heals them each time, and looks for lost, doubled or resurrected work. The
+faults take turns: kill-node, kill-postmaster, promote, stop-node, cut, full-disk, upgrade, node-clock, promote-clock,
+outsiders. docs/reliability.md says what each of them proves. Results are appended to target/cluster/results.jsonl.
 
   --rounds N    rounds in all; each has one fault, and ends with all nodes at work again
   --minutes M   stop after this time, 30 at most; --resume goes on
@@ -28,8 +28,8 @@ docs/reliability.md says what each of them proves. Results are appended to targe
 
 pub(crate) const CLUSTER: Campaign = Campaign {
     name: "cluster",
-    // Two for each fault.
-    rounds: 18,
+    // Two for each fault, and four for the outsiders.
+    rounds: 22,
     plants: &[
         planted("answer-before-commit", "kill-postmaster", 6),
         planted("skip-token-check", "kill-node", 6),

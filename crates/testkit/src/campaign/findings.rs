@@ -28,10 +28,12 @@ pub enum Promise {
     Alive,
     /// Whoever was to have another clock did read it.
     ClockMoved,
+    /// Work that one node takes reaches whoever waits at another.
+    Reached,
 }
 
 impl Promise {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::PublishSurvives,
         Self::SettlementSurvives,
         Self::LeaseSurvives,
@@ -50,6 +52,7 @@ impl Promise {
         Self::Felt,
         Self::Alive,
         Self::ClockMoved,
+        Self::Reached,
     ];
 
     /// What every campaign must have checked, whatever its faults.
@@ -85,6 +88,7 @@ impl Promise {
             Self::Felt => "somebody_felt_each_fault",
             Self::Alive => "every_node_works_again_soon_after_a_fault",
             Self::ClockMoved => "a_clock_that_was_moved_was_read",
+            Self::Reached => "whoever_waits_at_another_node_gets_an_intent",
         }
     }
 }

@@ -22,6 +22,11 @@ pub trait Named: Copy + PartialEq + 'static {
     /// What a campaign with this fault must have checked, beside what all of them check.
     fn promises(self) -> &'static [Promise];
 
+    /// How many rounds it has for one of the others.
+    fn weight(self) -> u64 {
+        1
+    }
+
     fn named(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|fault| fault.name() == name);
         found.copied().ok_or_else(|| {

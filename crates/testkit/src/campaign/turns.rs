@@ -145,13 +145,13 @@ impl<K: Kind> Turns<K> {
     /// Runs until a promise is broken or all is done.
     fn take_turns(&mut self) -> io::Result<()> {
         let started = Instant::now();
-        let faults = self.plan.faults.len() as u64;
-        let rounds = self.plan.rounds.div_ceil(faults);
-        let most = rounds.clamp(1, K::STRETCH_ROUNDS_MAX);
+        let weights: u64 = self.plan.faults.iter().map(|fault| fault.weight()).sum();
+        let rounds = self.plan.rounds.div_ceil(weights.max(1)).max(1);
         while self.results.rounds < self.plan.rounds {
             if started.elapsed() >= self.plan.limit {
                 break;
             }
+            let most = (rounds * self.next().weight()).min(K::STRETCH_ROUNDS_MAX);
             let rounds = most.min(self.plan.rounds - self.results.rounds);
             let outcome = self.stretch(rounds)?;
             self.results.add(&outcome)?;
@@ -168,11 +168,15 @@ impl<K: Kind> Turns<K> {
         Ok(())
     }
 
-    fn stretch(&mut self, rounds: u64) -> io::Result<Outcome> {
-        let number = self.results.stretches;
+    /// The fault whose turn it is.
+    fn next(&self) -> K::Fault {
         let faults = &self.plan.faults;
-        let turn = usize::try_from(number % faults.len() as u64).unwrap_or(0);
-        let fault = faults[turn];
+        let turn = self.results.stretches % faults.len() as u64;
+        faults[usize::try_from(turn).unwrap_or(0)]
+    }
+
+    fn stretch(&mut self, rounds: u64) -> io::Result<Outcome> {
+        let (number, fault) = (self.results.stretches, self.next());
         // The first one has the seed itself, so that any stretch can be repeated as the first of another campaign.
         let seed = match number {
             0 => self.plan.seed,

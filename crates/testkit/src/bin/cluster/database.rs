@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::Path;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use consign_testkit::history::now_us;
@@ -16,6 +16,7 @@ use consign_testkit::shim::Clock;
 
 use crate::fault::Plant;
 use crate::ground::Ground;
+use crate::seats::Seat;
 
 pub(crate) const DATABASE: &str = "ledger";
 /// Commits are synced, and a standby that was cut off is soon back. Time is let pass in leaps, so a connection must not
@@ -127,6 +128,17 @@ impl Pair {
 
     pub(crate) fn sql_in(&self, database: &str, text: &str) -> io::Result<String> {
         self.primary().cluster.sql(database, text)
+    }
+
+    /// The same in a thread of its own, for what takes a while.
+    pub(crate) fn begin_sql(&self, text: &'static str) -> JoinHandle<io::Result<String>> {
+        let cluster = self.primary().cluster.clone();
+        thread::spawn(move || cluster.sql(DATABASE, text))
+    }
+
+    /// All connections that the primary has left.
+    pub(crate) fn take_seats(&self) -> io::Result<Vec<Seat>> {
+        Seat::take_all(self.primary().cluster.port, DATABASE)
     }
 
     /// Starts a standby from the copy that it has; from then on commits wait for it.

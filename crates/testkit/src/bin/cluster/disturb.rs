@@ -15,7 +15,7 @@ use crate::stretch::Stretch;
 /// How long the clients work undisturbed.
 const WORK_MS: Range<u64> = 300..900;
 /// How long something is gone.
-const GONE_MS: Range<u64> = 100..900;
+pub(crate) const GONE_MS: Range<u64> = 100..900;
 /// How long a node sleeps: some clients hear late, and some have given up.
 const SLEEP_MS: Range<u64> = 300..2_600;
 /// How long the standby hears nothing before its primary is lost.
@@ -56,6 +56,7 @@ impl Stretch<'_> {
             Fault::Upgrade => self.upgrade(),
             Fault::NodeClock => self.set_node_clock(round),
             Fault::PromoteClock => self.promote_with_another_clock(round),
+            Fault::Outsiders => self.meet_outsiders(round),
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     NodeClock,
     /// As [`Fault::Promote`], and the new primary has another clock than the one before.
     PromoteClock,
+    /// Others lock rows, keep a snapshot, take all connections, or wait at another node.
+    Outsiders,
 }
 
 impl Named for Fault {
@@ -37,6 +39,7 @@ impl Named for Fault {
         Self::Upgrade,
         Self::NodeClock,
         Self::PromoteClock,
+        Self::Outsiders,
     ];
 
     fn name(self) -> &'static str {
@@ -50,6 +53,7 @@ impl Named for Fault {
             Self::Upgrade => "upgrade",
             Self::NodeClock => "node-clock",
             Self::PromoteClock => "promote-clock",
+            Self::Outsiders => "outsiders",
         }
     }
 
@@ -61,7 +65,13 @@ impl Named for Fault {
                 &[Promise::Alive, Promise::Felt]
             }
             Self::NodeClock | Self::PromoteClock => &[Promise::Alive, Promise::ClockMoved],
+            Self::Outsiders => &[Promise::Alive],
         }
+    }
+
+    /// There are four kinds of outsiders, and the others take turns between two at most.
+    fn weight(self) -> u64 {
+        if self == Self::Outsiders { 2 } else { 1 }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use consign_testkit::campaign::reach::Reach;
@@ -93,6 +93,40 @@ impl Node {
             }
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Waits here for an intent, and fulfils it; tells its id.
+    pub(crate) fn wait_for(
+        &self,
+        goal: &str,
+    ) -> io::Result<JoinHandle<io::Result<Option<String>>>> {
+        let mut http = self.server.main_client()?.patience(CHECK_PATIENCE);
+        let path = format!("/claim?namespace=probe&goal={goal}&wait=20");
+        Ok(thread::spawn(move || {
+            let claimed = http.send("POST", &path, &[], None)?.json();
+            let Some(id) = claimed["id"].as_str() else {
+                return Ok(None);
+            };
+            let body = json!({"claim_token": claimed["claim_token"], "result": 1});
+            let done = http.post(&format!("/fulfill/{id}"), &body)?;
+            Ok((done.status == 200).then(|| id.to_owned()))
+        }))
+    }
+
+    /// Publishes so many at once.
+    pub(crate) fn publish_many(&self, goal: &str, count: usize) -> io::Result<()> {
+        let one = json!({"goal": goal, "payload": {}, "namespace": "probe"});
+        let body = json!({"intents": vec![one; count]});
+        let mut http = self.server.main_client()?.patience(CHECK_PATIENCE);
+        let reply = http.post("/intents", &body)?;
+        if reply.status == 201 {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "/intents: {} {}",
+            reply.status,
+            reply.text()
+        )))
     }
 
     fn cycle(&self, goal: &str) -> Result<(), String> {
