@@ -2,7 +2,8 @@
 //! transactions out over the ledger.
 //!
 //! Invariant: but for [`rail`] nothing here reads a clock, draws randomness or does IO; times, entropy and bytes
-//! come in as values. HTTP is the face's; all that is known of it here is the status that belongs to each name of an error.
+//! come in as values. Incoming HTTP is the face's; all that is known of it here is the status that belongs to each name of
+//! an error.
 
 pub mod instant;
 pub mod money;

@@ -16,7 +16,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["consign-kernel", "consign-engine", "consign-automation"],
     ),
     ("consign-automation", &["consign-kernel", "consign-engine"]),
-    ("consign-transactions", &["consign-kernel"]),
+    (
+        "consign-transactions",
+        &["consign-kernel", "consign-client"],
+    ),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),
     (
