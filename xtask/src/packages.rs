@@ -15,6 +15,15 @@ pub(crate) const POSTGRESQL: Package = Package {
     brings: "/usr/lib/postgresql",
 };
 
+pub(crate) const NODE: Package = Package {
+    name: "nodejs",
+    brings: "node",
+};
+pub(crate) const NPM: Package = Package {
+    name: "npm",
+    brings: "npm",
+};
+
 pub(crate) fn install(context: &Context, package: &Package) -> Done {
     let Package { name, brings } = package;
     if is_there(brings) {

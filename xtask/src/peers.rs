@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::Done;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
-use crate::packages::{self, POSTGRESQL, Package};
+use crate::packages::{self, NODE, NPM, POSTGRESQL, Package};
 use crate::process::{self, Output};
 use crate::product;
 
@@ -72,14 +72,6 @@ const REDIS: Package = Package {
 const RABBITMQ: Package = Package {
     name: "rabbitmq-server",
     brings: "/usr/lib/rabbitmq/bin/rabbitmq-server",
-};
-const NODE: Package = Package {
-    name: "nodejs",
-    brings: "node",
-};
-const NPM: Package = Package {
-    name: "npm",
-    brings: "npm",
 };
 
 /// What a subject, named by its first word, needs.

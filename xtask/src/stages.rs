@@ -42,7 +42,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "tools",
-        about: "PostgreSQL, the real client, schemathesis and the browser are installed",
+        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails and the browser are installed",
         group: BUILD,
         log: None,
         run: install,
@@ -174,6 +174,7 @@ fn tests(context: &Context) -> Done {
         );
     }
     packages::install(context, &POSTGRESQL)?;
+    tools::stand_ins(context)?;
     let command = runner.command(context, None);
     let log = context.log("tests");
     let ran = process::run(command, Output::Copied(&log), context.deadline);
@@ -189,7 +190,7 @@ fn doc(context: &Context) -> Done {
 
 fn install(context: &Context) -> Done {
     packages::install(context, &POSTGRESQL)?;
-    tools::python(context)?;
+    tools::stand_ins(context)?;
     tools::chromium(context)
 }
 

@@ -1,4 +1,4 @@
-//! Tools that are not built here: the test runner, the real Python client, the browser.
+//! Tools that are not built here: the test runner, the real Python client, stand-ins of payment rails, the browser.
 //!
 //! What is missing is installed where that is possible without asking, and otherwise named together with
 //! the command that installs it. A missing tool is a failure: a check that quietly did not run proves nothing.
@@ -7,14 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Done;
-use crate::context::Context;
-use crate::packages::{self, Package};
+use crate::context::{Context, read, write};
+use crate::packages::{self, NODE, NPM, Package};
 use crate::postgres;
 use crate::process::{self, Output};
 
-/// What the Python environment has, pinned: the client whose behaviour the intent face must satisfy, and the program
-/// that holds answers against their schemas.
-const PACKAGES: &[(&str, &str)] = &[("intent-bus", "2.1.2"), ("schemathesis", "4.32.5")];
+/// What the Python environment has, pinned: the client whose behaviour the intent face must satisfy, the program that holds
+/// answers against their schemas, and a stand-in of Stripe, which tests run as a process.
+const PACKAGES: &[(&str, &str)] = &[
+    ("intent-bus", "2.1.2"),
+    ("schemathesis", "4.32.5"),
+    ("localstripe", "1.15.10"),
+];
+
+/// Another stand-in of Stripe, a library of Node: unlike the one above, it honours idempotency keys.
+const NODE_PACKAGE: (&str, &str) = ("stripe-stateful-mock", "0.0.16");
 
 pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
 
@@ -118,6 +125,34 @@ fn installed(context: &Context, python: &Path, package: &str) -> Option<String> 
     let question = format!("from importlib.metadata import version; print(version('{package}'))");
     let answer = process::ask(context.program(python, &["-c", &question]))?;
     Some(answer.trim().to_owned())
+}
+
+/// What tests of payment rails start, where they look for it: in `venv` and `node` beside the logs.
+pub(crate) fn stand_ins(context: &Context) -> Done {
+    python(context)?;
+    let (name, version) = NODE_PACKAGE;
+    let folder = context.shelf().join("node");
+    let manifest = folder.join(format!("node_modules/{name}/package.json"));
+    let told = format!("\"version\": \"{version}\"");
+    if read(&manifest).is_ok_and(|text| text.contains(&told)) {
+        return Ok(());
+    }
+    packages::install(context, &NODE)?;
+    packages::install(context, &NPM)?;
+    // A manifest of its own, or npm would look for one in the folders above.
+    write(&folder.join("package.json"), "{}\n")?;
+    let package = format!("{name}@{version}");
+    let mut install = context.program(
+        "npm",
+        &["install", "--no-audit", "--no-fund", "--ignore-scripts"],
+    );
+    install.arg(&package).current_dir(&folder);
+    process::run(install, Output::Aside, context.deadline)
+        .and_then(|ended| ended.demand_success("installing a Node package"))
+        .map_err(|error| {
+            let by_hand = format!("npm install --prefix {} {package}", folder.display());
+            format!("{error}; it needs the network once, try by hand with: {by_hand}")
+        })
 }
 
 /// Makes sure that Chromium is there; installing it takes root.

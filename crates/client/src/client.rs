@@ -73,6 +73,7 @@ pub struct Client {
     sign: bool,
     timeout: Duration,
     tls: Option<Arc<ClientConfig>>,
+    answer_bytes_max: usize,
     kept: Mutex<Option<Connection>>,
 }
 
@@ -91,8 +92,18 @@ impl Client {
             sign: options.sign,
             timeout: options.timeout,
             tls,
+            answer_bytes_max: ANSWER_BYTES_MAX,
             kept: Mutex::new(None),
         })
+    }
+
+    /// For a server whose answers are known to be small.
+    #[must_use]
+    pub fn with_answers_up_to(self, bytes: usize) -> Self {
+        Self {
+            answer_bytes_max: bytes,
+            ..self
+        }
     }
 
     pub fn address(&self) -> &Address {
@@ -243,11 +254,11 @@ impl Client {
     }
 
     pub(crate) async fn read(&self, body: Incoming) -> Result<Bytes, Error> {
-        match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
+        match Limited::new(body, self.answer_bytes_max).collect().await {
             Ok(collected) => Ok(collected.to_bytes()),
             Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge {
                 server: self.address.clone(),
-                limit_bytes: ANSWER_BYTES_MAX,
+                limit_bytes: self.answer_bytes_max,
             }),
             Err(error) => match error.downcast::<hyper::Error>() {
                 Ok(cause) => Err(self.broken(*cause)),

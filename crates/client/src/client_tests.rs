@@ -236,6 +236,16 @@ async fn an_answer_beyond_the_limit_is_refused() {
 }
 
 #[tokio::test]
+async fn a_caller_that_expects_little_reads_little() {
+    let body = r#"{"keys":[]}"#;
+    for (limit, fits) in [(body.len(), true), (body.len() - 1, false)] {
+        let (server, _task) = scripted(vec![vec![answer("200 OK", body)]]).await;
+        let client = client(server).with_answers_up_to(limit);
+        assert_eq!(client.jwks().await.is_ok(), fits, "{limit}");
+    }
+}
+
+#[tokio::test]
 async fn events_arrive_one_by_one_until_the_stream_ends() {
     let stream = "id: 1\nevent: fact\ndata: {\"seq\":1}\n\n: ping\n\nid: 2\ndata: x\n\n";
     let whole = format!(

@@ -1,4 +1,4 @@
-//! The HTTP client that the command line, the load generator and tests use.
+//! The HTTP client that the command line, the load generator, the payment rails and tests use.
 //!
 //! It speaks HTTP/1.1 to one server, signs requests the way the Intent Protocol asks, and offers
 //! one typed call per route. Invariants: a request is repeated only when nothing of it was sent; no
@@ -30,6 +30,7 @@ pub use events::{Event, Events};
 pub use intents::{Claim, Output, Publish, PublishItem};
 pub use key::Key;
 pub use operator::ListFilter;
+pub use query::encode as percent_encode;
 pub use settle::{ClaimNext, ItemOutcome, Settled, Settlement};
 pub use sign::{canonical_query, signature};
 pub use wire::{
@@ -37,5 +38,5 @@ pub use wire::{
     Published, ServerError, Timeline,
 };
 
-pub use http::{HeaderMap, Method, StatusCode};
+pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 pub use hyper::body::Bytes;

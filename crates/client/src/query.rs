@@ -6,7 +6,7 @@
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// One path segment or query word.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut encoded = String::with_capacity(bytes.len());
     for &byte in bytes {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'~') {

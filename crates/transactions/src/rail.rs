@@ -5,7 +5,14 @@
 //! Invariant: a rail reports what it was told and guesses nothing. Whatever it does not understand, or hears too late, is
 //! [`RailOutcome::Unknown`], and asked for again later.
 
+mod charges;
+pub mod http;
 mod null;
+pub mod standard;
+pub mod stripe;
+#[cfg(test)]
+mod tests;
+mod wire;
 mod worker;
 
 use std::fmt;
@@ -18,7 +25,11 @@ use crate::money::{Cents, Currency};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
+pub use charges::Charges;
+pub use http::Http;
 pub use null::Null;
+pub use stripe::Stripe;
+pub use wire::{Setup, TIMEOUT};
 pub use worker::{Options as WorkerOptions, Worker};
 
 /// A boxed answer of a rail; it never fails, because not knowing is an answer too.
@@ -96,6 +107,17 @@ pub enum Fenced {
     Unknown,
 }
 
+impl Fenced {
+    /// Of two payments that both must never succeed.
+    const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::TooLate, _) | (_, Self::TooLate) => Self::TooLate,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::Cancelled, Self::Cancelled) => Self::Cancelled,
+        }
+    }
+}
+
 /// What came of a refund.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refunded {
@@ -126,6 +148,15 @@ pub struct Message<'a> {
     pub headers: &'a [(String, String)],
     pub body: &'a [u8],
     pub now: consign_kernel::ids::Micros,
+}
+
+impl<'a> Message<'a> {
+    /// None as well if there are several, because it would be anybody's guess which one was meant.
+    fn header(&self, name: &str) -> Option<&'a str> {
+        let mut values = self.headers.iter().filter(|(given, _)| given == name);
+        let (_, value) = values.next()?;
+        values.next().is_none().then_some(value.as_str())
+    }
 }
 
 /// Implementors guarantee: every call ends within the rail's time limit; a payment of one charge succeeds at most once

@@ -10,8 +10,11 @@ use consign_faces::intent::settings::Settings as IntentSettings;
 use consign_faces::transaction;
 use consign_faces::transaction::settings::{self, Settings};
 use consign_faces::web::credentials::Secret as Checked;
+use consign_transactions::callback;
 use consign_transactions::document::PublicKey;
-use consign_transactions::rail::{Null, Rail, Worker, WorkerOptions};
+use consign_transactions::rail::{
+    self, Http, Null, Rail, Setup, Stripe, Worker, WorkerOptions, http, standard, stripe,
+};
 use consign_transactions::site::{AgentKeys, Options, Site};
 use tokio::sync::mpsc;
 
@@ -95,8 +98,51 @@ fn rail(
             };
             Ok(Arc::new(Worker::new(engine.clone(), options)))
         }
-        settings::Rail::Stripe | settings::Rail::Http => Err(Failure::usage("TODO at merge")),
+        settings::Rail::Stripe => {
+            let secret = asked.stripe_secret.as_ref().ok_or_else(|| {
+                Failure::usage("ATP_STRIPE_SECRET is not set")
+                    .hint("the rail stripe needs the secret key of the account")
+            })?;
+            let webhooks = asked.stripe_webhook_secrets.iter();
+            let options = stripe::Options {
+                base: asked
+                    .stripe_base
+                    .clone()
+                    .unwrap_or_else(|| stripe::BASE.to_owned()),
+                secret: secret.reveal().to_owned(),
+                webhook_secrets: callback::Secrets::new(
+                    webhooks.map(|one| one.reveal().to_owned()),
+                ),
+                timeout: rail::TIMEOUT,
+            };
+            let rail = Stripe::new(options).map_err(|error| unusable("ATP_STRIPE_BASE", &error))?;
+            Ok(Arc::new(rail))
+        }
+        settings::Rail::Http => {
+            let base = asked.http_base.clone().ok_or_else(|| {
+                Failure::usage("ATP_HTTP_BASE is not set")
+                    .hint("the rail http needs the address of the site's own endpoint")
+            })?;
+            let secrets = asked
+                .http_secret
+                .iter()
+                .flat_map(|both| both.reveal().split(','));
+            let secrets = standard::Secrets::new(secrets.map(str::trim))
+                .map_err(|error| unusable("ATP_HTTP_SECRET", &error))?;
+            let options = http::Options {
+                base,
+                secrets,
+                timeout: rail::TIMEOUT,
+            };
+            let rail = Http::new(options).map_err(|error| unusable("ATP_HTTP_BASE", &error))?;
+            Ok(Arc::new(rail))
+        }
     }
+}
+
+fn unusable(name: &str, error: &Setup) -> Failure {
+    Failure::usage(format!("{name}: {error}"))
+        .hint("docs/protocols/transactions-rails.md tells what the rails need")
 }
 
 fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {

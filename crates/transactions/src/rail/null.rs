@@ -7,10 +7,7 @@ use crate::problem::Problem;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Null;
 
-fn answer<T: Send>(value: T) -> Asked<'static, T>
-where
-    T: 'static,
-{
+fn answer<T: Send + 'static>(value: T) -> Asked<'static, T> {
     Box::pin(std::future::ready(value))
 }
 

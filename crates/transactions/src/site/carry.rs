@@ -18,7 +18,7 @@ use crate::ids;
 use crate::instant;
 use crate::intent::{Action as Doing, Intent};
 use crate::key::{IdempotencyKey, RailReference};
-use crate::outcome::{Action, Phase, Situation, next};
+use crate::outcome::{Action, Phase, RailOutcome, Situation, next};
 use crate::problem::Problem;
 use crate::rail::{Charge, Failure, Fenced, Report};
 use crate::receipt::{self, Step, Undone};
@@ -70,6 +70,10 @@ impl Site {
         for _ in 0..ROUNDS_MAX {
             if !self.note_payment(held, &report).await? {
                 return Ok(false);
+            }
+            // A payment that was there cannot be unheard of; paying again would be guessing.
+            if report.outcome == RailOutcome::NotFound && held.payment().is_some() {
+                return self.alert(held, &report).await;
             }
             let situation = self.situation(held, &charge)?;
             report = match next(report.outcome, situation) {
@@ -125,7 +129,7 @@ impl Site {
         }
         held.is_fresh = false;
         let prepared = self.rail().prepare(charge).await;
-        if prepared.outcome != crate::outcome::RailOutcome::Unconfirmed {
+        if prepared.outcome != RailOutcome::Unconfirmed {
             return Ok(Some(prepared));
         }
         if !self.note_payment(held, &prepared).await? {
@@ -341,7 +345,7 @@ impl Site {
 
     async fn ask_again(&self, held: &mut Held, report: &Report) -> Result<bool, Problem> {
         let transaction = &mut held.transaction.value;
-        if report.outcome == crate::outcome::RailOutcome::NotFound {
+        if report.outcome == RailOutcome::NotFound {
             transaction.missing_since.get_or_insert(self.now().0);
             return self.let_go(held, self.options().settle_delay).await;
         }

@@ -1,0 +1,204 @@
+//! Standard Webhooks signatures (<https://www.standardwebhooks.com>): how a site's own endpoint and this server know each other.
+//!
+//! Invariant: a message counts only if one of the secrets signed its id, its time and its very bytes a short while ago.
+
+use std::fmt;
+
+use consign_kernel::ids::SECOND_US;
+use data_encoding::BASE64;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+use super::Message;
+use super::wire::Setup;
+use crate::callback::TOLERANCE_S;
+use crate::problem::Problem;
+
+pub(super) const ID: &str = "webhook-id";
+pub(super) const TIMESTAMP: &str = "webhook-timestamp";
+pub(super) const SIGNATURE: &str = "webhook-signature";
+
+const PREFIX: &str = "whsec_";
+const SECRET_BYTES_MIN: usize = 24;
+const SECRET_BYTES_MAX: usize = 64;
+
+/// The secrets shared with an endpoint. The first signs; all are accepted, so that one can be changed for another.
+#[derive(Clone)]
+pub struct Secrets(Vec<Vec<u8>>);
+
+impl Secrets {
+    /// Each as `whsec_` and the Base64 of 24 to 64 bytes.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Result<Self, Setup> {
+        let secrets: Result<Vec<_>, _> = secrets.into_iter().map(decode).collect();
+        let secrets = secrets?;
+        if secrets.is_empty() {
+            return Err(Setup::Secret {
+                reason: "is missing; make one with: echo whsec_$(openssl rand -base64 32)",
+            });
+        }
+        Ok(Self(secrets))
+    }
+
+    /// The value of `webhook-signature`.
+    pub(super) fn sign(&self, id: &str, at_s: i64, body: &[u8]) -> String {
+        let at = at_s.to_string();
+        let signature = self.0.first().map(|secret| mac(secret, id, &at, body));
+        let signature = signature.map(|mac| BASE64.encode(&mac.finalize().into_bytes()));
+        format!("v1,{}", signature.unwrap_or_default())
+    }
+
+    /// Gives back the id of a message that is genuine and fresh.
+    pub(super) fn check<'a>(&self, message: Message<'a>) -> Result<&'a str, Problem> {
+        let refused = |reason| Problem::CallbackRefused { reason };
+        let header = |name| {
+            let value = message.header(name);
+            value.ok_or_else(|| refused("is not that of Standard Webhooks: a header is missing"))
+        };
+        let (id, at, signatures) = (header(ID)?, header(TIMESTAMP)?, header(SIGNATURE)?);
+        let at_s: i64 = at.parse().map_err(|_| refused("has no time"))?;
+        // Every pair is tried, so that the time it takes does not tell which secret came close.
+        let mut genuine = false;
+        for signature in signatures.split(' ').filter_map(read) {
+            for secret in &self.0 {
+                genuine |= mac(secret, id, at, message.body)
+                    .verify_slice(&signature)
+                    .is_ok();
+            }
+        }
+        if !genuine {
+            return Err(refused("is that of no secret of ours"));
+        }
+        let apart = at_s.saturating_sub(message.now.0.div_euclid(SECOND_US));
+        if apart.unsigned_abs() > TOLERANCE_S.unsigned_abs() {
+            return Err(refused("is too old or too far ahead"));
+        }
+        Ok(id)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({})", self.0.len())
+    }
+}
+
+fn decode(secret: &str) -> Result<Vec<u8>, Setup> {
+    let secret = secret.trim();
+    let text = secret.strip_prefix(PREFIX).unwrap_or(secret);
+    let decoded = BASE64.decode(text.as_bytes()).ok();
+    decoded
+        .filter(|bytes| (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()))
+        .ok_or(Setup::Secret {
+            reason: "is not whsec_ and the Base64 of 24 to 64 bytes; make one with: echo whsec_$(openssl rand -base64 32)",
+        })
+}
+
+/// One of the signatures of a header, which may be of several schemes.
+fn read(signature: &str) -> Option<Vec<u8>> {
+    let text = signature.strip_prefix("v1,")?;
+    BASE64.decode(text.as_bytes()).ok()
+}
+
+fn mac(secret: &[u8], id: &str, at: &str, body: &[u8]) -> Hmac<Sha256> {
+    let mac = Hmac::<Sha256>::new_from_slice(secret);
+    let mut mac = mac.expect("HMAC takes a key of any length");
+    for part in [id.as_bytes(), b".", at.as_bytes(), b".", body] {
+        mac.update(part);
+    }
+    mac
+}
+
+/// Now, for a message that is about to be sent.
+pub(super) fn now_s() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use consign_kernel::ids::Micros;
+
+    use super::*;
+
+    // The example that the libraries of Standard Webhooks test themselves with.
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const MESSAGE_ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
+    const AT_S: i64 = 1_614_265_330;
+    const BODY: &[u8] = br#"{"test": 2432232314}"#;
+    const SIGNED: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+
+    fn check_at(signature: &str, body: &[u8], secrets: &[&str], now_s: i64) -> bool {
+        let headers = [
+            (ID.to_owned(), MESSAGE_ID.to_owned()),
+            (TIMESTAMP.to_owned(), AT_S.to_string()),
+            (SIGNATURE.to_owned(), signature.to_owned()),
+        ];
+        let message = Message {
+            headers: &headers,
+            body,
+            now: Micros(now_s * SECOND_US),
+        };
+        let secrets = Secrets::new(secrets.iter().copied()).unwrap();
+        match secrets.check(message) {
+            Ok(id) => id == MESSAGE_ID,
+            Err(problem) => {
+                assert_eq!(problem.name(), "invalid_signature");
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn signatures_are_those_of_other_implementations() {
+        let secrets = Secrets::new([SECRET]).unwrap();
+        assert_eq!(secrets.sign(MESSAGE_ID, AT_S, BODY), SIGNED);
+        assert!(check_at(SIGNED, BODY, &[SECRET], AT_S));
+    }
+
+    #[test]
+    fn a_forged_or_old_message_is_refused() {
+        let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        assert!(check_at(SIGNED, BODY, &[other, SECRET], AT_S));
+        assert!(!check_at(SIGNED, BODY, &[other], AT_S));
+        assert!(!check_at(SIGNED, &BODY[1..], &[SECRET], AT_S));
+        assert!(check_at(SIGNED, BODY, &[SECRET], AT_S + TOLERANCE_S));
+        assert!(!check_at(SIGNED, BODY, &[SECRET], AT_S + TOLERANCE_S + 1));
+        assert!(!check_at(SIGNED, BODY, &[SECRET], AT_S - TOLERANCE_S - 1));
+        let several = format!("v1a,xx v1,AAAA {SIGNED}");
+        assert!(check_at(&several, BODY, &[SECRET], AT_S));
+        for signature in ["", "v1,", "v1", &SIGNED[3..], &SIGNED.replace("v1", "v2")] {
+            assert!(!check_at(signature, BODY, &[SECRET], AT_S), "{signature}");
+        }
+    }
+
+    #[test]
+    fn a_message_without_its_headers_is_refused() {
+        let secrets = Secrets::new([SECRET]).unwrap();
+        let message = Message {
+            headers: &[],
+            body: BODY,
+            now: Micros(AT_S * SECOND_US),
+        };
+        assert!(secrets.check(message).is_err());
+    }
+
+    #[test]
+    fn a_secret_that_is_weak_or_no_base64_is_refused_and_not_shown() {
+        for secret in [
+            "",
+            "whsec_",
+            "whsec_AAAA",
+            "hunter2hunter2hunter2hunter2hunter2!",
+        ] {
+            let refused = Secrets::new([secret]).unwrap_err().to_string();
+            assert!(!refused.contains("hunter2"), "{refused}");
+        }
+        assert!(Secrets::new([]).is_err());
+        assert_eq!(
+            format!("{:?}", Secrets::new([SECRET]).unwrap()),
+            "Secrets(1)"
+        );
+    }
+}

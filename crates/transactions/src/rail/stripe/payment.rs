@@ -1,0 +1,240 @@
+//! A payment as Stripe shows it, and what it means for the transaction it should belong to.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::api::{Complaint, Listed};
+use crate::outcome::RailOutcome;
+use crate::rail::{Charge, Report};
+
+/// A payment intent. It can succeed once, and never again after it was cancelled.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Payment {
+    pub(super) id: String,
+    pub(super) status: String,
+    amount: u64,
+    /// Less than the amount if only a part was captured.
+    amount_received: Option<u64>,
+    currency: String,
+    #[serde(default)]
+    pub(super) created: i64,
+    #[serde(default)]
+    metadata: Value,
+    last_payment_error: Option<Complaint>,
+}
+
+impl Listed for Payment {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Payment {
+    /// The reference that it was made under, if it is one of ours.
+    pub(super) fn reference(&self) -> Option<&str> {
+        self.metadata.get("atp_ref").and_then(Value::as_str)
+    }
+
+    pub(super) fn report(&self, charge: &Charge) -> Report {
+        let report = |outcome| Report::of(outcome).named(&self.id);
+        if let Some(difference) = self.differs(charge) {
+            return report(RailOutcome::Different).because("payment_mismatch", difference);
+        }
+        match self.status.as_str() {
+            "succeeded" => report(RailOutcome::Succeeded),
+            "requires_capture" => report(RailOutcome::Held),
+            "processing" => report(RailOutcome::Processing),
+            "requires_confirmation" => report(RailOutcome::Unconfirmed),
+            // Nobody is there to act, so it will not go on.
+            "requires_action" => report(RailOutcome::Failed).because(
+                "authentication_required",
+                "the payment needs an action of the payer",
+            ),
+            "requires_payment_method" => self.failed("payment_failed", "the payment failed"),
+            "canceled" => self.failed("canceled", "the payment was cancelled"),
+            _ => report(RailOutcome::Unknown),
+        }
+    }
+
+    fn failed(&self, code: &str, message: &str) -> Report {
+        let report = Report::of(RailOutcome::Failed).named(&self.id);
+        match &self.last_payment_error {
+            Some(complaint) => Report {
+                failure: Some(complaint.failure()),
+                ..report
+            },
+            None => report.because(code, message),
+        }
+    }
+
+    /// Why this cannot be the payment of that transaction.
+    fn differs(&self, charge: &Charge) -> Option<String> {
+        let amount = match self.amount_received {
+            Some(received) if self.status == "succeeded" => received,
+            _ => self.amount,
+        };
+        let same_currency = self.currency.eq_ignore_ascii_case(charge.currency.as_str());
+        if amount != charge.amount.get() || !same_currency {
+            let currency = self.currency.to_uppercase();
+            return Some(format!("the payment is over {amount} {currency}"));
+        }
+        match self.reference() {
+            Some(other) if other != charge.reference.as_str() => {
+                Some("the payment belongs to another transaction".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What all payments under one reference come to; each with the time when it was made.
+pub(in crate::rail) fn sum_up(told: Vec<(i64, Report)>) -> Report {
+    if told
+        .iter()
+        .filter(|(_, report)| moves_money(report))
+        .count()
+        > 1
+    {
+        return Report::of(RailOutcome::Different).because(
+            "several_payments",
+            "the rail shows more than one payment of this transaction",
+        );
+    }
+    // Of those that nothing became of yet, the first, so that everybody chooses the same.
+    let order =
+        |(made, report): &(i64, Report)| (rank(report.outcome), *made, report.payment_id.clone());
+    let first = told.into_iter().min_by_key(order);
+    first.map_or(Report::of(RailOutcome::NotFound), |(_, report)| report)
+}
+
+fn moves_money(report: &Report) -> bool {
+    use RailOutcome::{Held, Processing, Succeeded};
+    matches!(report.outcome, Succeeded | Held | Processing)
+}
+
+/// What weighs more comes first.
+const fn rank(outcome: RailOutcome) -> u8 {
+    match outcome {
+        RailOutcome::Different => 0,
+        RailOutcome::Succeeded => 1,
+        RailOutcome::Processing => 2,
+        RailOutcome::Held => 3,
+        RailOutcome::Unknown => 4,
+        RailOutcome::Unconfirmed => 5,
+        RailOutcome::Failed => 6,
+        RailOutcome::NotFound => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::rail::tests::charge;
+
+    fn payment(id: &str, status: &str, more: &Value) -> Payment {
+        let mut object = json!({
+            "id": id, "status": status, "amount": 1_500, "currency": "eur",
+            "metadata": {"atp_ref": charge().reference.as_str()},
+        });
+        for (name, value) in more.as_object().unwrap() {
+            object[name] = value.clone();
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn report(status: &str, more: &Value) -> Report {
+        payment("pi_1", status, more).report(&charge())
+    }
+
+    #[test]
+    fn every_status_has_its_meaning() {
+        use RailOutcome::{Failed, Held, Processing, Succeeded, Unconfirmed, Unknown};
+        for (status, outcome) in [
+            ("succeeded", Succeeded),
+            ("requires_capture", Held),
+            ("processing", Processing),
+            ("requires_confirmation", Unconfirmed),
+            ("requires_payment_method", Failed),
+            ("requires_action", Failed),
+            ("canceled", Failed),
+            ("something_new", Unknown),
+            ("", Unknown),
+        ] {
+            let report = report(status, &json!({}));
+            assert_eq!(report.outcome, outcome, "{status}");
+            assert_eq!(report.payment_id.as_deref(), Some("pi_1"));
+            assert_eq!(report.failure.is_some(), outcome == Failed, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_decline_keeps_the_words_of_the_rail() {
+        let error = json!({"code": "card_declined", "message": "Your card was declined."});
+        let report = report(
+            "requires_payment_method",
+            &json!({"last_payment_error": error}),
+        );
+        let failure = report.failure.unwrap();
+        assert_eq!(failure.code, "card_declined");
+        assert_eq!(failure.message, "Your card was declined.");
+    }
+
+    #[test]
+    fn at_100_a_payment_of_another_amount_currency_or_reference_is_different() {
+        for more in [
+            json!({"amount": 1_501}),
+            json!({"amount_received": 1_000}),
+            json!({"currency": "usd"}),
+            json!({"metadata": {"atp_ref": "atp_other"}}),
+        ] {
+            let report = report("succeeded", &more);
+            assert_eq!(report.outcome, RailOutcome::Different, "{more}");
+        }
+        // Before anything is received, that is no difference; and metadata may have been removed by hand.
+        let unpaid = report("requires_confirmation", &json!({"amount_received": 0}));
+        assert_eq!(unpaid.outcome, RailOutcome::Unconfirmed);
+        let bare = report(
+            "succeeded",
+            &json!({"metadata": {}, "amount_received": 1_500}),
+        );
+        assert_eq!(bare.outcome, RailOutcome::Succeeded);
+    }
+
+    #[test]
+    fn of_several_payments_the_one_that_moved_money_counts() {
+        let summed = |statuses: &[&str]| {
+            let payments = statuses.iter().enumerate().map(|(index, status)| {
+                payment(
+                    &format!("pi_{index}"),
+                    status,
+                    &json!({"created": 9 - index}),
+                )
+            });
+            let told = payments.map(|payment| (payment.created, payment.report(&charge())));
+            sum_up(told.collect())
+        };
+        let told = |statuses: &[&str]| {
+            let report = summed(statuses);
+            (report.outcome, report.payment_id.unwrap_or_default())
+        };
+        let open = "requires_confirmation";
+        assert_eq!(summed(&[]), Report::of(RailOutcome::NotFound));
+        assert_eq!(
+            told(&[open, "succeeded", "canceled"]),
+            (RailOutcome::Succeeded, "pi_1".to_owned())
+        );
+        assert_eq!(
+            told(&["canceled", open, open]),
+            (RailOutcome::Unconfirmed, "pi_2".to_owned())
+        );
+        assert_eq!(
+            told(&["canceled", "something_new", open]).0,
+            RailOutcome::Unknown
+        );
+        for pair in [["succeeded", "succeeded"], ["succeeded", "processing"]] {
+            assert_eq!(told(&pair).0, RailOutcome::Different);
+        }
+    }
+}

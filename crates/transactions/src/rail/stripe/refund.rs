@@ -1,0 +1,183 @@
+//! Refunds: what was paid back before is counted first, because a rail may well pay back twice.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::api::{Api, Listed, Reply};
+use super::key;
+use crate::rail::wire::failure;
+use crate::rail::{Charge, Failure, Refunded};
+
+const REFUNDS: &str = "/v1/refunds";
+
+#[derive(Debug, Deserialize)]
+struct Refund {
+    id: String,
+    amount: u64,
+    /// Old refunds of Stripe have none; they are done.
+    status: Option<String>,
+    failure_reason: Option<String>,
+    #[serde(default)]
+    metadata: Value,
+}
+
+impl Listed for Refund {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+enum Standing {
+    Done,
+    Pending,
+    Failed,
+    Unknown,
+}
+
+impl Refund {
+    fn standing(&self) -> Standing {
+        match self.status.as_deref() {
+            Some("succeeded") | None => Standing::Done,
+            Some("pending" | "requires_action") => Standing::Pending,
+            Some("failed" | "canceled") => Standing::Failed,
+            Some(_) => Standing::Unknown,
+        }
+    }
+
+    fn is_ours(&self, charge: &Charge) -> bool {
+        self.metadata.get("atp_ref").and_then(Value::as_str) == Some(&*charge.reference.refund())
+    }
+
+    fn failure(&self) -> Failure {
+        let reason = self.failure_reason.as_deref().unwrap_or("unknown");
+        failure("refund_failed", &format!("the refund failed: {reason}"))
+    }
+
+    fn told(self) -> Refunded {
+        match self.standing() {
+            Standing::Done => Refunded::Done {
+                refund_id: Some(self.id),
+            },
+            Standing::Pending => Refunded::Pending,
+            Standing::Failed => Refunded::Refused(self.failure()),
+            Standing::Unknown => Refunded::Unknown,
+        }
+    }
+}
+
+/// Pays back what is left of `paid`, which is the id of a payment or charge as `what` says.
+pub(in crate::rail) async fn pay_back(
+    api: &Api,
+    charge: &Charge,
+    what: &'static str,
+    paid: &str,
+) -> Refunded {
+    let filter = vec![(what, paid.to_owned())];
+    let list = || api.list::<Refund>(REFUNDS, &filter, |_| true);
+    let Some(before) = list().await else {
+        return Refunded::Unknown;
+    };
+    let left = match sum_up(before, charge) {
+        Sum::Left(left) => left,
+        Sum::Told(told) => return told,
+    };
+    let reference = charge.reference.refund();
+    let form = vec![
+        (what, paid.to_owned()),
+        ("amount", left.to_string()),
+        ("metadata[atp_ref]", reference),
+        ("metadata[intent_id]", charge.intent_id.clone()),
+    ];
+    let key = key(charge, "refund");
+    let refusal = match api.post::<Refund>(REFUNDS, &form, Some(&key)).await {
+        Reply::Done(refund) => return refund.told(),
+        Reply::Refused(failure) => Some(failure),
+        Reply::Missing(_) | Reply::Unclear => None,
+    };
+    // Somebody else may have been faster, or the answer was lost on its way.
+    match (list().await.map(|all| sum_up(all, charge)), refusal) {
+        (Some(Sum::Told(told)), _) => told,
+        (Some(Sum::Left(_)), Some(failure)) => Refunded::Refused(failure),
+        _ => Refunded::Unknown,
+    }
+}
+
+enum Sum {
+    /// This much is to be paid back yet.
+    Left(u64),
+    Told(Refunded),
+}
+
+/// What refunds, ours and those made by hand, come to.
+fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> Sum {
+    let amount = charge.amount.get();
+    let (mut done, mut under_way) = (0_u64, 0_u64);
+    let mut last: Option<String> = None;
+    let mut failed = None;
+    for refund in refunds {
+        let ours = refund.is_ours(charge);
+        match refund.standing() {
+            Standing::Done => {
+                done = done.saturating_add(refund.amount);
+                if ours || last.is_none() {
+                    last = Some(refund.id);
+                }
+            }
+            // What may have been paid back is not paid back again.
+            Standing::Pending | Standing::Unknown => {
+                under_way = under_way.saturating_add(refund.amount);
+            }
+            Standing::Failed if ours => failed = Some(refund.failure()),
+            Standing::Failed => {}
+        }
+    }
+    match failed {
+        _ if done >= amount => Sum::Told(Refunded::Done { refund_id: last }),
+        _ if done.saturating_add(under_way) >= amount => Sum::Told(Refunded::Pending),
+        Some(failure) => Sum::Told(Refunded::Refused(failure)),
+        None => Sum::Left(amount - done - under_way),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::rail::tests::charge;
+
+    fn sum(refunds: &[(u64, &str, bool)]) -> String {
+        let reference = charge().reference.refund();
+        let refunds = refunds.iter().enumerate().map(|(index, (amount, status, ours))| {
+            let metadata = if *ours { json!({"atp_ref": reference}) } else { json!({}) };
+            let refund = json!({
+                "id": format!("re_{index}"), "amount": amount, "status": status, "metadata": metadata,
+            });
+            serde_json::from_value(refund).unwrap()
+        });
+        match sum_up(refunds.collect(), &charge()) {
+            Sum::Left(left) => format!("{left} left"),
+            Sum::Told(Refunded::Done { refund_id }) => format!("done by {}", refund_id.unwrap()),
+            Sum::Told(told) => format!("{told:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_paid_back_before_is_not_paid_back_again() {
+        assert_eq!(sum(&[]), "1500 left");
+        assert_eq!(sum(&[(500, "succeeded", false)]), "1000 left");
+        assert_eq!(sum(&[(1_500, "succeeded", false)]), "done by re_0");
+        assert_eq!(
+            sum(&[(500, "succeeded", false), (1_000, "succeeded", true)]),
+            "done by re_1"
+        );
+        assert_eq!(sum(&[(1_500, "pending", true)]), "Pending");
+        assert_eq!(sum(&[(1_500, "something_new", true)]), "Pending");
+        assert_eq!(sum(&[(1_500, "canceled", false)]), "1500 left");
+        assert!(sum(&[(1_500, "failed", true)]).starts_with("Refused"));
+        assert_eq!(
+            sum(&[(1_500, "failed", true), (1_500, "succeeded", false)]),
+            "done by re_1"
+        );
+    }
+}

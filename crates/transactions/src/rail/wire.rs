@@ -1,0 +1,176 @@
+//! The way to a rail over HTTP: one server, hard limits on time and size, no interpretation.
+//!
+//! Invariant: what comes back is a whole answer or none. A call that was late, cut short, too long or no HTTP at all gives none,
+//! because nobody knows what became of it. Redirects are not followed, so a secret goes nowhere else.
+
+use std::time::Duration;
+
+use consign_client::{Bytes, Client, HeaderMap, Method};
+use serde::de::DeserializeOwned;
+
+use super::Failure;
+
+/// How long one operation of a rail may take where the operator says nothing else.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A hundred payments, as they are listed, stay well below.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a rail says is kept in rows and receipts, so it may not be as long as it likes.
+const CODE_CHARS_MAX: usize = 100;
+const MESSAGE_CHARS_MAX: usize = 500;
+
+/// Why a rail cannot be used as configured. No secret is shown.
+#[derive(Debug, thiserror::Error)]
+pub enum Setup {
+    #[error(transparent)]
+    Address(#[from] consign_client::Error),
+    #[error("the rail's secret {reason}")]
+    Secret { reason: &'static str },
+}
+
+#[derive(Debug)]
+pub(super) struct Wire {
+    client: Client,
+    /// The path of the base, without its last slash.
+    prefix: String,
+    timeout: Duration,
+}
+
+/// A whole answer, whatever its status.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    body: Bytes,
+}
+
+impl Answer {
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// Tells the operator of an answer that settles nothing: it may be the configuration that is wrong.
+    pub(super) fn pass_over(&self) {
+        let status = self.status;
+        match status {
+            401 | 403 => tracing::warn!(status, "the rail refuses our secret; check it"),
+            _ => tracing::warn!(
+                status,
+                "the rail's answer settles nothing; it is asked again"
+            ),
+        }
+    }
+}
+
+impl Wire {
+    pub(super) fn new(base: &str, timeout: Duration) -> Result<Self, Setup> {
+        let (server, prefix) = split_path(base.trim());
+        let options = consign_client::Options {
+            server: server.to_owned(),
+            timeout,
+            ..consign_client::Options::default()
+        };
+        Ok(Self {
+            client: Client::new(options)?.with_answers_up_to(ANSWER_BYTES_MAX),
+            prefix: prefix.trim_end_matches('/').to_owned(),
+            timeout,
+        })
+    }
+
+    pub(super) async fn get(&self, path: &str, headers: HeaderMap) -> Option<Answer> {
+        self.call(Method::GET, path, headers, Bytes::new()).await
+    }
+
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Option<Answer> {
+        self.call(Method::POST, path, headers, Bytes::from(body))
+            .await
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Option<Answer> {
+        let path = format!("{}{path}", self.prefix);
+        match self.client.request(method, &path, headers, body).await {
+            Ok(response) => Some(Answer {
+                status: response.status.as_u16(),
+                body: response.body,
+            }),
+            Err(error) => {
+                tracing::warn!(path, %error, "the rail gave no answer and will be asked again");
+                None
+            }
+        }
+    }
+
+    /// An operation of one call or several, all of them within the time limit.
+    pub(super) async fn within<T>(&self, operation: impl Future<Output = T>, late: T) -> T {
+        tokio::time::timeout(self.timeout, operation)
+            .await
+            .unwrap_or(late)
+    }
+}
+
+/// Scheme and host, and the path. What is no path stays with the host, which is then refused with the reason.
+fn split_path(base: &str) -> (&str, &str) {
+    let host = base.find("://").map_or(0, |at| at + "://".len());
+    match base[host..].find('/') {
+        Some(slash) if !base.contains(['?', '#']) => base.split_at(host + slash),
+        _ => (base, ""),
+    }
+}
+
+/// Why a payment failed, in the rail's words and as much of them as can be kept.
+pub(super) fn failure(code: &str, message: &str) -> Failure {
+    Failure {
+        code: code.chars().take(CODE_CHARS_MAX).collect(),
+        message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_may_have_a_path() {
+        for (base, expected) in [
+            ("https://api.example", ("https://api.example", "")),
+            ("https://api.example/", ("https://api.example", "/")),
+            ("http://127.0.0.1:7/a/b/", ("http://127.0.0.1:7", "/a/b/")),
+            ("api.example", ("api.example", "")),
+            ("https://a/b?c", ("https://a/b?c", "")),
+        ] {
+            assert_eq!(split_path(base), expected, "{base}");
+        }
+    }
+
+    #[test]
+    fn a_base_that_cannot_be_called_is_refused_with_the_reason() {
+        for base in [
+            "",
+            "api.example",
+            "ftp://a",
+            "https://a/b?c",
+            "https://u:p@a",
+        ] {
+            let refused = Wire::new(base, TIMEOUT).unwrap_err().to_string();
+            assert!(refused.contains("cannot be used: "), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_a_rail_says_is_cut_where_it_gets_too_long() {
+        let long = failure(&"é".repeat(101), &"ß".repeat(501));
+        assert_eq!(long.code.chars().count(), 100);
+        assert_eq!(long.message.chars().count(), 500);
+    }
+}
