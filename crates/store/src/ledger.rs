@@ -460,7 +460,7 @@ impl<'a, T: Tx> Batch<'a, T> {
             }
             Write::Change { was, intent } => {
                 if was != intent.state {
-                    self.legal(was, &intent)?;
+                    Self::legal(was, &intent)?;
                     self.counted(&intent, Some(was), Some(intent.state));
                 }
                 let lanes = self.noted(&intent);
@@ -483,7 +483,7 @@ impl<'a, T: Tx> Batch<'a, T> {
     }
 
     /// Whatever a rule decided, no row takes a way that its profile does not have.
-    fn legal(&self, was: State, intent: &Intent) -> Result<(), Error> {
+    fn legal(was: State, intent: &Intent) -> Result<(), Error> {
         if intent.profile.profile().joins(Some(was), intent.state) {
             return Ok(());
         }

@@ -64,7 +64,7 @@ impl Allowance {
         if passed >= WINDOW {
             (window.began, window.asked) = (now, 0);
         } else if window.asked >= self.per_minute {
-            let left = (WINDOW - passed).as_millis().div_ceil(1_000);
+            let left = WINDOW.saturating_sub(passed).as_millis().div_ceil(1_000);
             return Err(u32::try_from(left).unwrap_or(60).max(1));
         }
         window.asked += 1;

@@ -61,7 +61,11 @@ pub(super) async fn reconcile(State(face): State<Face>, request: Request) -> Ans
 pub(super) async fn rotate(State(face): State<Face>, request: Request) -> Answered {
     face.operator(request.headers())?;
     let reason = reason(request).await?;
-    let key = face.site.rotate_key(&reason).await.map_err(refused)?;
+    let key = face
+        .site
+        .rotate_key(&reason)
+        .await
+        .map_err(|error| refused(&error))?;
     Ok(Told(Answer::of(
         200,
         &json!({"ok": true, "public_key": key}),
@@ -75,7 +79,10 @@ pub(super) async fn revoke(
 ) -> Answered {
     face.operator(request.headers())?;
     let reason = reason(request).await?;
-    face.site.revoke_key(&id, &reason).await.map_err(refused)?;
+    face.site
+        .revoke_key(&id, &reason)
+        .await
+        .map_err(|error| refused(&error))?;
     Ok(Told(Answer::of(200, &json!({"ok": true, "key_id": id}))))
 }
 
@@ -85,7 +92,7 @@ async fn reason(request: Request) -> Result<String, super::Refused> {
     Ok(body["reason"].as_str().unwrap_or_default().to_owned())
 }
 
-fn refused(error: KeyError) -> Problem {
+fn refused(error: &KeyError) -> Problem {
     match error {
         KeyError::Unknown(_) => Problem::NotFound { what: "key" },
         KeyError::Current => Problem::InvalidRequest {

@@ -67,8 +67,11 @@ impl Settings {
         let secret = |name: &str| filled(name).map(SecretText::new);
         let settings = Self {
             site: origin(site)?,
-            agent_keys: agent_keys(filled("ATP_AGENT_KEYS"), filled("ATP_REGISTERED_KEYS"))?,
-            rail: rail(filled("ATP_RAIL"))?,
+            agent_keys: agent_keys(
+                filled("ATP_AGENT_KEYS").as_deref(),
+                filled("ATP_REGISTERED_KEYS").as_deref(),
+            )?,
+            rail: rail(filled("ATP_RAIL").as_deref())?,
             stripe_base: filled("ATP_STRIPE_BASE"),
             stripe_secret: secret("ATP_STRIPE_SECRET"),
             stripe_webhook_secrets: filled("ATP_STRIPE_WEBHOOK_SECRET")
@@ -132,8 +135,8 @@ fn origin(site: String) -> Result<String, Unusable> {
     })
 }
 
-fn agent_keys(word: Option<String>, keys: Option<String>) -> Result<AgentKeys, Unusable> {
-    match (word.as_deref(), keys) {
+fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeys, Unusable> {
+    match (word, keys) {
         (None | Some("open"), None) => Ok(AgentKeys::Open),
         (Some("registered"), Some(keys)) => Ok(AgentKeys::Registered(
             keys.split([',', '\n'])
@@ -154,8 +157,8 @@ fn agent_keys(word: Option<String>, keys: Option<String>) -> Result<AgentKeys, U
     }
 }
 
-fn rail(word: Option<String>) -> Result<Rail, Unusable> {
-    match word.as_deref() {
+fn rail(word: Option<&str>) -> Result<Rail, Unusable> {
+    match word {
         None | Some("null") => Ok(Rail::Null),
         Some("stripe") => Ok(Rail::Stripe),
         Some("worker") => Ok(Rail::Worker),

@@ -67,7 +67,8 @@ fn shelved(row: &Intent) -> bool {
             match row.state {
                 State::Received | State::Validated => row.wake_at == row.expires_at,
                 State::Dispatched | State::Delivered => row.wake_at == row.run_at,
-                state => state == State::Queued && (row.wake_at == at || behind),
+                State::Queued => row.wake_at == at || behind,
+                State::Acked | State::Failed | State::DeadLetter => false,
             }
         }
         Shelf::Ready => row.state == State::Queued && row.wake_at == row.expires_at,

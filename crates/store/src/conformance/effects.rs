@@ -120,12 +120,15 @@ pub async fn a_transaction_is_held_from_its_first_commit_on(world: World) {
         .settle(&row, Settlement::Complete { result: None })
         .await;
     assert_eq!(early, Err(Refusal::IllegalState), "only by way of executed");
-    world.settle(&row, Settlement::Deliver).await.unwrap();
-    world.extend(&row, LEASE_US).await.unwrap();
+    world
+        .settle(&row, Settlement::Deliver)
+        .await
+        .expect("its holder may");
+    world.extend(&row, LEASE_US).await.expect("its holder may");
     world
         .settle(&row, Settlement::Complete { result: None })
         .await
-        .unwrap();
+        .expect("its holder may");
     let settled = world.load(row.id).await;
     assert_eq!((settled.state, settled.shelf), (State::Acked, Shelf::Done));
     let verbs = [Verb::Admit, Verb::Deliver, Verb::Extend, Verb::Complete];
@@ -135,7 +138,10 @@ pub async fn a_transaction_is_held_from_its_first_commit_on(world: World) {
 pub async fn what_was_let_go_stays_and_is_found_again(world: World) {
     let executing = transaction(&world, 1, "node").await;
     let executed = transaction(&world, 2, "node").await;
-    world.settle(&executed, Settlement::Deliver).await.unwrap();
+    world
+        .settle(&executed, Settlement::Deliver)
+        .await
+        .expect("its holder may");
     for row in [&executing, &executed] {
         let after_us = 5 * SECOND_US;
         let gone = world.settle(row, Settlement::LetGo { after_us }).await;
@@ -166,17 +172,20 @@ pub async fn one_row_is_taken_by_its_name_before_its_turn(world: World) {
     world
         .settle(&row, Settlement::LetGo { after_us })
         .await
-        .unwrap();
+        .expect("its holder may");
     let Ok(Answer::Claimed(taken)) = world.step(take(&row, "callback")).await else {
         panic!("nobody holds it");
     };
     assert_eq!(taken[0].holder.as_deref(), Some("callback"));
     assert_ne!(taken[0].token, row.token);
-    world.settle(&taken[0], Settlement::Deliver).await.unwrap();
+    world
+        .settle(&taken[0], Settlement::Deliver)
+        .await
+        .expect("its holder may");
     world
         .settle(&taken[0], Settlement::Complete { result: None })
         .await
-        .unwrap();
+        .expect("its holder may");
     let done = world.step(take(&row, "callback")).await;
     assert_eq!(done, Err(Refusal::IllegalState), "it is settled");
     let other = permission(&world, 2, SECOND_US).await;
@@ -188,11 +197,14 @@ pub async fn what_is_settled_is_left_by_compensation_alone(world: World) {
     let row = transaction(&world, 1, "node").await;
     let early = world.step(Command::Compensate(operate(&row))).await;
     assert_eq!(early, Err(Refusal::IllegalState), "its outcome is unknown");
-    world.settle(&row, Settlement::Deliver).await.unwrap();
+    world
+        .settle(&row, Settlement::Deliver)
+        .await
+        .expect("its holder may");
     world
         .settle(&row, Settlement::Complete { result: None })
         .await
-        .unwrap();
+        .expect("its holder may");
     for command in [
         Command::Validate(operate(&row)),
         Command::Cancel(operate(&row)),
@@ -217,14 +229,17 @@ pub async fn a_refused_effect_ends_its_transaction_and_a_voided_one_its_lease(wo
     world
         .settle(&declined, Settlement::Reject { error })
         .await
-        .unwrap();
+        .expect("its holder may");
     let declined = world.load(declined.id).await;
     assert_eq!(
         (declined.state, declined.cause),
         (State::Failed, Cause::Rejected)
     );
     let voided = transaction(&world, 2, "node").await;
-    world.settle(&voided, Settlement::Deliver).await.unwrap();
+    world
+        .settle(&voided, Settlement::Deliver)
+        .await
+        .expect("its holder may");
     let undone = world.step(Command::Compensate(operate(&voided))).await;
     assert_eq!(undone, Ok(Answer::Operated));
     let late = world
@@ -238,7 +253,10 @@ pub async fn a_dead_process_leaves_its_transactions_where_they_are(world: World)
     let holder = Recover::holder("here", "1");
     let executing = transaction(&world, 1, &holder).await;
     let executed = transaction(&world, 2, &holder).await;
-    world.settle(&executed, Settlement::Deliver).await.unwrap();
+    world
+        .settle(&executed, Settlement::Deliver)
+        .await
+        .expect("its holder may");
     let elsewhere = transaction(&world, 3, &Recover::holder("there", "1")).await;
     let recover = Command::Recover(Recover {
         face: Face::Transaction,

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use consign_engine::Engine;
 use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard, Operate};
-use consign_kernel::error::Refusal;
 use consign_kernel::ids::{DAY_US, IntentId};
 use consign_kernel::intent::{Intent, Ties};
 use consign_kernel::limits;
@@ -56,7 +55,9 @@ pub struct Worker {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("goal", &self.goal).finish()
+        f.debug_struct("Worker")
+            .field("goal", &self.goal)
+            .finish_non_exhaustive()
     }
 }
 
@@ -262,16 +263,16 @@ impl Rail for Worker {
                 Ok(Some(row)) => row,
                 Err(()) => return Fenced::Unknown,
             };
-            match row.state {
-                State::Queued => {}
-                State::Acked => return Fenced::TooLate,
-                State::DeadLetter => {
-                    return match self.report(&row).await.outcome {
-                        RailOutcome::Failed => Fenced::Cancelled,
-                        _ => Fenced::Unknown,
-                    };
+            if row.state != State::Queued {
+                let outcome = self.report(&row).await.outcome;
+                if outcome == RailOutcome::Succeeded {
+                    return Fenced::TooLate;
                 }
-                _ => return Fenced::Unknown,
+                if outcome == RailOutcome::Failed {
+                    return Fenced::Cancelled;
+                }
+                // A worker has it, or had it and was lost.
+                return Fenced::Unknown;
             }
             let cancel = Command::Cancel(Operate {
                 id: row.id,
@@ -281,10 +282,7 @@ impl Rail for Worker {
             match self.engine.apply(None, cancel).await {
                 // Between the look and the cancelling a worker may have taken it, and then it may be done.
                 Ok(_) if self.was_never_held(&row).await => Fenced::Cancelled,
-                Ok(_) | Err(consign_engine::Error::Refused(Refusal::IllegalState)) => {
-                    Fenced::Unknown
-                }
-                Err(_) => Fenced::Unknown,
+                Ok(_) | Err(_) => Fenced::Unknown,
             }
         })
     }
@@ -303,16 +301,18 @@ impl Rail for Worker {
                 }
                 Err(()) => return Refunded::Unknown,
             };
-            match report.outcome {
-                RailOutcome::Succeeded => Refunded::Done {
+            if report.outcome == RailOutcome::Succeeded {
+                return Refunded::Done {
                     refund_id: report.payment_id,
-                },
-                RailOutcome::Failed => Refunded::Refused(report.failure.unwrap_or(Failure {
+                };
+            }
+            if report.outcome == RailOutcome::Failed {
+                return Refunded::Refused(report.failure.unwrap_or(Failure {
                     code: "worker_failed".to_owned(),
                     message: String::new(),
-                })),
-                _ => Refunded::Pending,
+                }));
             }
+            Refunded::Pending
         })
     }
 

@@ -217,13 +217,11 @@ impl Site {
 
     fn claim_action(&self, claim: &Kept<Claimed>) -> Command {
         let window_us = i64::from(self.options().dedup_window_s) * SECOND_US;
-        match claim.put() {
-            Command::Put(put) => Command::Put(Put {
-                expires_at: Some(Micros(claim.value.at).plus(window_us)),
-                ..put
-            }),
-            other => other,
-        }
+        let put = books::writing(claim.key.clone(), &claim.value);
+        Command::Put(Put {
+            expires_at: Some(Micros(claim.value.at).plus(window_us)),
+            ..put
+        })
     }
 
     /// That all it depends on is settled, and what must not change until the commit for that to be true.

@@ -57,12 +57,17 @@ impl<T: Serialize> Kept<T> {
 }
 
 pub(super) fn put(key: Key, value: &impl Serialize) -> Command {
-    Command::Put(Put {
+    Command::Put(writing(key, value))
+}
+
+/// A record that stays for ever.
+pub(super) fn writing(key: Key, value: &impl Serialize) -> Put {
+    Put {
         key,
         value: serde_json::to_string(value).expect("records of ours have string keys only"),
         expires_at: None,
         expect: None,
-    })
+    }
 }
 
 /// What an agent allowed, and how much of it is used.

@@ -139,9 +139,10 @@ impl Site {
     }
 
     fn situation(&self, held: &Held, charge: &Charge) -> Result<Situation, Problem> {
-        let phase = match held.transaction.value.state()? {
-            State::Executed => Phase::Executed,
-            _ => Phase::Executing,
+        let phase = if held.transaction.value.state()? == State::Executed {
+            Phase::Executed
+        } else {
+            Phase::Executing
         };
         let patience = micros(self.options().settle_delay);
         let missing = held.transaction.value.missing_since;

@@ -56,12 +56,14 @@ impl Site {
                 limit: 1_000,
             });
             let answer = self.engine().apply(None, recover).await;
-            match answer.map_err(|error| unavailable(&error))? {
-                command::Answer::Recovered(rows) if !rows.is_empty() => {
-                    recovered += u32::try_from(rows.len()).unwrap_or(u32::MAX);
-                }
-                _ => return Ok(recovered),
+            let answer = answer.map_err(|error| unavailable(&error))?;
+            let command::Answer::Recovered(rows) = answer else {
+                return Err(damaged("answer"));
+            };
+            if rows.is_empty() {
+                return Ok(recovered);
             }
+            recovered += u32::try_from(rows.len()).unwrap_or(u32::MAX);
         }
     }
 

@@ -110,7 +110,7 @@ impl Bank {
                 act(&mut books);
                 lost
             }
-            _ => act(&mut books),
+            Mood::Well | Mood::Declines | Mood::Slow | Mood::Holds | Mood::Wrong => act(&mut books),
         }
     }
 
@@ -183,7 +183,7 @@ impl Rail for Bank {
                 Mood::Declines => Payment::Failed,
                 Mood::Slow => Payment::Processing,
                 Mood::Holds => Payment::Held,
-                _ => Payment::Paid,
+                Mood::Well | Mood::Away | Mood::Mute | Mood::Wrong => Payment::Paid,
             };
             if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
                 && *payment == Payment::Prepared
@@ -219,8 +219,10 @@ impl Rail for Bank {
                 if reference == charge.reference.as_str() {
                     match payment {
                         Payment::Paid => fenced = Fenced::TooLate,
-                        Payment::Failed => {}
-                        _ => *payment = Payment::Cancelled,
+                        Payment::Failed | Payment::Cancelled => {}
+                        Payment::Prepared | Payment::Processing | Payment::Held => {
+                            *payment = Payment::Cancelled;
+                        }
                     }
                 }
             }

@@ -90,7 +90,7 @@ impl World {
     pub(crate) async fn other(&self, change: impl Fn(&mut Options)) -> Site {
         let mut options = Options::new(SITE, Arc::new(self.bank.clone()));
         options.execute_wait = Duration::from_millis(500);
-        options.start = "2".to_owned();
+        "2".clone_into(&mut options.start);
         change(&mut options);
         Site::open(self.engine.clone(), options).await.unwrap()
     }
