@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::job::{Job, SubmittedBy};
 use super::publication::OPERATOR;
-use super::served::{LEASE_US, Served};
+use super::served::{FIRST_LEASE_US, Served};
 use super::service::{Inner, Runtime};
 use super::successors::Source;
 use crate::config::model::ServedGoal;
@@ -136,7 +136,7 @@ impl Goal {
             worker_id: Some(WORKER.to_owned()),
             capabilities: self.served.capability.iter().cloned().collect(),
             max: 1,
-            lease_us: LEASE_US,
+            lease_us: FIRST_LEASE_US,
         };
         let filled = async { while begun.changed().await.is_ok() && !self.is_full() {} };
         let leave = async {
@@ -185,6 +185,11 @@ impl Goal {
             inner: Arc::clone(&self.inner),
         };
         let job = runtime.enqueue(job, None).await?.id;
+        // If that is refused, the job finds out when it begins.
+        let kept = self.inner.engine.apply(None, served.extend()?).await;
+        if let Err(error) = kept {
+            tracing::warn!(component = "dispatcher", %error, "the lease of a served intent was not kept");
+        }
         // Unless it is over already; then the intent is settled, and the next round finds that out.
         self.inner.held().entry(job).or_insert(served);
         Ok(())

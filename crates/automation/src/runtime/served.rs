@@ -24,7 +24,9 @@ use super::publication::OPERATOR;
 use super::service::Inner;
 use crate::plugin::outcome::Reason;
 
-pub(super) const LEASE_US: i64 = 60 * SECOND_US;
+const LEASE_US: i64 = 60 * SECOND_US;
+/// Until it is a job. Short, for what a dying process has claimed and not queued waits for its end.
+pub(super) const FIRST_LEASE_US: i64 = 10 * SECOND_US;
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
 
 /// The intent that a job is to fulfil, and the right to do so.
@@ -66,7 +68,7 @@ impl Served {
             .map_err(|_| Error::Internal("a job names no intent".to_owned()))
     }
 
-    fn extend(&self) -> Result<Command, Error> {
+    pub(super) fn extend(&self) -> Result<Command, Error> {
         let (id, token) = self.lease()?;
         Ok(extend(id, OPERATOR, token))
     }
