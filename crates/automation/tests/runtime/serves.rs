@@ -187,9 +187,9 @@ async fn leases_are_kept_and_a_job_that_lost_its_own_is_ended() {
             .unwrap()
             .contains("was cancelled or taken back")
     );
-    // Once when it began, and once since.
+    // Once when it was queued, once when it began, and once since.
     let kept = world.intent(kept).await;
-    assert_eq!(details(&world, &kept, Verb::Extend).await.len(), 2);
+    assert_eq!(details(&world, &kept, Verb::Extend).await.len(), 3);
     assert_eq!(kept.state, State::Dispatched);
 }
 
