@@ -69,7 +69,7 @@ fn receipt(signer: &SiteSigner, now: Micros) -> String {
     };
     let settlement = Settlement {
         receipt_id: &ids::receipt(1),
-        transaction_id: &ids::transaction(2),
+        transaction_id: &ids::transaction("00000000000000000000000000000001"),
         site_id: None,
         intent: &intent,
         authorized_at: now,

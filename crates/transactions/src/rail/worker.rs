@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
+use crate::ids;
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
@@ -209,7 +210,7 @@ impl Worker {
 
 /// The transaction's own row.
 fn parent(charge: &Charge) -> Option<IntentId> {
-    charge.transaction_id.strip_prefix("atp_tx_")?.parse().ok()
+    ids::transaction_row(&charge.transaction_id)
 }
 
 impl Rail for Worker {

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use super::{OWNER, Site, damaged, unavailable};
 use crate::document::Document;
+use crate::ids;
 use crate::instant;
 use crate::intent::{Intent, RailChoice};
 use crate::key::{IdempotencyKey, RailReference};
@@ -179,7 +180,7 @@ impl Transaction {
     }
 
     pub(super) fn id(&self) -> String {
-        format!("{TRANSACTION_PREFIX}{}", self.row)
+        ids::transaction(&self.row)
     }
 
     pub(super) fn amount(&self) -> Result<Cents, Problem> {
@@ -209,13 +210,6 @@ impl Transaction {
         state.word().clone_into(&mut self.state);
         self.updated_at = instant::print(now);
     }
-}
-
-const TRANSACTION_PREFIX: &str = "atp_tx_";
-
-/// The row behind the public name of a transaction.
-pub(super) fn transaction_row(id: &str) -> Option<IntentId> {
-    id.strip_prefix(TRANSACTION_PREFIX)?.parse().ok()
 }
 
 /// What a row of this face is about; its payload.

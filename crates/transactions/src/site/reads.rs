@@ -5,12 +5,16 @@ use consign_kernel::ids::{FactSeq, Micros};
 use consign_kernel::intent::Intent as Row;
 use consign_kernel::profile::{Face, Profile, ProfileId};
 use consign_kernel::state as kernel;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::answer::print;
 use super::books::{self, About, Belongs, Kept, Permission, Transaction};
+use super::execute::raw;
 use super::{Answer, OWNER, Site, damaged, unavailable};
 use crate::document::{Document, VERIFY_BYTES_MAX};
+use crate::ids;
 use crate::instant;
 use crate::intent::Intent;
 use crate::key::IdempotencyKey;
@@ -228,7 +232,7 @@ impl Site {
         &self,
         id: &str,
     ) -> Result<Option<Kept<Transaction>>, Problem> {
-        let Some(row) = books::transaction_row(id) else {
+        let Some(row) = ids::transaction_row(id) else {
             return Ok(None);
         };
         let found = self.engine().observe(row).await;
@@ -247,18 +251,19 @@ impl Site {
         let text = self.stored_receipt(receipt_id).await?;
         let (transaction, text) = text.ok_or(Problem::NotFound { what: "receipt" })?;
         let receipt: Value = serde_json::from_str(&text).map_err(|_| damaged("receipt"))?;
-        let data = json!({
-            "id": receipt_id,
-            "transaction_id": transaction.value.id(),
-            "issued_at": receipt["issued_at"],
-            "body": "",
-        });
         // The receipt itself is put in as the text it is.
-        let data = data
-            .to_string()
-            .replace("\"body\":\"\"", &format!("\"body\":{text}"));
-        let body = format!("{{\"ok\":true,\"receipt\":{text},\"data\":{data}}}");
-        Ok(Answer::text(200, body))
+        let body = raw(text)?;
+        let shown = ShownReceipt {
+            ok: true,
+            receipt: &body,
+            data: ReceiptData {
+                id: receipt_id,
+                transaction_id: transaction.value.id(),
+                issued_at: &receipt["issued_at"],
+                body: &body,
+            },
+        };
+        Ok(Answer::text(200, print(&shown)))
     }
 
     pub async fn receipts_of(&self, intent_id: &str) -> Result<Answer, Problem> {
@@ -371,6 +376,21 @@ impl Site {
     }
 }
 
+#[derive(Serialize)]
+struct ShownReceipt<'a> {
+    ok: bool,
+    receipt: &'a RawValue,
+    data: ReceiptData<'a>,
+}
+
+#[derive(Serialize)]
+struct ReceiptData<'a> {
+    id: &'a str,
+    transaction_id: String,
+    issued_at: &'a Value,
+    body: &'a RawValue,
+}
+
 /// Not the row of a refund.
 fn is_transaction(row: &Row) -> bool {
     row.profile == ProfileId::AtpTransaction && row.ties.parent.is_none()
@@ -395,7 +415,7 @@ fn event_profile(entered: kernel::State) -> &'static Profile {
     ProfileId::AtpTransaction.profile()
 }
 
-fn filter(before: Option<consign_kernel::ids::Seq>) -> IntentFilter {
+pub(super) fn filter(before: Option<consign_kernel::ids::Seq>) -> IntentFilter {
     IntentFilter {
         face: Face::Transaction,
         owner: Some(OWNER.to_owned()),

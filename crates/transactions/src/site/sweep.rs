@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use consign_engine::IntentFilter;
 use consign_kernel::command::{self, Audience, Claim, Command, Hold, Recover, Take};
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent as Row;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::books::{self, Belongs, Kept, NAMESPACE};
 use super::carry::Held;
-use super::reads::about;
+use super::reads::{about, filter};
 use super::{Answer, OWNER, Site, damaged, unavailable};
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
@@ -101,14 +102,9 @@ impl Site {
         ] {
             let mut before = None;
             loop {
-                let filter = consign_engine::IntentFilter {
-                    face: Face::Transaction,
-                    owner: Some(OWNER.to_owned()),
-                    namespace: None,
-                    goal: None,
+                let filter = IntentFilter {
                     state: Some(state),
-                    before,
-                    limit: 100,
+                    ..filter(before)
                 };
                 let page = self.engine().intents(filter).await;
                 let page = page.map_err(|error| unavailable(&error))?;

@@ -134,7 +134,7 @@ fn settled() -> Signed {
     };
     let settlement = Settlement {
         receipt_id: &ids::receipt(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
-        transaction_id: &ids::transaction(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+        transaction_id: &ids::transaction("00112233445566778899aabbccddeeff"),
         site_id: None,
         intent: &intent(),
         authorized_at: at("2026-05-25T12:00:01.000Z"),
@@ -181,7 +181,7 @@ fn at_079_at_072_v5_a_compensation_names_what_it_undoes() {
     let original = read(&settled().text);
     let compensation = Compensation {
         receipt_id: &ids::compensation(0xfedc_ba98_7654_3210_fedc_ba98_7654_3210),
-        transaction_id: &ids::transaction(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+        transaction_id: &ids::transaction("00112233445566778899aabbccddeeff"),
         site: SITE,
         intent_id: "int_abc",
         currency: Currency::EUR,
@@ -215,7 +215,7 @@ fn at_079_v6_a_decline_ends_without_a_charge() {
     assert_eq!(VOID.len(), 584);
     let compensation = Compensation {
         receipt_id: &ids::compensation(1),
-        transaction_id: &ids::transaction(2),
+        transaction_id: &ids::transaction("00000000000000000000000000000002"),
         site: SITE,
         intent_id: "int_def",
         currency: Currency::EUR,
