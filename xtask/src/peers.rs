@@ -87,6 +87,7 @@ const NEEDS: &[Needs] = &[
     needs("redis", &[REDIS]),
     needs("rabbitmq", &[RABBITMQ]),
     needs("pgbench", &[POSTGRESQL]),
+    needs("ours", &[POSTGRESQL]),
     Needs {
         libraries: true,
         ..needs("bullmq", &[REDIS, NODE, NPM])

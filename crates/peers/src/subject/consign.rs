@@ -22,15 +22,26 @@ pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
         program,
         folder,
         cluster: None,
+        asks_next: false,
     }))
 }
 
 /// The same server with its ledger in the PostgreSQL that the other queues use.
 pub(super) fn start_on_postgres(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    on_postgres(yard, false)
+}
+
+/// The same, with workers that ask for the next intent in the request that settles the last one.
+pub(super) fn start_next_on_postgres(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+    on_postgres(yard, true)
+}
+
+fn on_postgres(yard: &mut Yard, asks_next: bool) -> Result<Box<dyn Subject>, Error> {
     Ok(Box::new(Consign {
         program: yard.tools.consign.clone(),
         folder: yard.folder("consign-on-postgres")?,
         cluster: Some(yard.postgres()?),
+        asks_next,
     }))
 }
 
@@ -39,6 +50,7 @@ struct Consign {
     program: PathBuf,
     folder: PathBuf,
     cluster: Option<Rc<Cluster>>,
+    asks_next: bool,
 }
 
 impl Subject for Consign {
@@ -57,8 +69,13 @@ impl Subject for Consign {
             Some(_) => postgres::SETTINGS,
             None => "every commit synced",
         };
+        let steps = if self.asks_next {
+            "/intent, /fulfill with the next claim in it"
+        } else {
+            "/intent, /claim, /fulfill"
+        };
         format!(
-            "consign serve with its defaults, {ledger}; POST /intent, /claim, /fulfill over HTTP/1.1, by consign bench"
+            "consign serve with its defaults, {ledger}; POST {steps} over HTTP/1.1, by consign bench"
         )
     }
 
@@ -67,15 +84,13 @@ impl Subject for Consign {
     }
 
     fn round(&mut self, load: &Load) -> Result<Done, Error> {
+        let work = if self.asks_next {
+            "next"
+        } else {
+            load.work.name()
+        };
         let mut bench = Command::new(&self.program);
-        bench.args([
-            "bench",
-            "--json",
-            "--rounds",
-            "1",
-            "--work",
-            load.work.name(),
-        ]);
+        bench.args(["bench", "--json", "--rounds", "1", "--work", work]);
         bench.args(["--clients", &load.clients.to_string()]);
         bench.args(["--seconds", &load.seconds.to_string()]);
         bench.args(["--warmup", &WARMUP_SECONDS.to_string()]);
@@ -151,7 +166,13 @@ impl Report {
                 .find(|operation| operation.name == name);
             named.map_or(0, |operation| operation.count)
         };
-        let [published, claimed, fulfilled] = ["publish", "claim", "fulfil"].map(count_of);
+        // `settle` fulfils one intent and claims the next.
+        let [published, claimed, fulfilled] = [
+            &["publish"][..],
+            &["claim", "settle"],
+            &["fulfil", "settle"],
+        ]
+        .map(|names| names.iter().copied().map(count_of).sum::<u64>());
         // A cycle may be under way when the round begins or closes, one per client at the most; then only one of the two
         // counts it. The program itself says whether each request succeeded.
         if fulfilled.abs_diff(round.cycles) > clients as u64 {
@@ -166,7 +187,7 @@ impl Report {
         let busy = self.usage.generator_cpu_s.zip(self.usage.server_cpu_s);
         let steps = self.operations.iter().filter_map(|operation| {
             let name = match operation.name.as_str() {
-                "fulfil" => "ack",
+                "fulfil" | "settle" => "ack",
                 name @ ("publish" | "claim") => name,
                 _ => return None,
             };
@@ -215,6 +236,17 @@ mod tests {
         assert_eq!(names, ["publish", "claim", "ack"]);
         assert!((done.steps[0].p50_ms - 1.5).abs() < 1e-9);
         assert!((done.busy.unwrap().server - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn settling_counts_as_claim_and_as_fulfilment() {
+        let text = r#"{"clean":true,"rounds":[{"seconds":2.0,"cycles":400}],"errors":[],"usage":{},
+            "operations":[{"name":"publish","count":401,"p50_us":1.0,"p99_us":1.0},
+            {"name":"settle","count":400,"p50_us":2500.0,"p99_us":1.0}]}"#;
+        let done = serde_json::from_str::<Report>(text).unwrap();
+        let done = done.done(2).unwrap();
+        assert_eq!((done.jobs, done.problems.len()), (400, 0));
+        assert_eq!(done.steps[1].name, "ack");
     }
 
     #[test]

@@ -103,6 +103,11 @@ pub(crate) const ENTRIES: &[Entry] = &[
         consign::start_on_postgres,
     ),
     peer(
+        "ours-postgres-next",
+        "the same, each worker settles and claims the next in one request",
+        consign::start_next_on_postgres,
+    ),
+    peer(
         "graphile-worker",
         "graphile-worker on the same PostgreSQL",
         node::start_graphile_worker,
