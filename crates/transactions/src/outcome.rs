@@ -70,8 +70,6 @@ pub enum Action {
     FenceAsNotCharged,
     /// Cancel at the rail, then compensated as released.
     FenceAsVoided,
-    /// Compensated without a charge: there is nothing to cancel.
-    EndAsNotCharged,
     /// No transition now; ask again after the rail's delay or at the next sweep.
     AskAgain,
     /// No transition at all, and a person must look.
@@ -93,7 +91,8 @@ pub const fn next(outcome: RailOutcome, situation: Situation) -> Action {
         (RailOutcome::Failed, Executing) => Action::FenceAsNotCharged,
         (RailOutcome::Failed, Executed) => Action::FenceAsVoided,
         (RailOutcome::NotFound, Executing) if !situation.expired => Action::Resubmit,
-        (RailOutcome::NotFound, Executing) if situation.asked_again => Action::EndAsNotCharged,
+        // What is under way to the rail may still arrive there.
+        (RailOutcome::NotFound, Executing) if situation.asked_again => Action::FenceAsNotCharged,
         (RailOutcome::NotFound, Executing) => Action::AskAgain,
         // An effect that was acknowledged cannot be unbegun or unheard of.
         (RailOutcome::Unconfirmed | RailOutcome::NotFound, Executed) => Action::Alert,
@@ -144,7 +143,7 @@ mod tests {
         match action {
             Action::Settle => [begun, vec![State::Settled]].concat(),
             Action::Acknowledge | Action::Capture => begun,
-            Action::FenceAsNotCharged | Action::FenceAsVoided | Action::EndAsNotCharged => {
+            Action::FenceAsNotCharged | Action::FenceAsVoided => {
                 vec![State::Compensated]
             }
             Action::Confirm | Action::Resubmit | Action::AskAgain | Action::Alert => vec![],
@@ -179,15 +178,15 @@ mod tests {
         for situation in situations() {
             for outcome in ALL {
                 match next(outcome, situation) {
-                    Action::EndAsNotCharged => {
-                        assert_eq!(outcome, RailOutcome::NotFound);
-                        assert!(situation.expired && situation.asked_again);
-                    }
                     Action::FenceAsNotCharged => {
                         assert_eq!(situation.phase, Phase::Executing);
+                        let expired = situation.expired;
                         assert!(
                             outcome == RailOutcome::Failed
-                                || (outcome == RailOutcome::Unconfirmed && situation.expired)
+                                || (outcome == RailOutcome::Unconfirmed && expired)
+                                || (outcome == RailOutcome::NotFound
+                                    && expired
+                                    && situation.asked_again)
                         );
                     }
                     Action::FenceAsVoided => {

@@ -27,6 +27,8 @@ use crate::system::NODE;
 /// A worker's news that may wait; what is dropped beyond them is found by the sweep.
 const NEWS_MAX: usize = 1_024;
 const WORKER_GOAL: &str = "atp.effect";
+/// A call of the rail comes back while the transaction is still held by whoever made it.
+const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// A rail's call comes back before the request that waits for it.
 const MARGIN: Duration = Duration::from_millis(500);
 
@@ -93,7 +95,10 @@ fn rail(
             let goal = asked.worker_goal.clone();
             let options = WorkerOptions {
                 goal: goal.unwrap_or_else(|| WORKER_GOAL.to_owned()),
-                wait: asked.execute_wait.saturating_sub(MARGIN),
+                wait: asked
+                    .execute_wait
+                    .saturating_sub(MARGIN)
+                    .min(WORKER_WAIT_MAX),
                 news,
             };
             Ok(Arc::new(Worker::new(engine.clone(), options)))

@@ -104,8 +104,7 @@ impl Settings {
                 filled("ATP_DEDUP_WINDOW_SECONDS"),
                 0,
             )?,
-            signed_requests: filled("ATP_SIGNED_REQUESTS")
-                .is_some_and(|on| on.eq_ignore_ascii_case("true")),
+            signed_requests: switch("ATP_SIGNED_REQUESTS", filled("ATP_SIGNED_REQUESTS"))?,
             public_per_minute: whole(
                 "ATP_PUBLIC_PER_MINUTE",
                 filled("ATP_PUBLIC_PER_MINUTE"),
@@ -181,6 +180,19 @@ fn seconds(name: &'static str, text: Option<String>, default: f64) -> Result<Dur
     })
 }
 
+/// A word that is neither is refused: who writes `yes` must not be left with what is off.
+fn switch(name: &'static str, text: Option<String>) -> Result<bool, Unusable> {
+    match text.as_deref() {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Unusable {
+            name,
+            why: "is neither true nor false",
+            advice: "write true or false, or leave it out for false",
+        }),
+    }
+}
+
 fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, Unusable> {
     let parsed = text.map_or(Ok(default), |text| text.parse());
     parsed.map_err(|_| Unusable {
@@ -238,6 +250,10 @@ mod tests {
                 "ATP_SWEEP_SECONDS",
             ),
             (vec![site, ("ATP_SWEEP_SECONDS", "-1")], "ATP_SWEEP_SECONDS"),
+            (
+                vec![site, ("ATP_SIGNED_REQUESTS", "yes")],
+                "ATP_SIGNED_REQUESTS",
+            ),
         ] {
             assert_eq!(read(&pairs).unwrap_err().name, name);
         }

@@ -88,17 +88,20 @@ impl Kept<Transaction> {
 
     pub(super) fn shown(&self) -> Result<Shown<'_>, Problem> {
         let transaction = &self.value;
+        let state = transaction.state()?;
+        // It becomes known while the state stays, and between two transitions no byte may change.
+        let payment_id = transaction.payment_id.as_deref();
         Ok(Shown {
             ok: true,
             intent_id: self.intent_id(),
             transaction_id: transaction.id(),
-            state: transaction.state()?,
+            state,
             amount_cents: transaction.amount_cents,
             currency: &transaction.currency,
             rail: ShownRail {
                 name: &transaction.rail,
                 reference: &transaction.reference,
-                payment_id: transaction.payment_id.as_deref(),
+                payment_id: payment_id.filter(|_| state != State::Executing),
             },
             receipt: transaction.receipt.as_deref(),
             compensation_receipt: transaction.compensation_receipt.as_deref(),

@@ -35,14 +35,14 @@ impl Site {
         let given_key = books::given_key(request.intent_id(), OPERATION, &key);
         for _ in 0..TRIES_MAX {
             if let Some(given) = self.given(&given_key, &document).await? {
-                return Ok(given.at(State::Authorized).replayed(true));
+                return self.given_again(given, request.intent_id()).await;
             }
             match self.try_to_authorize(&given_key, &request, &document).await {
                 Ok(None) => {}
                 Ok(Some(answer)) => return Ok(answer.at(State::Authorized)),
                 // The same request may have burned the nonce between two looks, and then it is no refusal.
                 Err(problem) => match self.given(&given_key, &document).await? {
-                    Some(given) => return Ok(given.at(State::Authorized).replayed(true)),
+                    Some(given) => return self.given_again(given, request.intent_id()).await,
                     None => return Err(problem),
                 },
             }
@@ -183,6 +183,12 @@ impl Site {
         }
     }
 
+    /// The bytes are those of then; the head tells how things are now.
+    async fn given_again(&self, given: Answer, intent_id: &str) -> Result<Answer, Problem> {
+        let state = self.state_of(intent_id).await?;
+        Ok(given.at(state.unwrap_or(State::Authorized)).replayed(true))
+    }
+
     /// That nobody takes the same action at the same time; what to claim then. A claim whose intent came to nothing is free.
     pub(super) async fn check_action_free(
         &self,
@@ -201,7 +207,7 @@ impl Site {
         let Some(claimed) = claimed else {
             return Ok(Some(Kept::new(key, own)));
         };
-        let state = self.state_of(&claimed.value.intent_id).await?;
+        let state = self.fate_of(&claimed.value.intent_id).await?;
         let came_to_nothing = matches!(state, None | Some(State::Expired | State::Compensated));
         if came_to_nothing || claimed.value.intent_id == intent.intent_id {
             return Ok(Some(Kept {
@@ -233,7 +239,7 @@ impl Site {
             match settled {
                 Some(transaction) => conditions.push(transaction.unchanged()),
                 None => unmet.push(Unmet {
-                    actual: self.state_of(intent_id).await?,
+                    actual: self.fate_of(intent_id).await?,
                     intent_id: intent_id.clone(),
                 }),
             }

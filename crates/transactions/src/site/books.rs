@@ -161,13 +161,23 @@ pub(super) struct Transaction {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Compensation {
     pub(super) key: String,
-    pub(super) fingerprint: String,
     pub(super) reason: String,
     pub(super) requested_at: String,
     /// The row that is held by whoever carries it out.
     pub(super) row: String,
     /// The rail will not; another request may try again.
     pub(super) refused: bool,
+}
+
+/// What was asked for under a key, which means this for ever.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Asked {
+    pub(super) fingerprint: String,
+    /// The key of the transaction that is to be undone.
+    pub(super) transaction: String,
+    pub(super) row: String,
+    /// Why the rail refused.
+    pub(super) failure: Option<Failure>,
 }
 
 impl Transaction {
@@ -206,7 +216,16 @@ impl Transaction {
         })
     }
 
+    /// Whether somebody asked for it, and neither that nor the rail's refusal has come to be.
+    pub(super) fn is_being_undone(&self) -> bool {
+        let asked = self.compensation.as_ref();
+        asked.is_some_and(|asked| !asked.refused) && self.state != State::Compensated.word()
+    }
+
     pub(super) fn enter(&mut self, state: State, now: Micros) {
+        if state.is_terminal() {
+            self.alert = None;
+        }
         state.word().clone_into(&mut self.state);
         self.updated_at = instant::print(now);
     }

@@ -58,6 +58,13 @@ impl Site {
 
     /// Whether it is still in our hands after what could be done.
     async fn bring_on(&self, held: &mut Held) -> Result<bool, Problem> {
+        if let Some(why) = self.foreign_rail(held) {
+            return self.alert(held, why).await;
+        }
+        // Whoever undoes it asks the rail, and two who ask would each take what the other did for the rail's doing.
+        if held.transaction.value.is_being_undone() {
+            return self.leave(held).await;
+        }
         let charge = held.transaction.value.charge(&held.intent)?;
         let mut report = if held.is_fresh {
             match self.submit(held, &charge).await? {
@@ -73,7 +80,7 @@ impl Site {
             }
             // A payment that was there cannot be unheard of; paying again would be guessing.
             if report.outcome == RailOutcome::NotFound && held.payment().is_some() {
-                return self.alert(held, &report).await;
+                return self.alert(held, impossible(&report)).await;
             }
             let situation = self.situation(held, &charge)?;
             report = match next(report.outcome, situation) {
@@ -112,11 +119,8 @@ impl Site {
                         Fenced::Unknown => return self.let_go(held, self.options().sweep).await,
                     }
                 }
-                Action::EndAsNotCharged => {
-                    return self.end(held, Undone::NotCharged, report.failure).await;
-                }
                 Action::AskAgain => return self.ask_again(held, &report).await,
-                Action::Alert => return self.alert(held, &report).await,
+                Action::Alert => return self.alert(held, impossible(&report)).await,
             };
         }
         self.let_go(held, self.options().sweep).await
@@ -167,14 +171,12 @@ impl Site {
         };
         transaction.payment_id = Some(id.clone());
         let belongs = held.belongs();
-        let rail = self.rail().name();
-        let reference = &held.transaction.value.reference;
+        let named = books::reference_key(self.rail().name(), id);
         let steps = vec![
             held.transaction.unchanged(),
             held.extend(),
             held.transaction.put(),
-            books::put(books::reference_key(rail, id), &belongs),
-            books::put(books::reference_key(rail, reference), &belongs),
+            books::put(named, &belongs),
         ];
         self.advance(held, steps).await
     }
@@ -353,12 +355,18 @@ impl Site {
         self.let_go(held, self.options().sweep).await
     }
 
-    async fn alert(&self, held: &mut Held, report: &Report) -> Result<bool, Problem> {
+    /// Another rail than the one it was begun on knows nothing of the payment, and whatever it said would be signed.
+    pub(super) fn foreign_rail(&self, held: &Held) -> Option<String> {
+        let (begun_on, ours) = (&held.transaction.value.rail, self.rail().name());
+        (begun_on != ours).then(|| {
+            format!(
+                "it was begun on the rail {begun_on} and this server has {ours}: start one with ATP_RAIL={begun_on}"
+            )
+        })
+    }
+
+    async fn alert(&self, held: &mut Held, why: String) -> Result<bool, Problem> {
         let transaction_id = held.transaction.value.id();
-        let why = format!(
-            "the rail reports {:?}, which cannot be: a person must look at this payment",
-            report.outcome
-        );
         tracing::error!(transaction_id, why, "a transaction is not settled");
         held.transaction.value.alert = Some(why);
         self.let_go(held, self.options().sweep).await
@@ -380,6 +388,13 @@ impl Site {
         held.transaction.version += u64::from(committed);
         Ok(committed)
     }
+}
+
+fn impossible(report: &Report) -> String {
+    format!(
+        "the rail reports {:?}, which cannot be: a person must look at this payment",
+        report.outcome
+    )
 }
 
 impl Held {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::books::{self, About, Kept, Permission, Transaction};
+use super::books::{self, About, Belongs, Kept, Permission, Transaction};
 use super::carry::Held;
 use super::{Answer, Site, TRIES_MAX, damaged};
 use crate::document::{Document, REQUEST_BYTES_MAX};
@@ -112,11 +112,18 @@ impl Site {
         };
         let transaction_key = books::transaction_key(&intent.intent_id, key);
         let mut transaction = Kept::new(transaction_key, transaction);
+        let belongs = Belongs {
+            intent_id: about.intent_id.clone(),
+            key: about.key.clone(),
+        };
+        // A rail may tell of a payment before, or without ever, giving it a name of its own.
+        let reference = books::reference_key(&transaction.value.rail, &transaction.value.reference);
         let steps = vec![
             permission.unchanged(),
             transaction.unchanged(),
             permission.put(),
             transaction.put(),
+            books::put(reference, &belongs),
             books::begin_effect(id, &about, None, self.hold()),
         ];
         let Some(mut answers) = self.commit(steps).await? else {
@@ -143,6 +150,10 @@ impl Site {
         intent: &Intent,
         request: &Execute,
     ) -> Result<Cents, Problem> {
+        // With its one execution an intent has gone beyond its own expiry, so a fresh key is told the same for ever.
+        if intent.max_executions == 1 && permission.executions > 0 {
+            return Err(Problem::ExecutionLimitReached);
+        }
         permission.check_unexpired(intent, self.now())?;
         if permission.authorized_at.is_none() {
             return Err(Problem::NotAuthorized);

@@ -187,6 +187,7 @@ impl Site {
             if let Some(transaction) = self.transaction(&about.intent_id, &key).await? {
                 let mut one = shown(&transaction)?;
                 one["attempts"] = row.attempts.into();
+                one["rail"]["payment_id"] = transaction.value.payment_id.clone().into();
                 one["alert"] = transaction.value.alert.clone().into();
                 listed.push(one);
             }
@@ -352,6 +353,29 @@ impl Site {
         let intent = permission.value.intent()?;
         let transactions = self.transactions(intent_id, ONE_OR_SEVERAL).await?;
         state(&permission.value, &intent, &transactions, self.now()).map(Some)
+    }
+
+    /// What others may count on: settled or under way as long as one of its transactions is, else its own state.
+    pub(super) async fn fate_of(&self, intent_id: &str) -> Result<Option<State>, Problem> {
+        let own = self.state_of(intent_id).await?;
+        let mut after = String::new();
+        let mut fate = own;
+        loop {
+            let page = self
+                .transactions_after(intent_id, &after, SHOWN_MAX)
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(fate);
+            };
+            last.key.name.clone_into(&mut after);
+            for transaction in &page {
+                match transaction.value.state()? {
+                    State::Settled => return Ok(Some(State::Settled)),
+                    open @ (State::Executing | State::Executed) => fate = Some(open),
+                    State::Created | State::Authorized | State::Expired | State::Compensated => {}
+                }
+            }
+        }
     }
 
     /// A settled transaction under this intent.

@@ -8,7 +8,7 @@ use consign_kernel::profile::Face;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::books::{self, About, Compensation, Kept, Permission, Transaction};
+use super::books::{self, About, Asked, Compensation, Kept, Permission, Transaction};
 use super::carry::Held;
 use super::execute::raw;
 use super::{Answer, Site, TRIES_MAX, damaged};
@@ -16,12 +16,14 @@ use crate::document::{Document, NOTE_BYTES_MAX};
 use crate::ids;
 use crate::instant;
 use crate::key::IdempotencyKey;
+use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 use crate::rail::{Charge, Failure, Fenced, Refunded};
 use crate::receipt::Undone;
 use crate::request::Compensate;
 use crate::state::State;
 
+const OPERATION: &str = "compensate";
 /// A permission may have a thousand executions; whoever has several says which one is meant.
 const CANDIDATES: u32 = 2;
 
@@ -32,11 +34,24 @@ impl Site {
         let request = Compensate::read(&document)?;
         let until = Instant::now() + self.options().execute_wait;
         for _ in 0..TRIES_MAX {
+            if let Some(asked) = self.asked(&request.intent_id, &key).await? {
+                if asked.value.fingerprint != document.fingerprint() {
+                    return Err(Problem::IdempotencyMismatch);
+                }
+                return self.undone_before(asked, until).await;
+            }
             let found = self.permission(&request.intent_id).await?;
             let permission = found.ok_or(Problem::IntentNotFound)?;
             let transaction = self.meant(&request, &permission).await?;
-            if let Some(asked) = transaction.value.asked_before(&key, &document)? {
-                return self.undone_before(transaction, &asked, until).await;
+            match &transaction.value.compensation {
+                // The same request, in between the two looks.
+                Some(asked) if asked.key == key.reveal() && !asked.refused => continue,
+                Some(asked) if !asked.refused => {
+                    let transaction_id = transaction.value.id();
+                    tracing::info!(transaction_id, "asked to compensate once more");
+                    return Err(Problem::AlreadyCompensated);
+                }
+                Some(_) | None => {}
             }
             let intent = permission.value.intent()?;
             intent.check_request(&document, self.options().signed_requests)?;
@@ -53,8 +68,8 @@ impl Site {
             let begun = self
                 .try_to_undo(&request, &key, &document, &permission, transaction)
                 .await?;
-            if let Some(held) = begun {
-                return self.undo_carried(held, place, until).await;
+            if let Some((held, asked)) = begun {
+                return self.undo_carried(held, asked, place, until).await;
             }
         }
         Err(Problem::StoreUnavailable)
@@ -98,11 +113,19 @@ impl Site {
         document: &Document,
         permission: &Kept<Permission>,
         mut transaction: Kept<Transaction>,
-    ) -> Result<Option<Held>, Problem> {
+    ) -> Result<Option<(Held, Kept<Asked>)>, Problem> {
         let id = self.fresh_id();
+        let mut asked = Kept::new(
+            books::given_key(&request.intent_id, OPERATION, key),
+            Asked {
+                fingerprint: document.fingerprint(),
+                transaction: transaction.key.name.clone(),
+                row: id.to_string(),
+                failure: None,
+            },
+        );
         transaction.value.compensation = Some(Compensation {
             key: key.reveal().to_owned(),
-            fingerprint: document.fingerprint(),
             reason: request.reason.clone(),
             requested_at: instant::print(self.now()),
             row: id.to_string(),
@@ -115,7 +138,9 @@ impl Site {
         let parent = transaction.value.row()?;
         let steps = vec![
             transaction.unchanged(),
+            asked.unchanged(),
             transaction.put(),
+            asked.put(),
             books::begin_effect(id, &about, Some(parent), self.hold()),
         ];
         let Some(mut answers) = self.commit(steps).await? else {
@@ -125,45 +150,65 @@ impl Site {
             return Err(damaged("answer"));
         };
         transaction.version += 1;
-        Ok(Some(Held {
+        asked.version += 1;
+        let held = Held {
             row: *row,
             intent: permission.value.intent()?,
             authorized_at: permission.value.authorized_at,
             key: IdempotencyKey::new(&about.key)?,
             transaction,
             is_fresh: true,
-        }))
+        };
+        Ok(Some((held, asked)))
+    }
+
+    /// What was asked for under this key.
+    async fn asked(
+        &self,
+        intent_id: &str,
+        key: &IdempotencyKey,
+    ) -> Result<Option<Kept<Asked>>, Problem> {
+        self.read(books::given_key(intent_id, OPERATION, key)).await
     }
 
     async fn undo_carried(
         &self,
         held: Held,
+        asked: Kept<Asked>,
         place: OwnedSemaphorePermit,
         until: Instant,
     ) -> Result<Answer, Problem> {
-        let begun = held.transaction.clone();
         let site = self.clone();
         let task = tokio::spawn(async move {
             site.carry_undo(held).await;
             drop(place);
         });
         let _ = tokio::time::timeout_at(until, task).await;
-        self.again(&begun).await?.undo_answer()
+        let (transaction, asked) = self.undone_so_far(&asked).await?;
+        transaction.undo_answer(asked)
     }
 
     /// The same request again: waits for its end as the first one does.
-    async fn undone_before(
-        &self,
-        mut transaction: Kept<Transaction>,
-        asked: &Compensation,
-        until: Instant,
-    ) -> Result<Answer, Problem> {
+    async fn undone_before(&self, asked: Kept<Asked>, until: Instant) -> Result<Answer, Problem> {
         let pause = std::time::Duration::from_millis(50);
-        while transaction.is_being_undone(&asked.row) && Instant::now() + pause < until {
+        loop {
+            let (transaction, now) = self.undone_so_far(&asked).await?;
+            if !transaction.is_undone_by(&now.row) || Instant::now() + pause >= until {
+                return Ok(transaction.undo_answer(now)?.replayed(true));
+            }
             tokio::time::sleep(pause).await;
-            transaction = self.again(&transaction).await?;
         }
-        Ok(transaction.undo_answer()?.replayed(true))
+    }
+
+    async fn undone_so_far(
+        &self,
+        asked: &Kept<Asked>,
+    ) -> Result<(Kept<Transaction>, Asked), Problem> {
+        let now: Option<Kept<Asked>> = self.read(asked.key.clone()).await?;
+        let now = now.ok_or_else(|| damaged("answer"))?;
+        let key = IdempotencyKey::new(&now.value.transaction)?;
+        let found = self.transaction(&asked.key.owner, &key).await?;
+        Ok((found.ok_or_else(|| damaged("transaction"))?, now.value))
     }
 
     /// As far as it goes now.
@@ -175,15 +220,42 @@ impl Site {
     }
 
     async fn undo(&self, held: &mut Held) -> Result<bool, Problem> {
-        let charge = held.transaction.value.charge(&held.intent)?;
-        if held.transaction.value.state()? == State::Executed {
-            match self.rail().cancel(&charge, held.payment()).await {
-                Fenced::Cancelled => return self.end_undo(held, Undone::Voided).await,
-                Fenced::Unknown => return self.undo_later(held).await,
-                Fenced::TooLate => {}
-            }
+        if let Some(why) = self.foreign_rail(held) {
+            let transaction_id = held.transaction.value.id();
+            tracing::error!(transaction_id, why, "a refund waits");
+            return self.leave(held).await;
         }
-        self.refund(held, &charge).await
+        let charge = held.transaction.value.charge(&held.intent)?;
+        match held.transaction.value.state()? {
+            State::Executed => self.call_off(held, &charge).await,
+            // There is nothing left to undo, and the rail must not be asked to.
+            State::Compensated => self.close_undo(held, "already_compensated").await,
+            State::Settled
+            | State::Executing
+            | State::Created
+            | State::Authorized
+            | State::Expired => self.refund(held, &charge).await,
+        }
+    }
+
+    /// What the rail has acknowledged and not ended.
+    async fn call_off(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
+        match self.rail().cancel(charge, held.payment()).await {
+            Fenced::Cancelled => return self.end_undo(held, Undone::Voided).await,
+            Fenced::Unknown => return self.leave(held).await,
+            Fenced::TooLate => {}
+        }
+        // Too late because it is paid, or because it is on its way: only what has arrived can be paid back.
+        match self.rail().look_up(charge, held.payment()).await.outcome {
+            RailOutcome::Succeeded => self.refund(held, charge).await,
+            RailOutcome::Failed => self.end_undo(held, Undone::Voided).await,
+            RailOutcome::Held
+            | RailOutcome::Processing
+            | RailOutcome::Unconfirmed
+            | RailOutcome::NotFound
+            | RailOutcome::Different
+            | RailOutcome::Unknown => self.leave(held).await,
+        }
     }
 
     async fn refund(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
@@ -196,7 +268,7 @@ impl Site {
                 self.end_undo(held, undone).await
             }
             Refunded::Refused(failure) => self.give_up_undo(held, failure).await,
-            Refunded::Pending | Refunded::Unknown => self.undo_later(held).await,
+            Refunded::Pending | Refunded::Unknown => self.leave(held).await,
         }
     }
 
@@ -227,61 +299,51 @@ impl Site {
 
     /// The rail will not pay back: the transaction stays as it is, and somebody may ask again.
     async fn give_up_undo(&self, held: &mut Held, failure: Failure) -> Result<bool, Problem> {
+        let Some(compensation) = &mut held.transaction.value.compensation else {
+            return Err(damaged("compensation"));
+        };
+        compensation.refused = true;
+        let key = IdempotencyKey::new(&compensation.key)?;
+        let asked = self.asked(&held.intent.intent_id, &key).await?;
+        let mut asked = asked.ok_or_else(|| damaged("answer"))?;
         let error = failure.code.clone();
-        let transaction = &mut held.transaction.value;
-        transaction.failure = Some(failure);
-        transaction.updated_at = instant::print(self.now());
-        if let Some(asked) = &mut transaction.compensation {
-            asked.refused = true;
-        }
+        // Kept with the request and not with the transaction, whose bytes change with its state alone.
+        asked.value.failure = Some(failure);
         let steps = vec![
             held.transaction.unchanged(),
+            asked.unchanged(),
             held.settle(Settlement::Reject { error }),
             held.transaction.put(),
+            asked.put(),
         ];
         Ok(self.commit(steps).await?.is_some())
     }
 
-    async fn undo_later(&self, held: &Held) -> Result<bool, Problem> {
+    async fn close_undo(&self, held: &Held, error: &str) -> Result<bool, Problem> {
+        let error = error.to_owned();
+        let steps = vec![held.settle(Settlement::Reject { error })];
+        Ok(self.commit(steps).await?.is_some())
+    }
+
+    /// Somebody looks at the row again later; nothing else changes.
+    pub(super) async fn leave(&self, held: &Held) -> Result<bool, Problem> {
         let after_us = super::micros(self.options().sweep);
         let steps = vec![held.settle(Settlement::LetGo { after_us })];
         Ok(self.commit(steps).await?.is_some())
     }
 }
 
-impl Transaction {
-    /// What was asked for under this key. Under another one it was asked for before, unless the rail refused that.
-    fn asked_before(
-        &self,
-        key: &IdempotencyKey,
-        document: &Document,
-    ) -> Result<Option<Compensation>, Problem> {
-        match &self.compensation {
-            Some(asked) if asked.key == key.reveal() => {
-                if asked.fingerprint == document.fingerprint() {
-                    Ok(Some(asked.clone()))
-                } else {
-                    Err(Problem::IdempotencyMismatch)
-                }
-            }
-            Some(asked) if !asked.refused => Err(Problem::AlreadyCompensated),
-            _ => Ok(None),
-        }
-    }
-}
-
 impl Kept<Transaction> {
-    fn is_being_undone(&self, row: &str) -> bool {
-        let same = |asked: &Compensation| asked.row == row && !asked.refused;
-        let asked = self.value.compensation.as_ref().is_some_and(same);
-        asked && self.value.state != State::Compensated.word()
+    fn is_undone_by(&self, row: &str) -> bool {
+        let asked = self.value.compensation.as_ref();
+        asked.is_some_and(|asked| asked.row == row) && self.value.is_being_undone()
     }
 
     /// Final when it is compensated or the rail has refused; until then its state is unchanged.
-    fn undo_answer(&self) -> Result<Answer, Problem> {
+    fn undo_answer(mut self, asked: Asked) -> Result<Answer, Problem> {
+        let open = self.is_undone_by(&asked.row);
+        self.value.failure = asked.failure.or(self.value.failure);
         let answer = self.answer()?;
-        let row = self.value.compensation.as_ref().map(|asked| &asked.row);
-        let open = row.is_some_and(|row| self.is_being_undone(row));
         let status = if open { 202 } else { 200 };
         Ok(Answer { status, ..answer })
     }

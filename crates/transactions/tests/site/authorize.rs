@@ -2,6 +2,7 @@
 
 use consign_kernel::receipt::Signer;
 use consign_transactions::site::AgentKeys;
+use consign_transactions::state::State;
 use serde_json::json;
 
 use crate::world::{KEY, OTHER_KEY, World, agent, agent_key, body, key_id, name, sign};
@@ -306,4 +307,57 @@ async fn at_094_of_many_at_once_one_takes_the_action() {
             .into_iter()
             .all(|one| name(one) == "duplicate_action")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_017_a_replay_tells_the_state_of_now() {
+    let world = World::new().await;
+    let short = sign(
+        json!({"intent_id": "int_two", "nonce": "nonce-of-int_two"}),
+        &agent(),
+    );
+    world.create(&world.signed("int_two")).await.unwrap();
+    let first = world.authorize(&short, KEY).await.unwrap();
+    world.execute("int_two", KEY).await.unwrap();
+    let again = world.authorize(&short, KEY).await.unwrap();
+    assert_eq!(again.body, first.body);
+    assert_eq!(
+        (first.state, again.state),
+        (Some(State::Authorized), Some(State::Settled))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_093_what_settled_under_several_executions_keeps_its_action() {
+    let several = |world: &World, id: &str| {
+        let mut intent = world.intent(id);
+        intent["action_dedup_key"] = "cart-1".into();
+        intent["max_executions"] = 2.into();
+        sign(intent, &agent())
+    };
+    let world = World::with(|options| options.dedup_window_s = 3_600).await;
+    world
+        .authorize(&several(&world, "int_abc"), KEY)
+        .await
+        .unwrap();
+    world.execute("int_abc", KEY).await.unwrap();
+    world.pass(601);
+    let other = world.authorize(&several(&world, "int_other"), KEY).await;
+    assert_eq!(
+        name(&other),
+        "duplicate_action",
+        "it is settled, though its time is over"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_040_at_098_a_fresh_key_is_told_the_same_before_and_after_the_time() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.execute("int_abc", KEY).await.unwrap();
+    for seconds in [0, 601] {
+        world.pass(seconds);
+        let refused = world.execute("int_abc", OTHER_KEY).await;
+        assert_eq!(name(&refused), "execution_limit_reached");
+    }
 }

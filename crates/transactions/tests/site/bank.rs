@@ -45,6 +45,10 @@ struct Books {
     refunds: BTreeMap<String, String>,
     calls: u32,
     refund_refused: bool,
+    /// What is being processed cannot be called off any more.
+    is_firm: bool,
+    /// The reference of a payment that arrives at the very moment in which it is called off.
+    late: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -57,6 +61,10 @@ impl Bank {
 
     pub(crate) fn refuse_refunds(&self) {
         self.0.lock().unwrap().refund_refused = true;
+    }
+
+    pub(crate) fn be_firm(&self) {
+        self.0.lock().unwrap().is_firm = true;
     }
 
     /// How many payments have really happened.
@@ -90,6 +98,10 @@ impl Bank {
         books
             .payments
             .insert(id, (reference.to_owned(), Payment::Prepared));
+    }
+
+    pub(crate) fn prepare_when_cancelled(&self, reference: &str) {
+        self.0.lock().unwrap().late = Some(reference.to_owned());
     }
 
     pub(crate) fn payments(&self) -> Vec<Payment> {
@@ -215,11 +227,17 @@ impl Rail for Bank {
     fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
         ready(self.with(Fenced::Unknown, |books| {
             let mut fenced = Fenced::Cancelled;
+            let is_firm = books.is_firm;
+            if let Some(reference) = books.late.take() {
+                let late = (reference, Payment::Prepared);
+                books.payments.insert("late".to_owned(), late);
+            }
             for (reference, payment) in books.payments.values_mut() {
                 if reference == charge.reference.as_str() {
                     match payment {
                         Payment::Paid => fenced = Fenced::TooLate,
                         Payment::Failed | Payment::Cancelled => {}
+                        Payment::Processing if is_firm => fenced = Fenced::TooLate,
                         Payment::Prepared | Payment::Processing | Payment::Held => {
                             *payment = Payment::Cancelled;
                         }
@@ -239,6 +257,12 @@ impl Rail for Bank {
                 });
             }
             let id = Self::find(books, charge, id).unwrap_or_default();
+            if books.payments.get(&id).map(|payment| payment.1) != Some(Payment::Paid) {
+                return Refunded::Refused(Failure {
+                    code: "not_paid".to_owned(),
+                    message: "There is nothing to pay back.".to_owned(),
+                });
+            }
             let number = books.refunds.len() + 1;
             let refund = books.refunds.entry(id);
             Refunded::Done {

@@ -1,8 +1,11 @@
 //! Undoing on request, once, with a document of its own.
 
+use std::sync::Arc;
+
+use consign_transactions::rail::Null;
 use serde_json::json;
 
-use crate::bank::Mood;
+use crate::bank::{Mood, Payment};
 use crate::world::{KEY, OTHER_KEY, World, body, name};
 
 async fn settled() -> World {
@@ -117,6 +120,116 @@ async fn a_refused_refund_leaves_it_settled_and_may_be_tried_again() {
     assert_eq!(told["failure"]["code"], "charge_disputed");
     let again = world.compensate("int_abc", OTHER_KEY).await.unwrap();
     assert_eq!(body(&again)["state"], "settled");
+    let calls = world.bank.calls();
+    let first = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!((first.status, &first.body), (answer.status, &answer.body));
+    assert!(
+        first.replayed && world.bank.calls() == calls,
+        "its key keeps its meaning"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_034_a_refused_refund_leaves_the_bytes_of_the_execution_alone() {
+    let world = settled().await;
+    let before = world.execute("int_abc", KEY).await.unwrap();
+    world.bank.refuse_refunds();
+    world.compensate("int_abc", KEY).await.unwrap();
+    let after = world.execute("int_abc", KEY).await.unwrap();
+    assert_eq!((after.status, after.body), (before.status, before.body));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_037_a_compensation_key_serves_one_transaction() {
+    let world = World::new().await;
+    let mut intent = world.intent("int_abc");
+    intent["max_executions"] = 2.into();
+    let intent = crate::world::sign(intent, &crate::world::agent());
+    world.authorize(&intent, KEY).await.unwrap();
+    let first = body(&world.execute("int_abc", KEY).await.unwrap());
+    let undone = world.compensate("int_abc", KEY).await.unwrap();
+    let second = body(&world.execute("int_abc", OTHER_KEY).await.unwrap());
+    let again = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!((again.status, &again.body), (undone.status, &undone.body));
+    assert_eq!(body(&again)["transaction_id"], first["transaction_id"]);
+    let other =
+        json!({"intent_id": "int_abc", "reason": "r", "transaction_id": second["transaction_id"]});
+    let refused = world
+        .site
+        .compensate(Some(KEY.as_bytes()), other.to_string().as_bytes())
+        .await;
+    assert_eq!(name(&refused), "idempotency_mismatch");
+    assert_eq!(world.bank.refunds(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_on_its_way_is_paid_back_once_it_has_arrived() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.be(Mood::Slow);
+    world.bank.be_firm();
+    world.execute("int_abc", KEY).await.unwrap();
+    let answer = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!(
+        (answer.status, &body(&answer)["state"]),
+        (202, &json!("executed"))
+    );
+    world.bank.end_all(Payment::Paid);
+    world.site.reconcile().await.unwrap();
+    let told = body(&world.compensate("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["compensation_receipt"]["reason"], "user_cancelled");
+    assert_eq!((world.bank.charges(), world.bank.refunds()), (1, 1));
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_does_not_end_what_is_being_undone() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.be(Mood::Slow);
+    world.execute("int_abc", KEY).await.unwrap();
+    world.bank.be(Mood::Mute);
+    let answer = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!(answer.status, 202, "cancelled, and the answer got lost");
+    world.bank.be(Mood::Well);
+    for _ in 0..3 {
+        world.site.reconcile().await.unwrap();
+    }
+    let told = body(&world.compensate("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["compensation_receipt"]["reason"], "user_cancelled");
+    assert_eq!(world.bank.refunds(), 0);
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_rail_neither_settles_nor_refunds_what_was_begun_on_this_one() {
+    let world = World::new().await;
+    let null = world.other(|options| options.rail = Arc::new(Null)).await;
+    world.authorized("int_abc").await;
+    world.bank.be(Mood::Away);
+    world.execute("int_abc", KEY).await.unwrap();
+    null.reconcile().await.unwrap();
+    let shown = world.shown("int_abc").await;
+    assert_eq!(shown["transactions"][0]["state"], "executing");
+    world.bank.be(Mood::Well);
+    world.pass(120);
+    world.site.reconcile().await.unwrap();
+    let told = body(&world.execute("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "settled");
+
+    world.bank.be(Mood::Away);
+    world.compensate("int_abc", KEY).await.unwrap();
+    null.reconcile().await.unwrap();
+    let told = body(&world.execute("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "settled", "nothing went back");
+    world.bank.be(Mood::Well);
+    world.pass(120);
+    world.site.reconcile().await.unwrap();
+    let told = body(&world.execute("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "compensated");
+    assert_eq!((world.bank.charges(), world.bank.refunds()), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

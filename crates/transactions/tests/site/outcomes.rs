@@ -198,3 +198,48 @@ async fn at_102_one_that_is_stuck_delays_no_other() {
     assert_eq!(told["state"], "settled");
     assert_eq!(world.shown("int_abc").await["state"], "executing");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_found_is_called_off_before_it_counts_as_not_charged() {
+    let (world, told) = mood(Mood::Away).await;
+    world.bank.be(Mood::Well);
+    world.pass(601);
+    swept(&world).await;
+    world
+        .bank
+        .prepare_when_cancelled(told["rail"]["reference"].as_str().unwrap());
+    let told = swept(&world).await;
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(
+        world.bank.payments(),
+        [Payment::Cancelled],
+        "the late one cannot be paid any more"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_may_name_our_reference() {
+    let (world, told) = mood(Mood::Away).await;
+    let reference = told["rail"]["reference"].as_str().unwrap();
+    assert_eq!(told["rail"]["payment_id"], Value::Null);
+    world.bank.be(Mood::Well);
+    let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
+    let message = format!("e1 {reference}");
+    let heard = world.site.callback("bank", &genuine, message.as_bytes());
+    heard.await.unwrap();
+    let told = body(&world.execute("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "settled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_034_learning_the_payments_name_changes_no_byte_while_it_executes() {
+    let (world, _) = mood(Mood::Away).await;
+    let before = world.execute("int_abc", KEY).await.unwrap();
+    world.bank.be(Mood::Wrong);
+    swept(&world).await;
+    let after = world.execute("int_abc", KEY).await.unwrap();
+    assert_eq!(after.body, before.body);
+    let listed = world.site.transactions_shown(Some("executing"), 1).await;
+    let listed = body(&listed.unwrap());
+    assert_eq!(listed["transactions"][0]["rail"]["payment_id"], "pay_1");
+}
