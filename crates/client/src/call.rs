@@ -10,9 +10,9 @@ use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::client::plain;
-use crate::wire::ErrorBody;
-use crate::{Client, Error, Response};
+use crate::client::{plain, secret};
+use crate::wire::{ErrorBody, FlatErrorBody};
+use crate::{Client, Error, Key, Response};
 
 /// A message of a server that does not speak our error shape is cut here, it may be a whole page.
 const FOREIGN_MESSAGE_CHARS_MAX: usize = 200;
@@ -21,6 +21,8 @@ const FOREIGN_MESSAGE_CHARS_MAX: usize = 200;
 pub(crate) enum Credential {
     Key,
     Admin,
+    /// The admin token as the transaction protocol wants it.
+    Bearer,
     None,
 }
 
@@ -71,6 +73,23 @@ impl Call {
         Ok(self)
     }
 
+    /// A header that nothing may print.
+    pub(crate) fn secret_header(mut self, name: &'static str, value: &Key) -> Result<Self, Error> {
+        self.headers.insert(name, secret(value)?);
+        Ok(self)
+    }
+
+    /// A body that is sent as it is, because it is signed.
+    pub(crate) fn text(mut self, body: &str) -> Self {
+        self.body = Bytes::copy_from_slice(body.as_bytes());
+        self
+    }
+
+    /// What errors call it.
+    pub(crate) fn what(&self) -> &'static str {
+        self.what
+    }
+
     pub(crate) fn credential(mut self, credential: Credential) -> Self {
         self.credential = credential;
         self
@@ -86,6 +105,15 @@ impl Call {
 impl Client {
     /// Sends the call; statuses of 400 and more become errors.
     pub(crate) async fn answer(&self, call: Call) -> Result<Response, Error> {
+        let response = self.respond(call).await?;
+        if response.status.as_u16() >= 400 {
+            return Err(refused(&response));
+        }
+        Ok(response)
+    }
+
+    /// Sends the call; the answer is whatever came.
+    pub(crate) async fn respond(&self, call: Call) -> Result<Response, Error> {
         let request = self.build(
             call.method,
             &call.path_and_query,
@@ -94,11 +122,7 @@ impl Client {
             call.credential,
         )?;
         let timeout = self.timeout().saturating_add(call.extra_wait);
-        let response = self.exchange(request, timeout).await?;
-        if response.status.as_u16() >= 400 {
-            return Err(refused(&response));
-        }
-        Ok(response)
+        self.exchange(request, timeout).await
     }
 
     /// Sends the call and reads the answer as JSON.
@@ -123,16 +147,27 @@ pub(crate) fn refused(response: &Response) -> Error {
         .map(HeaderValue::as_bytes)
         .and_then(|bytes| std::str::from_utf8(bytes).ok())
         .and_then(|text| text.trim().parse().ok());
-    let (code, message) = match serde_json::from_slice::<ErrorBody>(&response.body) {
-        Ok(body) => (body.error.code, body.error.message),
-        Err(_) => ("unknown".to_owned(), foreign_message(response)),
-    };
+    let (code, message) = nested(&response.body)
+        .or_else(|| flat(&response.body))
+        .unwrap_or_else(|| ("unknown".to_owned(), foreign_message(response)));
     Error::Refused {
         status: response.status,
         code,
         message,
         retry_after_s,
     }
+}
+
+/// Code and message as the Intent Protocol writes them.
+pub(crate) fn nested(body: &[u8]) -> Option<(String, String)> {
+    let body: ErrorBody = serde_json::from_slice(body).ok()?;
+    Some((body.error.code, body.error.message))
+}
+
+/// The same as the transaction protocol writes them.
+fn flat(body: &[u8]) -> Option<(String, String)> {
+    let body: FlatErrorBody = serde_json::from_slice(body).ok()?;
+    Some((body.error, body.message))
 }
 
 fn foreign_message(response: &Response) -> String {
@@ -165,6 +200,10 @@ mod tests {
         check(
             r#"{"error":{"code":"not_found","message":"Key not found."}}"#,
             "Key not found. (not_found, status 502)",
+        );
+        check(
+            r#"{"ok":false,"error":"intent_expired","message":"the intent is over: expired"}"#,
+            "the intent is over: expired (intent_expired, status 502)",
         );
         check("<html>\n<p>oops", "<html> (unknown, status 502)");
         check(

@@ -221,11 +221,11 @@ impl Client {
         match credential {
             Credential::None => {}
             Credential::Admin => {
-                let token = self
-                    .admin_token
-                    .as_ref()
-                    .ok_or_else(|| Error::Request("this call needs the admin token".to_owned()))?;
-                all.insert(ADMIN_TOKEN, secret(token)?);
+                all.insert(ADMIN_TOKEN, secret(self.admin_token()?)?);
+            }
+            Credential::Bearer => {
+                let bearer = Key::new(&format!("Bearer {}", self.admin_token()?.reveal()));
+                all.insert(header::AUTHORIZATION, secret(&bearer)?);
             }
             Credential::Key => {
                 if let Some(key) = &self.key {
@@ -244,6 +244,11 @@ impl Client {
         *request.uri_mut() = uri;
         *request.headers_mut() = all;
         Ok(request)
+    }
+
+    fn admin_token(&self) -> Result<&Key, Error> {
+        let token = self.admin_token.as_ref();
+        token.ok_or_else(|| Error::Request("this call needs the admin token".to_owned()))
     }
 
     pub(crate) fn broken(&self, cause: hyper::Error) -> Error {
@@ -294,7 +299,7 @@ pub(crate) fn plain(text: &str) -> Result<HeaderValue, Error> {
 }
 
 /// A header value from a secret: marked so that nothing prints it, and absent from the error.
-fn secret(key: &Key) -> Result<HeaderValue, Error> {
+pub(crate) fn secret(key: &Key) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::from_str(key.reveal()).map_err(|_| {
         Error::Request("the key holds characters that cannot be sent in a header".to_owned())
     })?;
@@ -304,4 +309,4 @@ fn secret(key: &Key) -> Result<HeaderValue, Error> {
 
 #[cfg(test)]
 #[path = "client_tests.rs"]
-mod tests;
+pub(crate) mod tests;

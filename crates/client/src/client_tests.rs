@@ -27,7 +27,7 @@ async fn scripted(connections: Vec<Vec<String>>) -> (String, JoinHandle<Vec<Stri
     (server, task)
 }
 
-async fn read_request(stream: &mut TcpStream) -> String {
+pub(crate) async fn read_request(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let mut buffer = [0_u8; 4096];
     loop {

@@ -55,6 +55,10 @@ pub enum Error {
         retry_after_s: Option<u64>,
     },
 
+    /// The server is one of ours, but has no site of agent transactions.
+    #[error("{server} serves no agent transactions")]
+    NotServed { server: Address },
+
     #[error("answer of {server} is larger than {limit_bytes} bytes")]
     TooLarge { server: Address, limit_bytes: usize },
 
@@ -87,6 +91,11 @@ impl Error {
         )
     }
 
+    /// Whether it was reached and is not trusted; another attempt would find the same.
+    pub(crate) fn is_distrust(&self) -> bool {
+        matches!(self, Self::Unreachable { cause, .. } if is_certificate_problem(cause))
+    }
+
     /// The next step for a person who reads the message.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -114,6 +123,9 @@ impl Error {
                 retry_after_s,
                 ..
             } => return refusal_hint(*status, code, *retry_after_s),
+            Self::NotServed { .. } => {
+                "start it with ATP_SITE set; consign serve --help tells more".to_owned()
+            }
             Self::TooLarge { .. } => "ask for less at once, for example with --limit".to_owned(),
             Self::Unreadable { .. } => {
                 "check that the address belongs to a Consign server and that both sides \
@@ -135,6 +147,21 @@ fn refusal_hint(status: StatusCode, code: &str, retry_after_s: Option<u64>) -> O
             "this idempotency key already belongs to another request; choose a new one"
         }
         (_, "limit_exceeded") => "let workers take what waits before publishing more",
+        (_, "nonce_consumed") => {
+            "its consent was given before, under another idempotency key; look with: consign tx show"
+        }
+        (_, "intent_expired") => "make a new intent with: consign tx create",
+        (_, "not_authorized") => "consent to it first with: consign tx authorize",
+        (_, "unknown_agent_key") => "ask the site to register the key that `consign tx key` prints",
+        (_, "site_mismatch") => "name the site that the server serves with --site",
+        (_, "timestamp_out_of_window") => "set the clock of this machine, and make a new intent",
+        (_, "idempotency_mismatch") => {
+            "it was begun with other arguments; repeat those, or count a further execution with --nth"
+        }
+        (_, "intent_not_found" | "execution_limit_reached" | "already_compensated") => {
+            "look at what there is with: consign tx show, or as operator: consign tx list"
+        }
+        (_, "invalid_state") => "look where it stands with: consign tx show",
         (_, "node_draining") => "name another server with --server",
         (401, _) => "check the key or token; a file is named with --key-file or --admin-token-file",
         (403, _) => "use the key of the publisher, of the worker, or the main key",

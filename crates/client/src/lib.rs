@@ -5,9 +5,14 @@
 //! key appears in `Debug` or in an error; every answer has a size limit and every call a time
 //! limit. It follows no redirects (a key must not travel to a host nobody named), speaks no HTTP/2,
 //! and holds no rules about intents.
+//!
+//! Above it stands [`Patience`], which does repeat what may have arrived: only for requests of the
+//! transaction protocol, each of which bears the same idempotency key every time, and by the rules
+//! in [`retry`].
 
 mod address;
 mod admin;
+mod atp_wire;
 mod call;
 mod client;
 mod connection;
@@ -17,22 +22,31 @@ mod intents;
 mod key;
 mod kv;
 mod operator;
+mod patience;
 mod query;
+pub mod retry;
 mod settle;
 mod sign;
 mod tls;
+mod transactions;
 mod wire;
 
 pub use address::Address;
+pub use atp_wire::{
+    Allowed, Authorized, Created, Failure, Health, KeyList, Permission, Rail, ReceiptShown,
+    Receipts, Rotated, SiteKey, Swept, Transaction, TransactionList, Verdict, Verified,
+};
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;
 pub use events::{Event, Events};
 pub use intents::{Claim, Output, Publish, PublishItem};
 pub use key::Key;
 pub use operator::ListFilter;
+pub use patience::Patience;
 pub use query::encode as percent_encode;
 pub use settle::{ClaimNext, ItemOutcome, Settled, Settlement};
 pub use sign::{canonical_query, signature};
+pub use transactions::{Told, Transactions};
 pub use wire::{
     Claimed, Extended, Fact, IntentResult, IntentStatus, KeyInfo, ListPage, NewKey, NodeInfo,
     Published, ServerError, Timeline,

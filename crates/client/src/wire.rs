@@ -217,6 +217,13 @@ pub(crate) struct ErrorBody {
     pub(crate) error: ServerError,
 }
 
+/// How the transaction protocol refuses.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FlatErrorBody {
+    pub(crate) error: String,
+    pub(crate) message: String,
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct Many<T> {
     pub(crate) intents: Vec<T>,

@@ -4,7 +4,9 @@ use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::nouns;
-use crate::commands::{automation, bench, import, intent, key, node, openapi, receipt, store};
+use crate::commands::{
+    automation, bench, import, intent, key, node, openapi, receipt, site, store, tx,
+};
 use crate::failure::Exit;
 use crate::serve;
 
@@ -42,7 +44,13 @@ enum Noun {
     /// See the nodes of a ledger, and let one of them finish
     #[command(subcommand)]
     Node(node::Action),
-    /// Check receipts
+    /// Make, carry out and undo agent transactions
+    #[command(subcommand, after_help = tx::AFTER_HELP)]
+    Tx(tx::Action),
+    /// See and change the keys of the site of agent transactions
+    #[command(subcommand)]
+    Site(site::Action),
+    /// List, show and check receipts
     #[command(subcommand)]
     Receipt(receipt::Action),
     /// Check, back up, migrate and copy the database
@@ -76,6 +84,8 @@ impl Cli {
             Noun::Intent(action) => single_thread()?.block_on(action.run()),
             Noun::Key(action) => single_thread()?.block_on(action.run()),
             Noun::Node(action) => single_thread()?.block_on(action.run()),
+            Noun::Tx(action) => single_thread()?.block_on(action.run()),
+            Noun::Site(action) => single_thread()?.block_on(action.run()),
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
             Noun::Automation(action) => action.run(),

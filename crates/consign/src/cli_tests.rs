@@ -39,7 +39,9 @@ Commands:
   intent      Publish, claim, settle and look at intents
   key         Make, list and revoke API keys
   node        See the nodes of a ledger, and let one of them finish
-  receipt     Check receipts
+  tx          Make, carry out and undo agent transactions
+  site        See and change the keys of the site of agent transactions
+  receipt     List, show and check receipts
   store       Check, back up, migrate and copy the database
   automation  Check, seal and change the configuration of plugins, schedules and pipelines
   system      Run the automation service, look at it, reload it
@@ -126,6 +128,83 @@ Server:
       --admin-token <TOKEN>      Admin token; prefer --admin-token-file or the variable, other users
                                  can see arguments [env: CONSIGN_ADMIN_TOKEN]
       --admin-token-file <FILE>  File that holds the admin token; wins over --admin-token
+"
+    );
+}
+
+#[test]
+fn help_of_transactions_tells_their_order_and_what_to_do_when_something_breaks() {
+    assert_eq!(
+        help(&["tx"]),
+        "\
+Make, carry out and undo agent transactions
+
+Usage: consign tx <COMMAND>
+
+Commands:
+  create      Make an intent and sign it
+  authorize   Consent to an intent
+  execute     Carry an intent out, once, however often this is repeated
+  show        Show an intent with its transactions, or one transaction
+  compensate  Undo what was executed; a second receipt proves it
+  cancel      Withdraw an intent before anything was done
+  list        List the site's transactions, those that are not over first; needs the admin token
+  key         Print the agent's public key; the key is made if there is none
+  help        Print this message or the help of the given subcommand(s)
+
+Options:
+  -h, --help  Print help
+
+An intent says what may be done, for how much and until when. It is made (create), consented to
+(authorize) and carried out (execute); what was done can be undone (compensate), what was not can
+be withdrawn (cancel).
+
+Whatever breaks on the way, type the same command again: authorize, execute and compensate keep
+their idempotency keys in the directory of the agent (--state), so nothing happens twice.
+"
+    );
+}
+
+#[test]
+fn help_of_an_execution_tells_what_is_the_same_and_where_it_is_kept() {
+    assert_eq!(
+        help(&["tx", "execute"]),
+        "\
+Carry an intent out, once, however often this is repeated
+
+Usage: consign tx execute [OPTIONS] <INTENT>
+
+Arguments:
+  <INTENT>  The intent
+
+Options:
+      --amount-cents <CENTS>  What it costs, if not what the intent says
+      --currency <CODE>       The currency, which must be the intent's
+      --action <WORD>         Which of the allowed actions it is
+      --summary <TEXT>        What the receipt shall say about it
+      --nth <N>               Which execution, for an intent that allows several: the same number is
+                              the same execution [default: 1]
+      --dry-run               Show the request instead of sending it
+      --json                  Print JSON on standard output
+      --wait <SECONDS>        Seconds to try again at most, and never longer than the intent lasts
+                              [default: 60]
+  -h, --help                  Print help
+
+Agent:
+      --state <DIR>       Directory of the agent: its key, its intents and the keys of its requests
+                          [default: consign/agent in the user's data directory, ~/.local/share]
+                          [env: CONSIGN_AGENT_STATE]
+      --agent-key <FILE>  File of the secret key that signs [default: agent_key in the directory of
+                          the agent] [env: CONSIGN_AGENT_KEY]
+
+Server:
+      --server <URL>       Base URL of the server; without it, the one of the data directory [env:
+                           CONSIGN_SERVER]
+      --data <DIR>         Data directory of the server: database, keys, address and lock [env:
+                           CONSIGN_DATA] [default: ./consign-data]
+      --ca-file <FILE>     Certificate authority (PEM) to trust beside the public ones [env:
+                           CONSIGN_CA_FILE]
+      --timeout <SECONDS>  Seconds to wait for an answer [default: 10]
 "
     );
 }

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+/// How far above a new directory its entries may be new as well: `.local/share/consign/agent` in a home without any.
+const DIRECTORIES_SYNCED: usize = 5;
+
 /// Which data directory a command works on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DataArgs {
@@ -71,11 +74,7 @@ impl DataDir {
     /// Makes the directory and its `keys`, readable by the owner alone. Existing ones are kept.
     pub(crate) fn create(&self) -> anyhow::Result<()> {
         for directory in [self.root.clone(), self.keys()] {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&directory)
-                .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+            make_private(&directory)?;
         }
         sync_directory(&self.root)
     }
@@ -100,27 +99,105 @@ impl DataDir {
 
 /// Writes a whole file that only its owner can read, durably.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let directory = path.parent().context("the path has no directory")?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
     let written = || -> std::io::Result<()> {
-        // Left over from a crash; `create_new` below would refuse it.
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
+        let beside = beside(path, "new");
+        write_whole(&beside, bytes)?;
         fs::rename(&beside, path)
     };
     written().with_context(|| format!("cannot write {}", path.display()))?;
-    sync_directory(directory)
+    sync_directory(directory_of(path)?)
+}
+
+/// The same for a file that is never replaced: if there is one already, gives what that holds. Of several who write at the
+/// same time one wins, and all get its bytes.
+pub(crate) fn write_private_once(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let written = || -> std::io::Result<Vec<u8>> {
+        if !path.try_exists()? {
+            let own = beside(path, &format!("{}.new", random_word()?));
+            write_whole(&own, bytes)?;
+            // Unlike a rename, a link replaces nothing.
+            let linked = fs::hard_link(&own, path);
+            fs::remove_file(&own)?;
+            match linked {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        fs::read(path)
+    };
+    let kept = written().with_context(|| format!("cannot write {}", path.display()))?;
+    // Also for one that was there: whoever linked it may not have come that far.
+    sync_directory(directory_of(path)?)?;
+    Ok(kept)
+}
+
+/// Makes a directory that only its owner can enter, with those above it that are missing, durably.
+pub(crate) fn create_private(directory: &Path) -> anyhow::Result<()> {
+    let above: Vec<&Path> = directory
+        .ancestors()
+        .skip(1)
+        .take(DIRECTORIES_SYNCED)
+        .collect();
+    make_private(directory)?;
+    // Also above one that was there: whoever made it may not have come that far. One that cannot even be read was not made
+    // by us.
+    for directory in above.into_iter().map(named) {
+        match File::open(directory) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => break,
+            _ => sync_directory(directory)?,
+        }
+    }
+    Ok(())
+}
+
+fn make_private(directory: &Path) -> anyhow::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .with_context(|| format!("cannot make the directory {}", directory.display()))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".");
+    beside.push(ending);
+    PathBuf::from(beside)
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // Left over from a crash; `create_new` below would refuse it.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn random_word() -> std::io::Result<String> {
+    let number = getrandom::u64().map_err(std::io::Error::other)?;
+    Ok(format!("{number:016x}"))
+}
+
+/// Where a file lies.
+fn directory_of(path: &Path) -> anyhow::Result<&Path> {
+    path.parent()
+        .map(named)
+        .context("the path has no directory")
+}
+
+/// The parent of a bare name has none, but it is here.
+fn named(directory: &Path) -> &Path {
+    if directory.as_os_str().is_empty() {
+        return Path::new(".");
+    }
+    directory
 }
 
 /// Makes renames and new entries in `directory` survive a power cut.
@@ -163,6 +240,19 @@ mod tests {
         write_private(&path, b"whole").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_written_once_keeps_its_first_bytes() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("deep/er/file");
+        create_private(path.parent().unwrap()).unwrap();
+        assert_eq!(write_private_once(&path, b"first").unwrap(), b"first");
+        assert_eq!(write_private_once(&path, b"second").unwrap(), b"first");
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[test]

@@ -113,9 +113,19 @@ impl AdminArgs {
         };
         self.server.connect(place, None, Some(token))
     }
+
+    /// A client for what needs no token.
+    pub(crate) fn public_client(&self) -> anyhow::Result<Client> {
+        self.server.client()
+    }
 }
 
 impl ServerArgs {
+    /// Whether it is the server of the data directory.
+    pub(crate) fn is_local(&self) -> anyhow::Result<bool> {
+        Ok(self.place()?.local.is_some())
+    }
+
     /// A client for what needs no key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         self.connect(self.place()?, None, None)

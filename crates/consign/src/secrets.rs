@@ -211,8 +211,11 @@ fn refuse_loss(data: &DataDir, overrides: &Overrides) -> anyhow::Result<()> {
 
 /// Reads one secret for a command on the same machine; `None` when it was never made.
 pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>> {
-    let path = data.key_file(name.file());
-    let file = match fs::File::open(&path) {
+    read_at(&data.key_file(name.file()))
+}
+
+fn read_at(path: &Path) -> anyhow::Result<Option<Secret>> {
+    let file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => {
@@ -221,7 +224,7 @@ pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>>
             );
         }
     };
-    refuse_loose_mode(&path, "600")?;
+    refuse_loose_mode(path, "600")?;
     let mut text = Zeroizing::new(String::new());
     file.take(SECRET_FILE_BYTES_MAX)
         .read_to_string(&mut text)
@@ -236,10 +239,15 @@ pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>>
 
 /// Reads one secret of 32 bytes for a command on the same machine.
 pub(crate) fn read_bytes(data: &DataDir, name: Name) -> anyhow::Result<Option<SecretBytes>> {
-    let Some(secret) = read(data, name)? else {
+    read_bytes_at(&data.key_file(name.file()))
+}
+
+/// The same for a file elsewhere.
+pub(crate) fn read_bytes_at(path: &Path) -> anyhow::Result<Option<SecretBytes>> {
+    let Some(secret) = read_at(path)? else {
         return Ok(None);
     };
-    let origin = data.key_file(name.file()).display().to_string();
+    let origin = path.display().to_string();
     Ok(Some(thirty_two_bytes(&secret, &origin)?))
 }
 

@@ -17,7 +17,7 @@ use consign_kernel::receipt::sha256_hex;
 use crate::problem::Problem;
 
 pub use public::PublicKey;
-pub use sign::{Signed, SiteSigner};
+pub use sign::{AgentSigner, Signed, SiteSigner};
 pub(crate) use signature::Embedded;
 pub use signature::{Claim, Signature};
 

@@ -3,6 +3,7 @@
 //! Invariant: exactly one key is current, at most one is announced, and no key stands here twice.
 //! The ring holds public halves only, so it can be published and handed around.
 
+mod pinned;
 mod publish;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use consign_kernel::ids::Micros;
 
 use crate::document::PublicKey;
 
+pub use pinned::PinError;
 pub use publish::BASE_PATH;
 pub use verify::{Reason, Verification};
 

@@ -12,8 +12,10 @@ pub(crate) mod pipeline;
 pub(crate) mod plugin;
 pub(crate) mod receipt;
 pub(crate) mod schedule;
+pub(crate) mod site;
 pub(crate) mod store;
 pub(crate) mod system;
+pub(crate) mod tx;
 
 /// The flag that every command which shows something has.
 #[derive(Debug, Clone, Copy, clap::Args)]

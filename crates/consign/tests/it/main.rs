@@ -26,6 +26,7 @@ mod stop;
 mod store;
 mod switches;
 mod tls;
+mod transactions;
 
 use consign_testkit::ledger::Backend;
 

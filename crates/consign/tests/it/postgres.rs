@@ -9,6 +9,7 @@ mod start;
 mod stop;
 mod switches;
 mod tls;
+mod transactions;
 
 use consign_testkit::ledger::Backend;
 

@@ -1,4 +1,4 @@
-//! How the site signs: a document becomes canonical text with its signature inside.
+//! How the site and agents sign: a document becomes canonical text with its signature inside.
 //!
 //! Invariant: the same document, key and time give the same bytes. What is signed once is stored and never signed again.
 
@@ -9,8 +9,9 @@ use data_encoding::BASE64;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{ALGORITHM, PublicKey, SIGNATURE, hash};
+use super::{ALGORITHM, Document, PublicKey, REQUEST_BYTES_MAX, SIGNATURE, hash};
 use crate::instant;
+use crate::problem::Problem;
 
 /// The site's secret key.
 #[derive(Debug)]
@@ -63,6 +64,31 @@ impl SiteSigner {
         let signature = self.secret.sign_bytes(&canonical(&value));
         value[member] = format!("{ALGORITHM}:{}", BASE64.encode(&signature)).into();
         text(&value)
+    }
+}
+
+/// The secret key of an agent, or of the principal it acts for.
+#[derive(Debug)]
+pub struct AgentSigner(SiteSigner);
+
+impl AgentSigner {
+    /// The key pair of a 32-byte seed as in RFC 8032. Wiping the caller's copy is up to the caller.
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        Self(SiteSigner::from_seed(seed))
+    }
+
+    pub fn public(&self) -> &PublicKey {
+        self.0.public()
+    }
+
+    /// The body with its signature inside, which tells nothing but itself: the same body gives the same bytes, so that a
+    /// request can be repeated.
+    pub fn sign(&self, body: &Value) -> Result<String, Problem> {
+        let document = Document::read(body.to_string().as_bytes(), REQUEST_BYTES_MAX)?;
+        let signature = self.0.secret.sign_bytes(document.signed_bytes());
+        let mut signed = body.clone();
+        signed[SIGNATURE] = BASE64.encode(&signature).into();
+        Ok(text(&signed))
     }
 }
 

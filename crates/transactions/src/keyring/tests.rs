@@ -278,3 +278,100 @@ fn all_published_documents_show_the_same_keys() {
     assert_eq!(shown(3), (json!(text(4)), json!("revoked"), json!(at)));
     assert_eq!(keys["keys"][1]["key_id"], signer(2).public().id());
 }
+
+/// Every standing at once, with times that print exactly.
+fn full_ring() -> Keyring {
+    let keys = vec![
+        key(1, previous(NOW)),
+        key(2, revoked(NOW)),
+        SiteKey {
+            valid_from: Some(NOW),
+            ..key(3, Standing::Current)
+        },
+        key(4, Standing::Next),
+    ];
+    Keyring::new(SITE, keys).unwrap()
+}
+
+#[test]
+fn a_saved_list_of_keys_is_the_ring_that_was_published() {
+    let ring = full_ring();
+    let read = Keyring::read(&ring.document().to_string()).unwrap();
+    assert_eq!(read.site(), SITE);
+    let plain = |ring: &Keyring| -> Vec<_> {
+        let of = |key: &SiteKey| (key.key.clone(), key.standing.word(), key.valid_from);
+        ring.keys().iter().map(of).collect()
+    };
+    assert_eq!(plain(&read), plain(&ring));
+    for (seed, reason) in [
+        (1, None),
+        (2, Some(Reason::KeyRevoked)),
+        (3, None),
+        (4, Some(Reason::UnknownKey)),
+        (5, Some(Reason::UnknownKey)),
+    ] {
+        let verification = read.verify(&signed(seed, &receipt(NOW)), NOW);
+        assert_eq!(verification.reason, reason, "{seed}");
+    }
+}
+
+#[test]
+fn a_saved_manifest_counts_if_its_own_key_signed_it() {
+    let manifest = full_ring().manifest(&signer(3));
+    let read = Keyring::read(&manifest).unwrap();
+    assert!(read.verify(&signed(3, &receipt(NOW)), NOW).ok);
+    assert!(read.verify(&signed(1, &receipt(NOW)), NOW).ok);
+    let late = receipt(Micros(NOW.0 + 1_000));
+    assert_eq!(
+        read.verify(&signed(1, &late), NOW).reason,
+        Some(Reason::KeyExpired)
+    );
+    let forged = manifest.replace("shop.example", "shop.invalid");
+    assert_eq!(Keyring::read(&forged).unwrap_err(), PinError::Altered);
+}
+
+#[test]
+fn one_key_is_a_ring_too() {
+    let ring = Keyring::of_one(SITE, signer(1).public().clone());
+    assert!(ring.verify(&signed(1, &receipt(NOW)), NOW).ok);
+    assert!(!ring.verify(&signed(2, &receipt(NOW)), NOW).ok);
+}
+
+#[test]
+fn what_holds_no_keys_is_refused_with_its_reason() {
+    let list = |key: Value| json!({"site": SITE, "keys": [key]}).to_string();
+    let public = signer(1).public().to_string();
+    for (text, part) in [
+        ("{}".to_owned(), "neither"),
+        ("[]".to_owned(), "neither"),
+        (
+            list(json!({"public_key": "ed25519:x", "status": "current"})),
+            "no public key",
+        ),
+        (
+            list(json!({"public_key": public, "status": "best"})),
+            "no status",
+        ),
+        (
+            list(json!({"public_key": public, "status": "next"})),
+            "exactly one current",
+        ),
+        (
+            list(json!({"public_key": public, "status": "revoked"})),
+            "no instant",
+        ),
+        (
+            list(json!({"public_key": public, "status": "current", "valid_from": "soon"})),
+            "no instant",
+        ),
+        (
+            format!(
+                r#"{{"site":"a","site":"b","keys":[{{"public_key":"{public}","status":"current"}}]}}"#
+            ),
+            "neither",
+        ),
+    ] {
+        let error = Keyring::read(&text).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}

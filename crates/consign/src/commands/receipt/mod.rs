@@ -1,5 +1,8 @@
-//! Check receipts.
+//! Receipts: those of agent transactions, listed and shown; and all kinds, checked.
 
+mod list;
+mod show;
+mod site;
 mod verify;
 
 use clap::Subcommand;
@@ -8,6 +11,10 @@ use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
+    /// List the receipts of agent transactions
+    List(Box<list::Args>),
+    /// Print a receipt of an agent transaction, exactly as the site signed it
+    Show(Box<show::Args>),
     /// Check that a receipt is genuine and unaltered
     Verify(Box<verify::Args>),
 }
@@ -15,6 +22,8 @@ pub(crate) enum Action {
 impl Action {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
+            Self::List(args) => args.run().await,
+            Self::Show(args) => args.run().await,
             Self::Verify(args) => args.run().await,
         }
     }

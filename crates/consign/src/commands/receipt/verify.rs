@@ -5,6 +5,7 @@
 use consign_kernel::receipt::{self, PublicKey, Signer, Statement, Verified};
 use serde::Serialize;
 
+use super::site::{self, PinArgs};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::link::ServerArgs;
@@ -16,9 +17,13 @@ pub(crate) struct Args {
     /// The receipt, or - for standard input
     file: String,
 
-    /// Trust the keys in this JWK set; without it those of --server, or of the data directory
+    /// For receipts of intents: trust the keys in this JWK set; without it those of --server, or of
+    /// the data directory
     #[arg(long, value_name = "FILE")]
     jwks: Option<String>,
+
+    #[command(flatten)]
+    pin: PinArgs,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -44,6 +49,9 @@ enum Outcome<'a> {
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let document = input::file("the receipt", &self.file)?;
+        if let Some(receipt) = site::recognise(&document) {
+            return self.pin.verify(&receipt, self.output);
+        }
         let keys = self.trusted().await?;
         let verified = match receipt::verify(&document, &keys) {
             Ok(verified) => verified,

@@ -1,0 +1,130 @@
+//! Whole requests against a scripted server: what is sent again, and what the caller gets in the end.
+
+use std::cell::RefCell;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::client::tests::read_request;
+use crate::{Client, Key, Options, Transaction};
+
+const ROW: &str = r#"{"ok":true,"intent_id":"i","transaction_id":"atp_tx_1","state":"STATE","amount_cents":1500,"currency":"EUR","rail":{"name":"null","reference":"atp_1"},"created_at":"a","updated_at":"b"}"#;
+
+/// One connection for each answer; an empty one is a connection that breaks after the request. Gives back the requests.
+async fn scripted(answers: Vec<String>) -> (Client, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let task = tokio::spawn(async move {
+        let mut requests = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            requests.push(read_request(&mut stream).await);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        requests
+    });
+    let options = Options {
+        server,
+        key: Some(Key::new("ck_of_the_server")),
+        ..Options::default()
+    };
+    (Client::new(options).unwrap(), task)
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn row(status: &str, state: &str) -> String {
+    answer(status, "", &ROW.replace("STATE", state))
+}
+
+async fn execute(
+    client: &Client,
+    left: Duration,
+) -> (Result<Told<Transaction>, Error>, Vec<String>) {
+    let told = RefCell::new(Vec::new());
+    let hear = |why: &str, _: Duration| told.borrow_mut().push(why.to_owned());
+    let patience = Patience::until(SystemTime::now() + left, &hear);
+    let key = Key::new("0123456789abcdef");
+    let result = patience
+        .send(|| client.transactions().execute(&key, r#"{"intent_id":"i"}"#))
+        .await;
+    (result, told.into_inner())
+}
+
+const LONG: Duration = Duration::from_mins(10);
+
+#[tokio::test]
+async fn the_same_request_goes_out_until_the_answer_is_final() {
+    let busy = r#"{"ok":false,"error":"store_unavailable","message":"the store does not answer"}"#;
+    let (client, server) = scripted(vec![
+        String::new(),
+        answer("503 Service Unavailable", "", busy),
+        row("202 Accepted", "executing"),
+        row("200 OK", "settled"),
+    ])
+    .await;
+    let (result, told) = execute(&client, LONG).await;
+    let settled = result.unwrap();
+    assert_eq!(
+        (settled.body.state.as_str(), settled.is_open()),
+        ("settled", false)
+    );
+    let requests = server.await.unwrap();
+    assert_eq!(requests.len(), 4);
+    assert!(
+        requests.iter().all(|request| *request == requests[0]),
+        "{requests:?}"
+    );
+    assert!(requests[0].contains("idempotency-key: 0123456789abcdef\r\n"));
+    assert!(
+        !requests[0].contains("ck_of_the_server"),
+        "it is no business of the site's"
+    );
+    assert_eq!(told.len(), 3);
+    assert_eq!(
+        (told[1].as_str(), told[2].as_str()),
+        (
+            "the store does not answer (store_unavailable, status 503)",
+            "not over yet"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_conflict_is_final_at_once() {
+    let consumed =
+        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce was consumed before"}"#;
+    let (client, server) = scripted(vec![answer("409 Conflict", "", consumed)]).await;
+    let (result, told) = execute(&client, LONG).await;
+    assert_eq!(result.unwrap_err().code(), Some("nonce_consumed"));
+    assert_eq!((server.await.unwrap().len(), told.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn what_is_open_when_the_time_is_over_is_given_as_it_is() {
+    let later = answer(
+        "202 Accepted",
+        "retry-after: 700\r\nidempotent-replayed: true\r\n",
+        &ROW.replace("STATE", "executing"),
+    );
+    let (client, server) = scripted(vec![later]).await;
+    let (result, told) = execute(&client, LONG).await;
+    let open = result.unwrap();
+    assert!(open.is_open() && open.replayed);
+    assert_eq!((server.await.unwrap().len(), told.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_request_is_sent_once_even_when_the_time_is_over_already() {
+    let (client, server) = scripted(vec![row("200 OK", "settled")]).await;
+    let (result, _) = execute(&client, Duration::ZERO).await;
+    assert_eq!(result.unwrap().body.state, "settled");
+    assert_eq!(server.await.unwrap().len(), 1);
+}

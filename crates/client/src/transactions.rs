@@ -1,0 +1,198 @@
+//! The transaction protocol (ATP): one call per route.
+//!
+//! Bodies come signed and go out byte for byte; documents that are signed are handed out as the text that came.
+//! Invariant: no call is repeated here ([`Patience`](crate::Patience) does that), agents show no key of the server, and only
+//! the operator's calls carry the admin token.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::atp_wire::{
+    Authorized, Created, Health, KeyList, Permission, ReceiptShown, Receipts, Rotated, Swept,
+    Transaction, TransactionList, Verified,
+};
+use crate::call::{Call, Credential, decode, nested, refused};
+use crate::query::{encode, path_with_query};
+use crate::{Client, Error, Key, Response};
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// A server may hold a request that long while the rail works; an answer is worth more than an early end.
+const SERVER_WAIT: Duration = Duration::from_secs(20);
+
+/// An answer: what it says, and the text that says it.
+#[derive(Clone)]
+pub struct Told<T> {
+    pub status: u16,
+    /// How long the server asks to wait.
+    pub retry_after: Option<Duration>,
+    /// Whether the server answered what it had answered before.
+    pub replayed: bool,
+    pub text: String,
+    pub body: T,
+}
+
+impl<T> Told<T> {
+    /// Whether there is more to come.
+    pub fn is_open(&self) -> bool {
+        self.status == StatusCode::ACCEPTED.as_u16()
+    }
+}
+
+/// Without the text, which may be long.
+impl<T: fmt::Debug> fmt::Debug for Told<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told")
+            .field("status", &self.status)
+            .field("body", &self.body)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The transaction protocol of one server.
+#[derive(Debug, Clone, Copy)]
+pub struct Transactions<'a>(&'a Client);
+
+impl Client {
+    pub fn transactions(&self) -> Transactions<'_> {
+        Transactions(self)
+    }
+}
+
+impl Transactions<'_> {
+    /// The same signed intent may be sent again while it is not authorized.
+    pub async fn create(self, intent: &str) -> Result<Told<Created>, Error> {
+        let call = Call::post("create", "/api/atp/intents".to_owned());
+        self.tell(call.text(intent)).await
+    }
+
+    pub async fn authorize(self, key: &Key, body: &str) -> Result<Told<Authorized>, Error> {
+        let call = Call::post("authorize", "/api/atp/authorize".to_owned());
+        self.tell(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
+            .await
+    }
+
+    pub async fn execute(self, key: &Key, body: &str) -> Result<Told<Transaction>, Error> {
+        let call = Call::post("execute", "/api/atp/execute".to_owned()).extra_wait(SERVER_WAIT);
+        self.tell(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
+            .await
+    }
+
+    pub async fn compensate(self, key: &Key, body: &str) -> Result<Told<Transaction>, Error> {
+        let path = "/api/atp/compensate".to_owned();
+        let call = Call::post("compensate", path).extra_wait(SERVER_WAIT);
+        self.tell(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
+            .await
+    }
+
+    /// Cancelling twice is the same as cancelling once, so it needs no key.
+    pub async fn cancel(self, body: &str) -> Result<Told<Permission>, Error> {
+        let call = Call::post("cancel", "/api/atp/cancel".to_owned());
+        self.tell(call.text(body)).await
+    }
+
+    pub async fn intent(self, id: &str) -> Result<Told<Permission>, Error> {
+        let path = format!("/api/atp/intents/{}", encode(id.as_bytes()));
+        self.tell(Call::get("intent", path)).await
+    }
+
+    pub async fn receipts_of(self, intent_id: &str) -> Result<Told<Receipts>, Error> {
+        let path = format!("/api/atp/intents/{}/receipts", encode(intent_id.as_bytes()));
+        self.tell(Call::get("receipts", path)).await
+    }
+
+    pub async fn transaction(self, id: &str) -> Result<Told<Transaction>, Error> {
+        let path = format!("/api/atp/transactions/{}", encode(id.as_bytes()));
+        self.tell(Call::get("transaction", path)).await
+    }
+
+    pub async fn receipt(self, id: &str) -> Result<Told<ReceiptShown>, Error> {
+        let path = format!("/api/atp/receipts/{}", encode(id.as_bytes()));
+        self.tell(Call::get("receipt", path)).await
+    }
+
+    /// What the site itself says of a document. Whoever does not trust it verifies offline.
+    pub async fn verify(self, document: &str) -> Result<Told<Verified>, Error> {
+        let call = Call::post("verify", "/api/atp/receipts/verify".to_owned());
+        self.tell(call.text(document)).await
+    }
+
+    pub async fn keys(self) -> Result<Told<KeyList>, Error> {
+        self.tell(Call::get("keys", "/api/atp/keys".to_owned()))
+            .await
+    }
+
+    pub async fn health(self) -> Result<Told<Health>, Error> {
+        self.tell(Call::get("health", "/api/atp/health".to_owned()))
+            .await
+    }
+
+    /// For operators: those that are not over first, the oldest of them at the top; or those in one state.
+    pub async fn list(
+        self,
+        state: Option<&str>,
+        limit: Option<u32>,
+    ) -> Result<Told<TransactionList>, Error> {
+        let limit = limit.map(|limit| limit.to_string());
+        let path = path_with_query(
+            "/api/atp/admin/transactions",
+            &[("limit", limit.as_deref()), ("state", state)],
+        );
+        self.operate(Call::get("transactions", path)).await
+    }
+
+    /// For operators: looks now at what is open.
+    pub async fn reconcile(self) -> Result<Told<Swept>, Error> {
+        let path = "/api/atp/admin/reconcile".to_owned();
+        self.operate(Call::post("reconcile", path)).await
+    }
+
+    /// For operators: a new key signs from now on.
+    pub async fn rotate_key(self, reason: &str) -> Result<Told<Rotated>, Error> {
+        let path = "/api/atp/admin/keys/rotate".to_owned();
+        let call = Call::post("rotate_key", path).json(&json!({"reason": reason}))?;
+        self.operate(call).await
+    }
+
+    async fn operate<T: DeserializeOwned>(self, call: Call) -> Result<Told<T>, Error> {
+        self.exchange(call.credential(Credential::Bearer)).await
+    }
+
+    async fn tell<T: DeserializeOwned>(self, call: Call) -> Result<Told<T>, Error> {
+        self.exchange(call.credential(Credential::None)).await
+    }
+
+    async fn exchange<T: DeserializeOwned>(self, call: Call) -> Result<Told<T>, Error> {
+        let what = call.what();
+        let response = self.0.respond(call).await?;
+        match response.status.as_u16() {
+            // Where nobody serves the path, the Intent Protocol refuses it in its own shape.
+            401 | 404 if nested(&response.body).is_some() => Err(Error::NotServed {
+                server: self.0.address().clone(),
+            }),
+            400.. => Err(refused(&response)),
+            _ => told(what, &response),
+        }
+    }
+}
+
+fn told<T: DeserializeOwned>(what: &'static str, response: &Response) -> Result<Told<T>, Error> {
+    let header = |name: &str| response.headers.get(name).map(HeaderValue::as_bytes);
+    let seconds = header(header::RETRY_AFTER.as_str())
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .and_then(|text| text.trim().parse().ok());
+    let text = String::from_utf8(response.body.to_vec());
+    Ok(Told {
+        status: response.status.as_u16(),
+        retry_after: seconds.map(Duration::from_secs),
+        replayed: header("idempotent-replayed") == Some(b"true"),
+        body: decode(what, &response.body)?,
+        text: text.map_err(|error| Error::Unreadable {
+            what,
+            why: error.to_string(),
+        })?,
+    })
+}

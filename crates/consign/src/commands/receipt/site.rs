@@ -1,0 +1,224 @@
+//! Checking the receipts of agent transactions, without asking the site.
+//!
+//! Invariant: only a key that the user pinned makes a receipt genuine. A key that came with it is never trusted, and without
+//! a pin nothing is checked at all.
+
+use consign_transactions::document::{Document, PublicKey, VERIFY_BYTES_MAX};
+use consign_transactions::instant;
+use consign_transactions::keyring::{Keyring, Reason, Verification};
+use consign_transactions::receipt::{COMPENSATION_TYPE, SETTLEMENT_TYPE};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::commands::OutputArgs;
+use crate::commands::tx::{amount, now};
+use crate::failure::{Exit, Failure};
+use crate::{input, out, render};
+
+/// Which keys of a site the user trusts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PinArgs {
+    /// For receipts of agent transactions: trust this key of the site, written ed25519:BASE64
+    #[arg(long, value_name = "KEY", conflicts_with = "site_keys")]
+    site_key: Option<String>,
+
+    /// The same: trust the keys in this file, a saved /api/atp/keys (`site key show --json`) or
+    /// /.well-known/wab.json
+    #[arg(long, value_name = "FILE")]
+    site_keys: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Outcome<'a> {
+    valid: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+    key_id: Option<&'a str>,
+    key_status: Option<&'a str>,
+    site: &'a str,
+    receipt: &'a RawValue,
+}
+
+/// The receipt of an agent transaction in this text: the receipt itself, or an answer of a site that has it as `receipt`.
+pub(super) fn recognise(text: &str) -> Option<Document> {
+    let document = Document::read(text.as_bytes(), VERIFY_BYTES_MAX).ok()?;
+    if is_receipt(&document) {
+        return Some(document);
+    }
+    let inner = document.inner("receipt")?.ok()?;
+    is_receipt(&inner).then_some(inner)
+}
+
+fn is_receipt(document: &Document) -> bool {
+    let kind = document.get("type");
+    let kind = kind.as_ref().and_then(consign_kernel::json::Raw::as_str);
+    kind.is_some_and(|kind| kind == SETTLEMENT_TYPE || kind == COMPENSATION_TYPE)
+}
+
+impl PinArgs {
+    pub(super) fn verify(&self, document: &Document, output: OutputArgs) -> anyhow::Result<Exit> {
+        let ring = self.ring(document)?;
+        let found = ring.verify(document, now());
+        let receipt = std::str::from_utf8(document.sent())?;
+        if output.json {
+            out::json(&Outcome {
+                valid: found.ok,
+                reason: found.reason,
+                key_id: found.key_id.as_deref(),
+                key_status: found.key_status,
+                site: ring.site(),
+                receipt: serde_json::from_str(receipt)?,
+            })?;
+        }
+        if let Some(reason) = found.reason {
+            return Err(Failure::failed(told(reason)).into());
+        }
+        if !output.json {
+            out::data(&human(&found, &serde_json::from_str(receipt)?))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn ring(&self, document: &Document) -> anyhow::Result<Keyring> {
+        if let Some(path) = &self.site_keys {
+            let ring = Keyring::read(&input::file("the site's keys", path)?);
+            return ring.map_err(|error| {
+                Failure::usage(format!(
+                    "{} holds no keys of a site: {error}",
+                    render::safe(path)
+                ))
+                .hint("save them again with: consign site key show --json")
+                .into()
+            });
+        }
+        let Some(text) = &self.site_key else {
+            return Err(Failure::usage("no key of the site to check with")
+                .hint("get its keys once, from where you trust them, and name them with --site-keys or --site-key")
+                .into());
+        };
+        let key = PublicKey::parse(text).ok_or_else(|| {
+            Failure::usage(format!("{} is no public key", render::safe(text)))
+                .hint("write it like ed25519: and the base64 of its 32 bytes")
+        })?;
+        // Whoever names a key says that it is the site's, so it vouches for the name in the receipt.
+        let site = document.get("site");
+        let site = site.as_ref().and_then(consign_kernel::json::Raw::as_str);
+        Ok(Keyring::of_one(site.unwrap_or_default(), key))
+    }
+}
+
+fn told(reason: Reason) -> &'static str {
+    match reason {
+        Reason::NoSignature => "the receipt is not signed",
+        Reason::UnsupportedAlgorithm => "the receipt is signed by another algorithm than ed25519",
+        Reason::KeyIdMismatch => "the receipt names one key and carries another",
+        Reason::SignatureMismatch => {
+            "the signature does not match: the receipt was altered or not issued by this key"
+        }
+        Reason::UnknownKey => "signed by a key that is not among the trusted ones",
+        Reason::KeyRevoked => "signed by a key that the site has revoked",
+        Reason::KeyExpired => "issued at a time when the key that signed it was not in use",
+        Reason::SiteMismatch => "the receipt is of another site than the trusted keys",
+    }
+}
+
+fn human(found: &Verification, receipt: &Value) -> String {
+    let word = |value: &Value| value.as_str().map(render::safe);
+    let transaction = match &receipt["transaction"]["id"] {
+        Value::Null => &receipt["transaction_id"],
+        id => id,
+    };
+    let key = found.key_id.as_deref().map(render::safe);
+    let standing = found.key_status.unwrap_or_default();
+    let mut text = format!(
+        "genuine, signed by the {standing} key {} of {}\n",
+        key.unwrap_or_default(),
+        word(&receipt["site"]).unwrap_or_default(),
+    );
+    text.push_str(&render::fields(&[
+        ("receipt", word(&receipt["receipt_id"])),
+        ("type", word(&receipt["type"])),
+        ("issued at", found.issued_at.map(instant::print)),
+        ("intent", word(&receipt["intent_id"])),
+        ("intent hash", word(&receipt["intent"]["hash"])),
+        ("purpose", word(&receipt["intent"]["purpose"])),
+        ("transaction", word(transaction)),
+        ("amount", Some(amount_of(receipt))),
+        ("outcome", word(&receipt["outcome"])),
+        ("reason", word(&receipt["reason"])),
+        ("undoes", word(&receipt["original_receipt_id"])),
+        ("rail", word(&receipt["rail"]["name"])),
+        ("reference", word(&receipt["rail"]["reference"])),
+        ("payment", word(&receipt["rail"]["payment_id"])),
+        ("refund", word(&receipt["rail"]["refund_id"])),
+    ]));
+    text
+}
+
+/// What was paid, or paid back.
+pub(super) fn amount_of(receipt: &Value) -> String {
+    let paid = &receipt["transaction"];
+    let (cents, currency) = match &paid["amount_cents"] {
+        Value::Null => (&receipt["compensated_cents"], &receipt["currency"]),
+        cents => (cents, &paid["currency"]),
+    };
+    match (cents.as_u64(), currency.as_str()) {
+        (Some(cents), Some(currency)) => amount(cents, currency),
+        _ => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECEIPT: &str = r#"{"type":"atp.receipt.v1","receipt_id":"atp_rcpt_1","site":"https://shop.example","intent_id":"int_abc",
+        "issued_at":"2026-05-25T12:00:05.250Z","intent":{"hash":"sha256:bb","purpose":"a book"},
+        "transaction":{"id":"atp_tx_1","amount_cents":1500,"currency":"EUR"},"rail":{"name":"null","reference":"atp_5d","payment_id":null}}"#;
+
+    #[test]
+    fn receipts_are_recognised_alone_and_in_answers() {
+        assert!(recognise(RECEIPT).is_some());
+        assert!(recognise(&format!(r#"{{"ok":true,"receipt":{RECEIPT}}}"#)).is_some());
+        for other in [
+            "{}",
+            "[]",
+            r#"{"type":"consign.receipt.v1"}"#,
+            r#"{"receipt":null}"#,
+        ] {
+            assert!(recognise(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_genuine_receipt_reads_as_fields() {
+        let receipt: Value = serde_json::from_str(RECEIPT).unwrap();
+        let found = Verification {
+            ok: true,
+            signature_valid: true,
+            trusted: true,
+            key_id: Some("ELpoLIrRNROXHotW".to_owned()),
+            key_status: Some("current"),
+            issued_at: instant::parse("2026-05-25T12:00:05.250Z"),
+            age_seconds: Some(1),
+            kind: None,
+            stored: false,
+            reason: None,
+        };
+        assert_eq!(
+            human(&found, &receipt),
+            "genuine, signed by the current key ELpoLIrRNROXHotW of https://shop.example\n\
+             receipt      atp_rcpt_1\n\
+             type         atp.receipt.v1\n\
+             issued at    2026-05-25T12:00:05.250Z\n\
+             intent       int_abc\n\
+             intent hash  sha256:bb\n\
+             purpose      a book\n\
+             transaction  atp_tx_1\n\
+             amount       1500 cents EUR\n\
+             rail         null\n\
+             reference    atp_5d\n"
+        );
+    }
+}

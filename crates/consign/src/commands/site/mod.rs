@@ -1,0 +1,32 @@
+//! The site of agent transactions: the keys that sign its receipts.
+
+mod rotate;
+mod show;
+
+use clap::Subcommand;
+
+use crate::failure::Exit;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Show and change the keys that sign receipts
+    #[command(subcommand)]
+    Key(KeyAction),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyAction {
+    /// Show the public keys; keep them to check receipts later
+    Show(Box<show::Args>),
+    /// Sign with a new key from now on; what was signed stays good
+    Rotate(Box<rotate::Args>),
+}
+
+impl Action {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Key(KeyAction::Show(args)) => args.run().await,
+            Self::Key(KeyAction::Rotate(args)) => args.run().await,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `consign tx create --purpose TEXT --action WORD`
+
+use clap::builder::PossibleValuesParser;
+use consign_kernel::ids::{Micros, SECOND_US};
+use consign_transactions::document::{AgentSigner, Document, REQUEST_BYTES_MAX};
+use consign_transactions::instant;
+use consign_transactions::intent::{Action, Intent, TYPE};
+use consign_transactions::money::Cents;
+use data_encoding::HEXLOWER;
+use serde_json::{Value, json};
+
+use super::agent::{AgentArgs, sign};
+use super::request::{PatienceArgs, amount, now, patiently, show_dry};
+use super::state::{State, check_id, random_bytes};
+use crate::commands::OutputArgs;
+use crate::failure::{Exit, Failure};
+use crate::link::ServerArgs;
+use crate::{input, out, render};
+
+const PATH: &str = "/api/atp/intents";
+const LIFE_S_MAX: i64 = 7 * 24 * 60 * 60;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What it is for, as the user would say it
+    #[arg(long, value_name = "TEXT")]
+    purpose: String,
+
+    /// What may be done; repeat it for several
+    #[arg(
+        long = "action",
+        value_name = "WORD",
+        required = true,
+        value_parser = PossibleValuesParser::new(Action::ALL.iter().map(|action| action.word())),
+    )]
+    actions: Vec<String>,
+
+    /// Where it may be done: a host name; repeat it for several
+    #[arg(long = "domain", value_name = "HOST")]
+    domains: Vec<String>,
+
+    /// What an execution costs, in cents or whatever the currency's smallest unit is
+    #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
+    amount_cents: Option<u64>,
+
+    /// The currency, by its three letters
+    #[arg(long, value_name = "CODE", default_value = "EUR")]
+    currency: String,
+
+    /// What all executions together may cost; 0 is no limit
+    #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
+    max_spend_cents: Option<u64>,
+
+    /// How often it may be executed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    max_executions: u16,
+
+    /// Seconds until it expires, at most 604800 (seven days)
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 600,
+        value_parser = clap::value_parser!(i64).range(1..=LIFE_S_MAX),
+    )]
+    expires_in: i64,
+
+    /// The site it is for; without it, the address named with --server, or what the server of the
+    /// data directory says
+    #[arg(long, value_name = "ORIGIN")]
+    site: Option<String>,
+
+    /// Its id; creating it again with the same id and content changes nothing [default: a new one]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+
+    /// How the agent calls itself
+    #[arg(long, value_name = "ID")]
+    agent_id: Option<String>,
+
+    /// For whom it acts
+    #[arg(long, value_name = "ID")]
+    user_id: Option<String>,
+
+    /// Public key of whoever must consent instead of the agent
+    #[arg(long, value_name = "KEY")]
+    principal_key: Option<String>,
+
+    /// Only if this other intent is settled; repeat it for several
+    #[arg(long = "after", value_name = "INTENT")]
+    after: Vec<String>,
+
+    /// What tells the same action from others, for sites that refuse doubles
+    #[arg(long, value_name = "TEXT")]
+    action_dedup_key: Option<String>,
+
+    /// The rail that shall move the money, if the site has several
+    #[arg(long, value_name = "NAME")]
+    rail: Option<String>,
+
+    /// The payment method at the rail
+    #[arg(long, value_name = "ID", requires = "rail")]
+    payment_method: Option<String>,
+
+    /// Further data: a JSON object, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON")]
+    metadata: Option<String>,
+
+    /// Show the intent instead of signing and sending it
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    patience: PatienceArgs,
+
+    #[command(flatten)]
+    agent: AgentArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// What makes two intents of the same content differ.
+struct Stamp {
+    id: String,
+    nonce: String,
+    issued_at: Micros,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let state = self.agent.state()?;
+        let stamp = self.stamp(&state)?;
+        let site = self.site().await?;
+        let members = self.members(&stamp, &site)?;
+        if self.dry_run {
+            return show_dry(self.output, PATH, None, &members.to_string());
+        }
+        let signer = self.agent.signer_or_new()?;
+        let (intent, text) = signed(&signer, members)?;
+        keep(&state, &stamp.id, &text)?;
+        let client = self.server.client()?;
+        let until = self.patience.until(Some(intent.expires_at));
+        let told = patiently(until, || client.transactions().create(&text)).await?;
+        if self.output.json {
+            out::data(&told.text)?;
+            return Ok(Exit::Done);
+        }
+        let id = render::safe(&told.body.intent_id);
+        out::data(&id)?;
+        let cost = self.amount_cents.map_or_else(String::new, |cents| {
+            format!(", for {}", amount(cents, &self.currency))
+        });
+        out::note(&format!(
+            "{} until {}{cost}; consent to it with: consign tx authorize {id}",
+            render::safe(&told.body.state),
+            render::safe(&told.body.expires_at),
+        ));
+        Ok(Exit::Done)
+    }
+
+    /// That of the intent which was signed here under the same id, so that it comes out the same.
+    fn stamp(&self, state: &State) -> anyhow::Result<Stamp> {
+        let fresh = || -> anyhow::Result<String> { Ok(HEXLOWER.encode(&random_bytes::<16>()?)) };
+        let id = match &self.id {
+            Some(id) => id.clone(),
+            None => format!("int_{}", fresh()?),
+        };
+        check_id("an intent", &id)?;
+        Ok(match state.intent(&id)? {
+            Some(kept) => Stamp {
+                id,
+                nonce: kept.nonce,
+                issued_at: kept.issued_at,
+            },
+            None => Stamp {
+                id,
+                nonce: fresh()?,
+                issued_at: now(),
+            },
+        })
+    }
+
+    /// A server that was only named must not choose the site: an intent for another one could be used there.
+    async fn site(&self) -> anyhow::Result<String> {
+        if let Some(site) = &self.site {
+            return Ok(site.clone());
+        }
+        let client = self.server.client()?;
+        if self.server.is_local()? {
+            return Ok(client.transactions().keys().await?.body.site);
+        }
+        Ok(client.address().to_string())
+    }
+
+    fn members(&self, stamp: &Stamp, site: &str) -> anyhow::Result<Value> {
+        let mut scope = json!({"actions": self.actions});
+        if !self.domains.is_empty() {
+            scope["domains"] = json!(self.domains);
+        }
+        let expires_at = stamp.issued_at.plus(self.expires_in * SECOND_US);
+        let mut members = json!({
+            "type": TYPE,
+            "intent_id": stamp.id,
+            "site": site,
+            "purpose": self.purpose,
+            "scope": scope,
+            "currency": self.currency,
+            "max_executions": self.max_executions,
+            "nonce": stamp.nonce,
+            "issued_at": instant::print(stamp.issued_at),
+            "expires_at": instant::print(expires_at),
+        });
+        let mut add = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                members[name] = value;
+            }
+        };
+        add("amount_cents", self.amount_cents.map(Into::into));
+        add("max_spend_cents", self.max_spend_cents.map(Into::into));
+        add("agent_id", self.agent_id.clone().map(Into::into));
+        add("user_id", self.user_id.clone().map(Into::into));
+        add("principal_key", self.principal_key.clone().map(Into::into));
+        add(
+            "action_dedup_key",
+            self.action_dedup_key.clone().map(Into::into),
+        );
+        let conditions = self.after.iter();
+        let conditions: Vec<_> = conditions
+            .map(|id| json!({"intent_id": id, "state": "settled"}))
+            .collect();
+        add(
+            "preconditions",
+            (!conditions.is_empty()).then(|| conditions.into()),
+        );
+        let rail = self.rail.as_ref().map(|name| match &self.payment_method {
+            Some(method) => json!({"name": name, "payment_method": method}),
+            None => json!({"name": name}),
+        });
+        add("rail", rail);
+        if let Some(metadata) = &self.metadata {
+            let metadata = input::json("metadata", metadata)?;
+            add("metadata", Some(serde_json::from_str(metadata.get())?));
+        }
+        Ok(members)
+    }
+}
+
+/// The intent as it is sent, after everything that can be checked here.
+fn signed(signer: &AgentSigner, mut members: Value) -> anyhow::Result<(Intent, String)> {
+    members["agent_key"] = signer.public().to_string().into();
+    let text = sign(signer, &members)?;
+    let intent = Document::read(text.as_bytes(), REQUEST_BYTES_MAX).and_then(Intent::read);
+    let intent = intent.map_err(|problem| Failure::usage(problem.to_string()))?;
+    Ok((intent, text))
+}
+
+/// On disk before it is sent: whoever consents to it later needs it.
+fn keep(state: &State, id: &str, text: &str) -> anyhow::Result<()> {
+    if state.keep_intent(id, text)? == text {
+        return Ok(());
+    }
+    let message = format!(
+        "{} was signed here before, with other content",
+        render::safe(id)
+    );
+    Err(Failure::usage(message)
+        .hint("repeat it with the same arguments, or leave out --id for a new intent")
+        .into())
+}

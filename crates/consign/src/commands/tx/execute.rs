@@ -1,0 +1,182 @@
+//! `consign tx execute INTENT`
+
+use consign_client::{Client, Told, Transaction};
+use consign_kernel::ids::Micros;
+use consign_transactions::money::Cents;
+use serde_json::{Value, json};
+
+use super::agent::AgentArgs;
+use super::request::{PatienceArgs, parsed, patiently, show_dry, told};
+use crate::commands::OutputArgs;
+use crate::failure::{Exit, Failure};
+use crate::link::ServerArgs;
+use crate::{out, render};
+
+const PATH: &str = "/api/atp/execute";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The intent
+    #[arg(value_name = "INTENT")]
+    id: String,
+
+    /// What it costs, if not what the intent says
+    #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
+    amount_cents: Option<u64>,
+
+    /// The currency, which must be the intent's
+    #[arg(long, value_name = "CODE")]
+    currency: Option<String>,
+
+    /// Which of the allowed actions it is
+    #[arg(long, value_name = "WORD")]
+    action: Option<String>,
+
+    /// What the receipt shall say about it
+    #[arg(long, value_name = "TEXT")]
+    summary: Option<String>,
+
+    /// Which execution, for an intent that allows several: the same number is the same execution
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    nth: u16,
+
+    /// Show the request instead of sending it
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    patience: PatienceArgs,
+
+    #[command(flatten)]
+    agent: AgentArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let state = self.agent.state()?;
+        let intent = state.intent(&self.id)?;
+        let body = self.agent.body(intent.as_ref(), &self.members())?;
+        let request = format!("execute-{}", self.nth);
+        if self.dry_run {
+            let begun = state.is_begun(&self.id, &request)?;
+            return show_dry(self.output, PATH, Some(begun), &body);
+        }
+        let client = self.server.client()?;
+        let expires_at = match intent {
+            Some(intent) => Some(intent.expires_at),
+            None => self.ask_end(&client).await?,
+        };
+        let key = state.request_key(&self.id, &request)?;
+        let until = self.patience.until(expires_at);
+        let told = patiently(until, || client.transactions().execute(&key, &body)).await?;
+        self.tell(&told)?;
+        outcome(&told)
+    }
+
+    fn members(&self) -> Value {
+        let mut members = json!({"intent_id": self.id});
+        let mut add = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                members[name] = value;
+            }
+        };
+        add("amount_cents", self.amount_cents.map(Into::into));
+        add("currency", self.currency.clone().map(Into::into));
+        add("action", self.action.clone().map(Into::into));
+        add("summary", self.summary.clone().map(Into::into));
+        members
+    }
+
+    /// Of an intent that was signed elsewhere, the site knows how long it lasts.
+    async fn ask_end(&self, client: &Client) -> anyhow::Result<Option<Micros>> {
+        let until = self.patience.until(None);
+        let shown = patiently(until, || client.transactions().intent(&self.id)).await?;
+        Ok(shown.body.expires_at.as_deref().and_then(parsed))
+    }
+
+    fn tell(&self, answer: &Told<Transaction>) -> anyhow::Result<()> {
+        if self.output.json {
+            return out::data(&answer.text);
+        }
+        out::data(&told(&answer.body))
+    }
+}
+
+/// Only what is settled is a success: a script that goes on must be able to rely on it.
+fn outcome(answer: &Told<Transaction>) -> anyhow::Result<Exit> {
+    let transaction = &answer.body;
+    let id = render::safe(&transaction.transaction_id);
+    if answer.is_open() {
+        let message = format!("{id} is not over yet: {}", render::safe(&transaction.state));
+        return Err(Failure::failed(message)
+            .hint("type the same again; it goes on under the same key and charges nothing twice")
+            .into());
+    }
+    if transaction.state == "settled" {
+        return Ok(Exit::Done);
+    }
+    let message = match (&transaction.failure, &transaction.receipt) {
+        (Some(failure), None) => format!(
+            "{id} was not charged: {}",
+            render::safe(&format!("{} ({})", failure.message, failure.code))
+        ),
+        (None, None) => format!("{id} was not charged"),
+        (_, Some(_)) => format!("{id} was settled and then undone"),
+    };
+    Err(Failure::failed(message)
+        .hint("it is over; make a new intent to try again")
+        .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn ended(status: u16, state: &str, more: &Value) -> Result<Exit, String> {
+        let mut row = json!({
+            "intent_id": "i", "transaction_id": "atp_tx_1", "state": state, "amount_cents": 1, "currency": "EUR",
+            "rail": {"name": "null", "reference": "r"}, "created_at": "a", "updated_at": "b",
+        });
+        for (name, value) in more.as_object().unwrap() {
+            row[name] = value.clone();
+        }
+        let answer = Told {
+            status,
+            retry_after: Some(Duration::ZERO),
+            replayed: false,
+            text: row.to_string(),
+            // Receipts keep their text, so they can only be read from text.
+            body: serde_json::from_str(&row.to_string()).unwrap(),
+        };
+        outcome(&answer).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_what_is_settled_is_a_success() {
+        assert_eq!(
+            ended(200, "settled", &json!({"receipt": {}})),
+            Ok(Exit::Done)
+        );
+        assert_eq!(
+            ended(202, "executed", &json!({})).unwrap_err(),
+            "atp_tx_1 is not over yet: executed"
+        );
+        let declined = json!({"failure": {"code": "card_declined", "message": "no funds"}});
+        assert_eq!(
+            ended(200, "compensated", &declined).unwrap_err(),
+            "atp_tx_1 was not charged: no funds (card_declined)"
+        );
+        assert_eq!(
+            ended(200, "compensated", &json!({"receipt": {}})).unwrap_err(),
+            "atp_tx_1 was settled and then undone"
+        );
+    }
+}

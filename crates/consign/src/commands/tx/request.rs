@@ -1,0 +1,160 @@
+//! What the requests about an intent have in common: patience, dry runs, and how a transaction is told.
+
+use std::cell::RefCell;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use consign_client::{Patience, Transaction};
+use consign_kernel::ids::Micros;
+use consign_transactions::instant;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::commands::OutputArgs;
+use crate::failure::Exit;
+use crate::{out, render};
+
+/// How long to try.
+#[derive(Debug, Args)]
+pub(crate) struct PatienceArgs {
+    /// Seconds to try again at most, and never longer than the intent lasts
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    wait: u32,
+}
+
+impl PatienceArgs {
+    /// When to give up; `expires_at` is the end of the intent.
+    pub(super) fn until(&self, expires_at: Option<Micros>) -> SystemTime {
+        let own = SystemTime::now() + Duration::from_secs(u64::from(self.wait));
+        let expires_at = expires_at.and_then(|at| u64::try_from(at.0).ok());
+        let end = expires_at.map(|us| SystemTime::UNIX_EPOCH + Duration::from_micros(us));
+        end.map_or(own, |end| end.min(own))
+    }
+}
+
+/// Tells on standard error why it takes so long, each reason once.
+pub(super) struct Teller {
+    told: RefCell<Option<String>>,
+}
+
+impl Teller {
+    pub(super) fn new() -> Self {
+        Self {
+            told: RefCell::new(None),
+        }
+    }
+
+    pub(super) fn hear(&self, why: &str) {
+        if self.told.borrow().as_deref() != Some(why) {
+            out::note(&format!("{}; trying again", render::safe(why)));
+            *self.told.borrow_mut() = Some(why.to_owned());
+        }
+    }
+}
+
+/// Runs `send` until it is answered for good.
+pub(super) async fn patiently<T, F>(
+    until: SystemTime,
+    send: impl Fn() -> F,
+) -> Result<consign_client::Told<T>, consign_client::Error>
+where
+    F: Future<Output = Result<consign_client::Told<T>, consign_client::Error>>,
+{
+    let teller = Teller::new();
+    let hear = |why: &str, _: Duration| teller.hear(why);
+    Patience::until(until, &hear).send(send).await
+}
+
+/// A request that is shown instead of sent.
+#[derive(Serialize)]
+struct DryRun<'a> {
+    method: &'static str,
+    path: &'static str,
+    /// Whether the request was begun before and would be repeated. The key itself stays where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begun: Option<bool>,
+    body: &'a RawValue,
+}
+
+/// Shows a request; `begun` for one that bears an idempotency key.
+pub(super) fn show_dry(
+    output: OutputArgs,
+    path: &'static str,
+    begun: Option<bool>,
+    body: &str,
+) -> anyhow::Result<Exit> {
+    if output.json {
+        let body: &RawValue = serde_json::from_str(body)?;
+        out::json(&DryRun {
+            method: "POST",
+            path,
+            begun,
+            body,
+        })?;
+        return Ok(Exit::Done);
+    }
+    out::data(&format!("POST {path}"))?;
+    out::data(&render::safe(body))?;
+    out::note(match begun {
+        Some(true) => "nothing was sent; it was begun before and would go on under the same key",
+        Some(false) | None => "nothing was sent",
+    });
+    Ok(Exit::Done)
+}
+
+/// A transaction as fields.
+pub(super) fn told(transaction: &Transaction) -> String {
+    let receipt_id = |receipt: &Option<Box<RawValue>>| {
+        receipt.as_deref().and_then(|receipt| id_of(receipt.get()))
+    };
+    let failure = transaction.failure.as_ref();
+    render::fields(&[
+        (
+            "transaction",
+            Some(render::safe(&transaction.transaction_id)),
+        ),
+        ("intent", Some(render::safe(&transaction.intent_id))),
+        ("state", Some(render::safe(&transaction.state))),
+        (
+            "amount",
+            Some(amount(transaction.amount_cents, &transaction.currency)),
+        ),
+        ("rail", Some(render::safe(&transaction.rail.name))),
+        ("reference", Some(render::safe(&transaction.rail.reference))),
+        (
+            "payment",
+            transaction.rail.payment_id.as_deref().map(render::safe),
+        ),
+        (
+            "failure",
+            failure.map(|failure| render::safe(&format!("{} ({})", failure.message, failure.code))),
+        ),
+        ("begun at", Some(render::safe(&transaction.created_at))),
+        ("changed at", Some(render::safe(&transaction.updated_at))),
+        ("receipt", receipt_id(&transaction.receipt)),
+        (
+            "compensation",
+            receipt_id(&transaction.compensation_receipt),
+        ),
+    ])
+}
+
+/// Money in the unit of the protocol, which does not say how many decimals a currency has.
+pub(crate) fn amount(cents: u64, currency: &str) -> String {
+    format!("{cents} cents {}", render::safe(currency))
+}
+
+fn id_of(receipt: &str) -> Option<String> {
+    let receipt: serde_json::Value = serde_json::from_str(receipt).ok()?;
+    receipt["receipt_id"].as_str().map(render::safe)
+}
+
+pub(crate) fn now() -> Micros {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let us = since.map_or(0, |since| since.as_micros());
+    Micros(i64::try_from(us).unwrap_or(i64::MAX))
+}
+
+pub(super) fn parsed(at: &str) -> Option<Micros> {
+    instant::parse(at)
+}

@@ -1,0 +1,448 @@
+//! Agent transactions on the command line: from an intent to a receipt that anybody can check, whatever breaks on the way.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+
+use consign_testkit::process::{self, Server};
+use consign_transactions::document::AgentSigner;
+use serde_json::{Value, json};
+
+use super::{Place, binary, code, get, mode, printed, start, text, word};
+
+const SITE: &str = "https://shop.example";
+const CREATE: [&str; 8] = [
+    "tx",
+    "create",
+    "--purpose",
+    "a book",
+    "--action",
+    "pay",
+    "--amount-cents",
+    "1500",
+];
+
+fn serve(place: &Place, rail: &str) -> Server {
+    let options = place.options().env("ATP_SITE", SITE).env("ATP_RAIL", rail);
+    start(&options.env("ATP_EXECUTE_WAIT_SECONDS", "0.1"))
+}
+
+/// A command of the agent whose directory is `agent` in this place.
+fn tx(place: &Place, args: &[&str]) -> Output {
+    let state = place.path("agent");
+    place.consign(&[args, &["--state", &state.to_string_lossy()]].concat())
+}
+
+fn created(place: &Place, more: &[&str]) -> String {
+    let made = tx(place, &[&CREATE, more, &["--json"]].concat());
+    word(&printed(&made)["intent_id"])
+}
+
+fn authorized(place: &Place, more: &[&str]) -> String {
+    let id = created(place, more);
+    let consent = printed(&tx(place, &["tx", "authorize", &id, "--json"]));
+    assert_eq!(consent["state"], "authorized");
+    id
+}
+
+fn settled(place: &Place) -> (String, Value) {
+    let id = authorized(place, &[]);
+    let row = printed(&tx(place, &["tx", "execute", &id, "--json"]));
+    assert_eq!(row["state"], "settled");
+    (id, row)
+}
+
+/// Writes a file of this place, and tells where.
+fn saved(place: &Place, name: &str, content: &str) -> String {
+    let path = place.path(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_receipt_of_a_transaction_is_checked_offline_and_only_by_a_pinned_key() {
+    let place = Place::new();
+    let mut server = serve(&place, "null");
+    let (_, row) = settled(&place);
+    let shown = place.consign(&["receipt", "show", &word(&row["receipt"]["receipt_id"])]);
+    let receipt = text(&shown.stdout);
+    let keys = place.consign(&["site", "key", "show", "--json"]);
+    let public = word(&printed(&keys)["keys"][0]["public_key"]);
+    let keys = saved(&place, "keys.json", &text(&keys.stdout));
+    let manifest = get(&mut server.http(), "/.well-known/wab.json").text();
+    let manifest = saved(&place, "wab.json", &manifest);
+    assert!(server.terminate(super::PATIENCE).unwrap().success());
+
+    let file = saved(&place, "receipt.json", &receipt);
+    let verify = |file: &str, pin: &[&str]| {
+        place.consign(&[&["receipt", "verify", file, "--json"], pin].concat())
+    };
+    let pins = [
+        ["--site-keys", &keys],
+        ["--site-keys", &manifest],
+        ["--site-key", &public],
+    ];
+    for pin in pins {
+        let verified = printed(&verify(&file, &pin));
+        assert_eq!(
+            (
+                &verified["valid"],
+                &verified["receipt"]["transaction"]["amount_cents"]
+            ),
+            (&true.into(), &1500.into())
+        );
+    }
+    let whole = saved(&place, "row.json", &row.to_string());
+    assert_eq!(printed(&verify(&whole, &pins[0]))["valid"], true);
+
+    let unpinned = verify(&file, &[]);
+    assert_eq!(code(&unpinned), 2, "{unpinned:?}");
+    let altered = saved(&place, "altered.json", &receipt.replace("1500", "1400"));
+    let forged = saved(&place, "forged.json", &forged(&receipt));
+    for (file, reason) in [(&altered, "signature_mismatch"), (&forged, "unknown_key")] {
+        for pin in pins {
+            let refused = verify(file, &pin);
+            assert_eq!(code(&refused), 1, "{refused:?}");
+            let said: Value = serde_json::from_slice(&refused.stdout).unwrap();
+            assert_eq!(
+                (&said["valid"], &said["reason"]),
+                (&false.into(), &reason.into())
+            );
+        }
+    }
+}
+
+/// The same claims, signed by a stranger whose key comes along.
+fn forged(receipt: &str) -> String {
+    let mut receipt: Value = serde_json::from_str(receipt).unwrap();
+    receipt.as_object_mut().unwrap().remove("signature");
+    let stranger = AgentSigner::from_seed(&[7; 32]);
+    let signed: Value = serde_json::from_str(&stranger.sign(&receipt).unwrap()).unwrap();
+    receipt["signature"] = json!({
+        "algorithm": "ed25519",
+        "value": signed["signature"],
+        "key_id": stranger.public().id(),
+        "public_key": stranger.public().to_string(),
+    });
+    receipt.to_string()
+}
+
+#[test]
+fn what_was_done_is_undone_once_and_both_receipts_stay_good_after_a_rotation() {
+    let place = Place::new();
+    let _server = serve(&place, "null");
+    let (id, _) = settled(&place);
+    let undo = [
+        "tx",
+        "compensate",
+        &id,
+        "--reason",
+        "changed my mind",
+        "--json",
+    ];
+    let undone = printed(&tx(&place, &undo));
+    assert_eq!(undone["state"], "compensated");
+    assert_eq!(
+        printed(&tx(&place, &undo)),
+        undone,
+        "the same again is the same"
+    );
+    let again = tx(&place, &["tx", "execute", &id, "--json"]);
+    assert_eq!(code(&again), 1, "what is undone is no success");
+
+    let rotate = ["site", "key", "rotate", "--json"];
+    assert_eq!(code(&place.consign(&rotate)), 2, "a script must say --yes");
+    let dry = printed(&place.consign(&[&rotate[..], &["--dry-run"]].concat()));
+    let new = printed(&place.consign(&[&rotate[..], &["--yes"]].concat()));
+    assert_eq!(
+        (&dry["rotated"], &new["rotated"]),
+        (&false.into(), &true.into())
+    );
+    assert_ne!(dry["public_key"], new["public_key"]);
+
+    let keys = place.consign(&["site", "key", "show", "--json"]);
+    assert_eq!(printed(&keys)["keys"].as_array().map(Vec::len), Some(2));
+    let keys = saved(&place, "keys.json", &text(&keys.stdout));
+    let listed = printed(&place.consign(&["receipt", "list", &id, "--json"]));
+    let all = printed(&place.consign(&["receipt", "list", "--json"]));
+    assert_eq!(listed, all);
+    for (at, kind) in ["atp.receipt.v1", "atp.compensation.v1"].iter().enumerate() {
+        assert_eq!(listed[at]["type"], *kind);
+        let file = saved(&place, "receipt.json", &listed[at].to_string());
+        let verified = place.consign(&["receipt", "verify", &file, "--site-keys", &keys, "--json"]);
+        assert_eq!(printed(&verified)["key_status"], "previous");
+    }
+}
+
+#[test]
+fn operators_see_what_is_not_over_first_and_anybody_what_he_knows_the_id_of() {
+    let place = Place::new();
+    let _server = serve(&place, "worker");
+    let id = authorized(&place, &[]);
+    let open = tx(&place, &["tx", "execute", &id, "--wait", "0", "--json"]);
+    assert_eq!(code(&open), 1);
+    assert!(text(&open.stderr).contains("not over yet"), "{open:?}");
+    let row: Value = serde_json::from_slice(&open.stdout).unwrap();
+    assert_eq!(row["state"], "executing");
+
+    let listed = printed(&place.consign(&["tx", "list", "--state", "executing", "--json"]));
+    assert_eq!(
+        listed["transactions"][0]["transaction_id"],
+        row["transaction_id"]
+    );
+    let human = text(&place.consign(&["tx", "list"]).stdout);
+    assert!(human.starts_with("TRANSACTION "), "{human}");
+    let shown = printed(&place.consign(&["tx", "show", &word(&row["transaction_id"]), "--json"]));
+    assert_eq!(shown["intent_id"], row["intent_id"]);
+    let shown = printed(&place.consign(&["tx", "show", &id, "--json"]));
+    assert_eq!(shown["state"], "executing");
+    assert_eq!(code(&place.consign(&["tx", "show", "int_nobody"])), 3);
+    let stranger = place.consign(&["tx", "list", "--admin-token", "wrong"]);
+    assert_eq!(code(&stranger), 4);
+}
+
+#[test]
+fn an_intent_that_was_withdrawn_is_over_and_its_id_means_one_thing() {
+    let place = Place::new();
+    let _server = serve(&place, "null");
+    let id = created(&place, &["--id", "int_one"]);
+    assert_eq!(
+        created(&place, &["--id", "int_one"]),
+        id,
+        "the same again is the same"
+    );
+    let other = tx(
+        &place,
+        &[&CREATE[..], &["--id", "int_one", "--user-id", "u"]].concat(),
+    );
+    assert_eq!(code(&other), 2, "{other:?}");
+    assert_eq!(
+        code(&tx(&place, &["tx", "execute", &id])),
+        4,
+        "nobody consented"
+    );
+    let withdrawn = printed(&tx(&place, &["tx", "cancel", &id, "--json"]));
+    assert_eq!(withdrawn["expired_reason"], "cancelled");
+    let late = tx(&place, &["tx", "authorize", &id]);
+    assert_eq!(code(&late), 4);
+    assert!(text(&late.stderr).contains("intent_expired"), "{late:?}");
+}
+
+#[test]
+fn the_agents_key_is_made_once_for_its_owner_alone_and_never_shown() {
+    let place = Place::new();
+    let first = tx(&place, &["tx", "key", "--json"]);
+    let path = place.path("agent").join("agent_key");
+    let secret = std::fs::read_to_string(&path).unwrap();
+    assert_eq!((secret.trim().len(), mode(&path)), (64, 0o600));
+    assert!(text(&first.stderr).contains("made the agent's secret key"));
+    let again = tx(&place, &["tx", "key", "--json"]);
+    assert_eq!(printed(&again)["public_key"], printed(&first)["public_key"]);
+    assert_eq!(text(&again.stderr), "");
+    for said in [&first.stdout, &first.stderr] {
+        assert!(!text(said).contains(secret.trim()));
+    }
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&path, open).unwrap();
+    assert_eq!(
+        code(&tx(&place, &["tx", "key"])),
+        1,
+        "others may have read it"
+    );
+}
+
+#[test]
+fn a_dry_run_begins_nothing() {
+    let place = Place::new();
+    let _server = serve(&place, "null");
+    let shown = printed(&tx(
+        &place,
+        &[&CREATE[..], &["--dry-run", "--json"]].concat(),
+    ));
+    assert_eq!(shown["body"]["site"], SITE);
+    assert!(!place.path("agent").exists());
+    let id = authorized(&place, &[]);
+    let execute = ["tx", "execute", &id, "--dry-run", "--json"];
+    for _ in 0..2 {
+        let shown = printed(&tx(&place, &execute));
+        assert_eq!(
+            (&shown["path"], &shown["begun"]),
+            (&"/api/atp/execute".into(), &false.into())
+        );
+    }
+}
+
+#[test]
+fn a_server_without_a_site_is_told_from_one_that_refuses() {
+    let place = Place::new();
+    let _server = place.start();
+    let execute = ["tx", "execute", "int_1"];
+    for args in [
+        &CREATE[..],
+        &execute,
+        &["tx", "list"],
+        &["site", "key", "show"],
+    ] {
+        let refused = place.consign_with(args, &[("CONSIGN_AGENT_STATE", "/nowhere")]);
+        assert_eq!(code(&refused), 1, "{refused:?}");
+        assert!(text(&refused.stderr).contains("serves no agent transactions"));
+    }
+}
+
+/// The agent's command as a process, to be killed in the middle.
+fn spawned(place: &Place, args: &[&str]) -> Child {
+    let mut command = process::cleaned(&binary());
+    command
+        .args(args)
+        .arg("--state")
+        .arg(place.path("agent"))
+        .env("CONSIGN_DATA", place.data())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// One whole request as it came.
+fn request(stream: &mut TcpStream) -> String {
+    stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
+    let mut text = String::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        assert_ne!(count, 0, "it hung up in the middle of {text}");
+        text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let length = head.lines().find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix("content-length: ")?
+                .parse()
+                .ok()
+        });
+        if body.len() >= length.unwrap_or(0) {
+            return text;
+        }
+    }
+}
+
+/// Sends a request on and reads the beginning of its answer, so that it was carried out for certain.
+fn forward(server: &Server, request: &str) {
+    let mut stream = TcpStream::connect(server.authority()).unwrap();
+    stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut status = String::new();
+    BufReader::new(&stream).read_line(&mut status).unwrap();
+    assert!(status.starts_with("HTTP/1.1 20"), "{status}");
+}
+
+/// Where the client is when it is killed.
+#[derive(Clone, Copy, Debug)]
+enum Killed {
+    BeforeTheServerHeard,
+    BeforeTheAnswerCame,
+}
+
+/// Runs the command through a wire of ours and kills it on the way. Gives the request that it sent.
+fn killed(place: &Place, server: &Server, args: &[&str], at: Killed) -> String {
+    let wire = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", wire.local_addr().unwrap());
+    let mut child = spawned(place, &[args, &["--server", &address]].concat());
+    let (mut stream, _) = wire.accept().unwrap();
+    let sent = request(&mut stream);
+    match at {
+        Killed::BeforeTheServerHeard => {}
+        Killed::BeforeTheAnswerCame => forward(server, &sent),
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sent.replace(&address.replace("http://", ""), "SERVER")
+}
+
+#[test]
+fn a_client_that_is_killed_anywhere_and_called_again_charges_once() {
+    let place = Place::new();
+    let server = serve(&place, "worker");
+    // It could be executed five times, so nothing but the key keeps a repetition from being a second charge.
+    let id = created(&place, &["--max-executions", "5"]);
+    let authorize = ["tx", "authorize", &id];
+    let execute = ["tx", "execute", &id, "--wait", "0", "--json"];
+    for args in [&authorize[..], &execute[..]] {
+        let ways = [Killed::BeforeTheServerHeard, Killed::BeforeTheAnswerCame];
+        let [unheard, unanswered] = ways.map(|at| killed(&place, &server, args, at));
+        assert!(unheard.contains("idempotency-key: "), "{unheard}");
+        assert_eq!(unheard, unanswered, "the same request, under the same key");
+        let direct = tx(&place, args);
+        assert!(code(&direct) < 2, "{direct:?}");
+    }
+    assert_eq!(effects(&place).len(), 1);
+
+    let claimed = printed(&place.consign(&["intent", "claim", "--goal", "atp.effect", "--json"]));
+    let (effect, token) = (word(&claimed["id"]), word(&claimed["claim_token"]));
+    let done = place.consign(&["intent", "fulfil", &effect, "--token", &token]);
+    assert_eq!(code(&done), 0, "{done:?}");
+    let settled = printed(&tx(&place, &["tx", "execute", &id, "--json"]));
+    assert_eq!(settled["state"], "settled");
+
+    let undo = ["tx", "compensate", &id, "--reason", "no", "--wait", "0"];
+    let first = killed(&place, &server, &undo, Killed::BeforeTheAnswerCame);
+    let again = killed(&place, &server, &undo, Killed::BeforeTheAnswerCame);
+    assert_eq!(first, again, "a refund is asked for once too");
+    let goals: Vec<String> = effects(&place);
+    assert_eq!(goals, ["atp.effect.refund", "atp.effect"]);
+}
+
+/// The goals of all that the rail was asked for, the newest first: what it was asked for twice it would do twice.
+fn effects(place: &Place) -> Vec<String> {
+    let listed = printed(&place.consign(&["intent", "list", "--json"]));
+    let intents = listed["intents"].as_array().unwrap();
+    intents.iter().map(|intent| word(&intent["goal"])).collect()
+}
+
+#[test]
+fn an_execution_waits_for_a_server_that_comes_back() {
+    let place = Place::new();
+    let mut server = serve(&place, "null");
+    let id = authorized(&place, &[]);
+    let authority = server.authority().to_owned();
+    server.kill9().unwrap();
+    let mut waiting = spawned(&place, &["tx", "execute", &id, "--json", "--wait", "50"]);
+    let mut said = BufReader::new(waiting.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.ends_with("; trying again\n"), "{line}");
+    let options = place.options().listen(&authority);
+    let _server = start(&options.env("ATP_SITE", SITE).env("ATP_RAIL", "null"));
+    let mut row = String::new();
+    waiting
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut row)
+        .unwrap();
+    assert!(waiting.wait().unwrap().success());
+    assert_eq!(
+        serde_json::from_str::<Value>(&row).unwrap()["state"],
+        "settled"
+    );
+}
+
+#[test]
+fn nothing_of_an_agent_is_readable_by_others() {
+    let place = Place::new();
+    let _server = serve(&place, "null");
+    let (id, _) = settled(&place);
+    let folder = place.path("agent").join(format!("intent-{id}"));
+    let mode_of = |path: &Path| mode(path) & 0o077;
+    assert_eq!(mode_of(&folder), 0);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode_of(&path), 0, "{path:?}");
+        names.push(path.file_name().unwrap().to_string_lossy().into_owned());
+    }
+    names.sort();
+    assert_eq!(names, ["authorize", "execute-1", "intent.json"]);
+}

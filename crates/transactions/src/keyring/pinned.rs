@@ -1,0 +1,160 @@
+//! A ring read from what a site published and somebody kept: the trust of whoever verifies without asking the site.
+//!
+//! Invariant: nothing here makes a document trusted; that the ring is the site's is for whoever kept it to know.
+
+use consign_kernel::ids::Micros;
+use serde::Deserialize;
+
+use super::{Keyring, KeyringError, SiteKey, Standing};
+use crate::document::{Document, PublicKey, VERIFY_BYTES_MAX};
+use crate::instant;
+
+/// Why a file holds no keys to trust.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PinError {
+    #[error("it is neither the list of a site's keys nor a site's manifest: {0}")]
+    Unreadable(String),
+    #[error("{0} is no public key")]
+    NoKey(String),
+    #[error("{0} is no instant")]
+    NoInstant(String),
+    #[error("{0} is no status of a key")]
+    NoStatus(String),
+    #[error("the manifest is not signed by the key that it names: it was altered or cut")]
+    Altered,
+    #[error(transparent)]
+    Ring(#[from] KeyringError),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Published {
+    List {
+        site: String,
+        keys: Vec<Listed>,
+    },
+    Manifest {
+        site: String,
+        public_key: String,
+        #[serde(default)]
+        previous_keys: Vec<Former>,
+        #[serde(default)]
+        next_public_key: Option<String>,
+    },
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    public_key: String,
+    status: String,
+    #[serde(default)]
+    valid_from: Option<String>,
+    #[serde(default)]
+    valid_until: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Former {
+    key: String,
+    valid_until: String,
+    #[serde(default)]
+    reason: String,
+}
+
+impl Keyring {
+    /// From `/api/atp/keys` or `/.well-known/wab.json`, as they were saved. The manifest knows of no revocations.
+    pub fn read(text: &str) -> Result<Self, PinError> {
+        let unreadable = |error: &dyn std::error::Error| PinError::Unreadable(error.to_string());
+        // Refuses repeated members, which the reader below would take the last of.
+        let document = Document::read(text.as_bytes(), VERIFY_BYTES_MAX)
+            .map_err(|problem| unreadable(&problem))?;
+        let published = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+        match published {
+            Published::List { site, keys } => {
+                let keys = keys.into_iter().map(Listed::read);
+                Ok(Self::new(site, keys.collect::<Result<_, _>>()?)?)
+            }
+            Published::Manifest {
+                site,
+                public_key,
+                previous_keys,
+                next_public_key,
+            } => {
+                let current = site_key(&public_key, Standing::Current)?;
+                if !document.is_signed_by(&current.key) {
+                    return Err(PinError::Altered);
+                }
+                let mut keys = vec![current];
+                for former in previous_keys {
+                    keys.push(former.read()?);
+                }
+                if let Some(next) = next_public_key {
+                    keys.push(site_key(&next, Standing::Next)?);
+                }
+                Ok(Self::new(site, keys)?)
+            }
+        }
+    }
+
+    /// One key of a site and no dates: all that it signed is good.
+    pub fn of_one(site: impl Into<String>, key: PublicKey) -> Self {
+        Self {
+            site: site.into(),
+            keys: vec![SiteKey {
+                key,
+                standing: Standing::Current,
+                valid_from: None,
+            }],
+        }
+    }
+}
+
+impl Listed {
+    fn read(self) -> Result<SiteKey, PinError> {
+        let until = |text: Option<String>| match text {
+            Some(text) => at(&text),
+            None => Err(PinError::NoInstant("a missing valid_until".to_owned())),
+        };
+        let standing = match self.status.as_str() {
+            "current" => Standing::Current,
+            "next" => Standing::Next,
+            "previous" => Standing::Previous {
+                valid_until: until(self.valid_until)?,
+                reason: String::new(),
+            },
+            "revoked" => Standing::Revoked {
+                revoked_at: until(self.valid_until)?,
+                reason: String::new(),
+            },
+            _ => return Err(PinError::NoStatus(self.status)),
+        };
+        let valid_from = self.valid_from.as_deref().map(at).transpose()?;
+        Ok(SiteKey {
+            valid_from,
+            ..site_key(&self.public_key, standing)?
+        })
+    }
+}
+
+impl Former {
+    fn read(self) -> Result<SiteKey, PinError> {
+        let standing = Standing::Previous {
+            valid_until: at(&self.valid_until)?,
+            reason: self.reason,
+        };
+        site_key(&self.key, standing)
+    }
+}
+
+fn site_key(text: &str, standing: Standing) -> Result<SiteKey, PinError> {
+    let key = PublicKey::parse(text).ok_or_else(|| PinError::NoKey(text.to_owned()))?;
+    Ok(SiteKey {
+        key,
+        standing,
+        valid_from: None,
+    })
+}
+
+fn at(text: &str) -> Result<Micros, PinError> {
+    instant::parse(text).ok_or_else(|| PinError::NoInstant(text.to_owned()))
+}
