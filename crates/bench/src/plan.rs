@@ -22,7 +22,7 @@ pub const PAYLOAD_BYTES_MIN: usize = 48;
 /// The server refuses longer waits.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// A site takes an intent until five minutes after it was signed, and all are signed before the first is sent.
-const TRANSACT_MAX: Duration = Duration::from_secs(240);
+const TRANSACT_MAX: Duration = Duration::from_mins(4);
 
 /// What the clients do, over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
