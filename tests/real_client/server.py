@@ -46,11 +46,12 @@ class Database:
 
 
 class Server:
-    def __init__(self, binary, signatures_required, test_postgres=None):
-        """Over a SQLite file, or over a database that the program `test_postgres` makes."""
+    def __init__(self, binary, signatures_required, test_postgres=None, variables=None):
+        """Over a SQLite file, or over a database that the program `test_postgres` makes; `variables` configure it further."""
         self.binary = binary
         self.database = Database(test_postgres) if test_postgres else None
         self.signatures_required = signatures_required
+        self.variables = variables or {}
         self.directory = tempfile.TemporaryDirectory(prefix="consign-real-client-")
         self.data = pathlib.Path(self.directory.name, "data")
         self.data.mkdir()
@@ -115,13 +116,14 @@ class Server:
         environment = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("BUS_", "CONSIGN_", "DASHBOARD_"))
+            if not name.startswith(("ATP_", "BUS_", "CONSIGN_", "DASHBOARD_"))
         }
         environment.update(
             BUS_SECRET=BUS_SECRET,
             BUS_ADMIN_SECRET=ADMIN_SECRET,
             DASHBOARD_PASSWORD=DASHBOARD_PASSWORD,
             BUS_METRICS_TOKEN=METRICS_TOKEN,
+            **self.variables,
         )
         if self.signatures_required:
             environment["BUS_REQUIRE_SIGNATURES"] = "true"

@@ -20,6 +20,7 @@ sys.path.insert(0, str(HERE.parent / "real_client"))
 # The suite runs inside a source tree and must leave nothing behind in it.
 sys.dont_write_bytecode = True
 
+from agent import Agent  # noqa: E402
 from server import ADMIN_SECRET, BUS_SECRET, METRICS_TOKEN, Server  # noqa: E402
 
 # Operations that cannot be driven, and why.
@@ -30,7 +31,15 @@ EXCLUDED = {
 LIMITED = (
     "claim: a wait is at most 0.05 s, since longer ones are honoured",
     "settleBatch: a wrong item need not be refused by status, since it is refused in its place of a 200",
+    "agent transactions: what fits the document need not be accepted, since nobody signed it",
 )
+# Agents' transactions are served too, and strangers may ask as often as they like.
+SITE = {
+    "ATP_SITE": "https://shop.example",
+    "ATP_AGENT_KEYS": "open",
+    "ATP_RAIL": "null",
+    "ATP_PUBLIC_PER_MINUTE": "0",
+}
 # Driven by itself, last: it deletes what the others look at.
 LAST = "purge"
 
@@ -45,7 +54,11 @@ def main():
     for limitation in LIMITED:
         print(f"limited: {limitation}", flush=True)
 
-    server = Server(str(pathlib.Path(arguments.consign).resolve()), signatures_required=False)
+    server = Server(
+        str(pathlib.Path(arguments.consign).resolve()),
+        signatures_required=False,
+        variables=SITE,
+    )
     try:
         server.start()
         with tempfile.TemporaryDirectory(prefix="consign-schemas-") as directory:
@@ -87,8 +100,9 @@ def deny_health(document):
 def round_of(server, arguments, directory, name, filters, falsify):
     # The settings name the file with the ids, and it is looked for beside them.
     settings = shutil.copy(HERE / "schemathesis.toml", directory)
-    ids = seeded(server.url)
-    pathlib.Path(directory, "ids.txt").write_text("".join(f'"{id}"\n' for id in ids))
+    known = {"ids": seeded(server.url)} | transacted(server.url, name)
+    for kind, ids in known.items():
+        pathlib.Path(directory, f"{kind}.txt").write_text("".join(f'"{id}"\n' for id in ids))
     told = json.loads(call(server.url, "GET", "/openapi.json"))
     if falsify:
         falsify(told)
@@ -153,9 +167,35 @@ def seeded(url):
     return ids
 
 
-def call(url, method, path, body=None):
+def transacted(url, name):
+    """Leaves agents' intents in several states, with transactions and receipts; the ids by kind."""
+    agent = Agent()
+    ids = {"intent_ids": [], "transaction_ids": [], "receipt_ids": []}
+    for state in ("created", "authorized", "cancelled", "settled", "compensated"):
+        intent = agent.intent(SITE["ATP_SITE"], f"{name}-{state}")
+        named = {"intent_id": intent["intent_id"]}
+        key = f"key-of-{intent['intent_id']}"
+        ids["intent_ids"].append(intent["intent_id"])
+        call(url, "POST", "/api/atp/intents", intent)
+        if state == "created":
+            continue
+        call(url, "POST", "/api/atp/authorize", intent, key)
+        if state == "cancelled":
+            call(url, "POST", "/api/atp/cancel", named)
+        if state in ("settled", "compensated"):
+            settled = json.loads(call(url, "POST", "/api/atp/execute", named, key))
+            ids["transaction_ids"].append(settled["transaction_id"])
+            ids["receipt_ids"].append(settled["receipt"]["receipt_id"])
+        if state == "compensated":
+            call(url, "POST", "/api/atp/compensate", named | {"reason": "seeded"}, key)
+    return ids
+
+
+def call(url, method, path, body=None, key=None):
     data = None if body is None else json.dumps(body).encode()
     headers = {"X-API-KEY": BUS_SECRET, "Content-Type": "application/json"}
+    if key:
+        headers["Idempotency-Key"] = key
     request = urllib.request.Request(url + path, data=data, method=method, headers=headers)
     with urllib.request.urlopen(request, timeout=10) as response:
         return response.read()

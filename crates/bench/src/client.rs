@@ -9,14 +9,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::connection::Connection;
 use crate::pace::Pace;
-use crate::plan::{Plan, Work};
+use crate::plan::{Order, Plan, Work};
 use crate::request::{Claiming, Writer, hold};
-use crate::response::{leases, number_member, refused_items};
+use crate::response::{is_settled, leases, number_member, refused_items};
 use crate::tally::{Op, Tally};
 
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
@@ -34,6 +35,7 @@ pub(crate) enum Role {
     Empty,
     HandoffPublish,
     HandoffWork,
+    Transact,
 }
 
 /// The clients of a plan. Handoff has its one publisher beside the workers that were asked for.
@@ -46,6 +48,7 @@ pub(crate) fn roles(plan: &Plan) -> Vec<Role> {
         Work::Next => all(Role::Next),
         Work::Batch => all(Role::Batch),
         Work::Empty => all(Role::Empty),
+        Work::Transact => all(Role::Transact),
         // The server goes away between its requests, so nobody stays connected to it.
         Work::Restart => Vec::new(),
         Work::Pairs => {
@@ -75,6 +78,8 @@ pub(crate) struct Surroundings {
     pub(crate) pace: Arc<Pace>,
     /// Where the stamps of handed-off intents count from.
     pub(crate) epoch: Instant,
+    /// The first order that nobody has taken.
+    pub(crate) next_order: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -87,6 +92,8 @@ pub(crate) struct Client {
     held: Vec<u8>,
     pace: Arc<Pace>,
     epoch: Instant,
+    orders: Arc<[Order]>,
+    next_order: Arc<AtomicUsize>,
     /// Since when an answer is awaited.
     waiting_since: Option<Instant>,
     tally: Rc<RefCell<Tally>>,
@@ -95,7 +102,7 @@ pub(crate) struct Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Done,
-    /// A claim that found nothing.
+    /// A claim that found nothing, or no order is left.
     Nothing,
     Failed,
 }
@@ -126,6 +133,8 @@ impl Client {
             held: Vec::new(),
             pace: Arc::clone(&around.pace),
             epoch: around.epoch,
+            orders: Arc::clone(&plan.orders),
+            next_order: Arc::clone(&around.next_order),
             waiting_since: None,
             tally,
         })
@@ -142,10 +151,11 @@ impl Client {
                 Role::Batch => self.batch().await,
                 Role::Empty => self.empty().await,
                 Role::HandoffPublish => self.publish_stamped().await,
+                Role::Transact => self.transact().await,
             };
             match outcome {
                 Outcome::Done => {}
-                Outcome::Nothing if self.role == Role::Drain => return,
+                Outcome::Nothing if matches!(self.role, Role::Drain | Role::Transact) => return,
                 Outcome::Nothing => {}
                 Outcome::Failed => tokio::time::sleep(PAUSE_AFTER_ERROR).await,
             }
@@ -273,6 +283,36 @@ impl Client {
             if outcome != Outcome::Done {
                 return outcome;
             }
+        }
+        self.tally.borrow_mut().cycle(1, due, Instant::now());
+        Outcome::Done
+    }
+
+    /// Two requests per transaction: the intent is created and authorized by one, and executed by the other.
+    async fn transact(&mut self) -> Outcome {
+        let due = self.pace.next().await;
+        let orders = Arc::clone(&self.orders);
+        let Some(order) = orders.get(self.next_order.fetch_add(1, Ordering::Relaxed)) else {
+            // The rest of the time would look like a slow server.
+            let what = "no intent is left".to_owned();
+            let mut tally = self.tally.borrow_mut();
+            tally.fault(Op::Authorize, what, 1, b"", Instant::now());
+            return Outcome::Nothing;
+        };
+        let (writer, request) = (&mut self.writer, &mut self.request);
+        writer.post_once(request, "/api/atp/authorize", &order.key, &order.authorize);
+        let authorized = self.call(Op::Authorize, due).await;
+        if authorized != Outcome::Done {
+            return authorized;
+        }
+        let (writer, request) = (&mut self.writer, &mut self.request);
+        writer.post_once(request, "/api/atp/execute", &order.key, &order.execute);
+        let executed = self.call(Op::Execute, Instant::now()).await;
+        if executed != Outcome::Done {
+            return executed;
+        }
+        if !is_settled(self.connection.body()) {
+            return self.strange(Op::Execute);
         }
         self.tally.borrow_mut().cycle(1, due, Instant::now());
         Outcome::Done

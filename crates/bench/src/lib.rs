@@ -1,4 +1,4 @@
-//! The load generator: it speaks the Intent Protocol over real sockets and tells what it measured.
+//! The load generator: it speaks the Intent Protocol, and a little ATP, over real sockets and tells what it measured.
 //!
 //! Invariants: an answer that is not a success never counts as one; with a fixed rate, latency
 //! counts from when a request was due, so a stalled server cannot hide the requests it held back;
@@ -24,7 +24,9 @@ mod tally;
 mod usage;
 
 pub use error::Error;
-pub use plan::{BATCH_MAX, NAMESPACE, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, Plan, Target, Work};
+pub use plan::{
+    BATCH_MAX, NAMESPACE, Order, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, Plan, Target, Work,
+};
 pub use report::Report;
 pub use restart::{Restarts, Started, restarts};
 pub use run::run;

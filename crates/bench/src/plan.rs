@@ -4,6 +4,7 @@
 //! (batches, payloads) is limited here as well, so that a run does not begin and then fail.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use consign_client::{Address, Key};
@@ -20,6 +21,8 @@ pub const PAYLOAD_BYTES_MIN: usize = 48;
 
 /// The server refuses longer waits.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// A site takes an intent until five minutes after it was signed, and all are signed before the first is sent.
+const TRANSACT_MAX: Duration = Duration::from_mins(4);
 
 /// What the clients do, over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,6 +46,8 @@ pub enum Work {
     Handoff,
     /// Kill the loaded server, start it, and claim; see [`crate::restarts`].
     Restart,
+    /// Each client authorizes an agent's intent and executes it.
+    Transact,
 }
 
 impl Work {
@@ -57,8 +62,19 @@ impl Work {
             Self::Empty => "empty",
             Self::Handoff => "handoff",
             Self::Restart => "restart",
+            Self::Transact => "transact",
         }
     }
+}
+
+/// One transaction to be asked for, signed before the clock starts.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The `Idempotency-Key` of both requests.
+    pub key: String,
+    /// The signed intent, which is created and authorized by one request.
+    pub authorize: String,
+    pub execute: String,
 }
 
 /// Who is loaded.
@@ -97,9 +113,19 @@ pub struct Plan {
     pub batch: usize,
     /// How long a claim waits for work.
     pub wait: Duration,
+    /// What `transact` asks for, each once.
+    pub orders: Arc<[Order]>,
 }
 
 impl Plan {
+    /// Warm-up and all rounds.
+    pub fn length(&self) -> Duration {
+        let rounds = u32::try_from(self.rounds).unwrap_or(u32::MAX);
+        self.round
+            .saturating_mul(rounds)
+            .saturating_add(self.warmup)
+    }
+
     /// Why the plan cannot be carried out, if it cannot.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |why: &str| Err(why.to_owned());
@@ -150,6 +176,12 @@ impl Plan {
             Work::Restart if self.backlog_mix => {
                 refuse("nothing of a mixed backlog can be claimed, it is all for others")
             }
+            Work::Transact if self.signed => {
+                refuse("agents sign their intents, and nothing else is signed here")
+            }
+            Work::Transact if self.length() > TRANSACT_MAX => Err(format!(
+                "transact runs for at most {TRANSACT_MAX:?}, because intents are signed ahead and grow old"
+            )),
             Work::Cycle
             | Work::Pairs
             | Work::Publish
@@ -158,7 +190,8 @@ impl Plan {
             | Work::Batch
             | Work::Empty
             | Work::Handoff
-            | Work::Restart => Ok(()),
+            | Work::Restart
+            | Work::Transact => Ok(()),
         }
     }
 }

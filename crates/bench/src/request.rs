@@ -145,6 +145,18 @@ impl Writer {
         self.body = body;
     }
 
+    /// A request that may be sent again under its key without doing anything twice.
+    pub(crate) fn post_once(&mut self, out: &mut Vec<u8>, path: &str, key: &str, body: &str) {
+        out.clear();
+        let length = body.len();
+        let _ = write!(out, "POST {path} HTTP/1.1\r\n");
+        out.extend_from_slice(&self.headers);
+        let _ = write!(
+            out,
+            "Idempotency-Key: {key}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+    }
+
     pub(crate) fn post(&mut self, out: &mut Vec<u8>, path: &str, body: &[u8]) {
         out.clear();
         out.extend_from_slice(b"POST ");
@@ -253,6 +265,27 @@ mod tests {
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();
             assert_eq!(value["sent_ns"].as_u64(), stamp);
         }
+    }
+
+    #[test]
+    fn a_request_that_happens_once_carries_its_key_and_its_length() {
+        let mut writer = Writer {
+            headers: b"Host: h\r\n".to_vec(),
+            signer: None,
+            publish_body: Vec::new(),
+            batch_body: Vec::new(),
+            claim_path: String::new(),
+            claim_next: String::new(),
+            goal: String::new(),
+            payload_bytes: 0,
+            body: Vec::new(),
+            path: String::new(),
+        };
+        let mut request = b"what was sent before".to_vec();
+        writer.post_once(&mut request, "/p", "k", "{}");
+        let expected =
+            "POST /p HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 2\r\n\r\n{}";
+        assert_eq!(String::from_utf8(request).unwrap(), expected);
     }
 
     #[test]

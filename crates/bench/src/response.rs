@@ -152,6 +152,11 @@ pub(crate) fn refused_items(body: &[u8]) -> u64 {
     matches.count() as u64
 }
 
+/// Whether an answer to execute tells of the end; the receipt in it has a state of its own, behind that of the answer.
+pub(crate) fn is_settled(body: &[u8]) -> bool {
+    text_member(body, b"\"state\":\"").is_some_and(|(state, _)| state == b"settled")
+}
+
 /// The number behind `name`, such as `"sent_ns":`.
 pub(crate) fn number_member(body: &[u8], name: &[u8]) -> Option<u64> {
     let rest = &body[find(body, name)? + name.len()..];
@@ -227,6 +232,14 @@ mod tests {
         assert_eq!(found, [(&b"b1"[..], &b"t1"[..]), (&b"b2"[..], &b"t2"[..])]);
         assert_eq!(refused_items(body), 1);
         assert_eq!(leases(b"{}").count(), 0);
+    }
+
+    #[test]
+    fn only_the_answers_own_state_says_that_it_is_settled() {
+        assert!(is_settled(br#"{"ok":true,"state":"settled","receipt":{}}"#));
+        let early = br#"{"ok":true,"state":"executing","receipt":{"state":"settled"}}"#;
+        assert!(!is_settled(early));
+        assert!(!is_settled(b"{}"));
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
         goal,
         pace: Arc::clone(&pace),
         epoch: begin,
+        next_order: Arc::default(),
     };
     let (working, mut all_done) = mpsc::channel(1);
     let threads = start(&around, phases, &working)?;

@@ -23,6 +23,8 @@ pub(crate) enum Op {
     Fulfil,
     Settle,
     Post,
+    Authorize,
+    Execute,
     /// From the start of a publish to the answer of the claim that got it.
     Handoff,
     /// All requests of one piece of work.
@@ -30,12 +32,14 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Publish,
         Self::Claim,
         Self::Fulfil,
         Self::Settle,
         Self::Post,
+        Self::Authorize,
+        Self::Execute,
         Self::Handoff,
         Self::Cycle,
     ];
@@ -47,6 +51,8 @@ impl Op {
             Self::Fulfil => "fulfil",
             Self::Settle => "settle",
             Self::Post => "post",
+            Self::Authorize => "authorize",
+            Self::Execute => "execute",
             Self::Handoff => "handoff",
             Self::Cycle => "cycle",
         }

@@ -5,11 +5,14 @@
 //! What chooses the bytes is not here: libFuzzer does in `src/bin`, files do in `tests/replay.rs`.
 
 mod address;
+mod agent;
 mod answers;
+mod callback;
 mod headers;
 mod json;
 mod plugin;
 mod query;
+mod rail;
 mod receipt;
 mod requests;
 mod router;
@@ -81,6 +84,26 @@ pub const TARGETS: &[Target] = &[
         name: "plugin_answer",
         about: "what a plugin prints, and what its run is taken for",
         run: plugin::answer,
+    },
+    Target {
+        name: "atp_document",
+        about: "the documents of agent transactions, and what is signed of them",
+        run: agent::document,
+    },
+    Target {
+        name: "atp_intent",
+        about: "an agent's intent, and the receipt that repeats it",
+        run: agent::intent,
+    },
+    Target {
+        name: "atp_rail",
+        about: "what payment rails answer",
+        run: rail::run,
+    },
+    Target {
+        name: "atp_callback",
+        about: "messages from payment rails, and their signatures",
+        run: callback::run,
     },
 ];
 

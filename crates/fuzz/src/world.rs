@@ -56,6 +56,7 @@ impl World {
             maintenance: false,
             draining,
             further_keys: None,
+            further_routes: None,
         };
         let layers = layers::Options {
             trust_proxy: false,

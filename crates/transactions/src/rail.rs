@@ -86,12 +86,8 @@ impl Report {
 
     #[must_use]
     pub fn because(self, code: impl Into<String>, message: impl Into<String>) -> Self {
-        let failure = Failure {
-            code: code.into(),
-            message: message.into(),
-        };
         Self {
-            failure: Some(failure),
+            failure: Some(wire::failure(&code.into(), &message.into())),
             ..self
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! `books` says how a permission and a transaction lie in records; each operation of the protocol has a file; `carry` brings
 //! one transaction to its end, whoever began it, and `sweep` finds those that nobody holds. Nothing that matters is kept in
-//! memory.
+//! memory; what `recent` remembers saves a look, and is never believed.
 //! Invariant: the rail is called only after the commit that shows who may call it, and nobody is answered before the commit
 //! that makes the answer true.
 
@@ -15,6 +15,7 @@ mod create;
 mod execute;
 mod keys;
 mod reads;
+mod recent;
 mod sweep;
 mod undo;
 
@@ -33,6 +34,8 @@ use crate::document::SiteSigner;
 use crate::keyring::Keyring;
 use crate::problem::Problem;
 use crate::rail::Rail;
+
+use recent::Recent;
 
 pub use answer::Answer;
 pub use keys::KeyError;
@@ -103,6 +106,7 @@ struct Inner {
     keys: RwLock<Arc<Keys>>,
     /// Of transactions that requests carry at once: a rail that hangs must not gather connections without end.
     places: Arc<Semaphore>,
+    recent: Recent,
 }
 
 /// The keys as they were when they were read last.
@@ -128,6 +132,7 @@ impl Site {
                 options,
                 keys: RwLock::new(Arc::new(keys)),
                 places: Arc::new(Semaphore::new(CARRIED_MAX)),
+                recent: Recent::default(),
             }),
         })
     }
@@ -150,6 +155,10 @@ impl Site {
 
     fn rail(&self) -> &dyn Rail {
         &*self.inner.options.rail
+    }
+
+    fn recent(&self) -> &Recent {
+        &self.inner.recent
     }
 
     fn keys(&self) -> Arc<Keys> {

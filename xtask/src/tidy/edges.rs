@@ -60,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-faces",
             "consign-client",
             "consign-automation",
+            "consign-transactions",
         ],
     ),
     // Measures the binary from outside, as it measures the others; without what the testkit has of ours.

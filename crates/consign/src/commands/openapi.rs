@@ -1,8 +1,10 @@
 //! `consign openapi`
 //!
 //! The description of the HTTP interface, as a running server of this version serves it; no server is needed.
+//! Agents' transactions are part of it where they would be served: with `ATP_SITE` set.
 
 use consign_faces::intent::openapi;
+use consign_faces::transaction;
 
 use crate::failure::Exit;
 use crate::out;
@@ -16,12 +18,14 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let text = if self.html {
-            openapi::html()
+        let is_site = std::env::var_os("ATP_SITE").is_some_and(|site| !site.is_empty());
+        if self.html {
+            out::data(openapi::html())?;
+        } else if is_site {
+            out::data(&openapi::json_with(&transaction::openapi::document()))?;
         } else {
-            openapi::json()
-        };
-        out::data(text)?;
+            out::data(openapi::json())?;
+        }
         Ok(Exit::Done)
     }
 }

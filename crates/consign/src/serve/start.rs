@@ -10,6 +10,7 @@ use anyhow::Context;
 use consign_engine::{Heartbeat, StoreError, Timekeeper};
 use consign_faces::intent;
 use consign_faces::intent::settings::Settings;
+use consign_faces::transaction;
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::server::{Error as ServerError, Options as ServerOptions, Server};
 use consign_faces::web::{layers, tls};
@@ -117,6 +118,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     };
     let mut options = face_options(&settings, &secrets, draining);
     options.further_keys = site.as_ref().map(site::Open::keys);
+    options.further_routes = site.as_ref().map(|_| transaction::openapi::document());
     let mut router = intent::router(engine, options);
     if let Some(site) = &site {
         router = router.merge(site.router(&settings, &secrets));
@@ -228,6 +230,7 @@ fn face_options(
         maintenance: settings.maintenance_mode,
         draining,
         further_keys: None,
+        further_routes: None,
     }
 }
 

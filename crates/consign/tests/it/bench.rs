@@ -142,7 +142,7 @@ fn a_refused_request_is_an_error_and_never_a_success() {
 #[test]
 fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
     let place = Place::new();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--batch=10"], "it is for --work batch"),
         (
             &["--work=next", "--batch=10"],
@@ -155,6 +155,14 @@ fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
         (
             &["--work=restart", "--backlog=10"],
             "--work restart does nothing with --clients",
+        ),
+        (
+            &["--work=transact", "--svg=picture"],
+            "--work transact does nothing with --svg",
+        ),
+        (
+            &["--work=transact", "--rounds=900"],
+            "transact runs for at most",
         ),
         (&["--key-file=key"], "--url"),
         (&["--nonces=10"], "--signed"),
@@ -187,6 +195,29 @@ fn a_killed_server_is_timed_until_it_hands_out_what_was_published_before() {
         "{}",
         text(&table.stdout)
     );
+}
+
+#[test]
+fn transactions_are_held_against_the_cycles_of_the_same_run() {
+    let place = Place::new();
+    let report = printed(&bench(&place, &["--work=transact", "--json"]));
+    for side in ["transactions", "cycles"] {
+        assert_eq!(report[side]["clean"], true, "{report}");
+    }
+    let made = &report["transactions"];
+    for name in ["authorize", "execute", "cycle"] {
+        assert!(number(&operation(made, name)["p50_us"]) > 0.0, "{made}");
+    }
+    let per_s = |side: &str| number(&report[side]["cycles_per_s"]["median"]);
+    let ratio = per_s("transactions") / per_s("cycles");
+    assert!((number(&report["ratio"]) - ratio).abs() < 1e-9, "{report}");
+    let receipt = &report["receipt"];
+    for what in ["bytes", "read_us", "verify_us", "read_and_verify_us"] {
+        assert!(number(&receipt[what]) > 0.0, "{receipt}");
+    }
+    let table = bench(&place, &["--work=transact"]);
+    let table = text(&table.stdout);
+    assert!(table.contains("transactions a cycle"), "{table}");
 }
 
 #[test]

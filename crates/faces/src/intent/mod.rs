@@ -62,6 +62,8 @@ pub struct Options {
     pub draining: watch::Receiver<bool>,
     /// Keys of other faces that belong into the one document of keys that a site has.
     pub further_keys: Option<FurtherKeys>,
+    /// The `OpenAPI` document of another face, to be shown with that of this one.
+    pub further_routes: Option<serde_json::Value>,
 }
 
 /// Gives keys as they stand at the moment, each a JWK.

@@ -4,6 +4,7 @@
 //! protocol leaves open, and what is ours beyond it, is told in `docs/protocols/transactions.md`.
 
 mod allowance;
+pub mod openapi;
 mod operator;
 pub mod settings;
 
@@ -12,13 +13,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX};
 use consign_transactions::problem::Problem;
 use consign_transactions::site::{Answer, Site};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
@@ -61,15 +63,15 @@ pub fn router(site: Site, options: Options) -> Router {
     };
     Router::new()
         .route("/api/atp/intents", post(create).get(operator::intents))
-        .route("/api/atp/intents/{id}", get(intent))
-        .route("/api/atp/intents/{id}/receipts", get(receipts))
+        .route("/api/atp/intents/{intent_id}", get(intent))
+        .route("/api/atp/intents/{intent_id}/receipts", get(receipts))
         .route("/api/atp/authorize", post(authorize))
         .route("/api/atp/execute", post(execute))
         .route("/api/atp/compensate", post(compensate))
         .route("/api/atp/cancel", post(cancel))
-        .route("/api/atp/transactions/{id}", get(transaction))
+        .route("/api/atp/transactions/{transaction_id}", get(transaction))
         .route("/api/atp/receipts/verify", post(verify))
-        .route("/api/atp/receipts/{id}", get(receipt))
+        .route("/api/atp/receipts/{receipt_id}", get(receipt))
         .route("/api/atp/rails/{rail}/callback", post(callback))
         .route("/api/atp/keys", get(keys))
         .route("/api/atp/health", get(health))
@@ -77,7 +79,10 @@ pub fn router(site: Site, options: Options) -> Router {
         .route("/api/atp/admin/audit", get(operator::audit))
         .route("/api/atp/admin/transactions", get(operator::transactions))
         .route("/api/atp/admin/keys/rotate", post(operator::rotate))
-        .route("/api/atp/admin/keys/{id}/revoke", post(operator::revoke))
+        .route(
+            "/api/atp/admin/keys/{key_id}/revoke",
+            post(operator::revoke),
+        )
         .route("/api/atp/{*rest}", any(unknown_path))
         .route("/.well-known/wab.json", get(manifest))
         .route("/.well-known/wab-revocations.json", get(revocations))
@@ -112,19 +117,19 @@ async fn cancel(State(face): State<Face>, request: Request) -> Answered {
     Ok(Told(face.site.cancel(&body).await?))
 }
 
-async fn intent(State(face): State<Face>, Path(id): Path<String>) -> Answered {
+async fn intent(State(face): State<Face>, Segment(id): Segment) -> Answered {
     Ok(Told(face.site.intent(&id).await?))
 }
 
-async fn receipts(State(face): State<Face>, Path(id): Path<String>) -> Answered {
+async fn receipts(State(face): State<Face>, Segment(id): Segment) -> Answered {
     Ok(Told(face.site.receipts_of(&id).await?))
 }
 
-async fn transaction(State(face): State<Face>, Path(id): Path<String>) -> Answered {
+async fn transaction(State(face): State<Face>, Segment(id): Segment) -> Answered {
     Ok(Told(face.site.transaction_shown(&id).await?))
 }
 
-async fn receipt(State(face): State<Face>, Path(id): Path<String>, request: Request) -> Answered {
+async fn receipt(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
     face.let_in(&request)?;
     Ok(Told(face.site.receipt_shown(&id).await?))
 }
@@ -135,11 +140,7 @@ async fn verify(State(face): State<Face>, request: Request) -> Answered {
     Ok(Told(face.site.verify(&body).await?))
 }
 
-async fn callback(
-    State(face): State<Face>,
-    Path(rail): Path<String>,
-    request: Request,
-) -> Answered {
+async fn callback(State(face): State<Face>, Segment(rail): Segment, request: Request) -> Answered {
     let (headers, body) = whole(request, CALLBACK_BYTES_MAX).await?;
     let headers: Vec<_> = headers
         .iter()
@@ -188,6 +189,19 @@ impl Face {
         self.allowance
             .take(request, self.options.trust_proxy)
             .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
+    }
+}
+
+/// What a path names. Nothing here has a name that is no text, so one that is none is the name of nothing.
+struct Segment(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let named = Path::<String>::from_request_parts(parts, state).await;
+        let Path(name) = named.map_err(|_| Problem::NotFound { what: "path" })?;
+        Ok(Self(name))
     }
 }
 

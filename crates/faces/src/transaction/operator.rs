@@ -1,14 +1,14 @@
 //! The operator's routes: what is open, the log of transitions, a sweep by hand, keys. All of them need the admin token.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use consign_transactions::problem::Problem;
 use consign_transactions::site::KeyError;
 use http::HeaderMap;
 use serde_json::json;
 
-use super::{Answered, Face, Told, whole};
+use super::{Answered, Face, Segment, Told, whole};
 use crate::web::credentials::bearer;
-use consign_transactions::document::NOTE_BYTES_MAX;
+use consign_transactions::document::{Document, NOTE_BYTES_MAX};
 use consign_transactions::site::Answer;
 
 const LIST_DEFAULT: u32 = 50;
@@ -74,7 +74,7 @@ pub(super) async fn rotate(State(face): State<Face>, request: Request) -> Answer
 
 pub(super) async fn revoke(
     State(face): State<Face>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request,
 ) -> Answered {
     face.operator(request.headers())?;
@@ -88,8 +88,22 @@ pub(super) async fn revoke(
 
 async fn reason(request: Request) -> Result<String, super::Refused> {
     let body = whole(request, NOTE_BYTES_MAX).await?.1;
-    let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-    Ok(body["reason"].as_str().unwrap_or_default().to_owned())
+    if body.is_empty() {
+        return Ok(String::new());
+    }
+    let body = Document::read(&body, NOTE_BYTES_MAX)?;
+    let Some(reason) = body.get("reason").filter(|reason| !reason.is_null()) else {
+        return Ok(String::new());
+    };
+    let text = reason.as_str().map(std::borrow::Cow::into_owned);
+    text.ok_or_else(|| super::Refused(invalid("reason", "must be text")))
+}
+
+fn invalid(field: &str, reason: &str) -> Problem {
+    Problem::InvalidRequest {
+        field: Some(field.to_owned()),
+        reason: reason.to_owned(),
+    }
 }
 
 fn refused(error: &KeyError) -> Problem {
@@ -117,8 +131,6 @@ fn number(request: &Request, name: &str) -> Result<Option<u64>, Problem> {
     let Some(text) = query(request, name) else {
         return Ok(None);
     };
-    text.parse().map(Some).map_err(|_| Problem::InvalidRequest {
-        field: Some(name.to_owned()),
-        reason: "is not a number".to_owned(),
-    })
+    let number = text.parse().map(Some);
+    number.map_err(|_| invalid(name, "is not a number"))
 }

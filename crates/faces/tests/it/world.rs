@@ -77,6 +77,7 @@ impl World {
             maintenance: false,
             draining,
             further_keys: None,
+            further_routes: None,
         };
         change(&mut options);
         let layers = layers::Options {

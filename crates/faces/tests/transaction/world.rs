@@ -76,6 +76,7 @@ impl World {
             maintenance: false,
             draining,
             further_keys: Some(FurtherKeys(Arc::new(move || keys.jwks()))),
+            further_routes: Some(transaction::openapi::document()),
         };
         let transactions = transaction::Options {
             admin_secret: Some(Secret::new(ADMIN.to_owned())),

@@ -35,6 +35,8 @@ pub(super) enum Probe {
     Restart,
     /// With many nonces stored.
     Signed,
+    /// Agents' transactions and cycles, one after the other on the same server.
+    Transact,
 }
 
 /// How long and how much.
@@ -86,13 +88,20 @@ pub(super) enum Read {
     LoadedMegabytes,
     DiskBytesEach,
     FirstClaimSeconds,
+    TransactionsPerCycle,
+    ReceiptMicros,
 }
 
 impl Read {
     /// Whether it would have been another one on a machine with less time.
     pub(super) const fn is_timed(self) -> bool {
         match self {
-            Self::Cycles | Self::P50(_) | Self::P99(_) | Self::FirstClaimSeconds => true,
+            Self::Cycles
+            | Self::P50(_)
+            | Self::P99(_)
+            | Self::FirstClaimSeconds
+            | Self::TransactionsPerCycle
+            | Self::ReceiptMicros => true,
             Self::IdleMegabytes | Self::LoadedMegabytes | Self::DiskBytesEach => false,
         }
     }
@@ -112,6 +121,8 @@ impl Read {
             Self::LoadedMegabytes => Some(at("/server/rss_bytes")? / 1e6),
             Self::DiskBytesEach => Some(at("/server/disk_bytes")? / at("/backlog")?),
             Self::FirstClaimSeconds => Some(at("/max_ms")? / 1e3),
+            Self::TransactionsPerCycle => at("/ratio"),
+            Self::ReceiptMicros => at("/receipt/read_and_verify_us"),
         }
     }
 }
@@ -209,6 +220,7 @@ fn arguments(probe: Probe, size: Size) -> Option<Vec<String>> {
         Probe::Handoff => "--work handoff --clients 8".to_owned(),
         Probe::Restart => format!("--work restart --rounds 5 --backlog {many}"),
         Probe::Signed => format!("--signed --nonces {many}"),
+        Probe::Transact => "--work transact".to_owned(),
     };
     let mut words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
     // It ends when it has started often enough.
@@ -265,6 +277,8 @@ mod tests {
             "server": { "rss_start_bytes": 20_000_000, "rss_bytes": null, "disk_bytes": 6000 },
             "backlog": 10,
             "max_ms": 30.0,
+            "ratio": 0.4,
+            "receipt": { "read_and_verify_us": 60.0 },
         });
         let found = |read: Read| read.from(&report);
         assert_eq!(found(Read::Cycles), Some(7.0));
@@ -275,6 +289,8 @@ mod tests {
         assert_eq!(found(Read::LoadedMegabytes), None);
         assert_eq!(found(Read::DiskBytesEach), Some(600.0));
         assert_eq!(found(Read::FirstClaimSeconds), Some(0.03));
+        assert_eq!(found(Read::TransactionsPerCycle), Some(0.4));
+        assert_eq!(found(Read::ReceiptMicros), Some(60.0));
     }
 
     #[test]

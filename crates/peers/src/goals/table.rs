@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::probe::Probe::{
     Batch, Cycle, Empty, FewWaiting, Finished, Handoff, Long, ManyWaiting, Next, One, Restart,
-    Signed, Sqlite, Sync,
+    Signed, Sqlite, Sync, Transact,
 };
 use super::probe::{Probe, Read};
 use super::{Shots, Verdict};
@@ -162,6 +162,21 @@ pub(super) const FAMILIES: &[&[Goal]] = &[
         AtLeast(0.8),
         Ratio(Of(Signed, Read::Cycles), CYCLES),
     )],
+    &[
+        ratio(
+            "transactions",
+            "agents' transactions against cycles, on the same server",
+            AtLeast(0.3),
+            Plain(Of(Transact, Read::TransactionsPerCycle)),
+        ),
+        in_unit(
+            "receipt",
+            "an agent's receipt, read and verified",
+            AtMost(150.0),
+            "us",
+            Plain(Of(Transact, Read::ReceiptMicros)),
+        ),
+    ],
 ];
 
 const fn ratio(name: &'static str, about: &'static str, wanted: Wanted, figure: Figure) -> Goal {

@@ -43,14 +43,14 @@ impl SiteSigner {
 
     /// Signs with an object that names the key. The key itself is left out, lest anybody trust a key that came along.
     pub(crate) fn sign(&self, document: &impl Serialize, signed_at: Micros) -> Signed {
-        let unsigned = canonical(&to_value(document));
+        let mut signed = to_value(document);
+        let unsigned = canonical(&signed);
         let signature = json!({
             "algorithm": ALGORITHM,
             "value": BASE64.encode(&self.secret.sign_bytes(&unsigned)),
             "key_id": self.public.id(),
             "signed_at": instant::print(signed_at),
         });
-        let mut signed = to_value(document);
         signed[SIGNATURE] = signature;
         Signed {
             text: text(&signed),

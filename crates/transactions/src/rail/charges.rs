@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::stripe::{Api, Listed, Options, Reply, heard, key, pay_back, sum_up, unless};
-use super::wire::{Setup, failure};
+use super::wire::{self, Setup, failure};
 use super::{Asked, Charge, Fenced, Hint, Message, Rail, Refunded, Report};
 use crate::callback::Secrets;
 use crate::intent::Capture;
@@ -27,6 +27,7 @@ pub struct Charges {
 /// A charge as Stripe shows it: until it is captured, a hold.
 #[derive(Debug, Deserialize)]
 struct Hold {
+    #[serde(deserialize_with = "wire::id")]
     id: String,
     status: String,
     amount: u64,

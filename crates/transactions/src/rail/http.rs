@@ -9,7 +9,7 @@ use consign_client::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 use super::standard::{self, Secrets};
-use super::wire::{Setup, Wire, failure};
+use super::wire::{self, Setup, Wire, failure};
 use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
 use crate::intent::Capture;
 use crate::money::Currency;
@@ -66,7 +66,9 @@ enum Status {
 #[derive(Debug, Deserialize)]
 struct Answer {
     status: Status,
+    #[serde(default, deserialize_with = "wire::maybe_id")]
     payment_id: Option<String>,
+    #[serde(default, deserialize_with = "wire::maybe_id")]
     refund_id: Option<String>,
     amount_cents: Option<u64>,
     currency: Option<String>,

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use consign_client::{Bytes, Client, HeaderMap, Method};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize as _, Deserializer};
 
 use super::Failure;
 
@@ -19,6 +20,7 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// What a rail says is kept in rows and receipts, so it may not be as long as it likes.
 const CODE_CHARS_MAX: usize = 100;
 const MESSAGE_CHARS_MAX: usize = 500;
+const ID_CHARS_MAX: usize = 255;
 
 /// Why a rail cannot be used as configured. No secret is shown.
 #[derive(Debug, thiserror::Error)]
@@ -136,9 +138,62 @@ pub(super) fn failure(code: &str, message: &str) -> Failure {
     }
 }
 
+/// The rail's own name of something. It becomes the name of a record and stands in receipts, and it is asked for again by
+/// it, so an answer with one that cannot be used is none that anybody understands.
+pub(super) fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    maybe_id(deserializer)?.ok_or_else(|| D::Error::custom("an id is missing"))
+}
+
+/// For an id that may be null; to be used with `default`, lest it may not be missing.
+pub(super) fn maybe_id<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    let id = Option::<String>::deserialize(deserializer)?;
+    let is_usable = |id: &String| {
+        (1..=ID_CHARS_MAX).contains(&id.chars().count()) && !id.chars().any(char::is_control)
+    };
+    match id {
+        Some(id) if !is_usable(&id) => Err(D::Error::custom("no usable id")),
+        id => Ok(id),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct Named {
+        #[serde(deserialize_with = "id")]
+        id: String,
+        #[serde(default, deserialize_with = "maybe_id")]
+        other: Option<String>,
+    }
+
+    #[test]
+    fn an_id_that_cannot_be_used_makes_the_answer_unreadable() {
+        let read = |id: &str, other: &str| {
+            let text = serde_json::json!({"id": id, "other": other}).to_string();
+            serde_json::from_str::<Named>(&text).ok()
+        };
+        let long = "x".repeat(ID_CHARS_MAX + 1);
+        assert!(read("pi_1", "re_1").is_some());
+        assert!(read(&long[1..], "é").is_some());
+        for bad in ["", "a\0b", "a\nb", &long] {
+            assert!(read(bad, "re_1").is_none(), "{bad:?}");
+            assert!(read("pi_1", bad).is_none(), "{bad:?}");
+        }
+        for (text, taken) in [
+            (r#"{"id":"a"}"#, true),
+            (r#"{"id":"a","other":null}"#, true),
+            (r#"{"id":null}"#, false),
+            ("{}", false),
+        ] {
+            let named = serde_json::from_str::<Named>(text);
+            assert_eq!(named.is_ok(), taken, "{text}");
+            assert!(named.is_ok_and(|named| named.id == "a" && named.other.is_none()) || !taken);
+        }
+    }
 
     #[test]
     fn a_base_may_have_a_path() {

@@ -9,6 +9,7 @@ use consign_kernel::record::{Key, Put};
 use serde_json::json;
 
 use super::books::{self, Burned, Claimed, Given, Kept, Permission};
+use super::recent::Known;
 use super::{Answer, Site, TRIES_MAX};
 use crate::document::{Document, REQUEST_BYTES_MAX};
 use crate::instant;
@@ -27,12 +28,27 @@ struct Found {
     is_new: bool,
 }
 
+/// All that a consent rests on.
+struct Consent {
+    found: Found,
+    /// The action that it takes for itself.
+    claim: Option<Kept<Claimed>>,
+    /// What must still be so when it is committed.
+    conditions: Vec<Command>,
+}
+
 impl Site {
     pub async fn authorize(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
         let document = Document::read(body, REQUEST_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         let request = Authorize::read(&document)?;
         let given_key = books::given_key(request.intent_id(), OPERATION, &key);
+        if let Some(answer) = self
+            .authorize_unseen(&given_key, &request, &document)
+            .await?
+        {
+            return Ok(answer.at(State::Authorized));
+        }
         for _ in 0..TRIES_MAX {
             if let Some(given) = self.given(&given_key, &document).await? {
                 return self.given_again(given, request.intent_id()).await;
@@ -50,6 +66,37 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
+    /// Without a look at the ledger first: nearly every whole intent is new, and the commit itself says whether this one is.
+    /// `None` if it is not, or if anything speaks against it; which of several reasons is told first is decided by looking.
+    async fn authorize_unseen(
+        &self,
+        given_key: &Key,
+        request: &Authorize,
+        document: &Document,
+    ) -> Result<Option<Answer>, Problem> {
+        let Authorize::Whole(intent) = request else {
+            return Ok(None);
+        };
+        let depends = !intent.preconditions.is_empty() || self.deduplicated(intent).is_some();
+        let is_fine = || {
+            self.check_consent(request, intent, document)?;
+            self.check_new(intent)
+        };
+        if depends || is_fine().is_err() {
+            return Ok(None);
+        }
+        let consent = Consent {
+            found: Found {
+                permission: self.received(intent),
+                intent: (**intent).clone(),
+                is_new: true,
+            },
+            claim: None,
+            conditions: Vec::new(),
+        };
+        self.record(consent, given_key, document).await
+    }
+
     /// `None` if somebody else was quicker.
     async fn try_to_authorize(
         &self,
@@ -57,21 +104,40 @@ impl Site {
         request: &Authorize,
         document: &Document,
     ) -> Result<Option<Answer>, Problem> {
+        let found = self.found(request).await?;
+        let intent = &found.intent;
+        self.check_consent(request, intent, document)?;
+        request.check_nonce(intent)?;
+        self.check_nonce_free(intent).await?;
+        found.permission.value.check_unexpired(intent, self.now())?;
+        if found.is_new {
+            self.check_new(intent)?;
+        }
+        let consent = Consent {
+            claim: self.check_action_free(intent).await?,
+            conditions: self.check_preconditions(intent).await?,
+            found,
+        };
+        self.record(consent, given_key, document).await
+    }
+
+    /// Commits the consent, the burned nonce and the answer. `None` if somebody else was quicker.
+    async fn record(
+        &self,
+        consent: Consent,
+        given_key: &Key,
+        document: &Document,
+    ) -> Result<Option<Answer>, Problem> {
+        let Consent {
+            found,
+            claim,
+            conditions,
+        } = consent;
         let Found {
             mut permission,
             intent,
             is_new,
-        } = self.found(request).await?;
-        self.check_consent(request, &intent, document)?;
-        request.check_nonce(&intent)?;
-        self.check_nonce_free(&intent).await?;
-        permission.value.check_unexpired(&intent, self.now())?;
-        if is_new {
-            self.check_new(&intent)?;
-        }
-        let claim = self.check_action_free(&intent).await?;
-        let conditions = self.check_preconditions(&intent).await?;
-
+        } = found;
         let now = self.now();
         permission.value.authorized_at = Some(now.0);
         let row = permission.value.row()?;
@@ -113,7 +179,12 @@ impl Site {
         steps.push(books::put(books::nonce_key(&intent), &burned));
         steps.push(books::put(given_key.clone(), &given));
         steps.extend(claim.map(|claim| self.claim_action(&claim)));
-        Ok(self.commit(steps).await?.map(|_| answer))
+        let committed = self.commit(steps).await?.map(|_| answer);
+        if committed.is_some() {
+            permission.version += 1;
+            self.recent().remember(Known { permission, intent });
+        }
+        Ok(committed)
     }
 
     async fn found(&self, request: &Authorize) -> Result<Found, Problem> {
@@ -195,7 +266,7 @@ impl Site {
         intent: &Intent,
     ) -> Result<Option<Kept<Claimed>>, Problem> {
         let window_s = self.options().dedup_window_s;
-        let Some(action) = intent.action_dedup_key.as_ref().filter(|_| window_s > 0) else {
+        let Some(action) = self.deduplicated(intent) else {
             return Ok(None);
         };
         let key = books::action_key(intent, action);
@@ -219,6 +290,12 @@ impl Site {
             first_seen_at: Micros(claimed.value.at),
             window_s,
         })
+    }
+
+    /// The action that must not be taken twice.
+    fn deduplicated<'i>(&self, intent: &'i Intent) -> Option<&'i String> {
+        let is_on = self.options().dedup_window_s > 0;
+        intent.action_dedup_key.as_ref().filter(|_| is_on)
     }
 
     fn claim_action(&self, claim: &Kept<Claimed>) -> Command {

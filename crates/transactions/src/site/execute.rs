@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::books::{self, About, Belongs, Kept, Permission, Transaction};
 use super::carry::Held;
+use super::recent::Known;
 use super::{Answer, Site, TRIES_MAX, damaged};
 use crate::document::{Document, REQUEST_BYTES_MAX};
 use crate::instant;
@@ -30,19 +31,22 @@ impl Site {
         let request = Execute::read(&document)?;
         let until = Instant::now() + self.options().execute_wait;
         for _ in 0..TRIES_MAX {
+            // Nearly every request is the first of its key, and the commit itself refuses the second. Whatever comes of it, what
+            // this very request began before goes first: it may be what used the permission up.
+            let begun = match self.place() {
+                Ok(place) => {
+                    let begun = self.try_to_begin(&request, &key, &document).await;
+                    begun.map(|held| held.map(|held| (held, place)))
+                }
+                Err(problem) => Err(problem),
+            };
+            if let Ok(Some((held, place))) = begun {
+                return self.carried(held, place, until).await;
+            }
             if let Some(known) = self.known(&request, &key, &document).await? {
                 return self.replay(known, until).await;
             }
-            let place = self.place()?;
-            match self.try_to_begin(&request, &key, &document).await {
-                Ok(None) => {}
-                Ok(Some(held)) => return self.carried(held, place, until).await,
-                // The same request may have used the permission up between two looks, and then it is no refusal.
-                Err(problem) => match self.known(&request, &key, &document).await? {
-                    Some(known) => return self.replay(known, until).await,
-                    None => return Err(problem),
-                },
-            }
+            begun?;
         }
         Err(Problem::StoreUnavailable)
     }
@@ -74,9 +78,13 @@ impl Site {
         key: &IdempotencyKey,
         document: &Document,
     ) -> Result<Option<Held>, Problem> {
-        let found = self.permission(&request.intent_id).await?;
-        let mut permission = found.ok_or(Problem::IntentNotFound)?;
-        let intent = permission.value.intent()?;
+        let Known {
+            mut permission,
+            intent,
+        } = match self.recent().take(&request.intent_id) {
+            Some(known) => known,
+            None => self.looked_up(&request.intent_id).await?,
+        };
         intent.check_request(document, self.options().signed_requests)?;
         let amount = self.check_allowed(&permission.value, &intent, request)?;
 
@@ -141,6 +149,13 @@ impl Site {
             transaction,
             is_fresh: true,
         }))
+    }
+
+    async fn looked_up(&self, intent_id: &str) -> Result<Known, Problem> {
+        let found = self.permission(intent_id).await?;
+        let permission = found.ok_or(Problem::IntentNotFound)?;
+        let intent = permission.value.intent()?;
+        Ok(Known { permission, intent })
     }
 
     /// The amount, if the permission allows it now.

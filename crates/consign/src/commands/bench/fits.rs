@@ -22,10 +22,24 @@ const PACED: &[WorkArg] = &[
     WorkArg::Batch,
     WorkArg::Empty,
     WorkArg::Handoff,
+    WorkArg::Transact,
 ];
 
 /// Work of many clients over some time.
 const WITH_CLIENTS: &[WorkArg] = &[
+    WorkArg::Cycle,
+    WorkArg::Pairs,
+    WorkArg::Publish,
+    WorkArg::Drain,
+    WorkArg::Next,
+    WorkArg::Batch,
+    WorkArg::Empty,
+    WorkArg::Handoff,
+    WorkArg::Transact,
+];
+
+/// Work whose findings are those of one run; the others have no picture.
+const DRAWN: &[WorkArg] = &[
     WorkArg::Cycle,
     WorkArg::Pairs,
     WorkArg::Publish,
@@ -66,7 +80,11 @@ impl Args {
             with_clients("--seconds", self.seconds.is_some()),
             with_clients("--warmup", self.warmup.is_some()),
             with_clients("--threads", self.threads.is_some()),
-            with_clients("--svg", self.svg.is_some()),
+            Rule {
+                flag: "--svg",
+                is_given: self.svg.is_some(),
+                takers: DRAWN,
+            },
         ];
         let unused = rules
             .iter()

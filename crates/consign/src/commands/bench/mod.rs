@@ -3,6 +3,7 @@
 mod empty;
 mod fits;
 mod private;
+mod transact;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +43,7 @@ Examples:
   consign bench --work drain --backlog 200000
   consign bench --work empty                        what HTTP alone could do here
   consign bench --work restart --backlog 1000000    from a kill to the first claim
+  consign bench --work transact                     agents' transactions, against cycles
   consign bench --rounds 5 --json --svg bench.svg
 
 A run with any error says so and exits with 1.";
@@ -197,6 +199,9 @@ enum WorkArg {
     Handoff,
     /// Kill the loaded server, start it, claim; time from its start to the answer, in each round
     Restart,
+    /// Whole cycles, then agents' transactions without effect: authorize a signed intent, execute it; their ratio, and
+    /// how long a receipt takes to verify
+    Transact,
 }
 
 impl From<WorkArg> for Work {
@@ -211,6 +216,7 @@ impl From<WorkArg> for Work {
             WorkArg::Empty => Self::Empty,
             WorkArg::Handoff => Self::Handoff,
             WorkArg::Restart => Self::Restart,
+            WorkArg::Transact => Self::Transact,
         }
     }
 }
@@ -259,18 +265,13 @@ impl Args {
             self.show(&report, consign_bench::restart_table)?;
             return Ok(Exit::Done);
         }
-        let report = consign_bench::run(plan, &mut tell).await;
-        let report = report.map_err(|error| match error {
-            Error::Connect { .. } => {
-                let message = format!("{:#}", anyhow::Error::new(error));
-                Failure::new(Exit::Unreachable, message).into()
-            }
-            Error::Load { .. }
-            | Error::Restart(_)
-            | Error::Thread(_)
-            | Error::Panicked
-            | Error::Entropy(_) => anyhow::Error::new(error),
-        })?;
+        if plan.work == Work::Transact {
+            let findings = transact::measure(plan, &mut tell).await?;
+            self.show(&findings, transact::table)?;
+            verdict(&findings.cycles)?;
+            return verdict(&findings.transactions);
+        }
+        let report = load(plan, &mut tell).await?;
         if let Some(path) = &self.svg {
             write(path, &consign_bench::svg(&report))?;
         }
@@ -282,10 +283,17 @@ impl Args {
     async fn target(&self) -> anyhow::Result<(Target, Option<PrivateServer>)> {
         let server = &self.server;
         let Some(url) = &server.url else {
-            let mode = if self.work == WorkArg::Empty {
-                Mode::Empty
-            } else {
-                Mode::Serve
+            let mode = match self.work {
+                WorkArg::Empty => Mode::Empty,
+                WorkArg::Transact => Mode::Site,
+                WorkArg::Cycle
+                | WorkArg::Pairs
+                | WorkArg::Publish
+                | WorkArg::Drain
+                | WorkArg::Next
+                | WorkArg::Batch
+                | WorkArg::Handoff
+                | WorkArg::Restart => Mode::Serve,
             };
             let started =
                 PrivateServer::start(mode, server.dir.as_deref(), server.store.as_deref()).await?;
@@ -294,6 +302,9 @@ impl Args {
         let own = match self.work {
             WorkArg::Empty => Some("--work empty has a server of its own"),
             WorkArg::Restart => Some("--work restart kills its server, so it has one of its own"),
+            WorkArg::Transact => {
+                Some("--work transact pays without a rail, so it has a server of its own")
+            }
             WorkArg::Cycle
             | WorkArg::Pairs
             | WorkArg::Publish
@@ -345,6 +356,7 @@ impl Args {
             nonces: self.nonces,
             batch: self.batch.unwrap_or(BATCH_MAX),
             wait: Duration::from_secs_f64(self.wait.unwrap_or(WAIT_SECONDS)),
+            orders: Vec::new().into(),
         };
         plan.check().map_err(Failure::usage)?;
         Ok(plan)
@@ -360,6 +372,22 @@ impl Args {
             out::data(&table(report))
         }
     }
+}
+
+/// Carries a plan out on a server that runs.
+async fn load(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
+    let report = consign_bench::run(plan, tell).await;
+    report.map_err(|error| match error {
+        Error::Connect { .. } => {
+            let message = format!("{:#}", anyhow::Error::new(error));
+            Failure::new(Exit::Unreachable, message).into()
+        }
+        Error::Load { .. }
+        | Error::Restart(_)
+        | Error::Thread(_)
+        | Error::Panicked
+        | Error::Entropy(_) => anyhow::Error::new(error),
+    })
 }
 
 fn verdict(report: &Report) -> anyhow::Result<Exit> {

@@ -27,8 +27,13 @@ const POLL: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Serve,
+    /// Agents' transactions too, without any effect.
+    Site,
     Empty,
 }
+
+/// The site that a server in [`Mode::Site`] is.
+pub(super) const SITE: &str = "https://bench.example";
 
 #[derive(Debug)]
 pub(super) struct PrivateServer {
@@ -94,7 +99,7 @@ impl PrivateServer {
     pub(super) fn target(&self) -> anyhow::Result<Target> {
         let data = self.place.data();
         let (key, admin_token) = match self.mode {
-            Mode::Serve => {
+            Mode::Serve | Mode::Site => {
                 let key = |name| -> anyhow::Result<Key> {
                     let secret = secrets::read(&data, name)?;
                     let secret = secret.context("the server made no keys")?;
@@ -130,7 +135,7 @@ fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child
     let mut command = unconfigured(&program);
     command
         .arg(match mode {
-            Mode::Serve => "serve",
+            Mode::Serve | Mode::Site => "serve",
             Mode::Empty => "bench-empty",
         })
         .args(["--listen", "127.0.0.1:0", "--data"])
@@ -138,6 +143,13 @@ fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(stderr);
+    if mode == Mode::Site {
+        command.envs([
+            ("ATP_SITE", SITE),
+            ("ATP_AGENT_KEYS", "open"),
+            ("ATP_RAIL", "null"),
+        ]);
+    }
     if let Some(store) = store {
         // Not as an argument: it may hold a password.
         command.env("CONSIGN_STORE", store);
@@ -180,13 +192,35 @@ impl Drop for Place {
 fn unconfigured(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
-        let shown = name.to_string_lossy();
-        let configures = shown.starts_with("BUS_")
-            || shown.starts_with("CONSIGN_")
-            || matches!(shown.as_ref(), "DASHBOARD_PASSWORD" | "RUST_LOG");
-        if configures {
+        if configures(&name.to_string_lossy()) {
             command.env_remove(&name);
         }
     }
     command
+}
+
+fn configures(name: &str) -> bool {
+    ["ATP_", "BUS_", "CONSIGN_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+        || matches!(name, "DASHBOARD_PASSWORD" | "RUST_LOG")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_configures_a_server_is_inherited() {
+        for name in [
+            "ATP_SITE",
+            "ATP_RAIL",
+            "BUS_SECRET",
+            "CONSIGN_STORE",
+            "RUST_LOG",
+        ] {
+            assert!(configures(name), "{name}");
+        }
+        assert!(!configures("PATH"));
+    }
 }

@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use consign_kernel::error::Code;
 use consign_kernel::limits;
 use http::{HeaderValue, header};
+use serde_json::Value;
 
 use super::Face;
 use super::dashboard::POLICY;
@@ -32,6 +33,27 @@ pub fn json() -> &'static str {
     &JSON
 }
 
+/// The same with the routes of another face that is served beside this one, as it describes them itself.
+pub fn json_with(other: &Value) -> String {
+    let mut whole = document::document(&routes());
+    for member in [
+        "/paths",
+        "/components/schemas",
+        "/components/securitySchemes",
+    ] {
+        let own = whole.pointer_mut(member).and_then(Value::as_object_mut);
+        let further = other.pointer(member).and_then(Value::as_object);
+        if let (Some(own), Some(further)) = (own, further) {
+            own.extend(further.clone());
+        }
+    }
+    let tags = other["tags"].as_array().cloned().unwrap_or_default();
+    if let Some(own) = whole["tags"].as_array_mut() {
+        own.extend(tags);
+    }
+    serde_json::to_string_pretty(&whole).expect("it is JSON already")
+}
+
 /// The documentation as one page of HTML that needs nothing else.
 pub fn html() -> &'static str {
     static HTML: LazyLock<String> = LazyLock::new(|| page::page(&routes()));
@@ -43,7 +65,8 @@ pub(super) async fn document(
     request: Request,
 ) -> Result<Response, Reject> {
     admit(&face, request).await?;
-    Ok(json_response(json().to_owned()))
+    let text = face.options.further_routes.as_ref().map(json_with);
+    Ok(json_response(text.unwrap_or_else(|| json().to_owned())))
 }
 
 pub(super) async fn docs(State(face): State<Face>, request: Request) -> Result<Response, Reject> {

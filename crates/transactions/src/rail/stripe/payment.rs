@@ -5,11 +5,12 @@ use serde_json::Value;
 
 use super::api::{Complaint, Listed};
 use crate::outcome::RailOutcome;
-use crate::rail::{Charge, Report};
+use crate::rail::{Charge, Report, wire};
 
 /// A payment intent. It can succeed once, and never again after it was cancelled.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Payment {
+    #[serde(deserialize_with = "wire::id")]
     pub(super) id: String,
     pub(super) status: String,
     amount: u64,
@@ -167,6 +168,12 @@ mod tests {
             assert_eq!(report.payment_id.as_deref(), Some("pi_1"));
             assert_eq!(report.failure.is_some(), outcome == Failed, "{status}");
         }
+    }
+
+    #[test]
+    fn what_a_rail_says_of_a_difference_is_cut_too() {
+        let report = report("succeeded", &json!({"currency": "x".repeat(10_000)}));
+        assert!(report.failure.unwrap().message.len() <= 500);
     }
 
     #[test]

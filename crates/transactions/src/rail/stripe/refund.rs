@@ -5,13 +5,14 @@ use serde_json::Value;
 
 use super::api::{Api, Listed, Reply};
 use super::key;
-use crate::rail::wire::failure;
+use crate::rail::wire::{self, failure};
 use crate::rail::{Charge, Failure, Refunded};
 
 const REFUNDS: &str = "/v1/refunds";
 
 #[derive(Debug, Deserialize)]
 struct Refund {
+    #[serde(deserialize_with = "wire::id")]
     id: String,
     amount: u64,
     /// Old refunds of Stripe have none; they are done.

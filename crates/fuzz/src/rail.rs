@@ -1,0 +1,242 @@
+//! What a payment rail answers: it is understood or it is not, and only an answer about the very amount is taken for money
+//! that moved.
+//!
+//! Input: a line with the rail, the call and the status, then the body of the answer, which every call gets. It goes over a
+//! real socket, because that is the only way to a rail.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use consign_transactions::callback;
+use consign_transactions::intent::Capture;
+use consign_transactions::key::RailReference;
+use consign_transactions::money::{Cents, Currency};
+use consign_transactions::outcome::RailOutcome;
+use consign_transactions::rail::standard::Secrets;
+use consign_transactions::rail::{
+    Charge, Charges, Fenced, Http, Rail, Refunded, Report, Stripe, http, stripe,
+};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// A rail's own limit is far below; reaching this means that it does not hold.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+const AMOUNT_CENTS: u64 = 1_500;
+const REFERENCE: &str = "atp_0123456789012345678901234567890123456789";
+const PAYMENT: &str = "pi_1";
+
+/// As long as what is kept of a rail's words may be.
+const CODE_CHARS_MAX: usize = 100;
+const MESSAGE_CHARS_MAX: usize = 500;
+const ID_CHARS_MAX: usize = 255;
+
+pub(crate) fn run(bytes: &[u8]) {
+    let Some(input) = Input::read(bytes) else {
+        return;
+    };
+    thread_local! {
+        static RUNTIME: Runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("the system gives an event queue");
+    }
+    RUNTIME.with(|runtime| {
+        let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, asked(&input)).await });
+        assert!(done.is_ok(), "the rail waits for ever");
+    });
+}
+
+struct Input<'a> {
+    rail: &'a str,
+    call: &'a str,
+    status: u16,
+    body: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let end = bytes.iter().position(|byte| *byte == b'\n')?;
+        let mut words = str::from_utf8(&bytes[..end]).ok()?.split(' ');
+        let (rail, call, status) = (words.next()?, words.next()?, words.next()?);
+        Some(Self {
+            rail,
+            call,
+            status: status
+                .parse()
+                .ok()
+                .filter(|status| (200..600).contains(status))?,
+            body: &bytes[end + 1..],
+        })
+    }
+
+    /// Whether the answer can be about our money at all: somewhere in it stands the amount, and somewhere the currency.
+    fn tells_the_amount(&self) -> bool {
+        let Ok(value) = serde_json::from_slice::<Value>(self.body) else {
+            return false;
+        };
+        let (mut amount, mut currency) = (false, false);
+        let mut open = vec![&value];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::Number(number) => amount |= number.as_u64() == Some(AMOUNT_CENTS),
+                Value::String(text) => currency |= text.eq_ignore_ascii_case("eur"),
+                Value::Array(items) => open.extend(items),
+                Value::Object(members) => open.extend(members.values()),
+                Value::Null | Value::Bool(_) => {}
+            }
+        }
+        amount && currency && (200..300).contains(&self.status)
+    }
+}
+
+fn charge() -> Charge {
+    Charge {
+        intent_id: "int_1".to_owned(),
+        transaction_id: "tx_1".to_owned(),
+        reference: RailReference::stored(REFERENCE),
+        amount: Cents::new(AMOUNT_CENTS).expect("a small amount"),
+        currency: Currency::EUR,
+        action: None,
+        summary: None,
+        payment_method: Some("pm_card_visa".to_owned()),
+        capture: Capture::Automatic,
+    }
+}
+
+async fn asked(input: &Input<'_>) {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let server = server.expect("there is a free port");
+    let address = server.local_addr().expect("a bound socket has an address");
+    let rail = rail(input.rail, format!("http://{address}"));
+    tokio::select! {
+        () = ask(&*rail, input) => {}
+        () = serve(&server, input) => {}
+    }
+}
+
+fn rail(name: &str, base: String) -> Box<dyn Rail> {
+    let stripe = stripe::Options {
+        base: base.clone(),
+        secret: "sk_test".to_owned(),
+        webhook_secrets: callback::Secrets::new([]),
+        timeout: TIMEOUT,
+    };
+    let usable = "an address as it should be";
+    match name {
+        "stripe" => Box::new(Stripe::new(stripe).expect(usable)),
+        "charges" => Box::new(Charges::new(stripe).expect(usable)),
+        _ => {
+            let secrets = Secrets::new(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
+            let options = http::Options {
+                base,
+                secrets: secrets.expect("a secret as it should be"),
+                timeout: TIMEOUT,
+            };
+            Box::new(Http::new(options).expect(usable))
+        }
+    }
+}
+
+async fn ask(rail: &dyn Rail, input: &Input<'_>) {
+    let charge = charge();
+    let report = match input.call {
+        "prepare" => rail.prepare(&charge).await,
+        "confirm" => rail.confirm(&charge, Some(PAYMENT)).await,
+        "capture" => rail.capture(&charge, Some(PAYMENT)).await,
+        "find" => rail.look_up(&charge, None).await,
+        "cancel" => {
+            let fenced = rail.cancel(&charge, Some(PAYMENT)).await;
+            let is_told = (200..300).contains(&input.status) || input.status == 404;
+            assert!(is_told || fenced == Fenced::Unknown, "{fenced:?}");
+            return;
+        }
+        "refund" => {
+            let refunded = rail.refund(&charge, Some(PAYMENT)).await;
+            return check_refund(&refunded, input);
+        }
+        _ => rail.look_up(&charge, Some(PAYMENT)).await,
+    };
+    check(&report, input);
+}
+
+fn check(report: &Report, input: &Input<'_>) {
+    let moves = matches!(
+        report.outcome,
+        RailOutcome::Succeeded | RailOutcome::Held | RailOutcome::Processing
+    );
+    assert!(!moves || input.tells_the_amount(), "{report:?}");
+    if let Some(failure) = &report.failure {
+        assert!(failure.code.chars().count() <= CODE_CHARS_MAX, "{report:?}");
+        assert!(
+            failure.message.chars().count() <= MESSAGE_CHARS_MAX,
+            "{report:?}"
+        );
+    }
+    if let Some(id) = &report.payment_id {
+        check_id(id);
+    }
+}
+
+fn check_refund(refunded: &Refunded, input: &Input<'_>) {
+    match refunded {
+        Refunded::Done { refund_id } => {
+            assert!((200..300).contains(&input.status), "{refunded:?}");
+            refund_id.iter().for_each(|id| check_id(id));
+        }
+        Refunded::Refused(failure) => {
+            assert!(failure.code.chars().count() <= CODE_CHARS_MAX);
+            assert!(failure.message.chars().count() <= MESSAGE_CHARS_MAX);
+        }
+        Refunded::Pending | Refunded::Unknown => {}
+    }
+}
+
+/// It becomes the name of a record, and stands in receipts.
+fn check_id(id: &str) {
+    assert!((1..=ID_CHARS_MAX).contains(&id.chars().count()), "{id:?}");
+    assert!(!id.chars().any(char::is_control), "{id:?}");
+}
+
+/// Answers every request alike.
+async fn serve(server: &TcpListener, input: &Input<'_>) {
+    let head = format!(
+        "HTTP/1.1 {} Told\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        input.status,
+        input.body.len()
+    );
+    let answer = [head.as_bytes(), input.body].concat();
+    while let Ok((mut socket, _)) = server.accept().await {
+        if read_whole(&mut socket).await.is_some() {
+            // A client that has seen enough may hang up first.
+            let _ = socket.write_all(&answer).await;
+        }
+    }
+}
+
+/// Hanging up on a request that is still being sent would reset the connection, now and then.
+async fn read_whole(socket: &mut TcpStream) -> Option<()> {
+    let mut request = Vec::new();
+    loop {
+        if let Some(head) = request.windows(4).position(|four| four == b"\r\n\r\n")
+            && request.len() >= head + 4 + content_length(&request[..head])
+        {
+            return Some(());
+        }
+        if socket.read_buf(&mut request).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn content_length(head: &[u8]) -> usize {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let length = head.split("\r\ncontent-length:").nth(1);
+    let length = length.and_then(|rest| rest.lines().next());
+    length
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
