@@ -170,21 +170,25 @@ fn payload_paths(key: &str, paths: Option<Vec<String>>) -> Result<Vec<String>, E
         Some(path) => Err(Error::unfit(
             key,
             path,
-            "`payload.*` or a path such as `payload.user.id`",
+            "`payload`, `payload.*` or a path such as `payload.user.id`",
         )),
         None => Ok(paths),
     }
 }
 
+/// The payload as a whole, written as `payload` or `payload.*`, or a path into it.
 fn is_payload_path(path: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()
             && part
                 .chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+                .all(|c| c.is_alphanumeric() || c == '_' || c == '-')
     };
-    path.strip_prefix("payload.")
-        .is_some_and(|rest| rest == "*" || rest.split('.').all(is_part))
+    let path = path.trim();
+    path == "payload"
+        || path
+            .strip_prefix("payload.")
+            .is_some_and(|rest| rest == "*" || rest.split('.').all(is_part))
 }
 
 /// A schema as it stands, or written out from the compact `{field: type}`.

@@ -234,7 +234,9 @@ fn filled(text: Option<String>) -> Option<String> {
 }
 
 fn stopwatch(raw: Option<&RawStopwatch>) -> Result<u16, Error> {
-    let found = raw.and_then(|raw| raw.max_subs).unwrap_or(STOPWATCH_SUBS);
+    // Plugins that want no other number than the usual one write 0.
+    let given = raw.and_then(|raw| raw.max_subs).filter(|given| *given != 0);
+    let found = given.unwrap_or(STOPWATCH_SUBS);
     u16::try_from(found)
         .ok()
         .filter(|_| (1..=STOPWATCH_SUBS_MAX).contains(&found))
@@ -266,7 +268,7 @@ fn fact_output(
     let Some(fact_type) = filled(raw.fact_type) else {
         return Err(Error::unfit(key("fact_type"), "", "the type of the fact"));
     };
-    let mirrored = match raw.compatibility_view.as_deref() {
+    let mirrored = match filled(raw.compatibility_view).as_deref() {
         None => false,
         Some("mirror_object") => true,
         Some(other) => {

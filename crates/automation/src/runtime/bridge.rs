@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::job::parse_job_id;
-use super::reads::is_over;
+use super::reads::{TREE_MAX, is_over};
 use super::service::Runtime;
 use crate::pipeline::SWITCH_PLUGIN;
 
@@ -85,7 +85,7 @@ impl Runtime {
 
     /// What a tree that is over came to.
     pub async fn outcome(&self, root: IntentId) -> Result<Option<Value>, Error> {
-        let Some(tree) = self.job_tree(root).await? else {
+        let Some(tree) = self.job_tree(root, TREE_MAX).await? else {
             return Ok(None);
         };
         let mut outcome = outcome(&tree.jobs);

@@ -19,7 +19,7 @@ use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use jobs::{JobFilter, Tree};
+pub use jobs::{JobFilter, TREE_MAX, Tree};
 pub use logs::{LogCursor, LogFilter};
 
 use super::service::instant;

@@ -141,7 +141,7 @@ fn schemas_and_values_of_commands_are_read_du_030() {
     let start = manifest("x").replace("  poll: {type: read}\n", "");
     let text = format!(
         "{start}  poll:\n    input_schema: {{city: string, days: {{type: integer}}}}\n    output_schema: true\n    \
-         values:\n      consume: [payload.*, payload.user.first-name]\n      \
+         values:\n      consume: [payload.*, payload.user.first-name, payload, payload.größe]\n      \
          emit: [{{event: <configured event_type>, values: [payload.id]}}]\n"
     );
     let found = read(&text);
@@ -152,10 +152,12 @@ fn schemas_and_values_of_commands_are_read_du_030() {
     });
     assert_eq!(poll.input_schema, Some(expanded));
     assert_eq!(poll.output_schema, Some(json!(true)));
+    assert_eq!(poll.consumes[2..], ["payload", "payload.größe"]);
     assert_eq!(poll.emits[0].event, "<configured event_type>");
 
     for (from, to) in [
-        ("payload.*", "payload"),
+        ("payload.*", "payload."),
+        ("payload.*", "payloads"),
         ("payload.*", "payload.a.*"),
         ("payload.*", "context.a"),
         ("payload.id", "payload..id"),
@@ -169,8 +171,11 @@ fn schemas_and_values_of_commands_are_read_du_030() {
 #[test]
 fn bad_fact_outputs_and_stopwatches_are_refused_du_033() {
     let good = "fact_outputs: [{when: {command: poll}, from: state_updates, fact_type: t}]\n";
-    let found = read(&format!("{}{good}", manifest("x")));
-    assert!(!found.fact_outputs[0].mirrored);
+    for unset in ["", ", compatibility_view: ''"] {
+        let unset = good.replace("fact_type: t", &format!("fact_type: t{unset}"));
+        let found = read(&format!("{}{unset}", manifest("x")));
+        assert!(!found.fact_outputs[0].mirrored);
+    }
     for (from, to, message) in [
         (
             "command: poll",
@@ -202,7 +207,9 @@ fn bad_fact_outputs_and_stopwatches_are_refused_du_033() {
         let found = refused(&format!("{}{}", manifest("x"), good.replace(from, to)));
         assert!(found.contains(message), "{to}: {found}");
     }
-    for subs in ["0", "257", "-1"] {
+    let usual = read(&format!("{}stopwatch: {{max_subs: 0}}\n", manifest("x")));
+    assert_eq!(usual.stopwatch_subs_max, 32);
+    for subs in ["257", "-1"] {
         refused(&format!(
             "{}stopwatch: {{max_subs: {subs}}}\n",
             manifest("x")

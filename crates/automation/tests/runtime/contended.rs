@@ -1,22 +1,26 @@
 //! Ends of jobs that the ledger does not take at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consign_automation::runtime::keep;
-use consign_kernel::state::State;
-use serde_json::Value;
+use consign_kernel::state::{State, Verb};
+use serde_json::{Value, json};
 
-use crate::world::{OK, World, run};
+use crate::intents::{details, publish, wanted};
+use crate::world::{OK, PATIENCE, World, run};
 
 const COUNTS: &str = "open(here + '/ran', 'a').write('x')\nok(state_updates={'seen': 1})";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_ledger_refuses_the_end_of_a_job_its_lease_is_kept_du_116() {
+async fn while_the_ledger_refuses_the_end_of_a_job_its_lease_is_kept_and_that_of_its_intent_du_116()
+{
     let world = World::new();
     world.plugin("quick", &format!("echo x >> $here/ran; {OK}"));
-    let runtime = world.start("").await;
+    let config = "plugins: {quick: {serves: [{goal: resize, namespace: images}]}}";
+    let _runtime = world.start(config).await;
     world.obstacles.refuse(true);
-    let id = run(&runtime, "quick", "poll", Value::Null).await;
+    let intent = publish(&world, wanted(&json!({}))).await;
+    let id = world.jobs_are("quick", 1).await.remove(0).1.id;
     let done = world.until(id, |_| world.obstacles.met() > 0).await;
     assert_eq!(done.state, State::Dispatched);
     // Without the lease the job would be taken for lost, here or by another node.
@@ -24,9 +28,18 @@ async fn while_the_ledger_refuses_the_end_of_a_job_its_lease_is_kept_du_116() {
         .until(id, |job| job.lease_until > done.lease_until)
         .await;
     assert_eq!((kept.state, kept.attempts), (State::Dispatched, 1));
+    // And without that of the intent another worker would do what is done. It was kept when the job was queued, when it began, and since.
+    let served = world.intent(intent).await;
+    let began = Instant::now();
+    while details(&world, &served, Verb::Extend).await.len() < 3 {
+        assert!(began.elapsed() < PATIENCE, "the intent's lease runs out");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     world.obstacles.refuse(false);
-    let ended = world.ended(id).await;
-    assert_eq!((ended.state, ended.attempts), (State::Acked, 1));
+    for id in [id, intent] {
+        let ended = world.ended(id).await;
+        assert_eq!((ended.state, ended.attempts), (State::Acked, 1));
+    }
     assert_eq!(world.read("ran"), "x\n");
 }
 

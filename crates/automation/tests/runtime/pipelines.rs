@@ -48,6 +48,22 @@ async fn an_event_follows_its_routes_du_083_du_084_du_036() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tree_is_cut_at_the_number_of_jobs_that_is_wanted_du_105() {
+    let world = World::new();
+    world.python("source", "", "ok(events=[{'type': 'e'}] * 4)");
+    world.python("leaf", "", "ok()");
+    let config =
+        "plugins: {source: {}, leaf: {}}\nroutes: [{from: source, event_type: e, to: leaf}]";
+    let runtime = world.start(config).await;
+    let id = run(&runtime, "source", "poll", Value::Null).await;
+    world.tree(id).await;
+    for (jobs_max, shown, more) in [(1, 1, true), (4, 4, true), (5, 5, false), (9, 5, false)] {
+        let tree = runtime.job_tree(id, jobs_max).await.unwrap().unwrap();
+        assert_eq!((tree.jobs.len(), tree.more), (shown, more), "{jobs_max}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_routed_job_inherits_the_key_and_source_time_and_id_are_the_cores_du_084_du_036() {
     let world = World::new();
     let body = "ok(events=[{'type': 'e', 'payload': {'n': 1}, 'dedupe_key': 'k', 'source': 'liar', 'event_id': 'mine', 'timestamp': '1999-01-01T00:00:00Z'}])";

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use consign_automation::runtime::parse_job_id;
+use consign_automation::runtime::reads::TREE_MAX;
 use consign_engine::Error;
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
@@ -42,7 +43,8 @@ pub(super) async fn tree(
 ) -> Result<Response, Reject> {
     let (id, runtime) = (parse(&id)?, face.runtime.clone());
     let read = async move {
-        let tree = runtime.job_tree(id).await?.ok_or_else(unknown)?;
+        let tree = runtime.job_tree(id, TREE_MAX).await?;
+        let tree = tree.ok_or_else(unknown)?;
         let mut response = ok(&Value::Array(tree.jobs));
         if tree.more {
             // The body is a list, so there is no other place to say it.

@@ -1,7 +1,11 @@
 //! Trees and logs of jobs that printed much, in an order that holds over all pages.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use consign_engine::Error;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::world::World;
 
@@ -95,6 +99,7 @@ async fn logs_that_hold_much_come_without_some_of_it_and_page_by_page_du_105() {
         for log in page["logs"].as_array().unwrap() {
             paged.push(log["log_id"].as_str().unwrap().to_owned());
         }
+        assert!(paged.len() <= all.len(), "the cursor leads nowhere");
         if page["more"] != true {
             break;
         }
@@ -119,7 +124,7 @@ async fn what_ended_last_is_first_in_the_log_however_old_its_job_is_du_105() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_read_is_carried_out_on_another_thread() {
+async fn large_reads_are_carried_out_on_other_threads_two_at_a_time() {
     let world = world().await;
     let thread = async || std::thread::current().id();
     let here = thread().await;
@@ -127,4 +132,27 @@ async fn a_large_read_is_carried_out_on_another_thread() {
         .runtime
         .aside(async move { Ok::<_, Error>(thread().await) });
     assert_ne!(there.await.unwrap(), here);
+    let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let large = || {
+        let (begun, go) = (Arc::clone(&begun), Arc::clone(&go));
+        let read = async move {
+            begun.add_permits(1);
+            go.acquire().await.unwrap().forget();
+            Ok::<_, Error>(())
+        };
+        let runtime = world.runtime.clone();
+        tokio::spawn(async move { runtime.aside(read).await })
+    };
+    let reads = [large(), large()];
+    begun.acquire_many(2).await.unwrap().forget();
+    let third = world.runtime.aside(async { Ok::<_, Error>(()) });
+    let third = tokio::time::timeout(Duration::from_millis(300), third).await;
+    // Also when it is about to fail: the world ends only when nobody waits in it.
+    go.add_permits(reads.len());
+    for read in reads {
+        read.await.unwrap().unwrap();
+    }
+    assert!(third.is_err(), "a third one at the same time");
+    let next = world.runtime.aside(async { Ok::<_, Error>(()) });
+    next.await.unwrap();
 }

@@ -15,8 +15,8 @@ use crate::runtime::job::{Job, NAMESPACE, OWNER, job_id};
 use crate::runtime::keep;
 use crate::runtime::service::Runtime;
 
-/// Jobs of one tree that are shown.
-const TREE_MAX: usize = 5_000;
+/// Jobs of one tree that are shown, unless somebody wants fewer.
+pub const TREE_MAX: usize = 5_000;
 /// Rows that a list looks at before it is content with what it found.
 pub(super) const LOOKED_AT_MAX: usize = 20_000;
 const PAGE_ROWS: u32 = 500;
@@ -57,8 +57,9 @@ impl Runtime {
         Ok(log.map(|log| Value::Object(shape_of_log(&log))))
     }
 
-    /// A job and all its descendants, parents first. Where they have printed more than an answer holds, `output_left_out` says so.
-    pub async fn job_tree(&self, id: IntentId) -> Result<Option<Tree>, Error> {
+    /// A job and its descendants, parents first, at most `jobs_max` of them. Where they have printed more than an answer holds,
+    /// `output_left_out` says so.
+    pub async fn job_tree(&self, id: IntentId, jobs_max: usize) -> Result<Option<Tree>, Error> {
         let Some(root) = self.job(id).await? else {
             return Ok(None);
         };
@@ -70,7 +71,7 @@ impl Runtime {
         let mut parents = VecDeque::from([id]);
         // What was read of a job is not kept: it may carry megabytes.
         while let Some(parent) = parents.pop_front() {
-            let left = TREE_MAX.saturating_sub(tree.jobs.len());
+            let left = jobs_max.saturating_sub(tree.jobs.len());
             let limit = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1);
             let children = self.engine().children(parent, limit).await?;
             let mut children = children.iter().filter(|child| is_job(child));
