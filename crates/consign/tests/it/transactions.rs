@@ -1,5 +1,10 @@
 //! Agent transactions on the command line: from an intent to a receipt that anybody can check, whatever breaks on the way.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

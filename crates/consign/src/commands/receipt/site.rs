@@ -182,10 +182,9 @@ fn told(reason: Reason) -> Wrong {
 
 fn human(found: &Verification, receipt: &Value) -> String {
     let word = |value: &Value| value.as_str().map(render::safe);
-    let transaction = match &receipt["transaction"]["id"] {
-        Value::Null => &receipt["transaction_id"],
-        id => id,
-    };
+    // A compensation names it beside the rest, a settlement among what it tells of it.
+    let transaction = word(&receipt["transaction"]["id"]);
+    let transaction = transaction.or_else(|| word(&receipt["transaction_id"]));
     let key = found.key_id.as_deref().map(render::safe);
     let standing = found.key_status.unwrap_or_default();
     let mut text = format!(
@@ -200,7 +199,7 @@ fn human(found: &Verification, receipt: &Value) -> String {
         ("intent", word(&receipt["intent_id"])),
         ("intent hash", word(&receipt["intent"]["hash"])),
         ("purpose", word(&receipt["intent"]["purpose"])),
-        ("transaction", word(transaction)),
+        ("transaction", transaction),
         ("amount", Some(amount_of(receipt))),
         ("outcome", word(&receipt["outcome"])),
         ("reason", word(&receipt["reason"])),
@@ -216,9 +215,10 @@ fn human(found: &Verification, receipt: &Value) -> String {
 /// What was paid, or paid back.
 pub(super) fn amount_of(receipt: &Value) -> String {
     let paid = &receipt["transaction"];
-    let (cents, currency) = match &paid["amount_cents"] {
-        Value::Null => (&receipt["compensated_cents"], &receipt["currency"]),
-        cents => (cents, &paid["currency"]),
+    let (cents, currency) = if paid["amount_cents"].is_null() {
+        (&receipt["compensated_cents"], &receipt["currency"])
+    } else {
+        (&paid["amount_cents"], &paid["currency"])
     };
     match (cents.as_u64(), currency.as_str()) {
         (Some(cents), Some(currency)) => amount(cents, currency),
