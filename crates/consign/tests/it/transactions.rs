@@ -1,5 +1,10 @@
 //! Agent transactions on the command line: from an intent to a receipt that anybody can check, whatever breaks on the way.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -64,7 +69,8 @@ fn saved(place: &Place, name: &str, content: &str) -> String {
 fn a_receipt_of_a_transaction_is_checked_offline_and_only_by_a_pinned_key() {
     let place = Place::new();
     let mut server = serve(&place, "null");
-    let (_, row) = settled(&place);
+    let (id, row) = settled(&place);
+    created(&place, &["--id", "int_other"]);
     let shown = place.consign(&["receipt", "show", &word(&row["receipt"]["receipt_id"])]);
     let receipt = text(&shown.stdout);
     let keys = place.consign(&["site", "key", "show", "--json"]);
@@ -95,6 +101,14 @@ fn a_receipt_of_a_transaction_is_checked_offline_and_only_by_a_pinned_key() {
     }
     let whole = saved(&place, "row.json", &row.to_string());
     assert_eq!(printed(&verify(&whole, &pins[0]))["valid"], true);
+
+    let [own, other] = [id, "int_other".to_owned()].map(|id| {
+        let path = place.path("agent").join(format!("intent-{id}/intent.json"));
+        path.to_string_lossy().into_owned()
+    });
+    let about = |intent: &str| verify(&file, &["--site-keys", &keys, "--intent", intent]);
+    assert_eq!(printed(&about(&own))["valid"], true);
+    assert_eq!(code(&about(&other)), 1, "a receipt of something else");
 
     let unpinned = verify(&file, &[]);
     assert_eq!(code(&unpinned), 2, "{unpinned:?}");
@@ -172,6 +186,13 @@ fn what_was_done_is_undone_once_and_both_receipts_stay_good_after_a_rotation() {
         let file = saved(&place, "receipt.json", &listed[at].to_string());
         let verified = place.consign(&["receipt", "verify", &file, "--site-keys", &keys, "--json"]);
         assert_eq!(printed(&verified)["key_status"], "previous");
+    }
+    let [settlement, undo] =
+        [0, 1].map(|at| saved(&place, &format!("{at}.json"), &listed[at].to_string()));
+    for (original, ended) in [(&settlement, 0), (&undo, 1)] {
+        let verify = ["receipt", "verify", &undo, "--site-keys", &keys];
+        let verified = place.consign(&[&verify[..], &["--original", original]].concat());
+        assert_eq!(code(&verified), ended, "{verified:?}");
     }
 }
 

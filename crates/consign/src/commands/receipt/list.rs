@@ -25,21 +25,14 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let receipts = match &self.intent {
-            Some(intent) => {
-                let client = self.admin.public_client()?;
-                client
-                    .transactions()
-                    .receipts_of(intent)
-                    .await?
-                    .body
-                    .receipts
-            }
-            None => {
-                let client = self.admin.client()?;
-                let list = client.transactions().list(None, None).await?;
-                list.body.transactions.into_iter().flat_map(both).collect()
-            }
+        let receipts = if let Some(intent) = &self.intent {
+            let client = self.admin.public_client()?;
+            let shown = client.transactions().receipts_of(intent).await?;
+            shown.body.receipts
+        } else {
+            let client = self.admin.client()?;
+            let list = client.transactions().list(None, None).await?;
+            list.body.transactions.into_iter().flat_map(both).collect()
         };
         if self.output.json {
             out::json(&receipts)?;

@@ -6,7 +6,7 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The receipt (atp_rcpt_… or atp_comp_…); that of an intent comes from `intent show --receipt`
+    /// The receipt (`atp_rcpt_…` or `atp_comp_…`); that of an intent comes from `intent show --receipt`
     id: String,
 
     #[command(flatten)]

@@ -27,13 +27,21 @@ pub(crate) struct PinArgs {
     /// /.well-known/wab.json
     #[arg(long, value_name = "FILE")]
     site_keys: Option<String>,
+
+    /// Check as well that it is the receipt of this signed intent
+    #[arg(long, value_name = "FILE")]
+    intent: Option<String>,
+
+    /// Check as well that it is the compensation of what this receipt proves
+    #[arg(long, value_name = "FILE")]
+    original: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Outcome<'a> {
     valid: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<Reason>,
+    reason: Option<&'a str>,
     key_id: Option<&'a str>,
     key_status: Option<&'a str>,
     site: &'a str,
@@ -61,23 +69,53 @@ impl PinArgs {
         let ring = self.ring(document)?;
         let found = ring.verify(document, now());
         let receipt = std::str::from_utf8(document.sent())?;
+        let members: Value = serde_json::from_str(receipt)?;
+        let wrong = match found.reason {
+            Some(reason) => Some(told(reason)),
+            None => self.foreign(&members)?,
+        };
         if output.json {
             out::json(&Outcome {
-                valid: found.ok,
-                reason: found.reason,
+                valid: wrong.is_none(),
+                reason: wrong.map(|(name, _)| name),
                 key_id: found.key_id.as_deref(),
                 key_status: found.key_status,
                 site: ring.site(),
                 receipt: serde_json::from_str(receipt)?,
             })?;
         }
-        if let Some(reason) = found.reason {
-            return Err(Failure::failed(told(reason)).into());
+        if let Some((_, why)) = wrong {
+            return Err(Failure::failed(why).into());
         }
         if !output.json {
-            out::data(&human(&found, &serde_json::from_str(receipt)?))?;
+            out::data(&human(&found, &members))?;
         }
         Ok(Exit::Done)
+    }
+
+    /// Why a genuine receipt does not prove what the user wants to know.
+    fn foreign(&self, receipt: &Value) -> anyhow::Result<Option<Wrong>> {
+        if let Some(path) = &self.intent {
+            let intent = input::file("the intent", path)?;
+            let intent = Document::read(intent.as_bytes(), VERIFY_BYTES_MAX);
+            let intent = intent.map_err(|problem| Failure::usage(problem.to_string()))?;
+            if receipt["intent"]["hash"] != intent.hash() {
+                return Ok(Some((
+                    "intent_mismatch",
+                    "the receipt is genuine, but not of this intent",
+                )));
+            }
+        }
+        if let Some(path) = &self.original {
+            let original = recognise(&input::file("the original receipt", path)?);
+            if original.is_none_or(|original| receipt["original_receipt_hash"] != original.hash()) {
+                return Ok(Some((
+                    "original_mismatch",
+                    "the receipt is genuine, but does not undo what the other one proves",
+                )));
+            }
+        }
+        Ok(None)
     }
 
     fn ring(&self, document: &Document) -> anyhow::Result<Keyring> {
@@ -108,27 +146,45 @@ impl PinArgs {
     }
 }
 
-fn told(reason: Reason) -> &'static str {
+/// The protocol's name of what is wrong, and a sentence.
+type Wrong = (&'static str, &'static str);
+
+fn told(reason: Reason) -> Wrong {
     match reason {
-        Reason::NoSignature => "the receipt is not signed",
-        Reason::UnsupportedAlgorithm => "the receipt is signed by another algorithm than ed25519",
-        Reason::KeyIdMismatch => "the receipt names one key and carries another",
-        Reason::SignatureMismatch => {
-            "the signature does not match: the receipt was altered or not issued by this key"
-        }
-        Reason::UnknownKey => "signed by a key that is not among the trusted ones",
-        Reason::KeyRevoked => "signed by a key that the site has revoked",
-        Reason::KeyExpired => "issued at a time when the key that signed it was not in use",
-        Reason::SiteMismatch => "the receipt is of another site than the trusted keys",
+        Reason::NoSignature => ("no_signature", "the receipt is not signed"),
+        Reason::UnsupportedAlgorithm => (
+            "unsupported_algorithm",
+            "the receipt is signed by another algorithm than ed25519",
+        ),
+        Reason::KeyIdMismatch => (
+            "key_id_mismatch",
+            "the receipt names one key and carries another",
+        ),
+        Reason::SignatureMismatch => (
+            "signature_mismatch",
+            "the signature does not match: the receipt was altered or not issued by this key",
+        ),
+        Reason::UnknownKey => (
+            "unknown_key",
+            "signed by a key that is not among the trusted ones",
+        ),
+        Reason::KeyRevoked => ("key_revoked", "signed by a key that the site has revoked"),
+        Reason::KeyExpired => (
+            "key_expired",
+            "issued at a time when the key that signed it was not in use",
+        ),
+        Reason::SiteMismatch => (
+            "site_mismatch",
+            "the receipt is of another site than the trusted keys",
+        ),
     }
 }
 
 fn human(found: &Verification, receipt: &Value) -> String {
     let word = |value: &Value| value.as_str().map(render::safe);
-    let transaction = match &receipt["transaction"]["id"] {
-        Value::Null => &receipt["transaction_id"],
-        id => id,
-    };
+    // A compensation names it beside the rest, a settlement among what it tells of it.
+    let transaction = word(&receipt["transaction"]["id"]);
+    let transaction = transaction.or_else(|| word(&receipt["transaction_id"]));
     let key = found.key_id.as_deref().map(render::safe);
     let standing = found.key_status.unwrap_or_default();
     let mut text = format!(
@@ -143,7 +199,7 @@ fn human(found: &Verification, receipt: &Value) -> String {
         ("intent", word(&receipt["intent_id"])),
         ("intent hash", word(&receipt["intent"]["hash"])),
         ("purpose", word(&receipt["intent"]["purpose"])),
-        ("transaction", word(transaction)),
+        ("transaction", transaction),
         ("amount", Some(amount_of(receipt))),
         ("outcome", word(&receipt["outcome"])),
         ("reason", word(&receipt["reason"])),
@@ -159,9 +215,10 @@ fn human(found: &Verification, receipt: &Value) -> String {
 /// What was paid, or paid back.
 pub(super) fn amount_of(receipt: &Value) -> String {
     let paid = &receipt["transaction"];
-    let (cents, currency) = match &paid["amount_cents"] {
-        Value::Null => (&receipt["compensated_cents"], &receipt["currency"]),
-        cents => (cents, &paid["currency"]),
+    let (cents, currency) = if paid["amount_cents"].is_null() {
+        (&receipt["compensated_cents"], &receipt["currency"])
+    } else {
+        (&paid["amount_cents"], &paid["currency"])
     };
     match (cents.as_u64(), currency.as_str()) {
         (Some(cents), Some(currency)) => amount(cents, currency),

@@ -29,7 +29,7 @@ pub(crate) struct AgentArgs {
     )]
     state: Option<PathBuf>,
 
-    /// File of the secret key that signs [default: agent_key in the directory of the agent]
+    /// File of the secret key that signs [default: `agent_key` in the directory of the agent]
     #[arg(
         long,
         value_name = "FILE",

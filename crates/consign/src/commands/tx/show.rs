@@ -13,7 +13,7 @@ const TRANSACTION: &str = "atp_tx_";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The intent, or a transaction (atp_tx_…)
+    /// The intent, or a transaction (`atp_tx_…`)
     id: String,
 
     #[command(flatten)]
