@@ -26,6 +26,8 @@ use crate::system::NODE;
 
 /// A worker's news that may wait; what is dropped beyond them is found by the sweep.
 const NEWS_MAX: usize = 1_024;
+/// Effects that outlast their requests and are watched all the same; the sweep finds the others.
+const WATCHED_MAX: usize = 64;
 const WORKER_GOAL: &str = "atp.effect";
 /// A rail's call comes back before the request that waits for it.
 const MARGIN: Duration = Duration::from_millis(500);
@@ -39,6 +41,7 @@ pub(super) fn settings() -> Result<Option<Settings>, Failure> {
 pub(super) struct Open {
     site: Site,
     public_per_minute: u32,
+    writes_per_minute: u32,
 }
 
 /// `node` is this node's number where several share the ledger.
@@ -79,6 +82,7 @@ pub(super) async fn open(
     Ok(Open {
         site,
         public_per_minute: asked.public_per_minute,
+        writes_per_minute: asked.writes_per_minute,
     })
 }
 
@@ -95,6 +99,7 @@ fn rail(
                 goal: goal.unwrap_or_else(|| WORKER_GOAL.to_owned()),
                 wait: asked.execute_wait.saturating_sub(MARGIN),
                 news,
+                watched_max: WATCHED_MAX,
             };
             Ok(Arc::new(Worker::new(engine.clone(), options)))
         }
@@ -181,6 +186,7 @@ impl Open {
             admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
             trust_proxy: settings.trust_proxy,
             public_per_minute: self.public_per_minute,
+            writes_per_minute: self.writes_per_minute,
         };
         transaction::router(self.site.clone(), options)
     }

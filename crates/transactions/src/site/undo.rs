@@ -159,7 +159,11 @@ impl Site {
         until: Instant,
     ) -> Result<Answer, Problem> {
         let pause = std::time::Duration::from_millis(50);
-        while transaction.is_being_undone(&asked.row) && Instant::now() + pause < until {
+        let place = self.waiting_place();
+        while place.is_some()
+            && transaction.is_being_undone(&asked.row)
+            && Instant::now() + pause < until
+        {
             tokio::time::sleep(pause).await;
             transaction = self.again(&transaction).await?;
         }
@@ -243,7 +247,7 @@ impl Site {
     }
 
     async fn undo_later(&self, held: &Held) -> Result<bool, Problem> {
-        let after_us = super::micros(self.options().sweep);
+        let after_us = held.pause_us(self.options().sweep);
         let steps = vec![held.settle(Settlement::LetGo { after_us })];
         Ok(self.commit(steps).await?.is_some())
     }
