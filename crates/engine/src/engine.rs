@@ -10,9 +10,10 @@ use consign_kernel::fact::Fact;
 use consign_kernel::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::plant::{self, Plant};
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt::{PublicKey, Signer};
 use consign_kernel::record::{self, ApiKey, Record};
+use consign_kernel::state::State;
 use consign_store::{
     Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, News, SharedStore, Stats,
 };
@@ -412,6 +413,9 @@ impl Engine {
         id: IntentId,
         reason: &str,
     ) -> Result<(), Error> {
+        if self.is_effect(id).await? {
+            return Err(Refusal::EffectOnce.into());
+        }
         let operate = Operate {
             id,
             face,
@@ -420,6 +424,17 @@ impl Engine {
         self.apply(None, Command::Requeue(operate))
             .await
             .map(|_| ())
+    }
+
+    /// Whether it is what a transaction does: handed out once, because whoever had it may have done it.
+    async fn is_effect(&self, id: IntentId) -> Result<bool, Error> {
+        let store = &self.inner.store;
+        let row = store.intent(id).await?;
+        let Some(parent) = row.and_then(|row| row.ties.parent) else {
+            return Ok(false);
+        };
+        let parent = store.intent(parent).await?;
+        Ok(parent.is_some_and(|row| row.profile == ProfileId::AtpTransaction))
     }
 
     pub async fn record(&self, key: record::Key) -> Result<Option<Record>, Error> {
@@ -459,6 +474,18 @@ impl Engine {
     ) -> Result<Vec<Intent>, Error> {
         let (capability, goal) = (capability.to_owned(), goal.map(str::to_owned));
         Ok(self.inner.store.open_jobs(capability, goal, limit).await?)
+    }
+
+    /// Rows of a profile that somebody holds or may take; see [`consign_store::Store::under_way`].
+    pub async fn under_way(
+        &self,
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    ) -> Result<Vec<Intent>, Error> {
+        let found = self.inner.store.under_way(profile, state, after, limit);
+        Ok(found.await?)
     }
 
     /// What an intent brought about, in the order of admission.

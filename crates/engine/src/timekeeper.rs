@@ -25,6 +25,15 @@ const FORGET_ROWS_MAX: u32 = 2_000;
 /// Per kind and round; then leases and delays have their turn.
 const FORGET_PIECES_MAX: u32 = 20;
 
+/// Records that come with an end of their own.
+const FORGOTTEN_KINDS: [Kind; 5] = [
+    Kind::Kv,
+    Kind::Receipt,
+    Kind::Node,
+    Kind::ActionClaim,
+    Kind::RailEvent,
+];
+
 #[derive(Debug)]
 pub struct Timekeeper {
     engine: Engine,
@@ -112,7 +121,7 @@ impl Timekeeper {
                 limit,
             })
             .collect();
-        for kind in [Kind::Kv, Kind::Receipt, Kind::Node] {
+        for kind in FORGOTTEN_KINDS {
             pieces.push(Forget::Records { kind, limit });
         }
         for piece in pieces {

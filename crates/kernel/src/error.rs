@@ -111,6 +111,10 @@ pub enum Refusal {
     Exists,
     #[error("a step before this one was refused")]
     NotReached,
+    #[error(
+        "this is the effect of a transaction, and to hand it out again could pay twice; cancel it if it never happened, and the transaction ends as not charged"
+    )]
+    EffectOnce,
     #[error("a request may carry at most {max} steps")]
     TooManySteps { max: usize },
 }

@@ -34,4 +34,6 @@ pub struct Event {
     pub id: IntentId,
     pub namespace: String,
     pub goal: String,
+    /// What it belongs to, if it was brought about by another one.
+    pub parent: Option<IntentId>,
 }

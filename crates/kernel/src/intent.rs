@@ -4,7 +4,7 @@
 //! except the rules in `decide`.
 
 use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
-use crate::profile::ProfileId;
+use crate::profile::{Face, ProfileId};
 use crate::state::{Cause, State, stored};
 
 stored! {
@@ -104,6 +104,7 @@ pub struct Intent {
     pub token: Option<Token>,
     pub claimed_at: Option<Micros>,
     pub lease_until: Option<Micros>,
+    /// None as well for what nobody works on: a permission that is over is no dead letter.
     pub settled_at: Option<Micros>,
     pub last_error: Option<String>,
     pub result: Option<Outcome>,
@@ -136,6 +137,8 @@ impl Intent {
                 (Shelf::Delayed, self.run_at.min(self.expires_at))
             }
             (State::Queued, _) => (Shelf::Ready, self.expires_at),
+            // Kept for good, so that no pass over what has ended walks past it.
+            _ if self.profile.profile().face == Face::Transaction => (Shelf::Done, Micros::MAX),
             _ => (
                 Shelf::Done,
                 self.settled_at.unwrap_or(now).plus(retention_us),

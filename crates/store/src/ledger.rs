@@ -142,6 +142,9 @@ pub(crate) struct Position {
     pub(crate) fact: u64,
 }
 
+/// Where rows lie that somebody holds, or may take now or soon.
+pub(crate) const UNDER_WAY: [Shelf; 3] = [Shelf::Delayed, Shelf::Leased, Shelf::Lapsed];
+
 /// The profiles of a face, as the codes stored with rows.
 pub(crate) fn profiles_of(face: Face) -> impl Iterator<Item = ProfileId> {
     ProfileId::ALL

@@ -27,7 +27,7 @@ use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Probe;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
@@ -70,7 +70,17 @@ pub trait Store: Send + Sync + 'static {
         limit: u32,
     ) -> Answered<'_, Vec<Intent>>;
 
-    /// Dead letters of a face, latest death first.
+    /// Rows of a profile in a state that are held, let go for a while, or there for whoever comes first: in the order of
+    /// admission, after a row. What waits in a queue or has ended is not looked at.
+    fn under_way(
+        &self,
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>>;
+
+    /// Dead letters of a face, latest death first. What ended without having been worked on is none.
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>>;
 
     /// The end of the history of one intent, oldest first; nothing once the intent is removed.

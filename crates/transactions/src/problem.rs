@@ -82,6 +82,8 @@ pub enum Problem {
     #[error("a precondition does not hold")]
     PreconditionFailed { unmet: Vec<Unmet> },
 
+    #[error("the body did not arrive in time; send it again")]
+    RequestTimeout,
     #[error("the body is longer than {max_bytes} bytes")]
     PayloadTooLarge { max_bytes: usize },
     #[error("the idempotency key was used before with another request")]
@@ -102,6 +104,10 @@ pub enum Problem {
     InternalError,
     #[error("the store does not answer; nothing happened, and the request may be sent again")]
     StoreUnavailable,
+    #[error(
+        "the store went away while this was kept, so it may have happened; send the same request again, with the same key"
+    )]
+    StoreUnsure,
     #[error("this server may not write; the request may be sent again")]
     NotPrimary,
 }
@@ -183,6 +189,7 @@ impl Problem {
             Self::ScopeViolation { .. } => (403, "scope_violation"),
             Self::IntentNotFound => (404, "intent_not_found"),
             Self::NotFound { .. } => (404, "not_found"),
+            Self::RequestTimeout => (408, "request_timeout"),
             Self::NonceConsumed { .. } => (409, "nonce_consumed"),
             Self::NotAuthorized => (409, "not_authorized"),
             Self::InvalidState { .. } => (409, "invalid_state"),
@@ -202,7 +209,7 @@ impl Problem {
             Self::RateLimited { .. } => (429, "rate_limited"),
             Self::QuotaExceeded { .. } => (429, "quota_exceeded"),
             Self::InternalError => (500, "internal_error"),
-            Self::StoreUnavailable => (503, "store_unavailable"),
+            Self::StoreUnavailable | Self::StoreUnsure => (503, "store_unavailable"),
             Self::NotPrimary => (503, "not_primary"),
         }
     }

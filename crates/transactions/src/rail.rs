@@ -76,10 +76,15 @@ impl Report {
         }
     }
 
+    /// What bears no proper name is not understood.
     #[must_use]
     pub fn named(self, payment_id: impl Into<String>) -> Self {
+        let payment_id = payment_id.into();
+        if !is_name(&payment_id) {
+            return Self::of(RailOutcome::Unknown);
+        }
         Self {
-            payment_id: Some(payment_id.into()),
+            payment_id: Some(payment_id),
             ..self
         }
     }
@@ -128,6 +133,16 @@ pub enum Refunded {
     Unknown,
 }
 
+impl Refunded {
+    fn done(refund_id: Option<String>) -> Self {
+        if refund_id.as_deref().is_none_or(is_name) {
+            Self::Done { refund_id }
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
 /// What a genuine message of a rail is about. It is a hint: whoever gets it asks the rail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
@@ -135,6 +150,27 @@ pub struct Hint {
     pub event_id: String,
     /// The payment or the reference to look for; none if the event is of no concern.
     pub about: Option<String>,
+}
+
+impl Hint {
+    /// A name that is too long is nobody's.
+    fn new(event_id: String, about: Option<String>) -> Result<Self, Problem> {
+        if !is_name(&event_id) {
+            let reason = format!("must have at most {NAME_CHARS_MAX} characters");
+            return Err(Problem::field("id", reason));
+        }
+        Ok(Self {
+            event_id,
+            about: about.filter(|about| is_name(about)),
+        })
+    }
+}
+
+/// Of payments, refunds and events, as a rail calls them: they are kept as keys and shown to everybody.
+const NAME_CHARS_MAX: usize = 255;
+
+fn is_name(text: &str) -> bool {
+    text.chars().take(NAME_CHARS_MAX + 1).count() <= NAME_CHARS_MAX
 }
 
 /// A message as it came.

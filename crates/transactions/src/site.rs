@@ -23,12 +23,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use consign_engine::{Engine, Error};
+use consign_engine::{Engine, Error, StoreError};
 use consign_kernel::command::{Command, Hold, Recover};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::document::SiteSigner;
 use crate::keyring::Keyring;
@@ -73,6 +73,8 @@ pub struct Options {
     pub freshness_s: u32,
     /// Whether execute, compensate and cancel must be signed.
     pub signed_requests: bool,
+    /// How many requests at once wait for what another one began. Beyond them the answer is how far it is.
+    pub waiting_max: usize,
 }
 
 impl Options {
@@ -90,6 +92,7 @@ impl Options {
             dedup_window_s: 0,
             freshness_s: crate::intent::FRESHNESS_S,
             signed_requests: false,
+            waiting_max: WAITING_MAX,
         }
     }
 }
@@ -107,6 +110,8 @@ struct Inner {
     /// Of transactions that requests carry at once: a rail that hangs must not gather connections without end.
     places: Arc<Semaphore>,
     recent: Recent,
+    /// Of requests that wait for what another one carries.
+    waiting: Semaphore,
 }
 
 /// The keys as they were when they were read last.
@@ -119,6 +124,8 @@ struct Keys {
 /// How many transactions are carried by requests at once. Beyond them an agent is asked to come back.
 const CARRIED_MAX: usize = 1_024;
 
+const WAITING_MAX: usize = 1_024;
+
 /// How long whoever carries a transaction holds it without showing that it is alive. A few calls of the rail fit in.
 const LEASE: Duration = Duration::from_mins(1);
 
@@ -129,6 +136,7 @@ impl Site {
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,
+                waiting: Semaphore::new(options.waiting_max),
                 options,
                 keys: RwLock::new(Arc::new(keys)),
                 places: Arc::new(Semaphore::new(CARRIED_MAX)),
@@ -172,6 +180,11 @@ impl Site {
         place.map_err(|_| Problem::RateLimited { retry_after_s: 1 })
     }
 
+    /// A place among those that wait for others; whoever finds none does not wait.
+    fn waiting_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.inner.waiting.try_acquire().ok()
+    }
+
     fn hold(&self) -> Hold {
         let Options { node, start, .. } = self.options();
         Hold {
@@ -210,10 +223,11 @@ impl Site {
 /// How often a request looks again because others change the same thing at the same time.
 const TRIES_MAX: u32 = 64;
 
-/// Nothing happened, and the same request may be sent again.
+/// The same request may be sent again: nothing happened, unless a commit was cut off.
 fn unavailable(error: &Error) -> Problem {
     tracing::warn!(%error, "a transaction's request could not be kept");
     match error {
+        Error::Store(StoreError::Unsure(_) | StoreError::Lost) => Problem::StoreUnsure,
         Error::Store(_) => Problem::StoreUnavailable,
         Error::Refused(_) | Error::Seal(_) | Error::NotSettled | Error::Internal(_) => {
             Problem::InternalError
@@ -228,4 +242,22 @@ fn damaged(what: &str) -> Problem {
 
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_that_was_cut_off_is_not_said_to_be_nothing() {
+        for cut_off in [StoreError::Unsure("reset".to_owned()), StoreError::Lost] {
+            let problem = unavailable(&Error::Store(cut_off));
+            let said = problem.to_string();
+            assert!(said.contains("may have happened"), "{said}");
+            assert!(said.contains("same key"), "{said}");
+            assert_eq!((problem.status(), problem.retry_after_s()), (503, Some(1)));
+        }
+        let problem = unavailable(&Error::Store(StoreError::Busy));
+        assert_eq!(problem, Problem::StoreUnavailable);
+    }
 }

@@ -26,6 +26,8 @@ use crate::system::NODE;
 
 /// A worker's news that may wait; what is dropped beyond them is found by the sweep.
 const NEWS_MAX: usize = 1_024;
+/// Effects that outlast their requests and are watched all the same; the sweep finds the others.
+const WATCHED_MAX: usize = 64;
 const WORKER_GOAL: &str = "atp.effect";
 /// A call of the rail comes back while the transaction is still held by whoever made it.
 const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -41,6 +43,7 @@ pub(super) fn settings() -> Result<Option<Settings>, Failure> {
 pub(super) struct Open {
     site: Site,
     public_per_minute: u32,
+    writes_per_minute: u32,
 }
 
 /// `node` is this node's number where several share the ledger.
@@ -81,6 +84,7 @@ pub(super) async fn open(
     Ok(Open {
         site,
         public_per_minute: asked.public_per_minute,
+        writes_per_minute: asked.writes_per_minute,
     })
 }
 
@@ -100,6 +104,7 @@ fn rail(
                     .saturating_sub(MARGIN)
                     .min(WORKER_WAIT_MAX),
                 news,
+                watched_max: WATCHED_MAX,
             };
             Ok(Arc::new(Worker::new(engine.clone(), options)))
         }
@@ -186,6 +191,7 @@ impl Open {
             admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
             trust_proxy: settings.trust_proxy,
             public_per_minute: self.public_per_minute,
+            writes_per_minute: self.writes_per_minute,
         };
         transaction::router(self.site.clone(), options)
     }

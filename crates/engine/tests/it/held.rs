@@ -8,7 +8,7 @@ use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Probe;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use consign_store::{
@@ -148,6 +148,16 @@ impl Store for Held {
 
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.inner.children(parent, limit)
+    }
+
+    fn under_way(
+        &self,
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.inner.under_way(profile, state, after, limit)
     }
 
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {

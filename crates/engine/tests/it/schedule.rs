@@ -167,3 +167,27 @@ async fn a_jump_of_a_day_loses_nothing() {
         (State::Dispatched, held.attempts)
     );
 }
+
+#[tokio::test]
+async fn records_past_their_end_are_removed() {
+    let world = World::new();
+    let kinds = [Kind::Kv, Kind::Node, Kind::ActionClaim, Kind::RailEvent];
+    let record = |kind| {
+        Command::Put(Put {
+            key: Key {
+                kind,
+                owner: "somebody".to_owned(),
+                name: "it".to_owned(),
+            },
+            value: "1".to_owned(),
+            expires_at: Some(world.engine.now().plus(DAY_US)),
+            expect: None,
+        })
+    };
+    let steps = kinds.into_iter().map(record).collect();
+    world.engine.execute(None, steps).await.unwrap();
+    let mut timekeeper = Timekeeper::new(world.engine.clone());
+    world.clock.advance_us(DAY_US);
+    timekeeper.tick().await.unwrap();
+    assert_eq!(world.store.dump().await.unwrap().records, []);
+}

@@ -162,9 +162,11 @@ impl From<Refusal> for Reject {
                 Code::LimitExceeded,
                 format!("Open intent limit of {limit} reached; fulfil or cancel some first."),
             ),
-            Refusal::VersionMismatch | Refusal::Exists | Refusal::NotReached | Refusal::Held => {
-                Self::new(Code::InvalidRequest, refusal.to_string())
-            }
+            Refusal::VersionMismatch
+            | Refusal::Exists
+            | Refusal::NotReached
+            | Refusal::Held
+            | Refusal::EffectOnce => Self::new(Code::InvalidRequest, refusal.to_string()),
             Refusal::TooManySteps { max } => Self::new(
                 Code::InvalidRequest,
                 format!("At most {max} items per request."),

@@ -1,10 +1,10 @@
-//! How often one address may ask the routes that need no credential.
+//! How often one address may ask the routes that need no credential, and those that write.
 //!
-//! A window of a minute for each address. Invariant: the memory is bounded; when it is full of addresses that asked within
-//! their window, further ones share one window among them.
+//! A window of a minute for each address; of IPv6 the network of a customer (/64) counts as one. Invariant: the memory is
+//! bounded; when it is full of addresses that asked within their window, further ones share one window among them.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ impl Allowance {
         }
         let peer = request.extensions().get::<Peer>();
         let origin = peer.map(|peer| Origin::of(*peer, request.headers(), trust_proxy));
-        let address = origin.map_or(OTHERS, |origin| origin.client);
+        let address = origin.map_or(OTHERS, |origin| counted(origin.client));
         self.count(address, Instant::now())
     }
 
@@ -72,6 +72,15 @@ impl Allowance {
     }
 }
 
+/// Whoever has one address of a /64 has all of them.
+fn counted(address: IpAddr) -> IpAddr {
+    const NETWORK: u128 = !0 << 64;
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +97,18 @@ mod tests {
         let later = now + Duration::from_secs(45);
         assert_eq!(allowance.count(HERE, later), Err(15));
         assert_eq!(allowance.count(HERE, now + WINDOW), Ok(()));
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_as_one() {
+        let counted = |text: &str| counted(text.parse().unwrap()).to_string();
+        assert_eq!(
+            counted("2001:db8:1:2:aaaa:bbbb:cccc:dddd"),
+            "2001:db8:1:2::"
+        );
+        assert_eq!(counted("2001:db8:1:3::1"), "2001:db8:1:3::");
+        assert_eq!(counted("192.0.2.7"), "192.0.2.7");
+        assert_eq!(counted("::ffff:192.0.2.7"), "192.0.2.7");
     }
 
     #[test]

@@ -39,13 +39,17 @@ pub struct Options {
     pub trust_proxy: bool,
     /// How often one address may ask the public routes in a minute; zero for as often as it likes.
     pub public_per_minute: u32,
+    /// How often it may send something that is kept, or a rail's callback.
+    pub writes_per_minute: u32,
 }
 
 #[derive(Clone)]
 struct Face {
     site: Site,
     options: Arc<Options>,
-    allowance: Arc<Allowance>,
+    /// Of the public routes, and of those that write.
+    public: Arc<Allowance>,
+    writes: Arc<Allowance>,
 }
 
 impl fmt::Debug for Face {
@@ -58,7 +62,8 @@ impl fmt::Debug for Face {
 pub fn router(site: Site, options: Options) -> Router {
     let face = Face {
         site,
-        allowance: Arc::new(Allowance::new(options.public_per_minute)),
+        public: Arc::new(Allowance::new(options.public_per_minute)),
+        writes: Arc::new(Allowance::new(options.writes_per_minute)),
         options: Arc::new(options),
     };
     Router::new()
@@ -93,27 +98,27 @@ pub fn router(site: Site, options: Options) -> Router {
 type Answered = Result<Told, Refused>;
 
 async fn create(State(face): State<Face>, request: Request) -> Answered {
-    let body = whole(request, REQUEST_BYTES_MAX).await?.1;
+    let body = face.written(request, REQUEST_BYTES_MAX).await?.1;
     Ok(Told(face.site.create(&body).await?))
 }
 
 async fn authorize(State(face): State<Face>, request: Request) -> Answered {
-    let (headers, body) = whole(request, REQUEST_BYTES_MAX).await?;
+    let (headers, body) = face.written(request, REQUEST_BYTES_MAX).await?;
     Ok(Told(face.site.authorize(key(&headers)?, &body).await?))
 }
 
 async fn execute(State(face): State<Face>, request: Request) -> Answered {
-    let (headers, body) = whole(request, REQUEST_BYTES_MAX).await?;
+    let (headers, body) = face.written(request, REQUEST_BYTES_MAX).await?;
     Ok(Told(face.site.execute(key(&headers)?, &body).await?))
 }
 
 async fn compensate(State(face): State<Face>, request: Request) -> Answered {
-    let (headers, body) = whole(request, NOTE_BYTES_MAX).await?;
+    let (headers, body) = face.written(request, NOTE_BYTES_MAX).await?;
     Ok(Told(face.site.compensate(key(&headers)?, &body).await?))
 }
 
 async fn cancel(State(face): State<Face>, request: Request) -> Answered {
-    let body = whole(request, NOTE_BYTES_MAX).await?.1;
+    let body = face.written(request, NOTE_BYTES_MAX).await?.1;
     Ok(Told(face.site.cancel(&body).await?))
 }
 
@@ -141,7 +146,7 @@ async fn verify(State(face): State<Face>, request: Request) -> Answered {
 }
 
 async fn callback(State(face): State<Face>, Segment(rail): Segment, request: Request) -> Answered {
-    let (headers, body) = whole(request, CALLBACK_BYTES_MAX).await?;
+    let (headers, body) = face.written(request, CALLBACK_BYTES_MAX).await?;
     let headers: Vec<_> = headers
         .iter()
         .filter_map(|(name, value)| {
@@ -186,7 +191,21 @@ async fn wrong_method() -> Response {
 impl Face {
     /// Public routes cost the same for everybody, and nobody may ask without end.
     fn let_in(&self, request: &Request) -> Result<(), Problem> {
-        self.allowance
+        self.take(&self.public, request)
+    }
+
+    /// The whole body of something that is to be kept.
+    async fn written(
+        &self,
+        request: Request,
+        max_bytes: usize,
+    ) -> Result<(HeaderMap, Vec<u8>), Refused> {
+        self.take(&self.writes, &request)?;
+        whole(request, max_bytes).await
+    }
+
+    fn take(&self, allowance: &Allowance, request: &Request) -> Result<(), Problem> {
+        allowance
             .take(request, self.options.trust_proxy)
             .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
     }
@@ -212,12 +231,11 @@ async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Vec<u8>
     match body::read(body, max_bytes, body::DEADLINE_DEFAULT).await {
         Ok(body) => Ok((head.headers, body.to_vec())),
         Err(BodyError::TooLarge) => Err(Refused(Problem::PayloadTooLarge { max_bytes })),
-        Err(error @ (BodyError::TooSlow | BodyError::Broken)) => {
-            Err(Refused(Problem::InvalidRequest {
-                field: None,
-                reason: error.to_string(),
-            }))
-        }
+        Err(BodyError::TooSlow) => Err(Refused(Problem::RequestTimeout)),
+        Err(error @ BodyError::Broken) => Err(Refused(Problem::InvalidRequest {
+            field: None,
+            reason: error.to_string(),
+        })),
     }
 }
 

@@ -28,22 +28,22 @@ pub(super) async fn intents(State(face): State<Face>, request: Request) -> Answe
     face.operator(request.headers())?;
     let limit = number(&request, "limit")?.unwrap_or(u64::from(LIST_DEFAULT));
     let offset = number(&request, "offset")?.unwrap_or(0);
+    let before = number(&request, "before")?;
     let bounded = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    Ok(Told(
-        face.site.intents(bounded(limit), bounded(offset)).await?,
-    ))
+    let intents = face.site.intents(bounded(limit), bounded(offset), before);
+    Ok(Told(intents.await?))
 }
 
 pub(super) async fn transactions(State(face): State<Face>, request: Request) -> Answered {
     face.operator(request.headers())?;
     let limit = number(&request, "limit")?.unwrap_or(u64::from(LIST_DEFAULT));
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    let before = number(&request, "before")?;
     let state = query(&request, "state");
-    Ok(Told(
-        face.site
-            .transactions_shown(state.as_deref(), limit)
-            .await?,
-    ))
+    let shown = face
+        .site
+        .transactions_shown(state.as_deref(), limit, before);
+    Ok(Told(shown.await?))
 }
 
 pub(super) async fn audit(State(face): State<Face>, request: Request) -> Answered {

@@ -25,6 +25,7 @@ pub struct Settings {
     pub dedup_window_s: u32,
     pub signed_requests: bool,
     pub public_per_minute: u32,
+    pub writes_per_minute: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Unusable {
 
 const SWEEP_S_DEFAULT: f64 = 60.0;
 const PUBLIC_PER_MINUTE_DEFAULT: u32 = 120;
+/// Many agents may come from one address, and all messages of a rail.
+const WRITES_PER_MINUTE_DEFAULT: u32 = 6_000;
 
 impl Settings {
     /// `None` if no site is named.
@@ -109,6 +112,11 @@ impl Settings {
                 "ATP_PUBLIC_PER_MINUTE",
                 filled("ATP_PUBLIC_PER_MINUTE"),
                 PUBLIC_PER_MINUTE_DEFAULT,
+            )?,
+            writes_per_minute: whole(
+                "ATP_WRITES_PER_MINUTE",
+                filled("ATP_WRITES_PER_MINUTE"),
+                WRITES_PER_MINUTE_DEFAULT,
             )?,
         };
         Ok(Some(settings))

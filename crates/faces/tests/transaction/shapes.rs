@@ -1,6 +1,13 @@
 //! Statuses, headers and bodies; the rules themselves are proven with the site.
 
-use serde_json::json;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use http::Request;
+use hyper::body::Frame;
+use serde_json::{Value, json};
 
 use crate::world::{ADMIN, KEY, World};
 
@@ -207,4 +214,101 @@ async fn an_operator_sees_what_is_open_and_what_happened() {
     let revoked = world.get("/.well-known/wab-revocations.json").await;
     assert_eq!(revoked.status, 200);
     assert_eq!(world.get("/api/atp/health").await.json()["service"], "atp");
+}
+
+#[tokio::test]
+async fn whoever_writes_without_end_is_asked_for_patience() {
+    let world = World::limited(0, 2).await;
+    let sent = world.signed("int_abc").to_string();
+    for path in ["/api/atp/intents", "/api/atp/rails/null/callback"] {
+        assert_ne!(world.post(path, &[], &sent).await.status, 429);
+    }
+    for path in [
+        "/api/atp/intents",
+        "/api/atp/authorize",
+        "/api/atp/execute",
+        "/api/atp/compensate",
+        "/api/atp/cancel",
+        "/api/atp/rails/null/callback",
+    ] {
+        let refused = world.post(path, &[IDEMPOTENCY], &sent).await;
+        assert_eq!(refused.status, 429, "{path}");
+        assert!(refused.headers.contains_key("retry-after"));
+    }
+    let shown = world.get("/api/atp/intents/int_abc").await;
+    assert_eq!(shown.status, 200, "reading has no such limit");
+}
+
+/// A body of which nothing ever comes.
+struct Endless;
+
+impl HttpBody for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_comes_too_slowly_is_told_so() {
+    let world = World::new(0).await;
+    // From here on time jumps to whatever is waited for.
+    tokio::time::pause();
+    let request = Request::post("/api/atp/intents").body(Body::new(Endless));
+    let request = request.unwrap();
+    let refused = world.answer(request).await;
+    assert_eq!(refused.status, 408);
+    assert_eq!(refused.json()["error"], "request_timeout");
+}
+
+#[tokio::test]
+async fn an_operator_goes_through_intents_page_by_page() {
+    let world = World::new(0).await;
+    for id in ["int_a", "int_b", "int_c"] {
+        let intent = world.signed(id).to_string();
+        let sent = format!("{{\"intent_id\":\"{id}\"}}");
+        world
+            .post("/api/atp/authorize", &[IDEMPOTENCY], &intent)
+            .await;
+        let executed = world.post("/api/atp/execute", &[IDEMPOTENCY], &sent).await;
+        assert_eq!(executed.status, 200);
+    }
+    let ids = |page: &Value, list: &str| -> Vec<String> {
+        let listed = page[list].as_array().unwrap().iter();
+        let id = |one: &Value| one["intent_id"].as_str().unwrap().to_owned();
+        listed.map(id).collect()
+    };
+    let shown = async |path: &str| world.send("GET", path, &[BEARER], "").await;
+    for (path, list) in [
+        ("/api/atp/intents?limit=2", "data"),
+        (
+            "/api/atp/admin/transactions?state=settled&limit=2",
+            "transactions",
+        ),
+    ] {
+        let first = shown(path).await.json();
+        assert_eq!(ids(&first, list), ["int_c", "int_b"]);
+        let next = first["next"].as_u64().unwrap();
+        let second = shown(&format!("{path}&before={next}")).await.json();
+        assert_eq!(ids(&second, list), ["int_a"]);
+        assert_eq!(second["next"], json!(null));
+    }
+    let listed = shown("/api/atp/intents?offset=1&limit=1").await.json();
+    assert_eq!(ids(&listed, "data"), ["int_b"]);
+    let transaction = &listed["data"][0]["transactions"][0];
+    assert_eq!(transaction["state"], "settled");
+    assert_eq!(transaction.get("receipt"), None, "a list is no archive");
+    let refused = shown("/api/atp/intents?offset=10001").await;
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.json()["message"]
+            .as_str()
+            .unwrap()
+            .contains("before=")
+    );
 }

@@ -50,6 +50,10 @@ impl Answer {
 
 impl World {
     pub(crate) async fn new(public_per_minute: u32) -> Self {
+        Self::limited(public_per_minute, 0).await
+    }
+
+    pub(crate) async fn limited(public_per_minute: u32, writes_per_minute: u32) -> Self {
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
         let engine = Engine::new(EngineOptions {
@@ -82,6 +86,7 @@ impl World {
             admin_secret: Some(Secret::new(ADMIN.to_owned())),
             trust_proxy: false,
             public_per_minute,
+            writes_per_minute,
         };
         let router = intent::router(engine, intent).merge(transaction::router(site, transactions));
         Self {
@@ -131,7 +136,11 @@ impl World {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let mut request = request.body(Body::from(body.to_owned())).unwrap();
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        self.answer(request).await
+    }
+
+    pub(crate) async fn answer(&self, mut request: Request<Body>) -> Answer {
         request.extensions_mut().insert(Peer {
             addr: SocketAddr::from(([127, 0, 0, 1], 50_000)),
             tls: false,

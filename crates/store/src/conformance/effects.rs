@@ -2,7 +2,8 @@
 //! their state stays.
 
 use consign_kernel::command::{
-    Answer, Audience, Begin, Claim, Command, Hold, NewIntent, Operate, Recover, Settlement, Take,
+    Answer, Audience, Begin, Claim, Command, Hold, NewIntent, Operate, Recover, Settlement, Sweep,
+    Take,
 };
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, SECOND_US, Seq};
@@ -280,4 +281,68 @@ pub async fn a_dead_process_leaves_its_transactions_where_they_are(world: World)
         elsewhere.holder,
         "another node's are its own"
     );
+}
+
+pub async fn what_is_under_way_is_found_in_the_order_of_admission(world: World) {
+    let mut rows = Vec::new();
+    for n in 1..=5 {
+        rows.push(transaction(&world, n, "node").await);
+    }
+    permission(&world, 6, SECOND_US).await;
+    world.publish(in_face(ProfileId::Intent)).await;
+    let after_us = 60 * SECOND_US;
+    let let_go = world.settle(&rows[0], Settlement::LetGo { after_us }).await;
+    assert!(let_go.is_ok());
+    for row in &rows[2..4] {
+        let delivered = world.settle(row, Settlement::Deliver).await;
+        assert!(delivered.is_ok());
+    }
+    let done = world
+        .settle(&rows[2], Settlement::Complete { result: None })
+        .await;
+    assert!(done.is_ok());
+    let found = async |state, after: Seq, limit| -> Vec<IntentId> {
+        let profile = ProfileId::AtpTransaction;
+        let found = world.store.under_way(profile, state, after, limit).await;
+        found
+            .expect("storage works")
+            .iter()
+            .map(|row| row.id)
+            .collect()
+    };
+    let executing = [rows[0].id, rows[1].id, rows[4].id];
+    for _ in 0..2 {
+        assert_eq!(found(State::Dispatched, Seq(0), 10).await, executing);
+        assert_eq!(found(State::Dispatched, Seq(0), 2).await, executing[..2]);
+        let behind = found(State::Dispatched, rows[0].seq, 10).await;
+        assert_eq!(behind, executing[1..]);
+        assert_eq!(found(State::Delivered, Seq(0), 10).await, [rows[3].id]);
+        assert_eq!(found(State::Acked, Seq(0), 10).await, []);
+        // The same when all leases are over.
+        world.clock.advance(2 * LEASE_US);
+        let swept = world.step(Command::Sweep(Sweep { limit: 100 })).await;
+        assert!(swept.is_ok());
+    }
+}
+
+pub async fn ended_permissions_and_transactions_are_in_nobodys_way(world: World) {
+    let over = permission(&world, 1, SECOND_US).await;
+    let settled = transaction(&world, 2, "node").await;
+    for how in [Settlement::Deliver, Settlement::Complete { result: None }] {
+        assert!(world.settle(&settled, how).await.is_ok());
+    }
+    world.clock.advance(SECOND_US);
+    world.observe(over.id).await;
+    for id in [over.id, settled.id] {
+        let row = world.load(id).await;
+        assert_eq!((row.shelf, row.wake_at), (Shelf::Done, Micros::MAX));
+    }
+}
+
+pub async fn a_permission_that_is_over_is_no_dead_letter(world: World) {
+    let over = permission(&world, 1, SECOND_US).await;
+    world.clock.advance(SECOND_US);
+    assert_eq!(world.observe(over.id).await.state, State::DeadLetter);
+    let dead = world.store.dead(Face::Transaction, 10).await;
+    assert_eq!(dead.expect("storage works"), [], "nobody worked on it");
 }

@@ -22,7 +22,7 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 use crate::group::Listeners;
-use crate::ledger::{Batch, Counter, Position};
+use crate::ledger::{Batch, Counter, Position, UNDER_WAY};
 use crate::{
     Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
     Listener, News, Stats, Store,
@@ -176,13 +176,33 @@ impl Store for Memory {
         )
     }
 
+    fn under_way(
+        &self,
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        let data = self.data();
+        let wanted = |intent: &&Intent| {
+            intent.profile == profile
+                && intent.state == state
+                && intent.seq > after
+                && UNDER_WAY.contains(&intent.shelf)
+        };
+        let found = data.intents.values().filter(wanted);
+        ready(found.take(limit as usize).cloned().collect())
+    }
+
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
         let data = self.data();
         let mut dead: Vec<Intent> = data
             .intents
             .values()
             .filter(|intent| {
-                intent.state == State::DeadLetter && intent.profile.profile().face == face
+                intent.state == State::DeadLetter
+                    && intent.settled_at.is_some()
+                    && intent.profile.profile().face == face
             })
             .cloned()
             .collect();
@@ -234,6 +254,7 @@ impl Store for Memory {
                     id: intent.id,
                     namespace: intent.namespace.clone(),
                     goal: intent.goal.clone(),
+                    parent: intent.ties.parent,
                 })
             })
             .collect();

@@ -31,7 +31,7 @@ use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
@@ -232,6 +232,16 @@ impl Store for Postgres {
 
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         Box::pin(reads::children(&self.readers, parent, limit))
+    }
+
+    fn under_way(
+        &self,
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        Box::pin(async move { reads::under_way(&self.readers, profile, state, after, limit).await })
     }
 
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {

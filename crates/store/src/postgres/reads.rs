@@ -8,7 +8,7 @@ use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Probe};
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -19,7 +19,7 @@ use super::address::Address;
 use super::horizon::{Horizon, Watch, end_of};
 use super::rows::{self, FACT_COLUMNS, fact_columns, intent_columns, signed, stored};
 use super::wire::{PATIENCE, Parameters, silent};
-use crate::ledger::{Counter, profiles_of};
+use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
@@ -273,11 +273,35 @@ pub(super) async fn open_jobs(
     found.iter().map(rows::intent).collect()
 }
 
+/// Through the index of deadlines: the sum keeps the planner from walking all rows in their order instead.
+pub(super) async fn under_way(
+    readers: &Readers,
+    profile: ProfileId,
+    state: State,
+    after: Seq,
+    limit: u32,
+) -> Result<Vec<Intent>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents i WHERE i.shelf = ANY($1) AND i.profile = $2 AND i.state = $3 AND i.seq + 0 > $4 \
+         ORDER BY i.seq + 0 LIMIT $5"
+    );
+    let shelves: Vec<i16> = UNDER_WAY.map(|shelf| shelf.code().into()).to_vec();
+    let (profile, state) = (i16::from(profile.code()), i16::from(state.code()));
+    let (after, limit) = (signed(after.0), i64::from(limit));
+    let found = readers
+        .query(sql, &[&shelves, &profile, &state, &after, &limit])
+        .await?;
+    found.iter().map(rows::intent).collect()
+}
+
 pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
-        " FROM intents i WHERE i.state = 7 AND i.profile = ANY($1) ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
+        " FROM intents i WHERE i.state = 7 AND i.settled_at IS NOT NULL AND i.profile = ANY($1) \
+         ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
     );
     let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();
     let found = readers.query(sql, &[&profiles, &i64::from(limit)]).await?;
@@ -326,7 +350,7 @@ pub(super) async fn last_fact_to(
 const EVENTS: &str = concat!(
     "SELECT ",
     fact_columns!(),
-    ", i.id, i.namespace, i.goal FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
+    ", i.id, i.namespace, i.goal, i.parent FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
      WHERE f.owner = $1 AND f.seq > $2 AND f.seq < $3 ORDER BY f.seq LIMIT $4"
 );
 
@@ -395,6 +419,9 @@ async fn events_before(
                 id,
                 namespace: rows::text(row, FACT_COLUMNS + 1)?,
                 goal: rows::text(row, FACT_COLUMNS + 2)?,
+                parent: rows::get::<Option<&[u8]>>(row, FACT_COLUMNS + 3)?
+                    .and_then(|id| id.try_into().ok())
+                    .map(IntentId),
             });
         }
     }

@@ -25,7 +25,7 @@ use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
@@ -167,6 +167,17 @@ impl Store for Sqlite {
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.readers
             .run(move |connection| reads::children(connection, parent, limit))
+    }
+
+    fn under_way(
+        &self,
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.readers
+            .run(move |connection| reads::under_way(connection, profile, state, after, limit))
     }
 
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {

@@ -8,7 +8,7 @@ use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Probe};
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
 use crate::group::Shared;
-use crate::ledger::Counter;
+use crate::ledger::{Counter, UNDER_WAY};
 use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
@@ -162,14 +162,44 @@ pub(super) fn open_jobs(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
+/// Through the index of deadlines: the plus signs keep the planner from walking all rows in their order instead.
+pub(super) fn under_way(
+    connection: &Connection,
+    profile: ProfileId,
+    state: State,
+    after: Seq,
+    limit: u32,
+) -> Result<Vec<Intent>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        intent_columns!(),
+        " FROM intents WHERE shelf IN (?1, ?2, ?3) AND profile = ?4 AND state = ?5 AND +seq > ?6 ORDER BY +seq LIMIT ?7"
+    );
+    let [first, second, third] = UNDER_WAY.map(Shelf::code);
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(
+        params![
+            first,
+            second,
+            third,
+            profile.code(),
+            state.code(),
+            signed(after.0),
+            limit
+        ],
+        rows::intent,
+    )?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
-        " FROM intents WHERE state = 7 ORDER BY settled_at DESC, seq DESC"
+        " FROM intents WHERE state = 7 AND settled_at >= ?1 ORDER BY settled_at DESC, seq DESC"
     );
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query([])?;
+    let mut found = statement.query([i64::MIN])?;
     let mut dead = Vec::new();
     while dead.len() < limit as usize
         && let Some(row) = found.next()?
@@ -237,7 +267,7 @@ fn walk_back(
 
 /// The stretches of an owner, and in each of them its own facts; both in order, so that nothing is sorted.
 pub(super) const EVENTS: &str = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, \
-     f.actor, f.detail, f.owner, f.face, f.previous, i.id, i.namespace, i.goal FROM news n \
+     f.actor, f.detail, f.owner, f.face, f.previous, i.id, i.namespace, i.goal, i.parent FROM news n \
      CROSS JOIN facts f ON f.seq BETWEEN max(n.first, ?2 + 1) AND n.last AND f.owner = ?1 \
      LEFT JOIN intents i ON i.seq = f.intent WHERE n.owner = ?1 AND n.last > ?2 ORDER BY n.last, f.seq LIMIT ?3";
 
@@ -264,6 +294,7 @@ pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<Ev
                 id: IntentId(id),
                 namespace: row.get(14)?,
                 goal: row.get(15)?,
+                parent: row.get::<_, Option<[u8; 16]>>(16)?.map(IntentId),
             });
         }
     }

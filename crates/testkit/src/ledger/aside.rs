@@ -12,7 +12,7 @@ use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use consign_store::postgres::Postgres;
@@ -77,6 +77,16 @@ impl Store for Aside {
 
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.ask(async move |store| store.children(parent, limit).await)
+    }
+
+    fn under_way(
+        &self,
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.ask(async move |store| store.under_way(profile, state, after, limit).await)
     }
 
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {

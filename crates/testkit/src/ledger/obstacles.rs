@@ -7,7 +7,7 @@ use consign_kernel::command::{Apart, Command, Reply, Request};
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Put, Record};
 use consign_kernel::state::State;
 use consign_store::{
@@ -139,6 +139,16 @@ impl Store for Behind {
         limit: u32,
     ) -> Answered<'_, Vec<Intent>> {
         self.store.open_jobs(capability, goal, limit)
+    }
+
+    fn under_way(
+        &self,
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    ) -> Answered<'_, Vec<Intent>> {
+        self.store.under_way(profile, state, after, limit)
     }
 
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {

@@ -15,6 +15,7 @@ use crate::state::State;
 const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
 const PURPOSE_CHARS_MAX: usize = 500;
 const HOSTNAME_CHARS_MAX: usize = 253;
+const DOMAINS_MAX: usize = 64;
 
 impl Intent {
     /// Reads a document; the refusal names the first member that breaks a rule.
@@ -92,6 +93,15 @@ fn read_scope(scope: &Fields<'_>) -> Result<Scope, Problem> {
     let domains = scope.read("domains", "a list of host names", |value| {
         value.items()?.into_iter().map(hostname).collect()
     })?;
+    if domains
+        .as_ref()
+        .is_some_and(|domains: &Vec<String>| domains.len() > DOMAINS_MAX)
+    {
+        return Err(scope.refuse(
+            "domains",
+            format!("must have at most {DOMAINS_MAX} entries"),
+        ));
+    }
     Ok(Scope { actions, domains })
 }
 
@@ -134,6 +144,9 @@ fn read_preconditions(fields: &Fields<'_>, own_id: &str) -> Result<Vec<String>, 
         let intent_id = entry.intent_id("intent_id")?;
         if intent_id == own_id {
             return Err(entry.refuse("intent_id", "must be another intent's"));
+        }
+        if intents.contains(&intent_id) {
+            return Err(entry.refuse("intent_id", "is named twice"));
         }
         let state = entry.read("state", "\"settled\"", |value| {
             value

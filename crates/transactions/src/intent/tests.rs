@@ -189,8 +189,10 @@ fn at_008_the_scope_names_known_actions_and_at_least_one() {
         &[
             domains(json!([])),
             domains(json!(["shop.example", "*.a-b.example", "x".repeat(253)])),
+            domains(json!(vec!["shop.example"; 64])),
         ],
         &[
+            domains(json!(vec!["shop.example"; 65])),
             domains(json!("shop.example")),
             domains(json!([""])),
             domains(json!(["x".repeat(254)])),
@@ -267,12 +269,17 @@ fn an_intent_lives_at_most_seven_days_after_it_was_issued() {
 #[test]
 fn preconditions_are_other_intents_that_must_be_settled() {
     let entry = |id: &str| json!({"intent_id": id, "state": "settled"});
-    let many = |count: usize| Value::Array(vec![entry("int_x"); count]);
+    let many = |count: usize| {
+        (0..count)
+            .map(|n| entry(&format!("int_{n}")))
+            .collect::<Value>()
+    };
     check(
         "preconditions",
         &[json!([]), many(16)],
         &[
             many(17),
+            json!([entry("int_x"), entry("int_x")]),
             json!([entry("int_abc")]),
             json!([{"intent_id": "int_x"}]),
             json!([{"intent_id": "int_x", "state": "executed"}]),
@@ -288,7 +295,7 @@ fn preconditions_are_other_intents_that_must_be_settled() {
     );
     assert_eq!(
         read(&with("preconditions", many(2))).unwrap().preconditions,
-        ["int_x", "int_x"]
+        ["int_0", "int_1"]
     );
 }
 

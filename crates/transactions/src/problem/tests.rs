@@ -70,6 +70,7 @@ fn whatever_asks_for_patience_says_for_how_long() {
         (Problem::RateLimited { retry_after_s: 7 }, Some(7)),
         (Problem::QuotaExceeded { retry_after_s: 60 }, Some(60)),
         (Problem::StoreUnavailable, Some(1)),
+        (Problem::StoreUnsure, Some(1)),
         (Problem::NotPrimary, Some(1)),
         (Problem::IntentConflict, None),
         (Problem::InternalError, None),
@@ -194,7 +195,9 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         ),
         (Problem::InternalError, 500, "internal_error"),
         (Problem::StoreUnavailable, 503, "store_unavailable"),
+        (Problem::StoreUnsure, 503, "store_unavailable"),
         (Problem::NotPrimary, 503, "not_primary"),
+        (Problem::RequestTimeout, 408, "request_timeout"),
     ];
     for (problem, status, name) in problems {
         assert_eq!((problem.status(), problem.name()), (status, name));

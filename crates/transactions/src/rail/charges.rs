@@ -274,10 +274,8 @@ impl Rail for Charges {
 
     fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
         let hint = heard(&self.webhook_secrets, message)?;
-        Ok(Hint {
-            about: hint.about.or_else(|| charge_told_of(message.body)),
-            ..hint
-        })
+        let about = hint.about.or_else(|| charge_told_of(message.body));
+        Hint::new(hint.event_id, about)
     }
 }
 

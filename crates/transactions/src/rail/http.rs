@@ -79,10 +79,13 @@ impl Answer {
     fn report(self, charge: &Charge, asked_for: Option<&str>) -> Report {
         let outcome = self.outcome(charge, asked_for);
         let failed = outcome == RailOutcome::Failed;
-        Report {
-            outcome,
+        let report = Report {
             failure: failed.then(|| self.why("payment_failed")),
-            payment_id: self.payment_id.or_else(|| asked_for.map(str::to_owned)),
+            ..Report::of(outcome)
+        };
+        match self.payment_id.or_else(|| asked_for.map(str::to_owned)) {
+            Some(id) => report.named(id),
+            None => report,
         }
     }
 
@@ -234,9 +237,7 @@ impl Rail for Http {
             match answer.status {
                 // A part of it is not all of it.
                 Status::Succeeded if answer.is_about_the_money_of(charge) == Some(true) => {
-                    Refunded::Done {
-                        refund_id: answer.refund_id,
-                    }
+                    Refunded::done(answer.refund_id)
                 }
                 Status::Processing => Refunded::Pending,
                 Status::Failed => Refunded::Refused(answer.why("refund_failed")),
@@ -252,10 +253,7 @@ impl Rail for Http {
         let event_id = self.secrets.check(message)?.to_owned();
         let told: Told = serde_json::from_slice(message.body)
             .map_err(|_| Problem::field("data", "this is no event with its data"))?;
-        Ok(Hint {
-            event_id,
-            about: told.data.payment_id.or(told.data.reference),
-        })
+        Hint::new(event_id, told.data.payment_id.or(told.data.reference))
     }
 }
 

@@ -230,10 +230,7 @@ pub(super) fn heard(secrets: &Secrets, message: Message<'_>) -> Result<Hint, Pro
     })?;
     secrets.check(signature, message.body, message.now)?;
     let event = Event::read(message.body)?;
-    Ok(Hint {
-        event_id: event.id,
-        about: event.payment_id,
-    })
+    Hint::new(event.id, event.payment_id)
 }
 
 impl Rail for Stripe {

@@ -30,3 +30,24 @@ fn a_header_that_comes_twice_is_none() {
     assert_eq!(message.header("twice"), None);
     assert_eq!(message.header("never"), None);
 }
+
+#[test]
+fn a_name_that_is_too_long_is_not_understood() {
+    let (longest, longer) = ("é".repeat(NAME_CHARS_MAX), "x".repeat(NAME_CHARS_MAX + 1));
+    let paid = Report::of(RailOutcome::Succeeded);
+    assert_eq!(
+        paid.clone().named(&longest).payment_id,
+        Some(longest.clone())
+    );
+    assert_eq!(paid.named(&longer), Report::of(RailOutcome::Unknown));
+    let refund_id = Some(longest.clone());
+    let done = Refunded::Done {
+        refund_id: refund_id.clone(),
+    };
+    assert_eq!(Refunded::done(refund_id), done);
+    assert_eq!(Refunded::done(Some(longer.clone())), Refunded::Unknown);
+    let hint = Hint::new(longest.clone(), Some(longer.clone())).unwrap();
+    assert_eq!((hint.event_id, hint.about), (longest, None));
+    let refused = Hint::new(longer, None).unwrap_err();
+    assert_eq!(refused.name(), "invalid_request");
+}

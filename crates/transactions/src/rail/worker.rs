@@ -2,21 +2,22 @@
 //! its goal.
 //!
 //! Invariant: an effect is handed out once. A worker that says how it ended is believed; one that was lost may have done it,
-//! so that outcome stays unknown until a person says: completing or cancelling the intent is their word.
+//! so that outcome stays unknown until a person says: cancelling the intent is their word that it never happened.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use consign_engine::Engine;
-use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard, Operate};
+use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard};
 use consign_kernel::ids::{DAY_US, IntentId};
 use consign_kernel::intent::{Intent, Ties};
 use consign_kernel::limits;
 use consign_kernel::once;
-use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::profile::ProfileId;
 use consign_kernel::state::{Cause, State, Verb};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
@@ -33,8 +34,14 @@ const LIFE_US: i64 = 30 * DAY_US;
 const ONCE_US: i64 = 365 * DAY_US;
 /// A transaction has one effect and at most a few refunds.
 const CHILDREN_MAX: u32 = 64;
-/// How often a watcher looks although nobody told it anything.
+/// How often somebody who waits looks although nobody told them anything.
 const LOOK: Duration = Duration::from_secs(5);
+/// How soon they look again at the earliest, during a call and when it is over: there is news of everything that is published
+/// under the main key.
+const SOON: Duration = Duration::from_millis(5);
+const CALMLY: Duration = Duration::from_millis(250);
+/// How long an effect is watched when the call that published it is over. The sweep finds the others.
+const WATCH: Duration = Duration::from_hours(1);
 
 #[derive(Debug)]
 pub struct Options {
@@ -44,6 +51,8 @@ pub struct Options {
     pub wait: Duration,
     /// Where to say which transaction has news.
     pub news: mpsc::Sender<String>,
+    /// How many effects are watched at once for that.
+    pub watched_max: usize,
 }
 
 #[derive(Clone)]
@@ -52,6 +61,7 @@ pub struct Worker {
     goal: String,
     wait: Duration,
     news: mpsc::Sender<String>,
+    watchers: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -69,6 +79,7 @@ impl Worker {
             goal: options.goal,
             wait: options.wait,
             news: options.news,
+            watchers: Arc::new(Semaphore::new(options.watched_max)),
         }
     }
 
@@ -167,42 +178,49 @@ impl Worker {
     }
 
     async fn look(&self, id: IntentId) -> Report {
+        self.look_for_end(id).await.0
+    }
+
+    /// What is known of it, and whether there will be news.
+    async fn look_for_end(&self, id: IntentId) -> (Report, bool) {
+        let unknown = Report::of(RailOutcome::Unknown).named(id.to_string());
         match self.engine.observe(id).await {
-            Ok(Some(row)) => self.report(&row).await,
+            // One whose worker was lost is dead, and only a person can say more.
+            Ok(Some(row)) => (self.report(&row).await, row.settled_at.is_none()),
             // Its row is gone; what became of it nobody knows any more.
-            Ok(None) => Report::of(RailOutcome::Unknown).named(id.to_string()),
+            Ok(None) => (unknown, false),
             Err(error) => {
                 tracing::warn!(%error, "the ledger did not say what became of an effect");
-                Report::of(RailOutcome::Unknown).named(id.to_string())
+                (unknown, true)
             }
         }
     }
 
     /// Waits for the worker; if that takes too long, somebody else does, and tells when there is news.
     async fn await_end(&self, id: IntentId, charge: &Charge) -> Report {
-        let until = Instant::now() + self.wait;
-        let report = self.follow(id, Some(until)).await;
-        if report.outcome == RailOutcome::Unknown {
+        let (report, more) = self.follow(id, SOON, Instant::now() + self.wait).await;
+        if more && let Ok(place) = Arc::clone(&self.watchers).try_acquire_owned() {
             let (watcher, reference) = (self.clone(), charge.reference.as_str().to_owned());
             tokio::spawn(async move {
-                watcher.follow(id, None).await;
+                watcher.follow(id, CALMLY, Instant::now() + WATCH).await;
+                drop(place);
                 let _ = watcher.news.send(reference).await;
             });
         }
         report
     }
 
-    async fn follow(&self, id: IntentId, until: Option<Instant>) -> Report {
+    /// What came of it, and whether there may be more to know than that.
+    async fn follow(&self, id: IntentId, pause: Duration, until: Instant) -> (Report, bool) {
         let mut news = self.engine.follow_publisher(PUBLISHER);
         loop {
             news.mark_unchanged();
-            let report = self.look(id).await;
-            let over = until.is_some_and(|until| Instant::now() >= until);
-            if report.outcome != RailOutcome::Unknown || over {
-                return report;
+            let (report, more) = self.look_for_end(id).await;
+            if !more || Instant::now() >= until {
+                return (report, more);
             }
-            let next = Instant::now() + LOOK;
-            let next = until.map_or(next, |until| next.min(until));
+            tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
+            let next = until.min(Instant::now() + LOOK);
             let _ = tokio::time::timeout_at(next, news.changed()).await;
         }
     }
@@ -256,7 +274,7 @@ impl Rail for Worker {
         })
     }
 
-    /// Only what no worker has taken can be called back.
+    /// What is published is its worker's to end, so it can only be seen whether it did.
     fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
         Box::pin(async move {
             let row = match self.published(charge, &self.goal).await {
@@ -264,27 +282,14 @@ impl Rail for Worker {
                 Ok(Some(row)) => row,
                 Err(()) => return Fenced::Unknown,
             };
-            if row.state != State::Queued {
-                let outcome = self.report(&row).await.outcome;
-                if outcome == RailOutcome::Succeeded {
-                    return Fenced::TooLate;
-                }
-                if outcome == RailOutcome::Failed {
-                    return Fenced::Cancelled;
-                }
-                // A worker has it, or had it and was lost.
-                return Fenced::Unknown;
+            let outcome = self.report(&row).await.outcome;
+            if outcome == RailOutcome::Succeeded {
+                return Fenced::TooLate;
             }
-            let cancel = Command::Cancel(Operate {
-                id: row.id,
-                face: Face::Intent,
-                reason: "the transaction is called off".to_owned(),
-            });
-            match self.engine.apply(None, cancel).await {
-                // Between the look and the cancelling a worker may have taken it, and then it may be done.
-                Ok(_) if self.was_never_held(&row).await => Fenced::Cancelled,
-                Ok(_) | Err(_) => Fenced::Unknown,
+            if outcome == RailOutcome::Failed {
+                return Fenced::Cancelled;
             }
+            Fenced::Unknown
         })
     }
 
@@ -321,12 +326,5 @@ impl Rail for Worker {
         Err(Problem::NotFound {
             what: "callback of this rail",
         })
-    }
-}
-
-impl Worker {
-    async fn was_never_held(&self, row: &Intent) -> bool {
-        let facts = self.engine.timeline(row.seq).await.unwrap_or_default();
-        !facts.is_empty() && facts.iter().all(|fact| fact.verb != Verb::Claim)
     }
 }

@@ -38,6 +38,9 @@ pub(super) struct Held {
 
 /// How often the rail is asked in one go. One that goes round in circles is asked again later.
 const ROUNDS_MAX: u32 = 8;
+/// So many looks come at even distances.
+const STEADY_LOOKS: u32 = 10;
+const PAUSE_MAX: Duration = Duration::from_hours(1);
 
 impl Site {
     /// As far as it goes now. `None` if it is in other hands, or the ledger does not answer.
@@ -374,7 +377,7 @@ impl Site {
 
     /// Nothing more can be done now: anybody may look again after a while.
     async fn let_go(&self, held: &mut Held, after: Duration) -> Result<bool, Problem> {
-        let after_us = micros(after);
+        let after_us = held.pause_us(after);
         let steps = vec![
             held.transaction.unchanged(),
             held.settle(Settlement::LetGo { after_us }),
@@ -398,6 +401,13 @@ fn impossible(report: &Report) -> String {
 }
 
 impl Held {
+    /// Until it is looked at again: longer and longer for what stays open. A rail's callback shortens it.
+    pub(super) fn pause_us(&self, at_first: Duration) -> i64 {
+        let doublings = self.row.attempts.saturating_sub(STEADY_LOOKS).min(16);
+        let pause = at_first.saturating_mul(1 << doublings).min(PAUSE_MAX);
+        micros(pause.max(at_first))
+    }
+
     pub(super) fn payment(&self) -> Option<&str> {
         self.transaction.value.payment_id.as_deref()
     }

@@ -214,7 +214,11 @@ impl Site {
         until: Instant,
     ) -> Result<Kept<Transaction>, Problem> {
         let mut pause = LOOK_FIRST;
-        while !known.value.state()?.is_terminal() && Instant::now() + pause < until {
+        let place = self.waiting_place();
+        while place.is_some()
+            && !known.value.state()?.is_terminal()
+            && Instant::now() + pause < until
+        {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LOOK_MAX);
             known = self.again(&known).await?;

@@ -1,7 +1,8 @@
 //! What is shown: intents with their transactions, receipts, and whether a document is one of ours.
 
 use consign_engine::{EventFilter, IntentFilter};
-use consign_kernel::ids::{FactSeq, Micros};
+use consign_kernel::fact::Event;
+use consign_kernel::ids::{FactSeq, Micros, Seq};
 use consign_kernel::intent::Intent as Row;
 use consign_kernel::profile::{Face, Profile, ProfileId};
 use consign_kernel::state as kernel;
@@ -27,23 +28,33 @@ const SHOWN_MAX: u32 = 100;
 /// Enough to see whether there is one, or several.
 const ONE_OR_SEVERAL: u32 = 2;
 /// How many intents a page of a list has.
-pub(super) const LIST_MAX: u32 = 200;
-/// How many open transactions are looked through for the oldest.
-const OPEN_MAX: usize = 2_000;
+const LIST_MAX: u32 = 200;
+/// How many transactions each of them is listed with.
+const LISTED_MAX: u32 = 10;
+/// Beyond it a list is gone through by its ends.
+const OFFSET_MAX: u32 = 10_000;
+/// How many rows are read at once, and how often for one list; then it is short, and tells where to go on.
+const PAGE_ROWS: u32 = 500;
+const PAGES_MAX: u32 = 50;
 
 impl Site {
     pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
-        let (body, state) = self.intent_shown(&permission).await?;
+        let (body, state) = self.intent_shown(&permission, SHOWN_MAX).await?;
         Ok(Answer::new(200, &body).at(state))
     }
 
-    async fn intent_shown(&self, permission: &Kept<Permission>) -> Result<(Value, State), Problem> {
+    /// With so many of its transactions.
+    async fn intent_shown(
+        &self,
+        permission: &Kept<Permission>,
+        shown_max: u32,
+    ) -> Result<(Value, State), Problem> {
         let intent = permission.value.intent()?;
-        let mut transactions = self.transactions(&intent.intent_id, SHOWN_MAX + 1).await?;
-        let more = transactions.len() > SHOWN_MAX as usize;
-        transactions.truncate(SHOWN_MAX as usize);
+        let mut transactions = self.transactions(&intent.intent_id, shown_max + 1).await?;
+        let more = transactions.len() > shown_max as usize;
+        transactions.truncate(shown_max as usize);
         let state = state(&permission.value, &intent, &transactions, self.now())?;
         let shown = transactions
             .iter()
@@ -84,34 +95,62 @@ impl Site {
         Ok((body, state))
     }
 
-    /// The latest intents, for operators.
-    pub async fn intents(&self, limit: u32, offset: u32) -> Result<Answer, Problem> {
-        let wanted = limit.clamp(1, LIST_MAX) as usize;
-        let mut skip = offset as usize;
-        let mut before = None;
+    /// The latest intents, for operators, with their first transactions but without receipts. `next` of the answer is
+    /// `before` of the next page.
+    pub async fn intents(
+        &self,
+        limit: u32,
+        offset: u32,
+        before: Option<u64>,
+    ) -> Result<Answer, Problem> {
+        if offset > OFFSET_MAX {
+            let reason = format!(
+                "must be at most {OFFSET_MAX}; go on with before=, which each page tells as next"
+            );
+            return Err(Problem::field("offset", reason));
+        }
+        let wanted = (limit.clamp(1, LIST_MAX) + offset) as usize;
+        let is_permission = |row: &Row| row.profile == ProfileId::AtpPermission;
+        let filter = filter(None, before.map(Seq));
+        let (rows, next) = self.newest(filter, wanted, is_permission).await?;
         let mut listed = Vec::new();
-        while listed.len() < wanted {
-            let page = self.engine().intents(filter(before)).await;
-            let page = page.map_err(|error| unavailable(&error))?;
-            let permissions = page
-                .intents
-                .iter()
-                .filter(|row| row.profile == ProfileId::AtpPermission);
-            for row in permissions {
-                if skip > 0 {
-                    skip -= 1;
-                } else if listed.len() < wanted
-                    && let Some(permission) = self.permission(&row.goal).await?
-                {
-                    listed.push(self.intent_shown(&permission).await?.0);
-                }
+        for row in rows.iter().skip(offset as usize) {
+            if let Some(permission) = self.permission(&row.goal).await? {
+                let (mut body, _) = self.intent_shown(&permission, LISTED_MAX).await?;
+                leave_out_receipts(&mut body);
+                listed.push(body);
             }
-            before = page.next;
-            if before.is_none() {
+        }
+        let next = next.map(|seq| seq.0);
+        Ok(Answer::new(
+            200,
+            &json!({"ok": true, "data": listed, "next": next}),
+        ))
+    }
+
+    /// The newest rows of a kind, and where to go on if there may be more.
+    async fn newest(
+        &self,
+        mut filter: IntentFilter,
+        wanted: usize,
+        is_wanted: impl Fn(&Row) -> bool,
+    ) -> Result<(Vec<Row>, Option<Seq>), Problem> {
+        let mut rows = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let page = self.engine().intents(filter.clone()).await;
+            let page = page.map_err(|error| unavailable(&error))?;
+            rows.extend(page.intents.into_iter().filter(&is_wanted));
+            if rows.len() > wanted {
+                rows.truncate(wanted);
+                let next = rows.last().map(|row| row.seq);
+                return Ok((rows, next));
+            }
+            filter.before = page.next;
+            if rows.len() == wanted || filter.before.is_none() {
                 break;
             }
         }
-        Ok(Answer::new(200, &json!({"ok": true, "data": listed})))
+        Ok((rows, filter.before))
     }
 
     pub async fn transaction_shown(&self, id: &str) -> Result<Answer, Problem> {
@@ -130,6 +169,7 @@ impl Site {
         &self,
         state: Option<&str>,
         limit: u32,
+        before: Option<u64>,
     ) -> Result<Answer, Problem> {
         let wanted = match state {
             None => [
@@ -144,55 +184,73 @@ impl Site {
             }
         };
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let mut listed = Vec::new();
+        let (mut listed, mut next) = (Vec::new(), None);
         for state in wanted {
             let room = limit - listed.len();
-            listed.extend(self.transactions_in(state, room).await?);
+            let Some(row_state) = row_state(state).filter(|_| room > 0) else {
+                continue;
+            };
+            let rows = if state.is_terminal() {
+                let filter = filter(Some(row_state), before.map(Seq));
+                let (rows, rest) = self.newest(filter, room, is_transaction).await?;
+                next = rest;
+                rows
+            } else {
+                self.oldest_open(row_state, room).await?
+            };
+            for row in rows {
+                listed.extend(self.listed(&row).await?);
+            }
         }
+        // Where a list of several states goes on is not one place.
+        let next = next.filter(|_| state.is_some()).map(|seq| seq.0);
         Ok(Answer::new(
             200,
-            &json!({"ok": true, "transactions": listed}),
+            &json!({"ok": true, "transactions": listed, "next": next}),
         ))
     }
 
-    async fn transactions_in(&self, state: State, room: usize) -> Result<Vec<Value>, Problem> {
-        let Some(row_state) = row_state(state) else {
-            return Ok(Vec::new());
-        };
-        let open = !state.is_terminal();
-        let mut before = None;
+    /// Open ones for longest.
+    async fn oldest_open(&self, state: kernel::State, room: usize) -> Result<Vec<Row>, Problem> {
         let mut rows = Vec::new();
-        // Of those that are open the oldest count, and a list begins with the newest.
-        while room > 0 && (rows.len() < room || open && rows.len() < OPEN_MAX) {
-            let filter = IntentFilter {
-                state: Some(row_state),
-                ..filter(before)
-            };
-            let page = self.engine().intents(filter).await;
-            let page = page.map_err(|error| unavailable(&error))?;
-            rows.extend(page.intents.into_iter().filter(is_transaction));
-            before = page.next;
-            if before.is_none() {
+        let mut after = Seq(0);
+        while rows.len() < room {
+            let page = self.open_after(state, after).await?;
+            let Some(last) = page.last() else {
                 break;
-            }
-        }
-        if open {
-            rows.reverse();
+            };
+            after = last.seq;
+            rows.extend(page.into_iter().filter(is_transaction));
         }
         rows.truncate(room);
-        let mut listed = Vec::new();
-        for row in rows {
-            let about = about(&row)?;
-            let key = IdempotencyKey::new(&about.key)?;
-            if let Some(transaction) = self.transaction(&about.intent_id, &key).await? {
-                let mut one = shown(&transaction)?;
-                one["attempts"] = row.attempts.into();
-                one["rail"]["payment_id"] = transaction.value.payment_id.clone().into();
-                one["alert"] = transaction.value.alert.clone().into();
-                listed.push(one);
-            }
-        }
-        Ok(listed)
+        Ok(rows)
+    }
+
+    /// Transactions and refunds that are not at their end, in the order in which they were begun.
+    pub(super) async fn open_after(
+        &self,
+        state: kernel::State,
+        after: Seq,
+    ) -> Result<Vec<Row>, Problem> {
+        let profile = ProfileId::AtpTransaction;
+        let page = self
+            .engine()
+            .under_way(profile, state, after, PAGE_ROWS)
+            .await;
+        page.map_err(|error| unavailable(&error))
+    }
+
+    async fn listed(&self, row: &Row) -> Result<Option<Value>, Problem> {
+        let about = about(row)?;
+        let key = IdempotencyKey::new(&about.key)?;
+        let Some(transaction) = self.transaction(&about.intent_id, &key).await? else {
+            return Ok(None);
+        };
+        let mut one = shown(&transaction)?;
+        one["attempts"] = row.attempts.into();
+        one["rail"]["payment_id"] = transaction.value.payment_id.clone().into();
+        one["alert"] = transaction.value.alert.clone().into();
+        Ok(Some(one))
     }
 
     /// The log of transitions, oldest first, and where to go on.
@@ -205,28 +263,29 @@ impl Site {
         };
         let page = self.engine().events(filter).await;
         let page = page.map_err(|error| unavailable(&error))?;
-        let moves = page
-            .events
-            .iter()
-            .filter(|event| event.fact.from != Some(event.fact.to));
-        let moves: Vec<_> = moves
-            .map(|event| {
-                let profile = event_profile(event.fact.to);
-                let word = |state| State::of_row(profile, state, event.fact.cause).map(State::word);
-                json!({
-                    "seq": event.fact.seq.0,
-                    "at": instant::print(event.fact.at),
-                    "intent_id": event.goal,
-                    "row": event.id.to_string(),
-                    "from": event.fact.from.and_then(word),
-                    "to": word(event.fact.to),
-                    "cause": event.fact.cause.name(),
-                })
-            })
-            .collect();
+        let mut moves = Vec::new();
+        for event in &page.events {
+            if self.is_transition(event).await? {
+                moves.push(transition(event));
+            }
+        }
         let body =
             json!({"ok": true, "transitions": moves, "next": page.seen.0, "more": page.more});
         Ok(Answer::new(200, &body))
+    }
+
+    /// Whether it is a step of an intent, as the protocol counts them. A refund's own row is no part of that; nor does a
+    /// permission that was used expire.
+    async fn is_transition(&self, event: &Event) -> Result<bool, Problem> {
+        let fact = &event.fact;
+        if fact.from == Some(fact.to) || event.parent.is_some() {
+            return Ok(false);
+        }
+        if (fact.to, fact.cause) != (kernel::State::DeadLetter, kernel::Cause::Expired) {
+            return Ok(true);
+        }
+        let permission = self.permission(&event.goal).await?;
+        Ok(permission.is_none_or(|permission| permission.value.executions == 0))
     }
 
     pub(super) async fn transaction_by_id(
@@ -430,6 +489,23 @@ fn row_state(state: State) -> Option<kernel::State> {
     }
 }
 
+fn transition(event: &Event) -> Value {
+    let fact = &event.fact;
+    let profile = event_profile(fact.to);
+    let word = |state| State::of_row(profile, state, fact.cause).map(State::word);
+    // A transaction begins where its permission stood.
+    let begun = (profile.id == ProfileId::AtpTransaction).then_some(State::Authorized.word());
+    json!({
+        "seq": fact.seq.0,
+        "at": instant::print(fact.at),
+        "intent_id": event.goal,
+        "row": event.id.to_string(),
+        "from": fact.from.map_or(begun, word),
+        "to": word(fact.to),
+        "cause": fact.cause.name(),
+    })
+}
+
 /// The two profiles of this face share no state that a row can enter.
 fn event_profile(entered: kernel::State) -> &'static Profile {
     let permission = ProfileId::AtpPermission.profile();
@@ -439,20 +515,29 @@ fn event_profile(entered: kernel::State) -> &'static Profile {
     ProfileId::AtpTransaction.profile()
 }
 
-pub(super) fn filter(before: Option<consign_kernel::ids::Seq>) -> IntentFilter {
+fn filter(state: Option<kernel::State>, before: Option<Seq>) -> IntentFilter {
     IntentFilter {
         face: Face::Transaction,
         owner: Some(OWNER.to_owned()),
         namespace: None,
         goal: None,
-        state: None,
+        state,
         before,
-        limit: 100,
+        limit: PAGE_ROWS,
     }
 }
 
 pub(super) fn about(row: &Row) -> Result<About, Problem> {
     serde_json::from_str(&row.payload).map_err(|_| damaged("row"))
+}
+
+fn leave_out_receipts(intent: &mut Value) {
+    let transactions = intent["transactions"].as_array_mut();
+    for one in transactions.into_iter().flatten() {
+        if let Some(members) = one.as_object_mut() {
+            members.retain(|name, _| !name.ends_with("receipt"));
+        }
+    }
 }
 
 fn shown(transaction: &Kept<Transaction>) -> Result<Value, Problem> {

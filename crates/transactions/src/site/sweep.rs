@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use consign_engine::IntentFilter;
 use consign_kernel::command::{self, Audience, Claim, Command, Hold, Recover, Take};
-use consign_kernel::ids::IntentId;
+use consign_kernel::ids::{IntentId, Seq};
 use consign_kernel::intent::Intent as Row;
 use consign_kernel::profile::Face;
 use consign_kernel::record::Put;
@@ -17,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::books::{self, Belongs, Kept, NAMESPACE};
 use super::carry::Held;
-use super::reads::{about, filter};
+use super::reads::about;
 use super::{Answer, OWNER, Site, damaged, unavailable};
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
@@ -100,22 +99,19 @@ impl Site {
             consign_kernel::state::State::Dispatched,
             consign_kernel::state::State::Delivered,
         ] {
-            let mut before = None;
+            let mut after = Seq(0);
             loop {
-                let filter = IntentFilter {
-                    state: Some(state),
-                    ..filter(before)
-                };
-                let page = self.engine().intents(filter).await;
-                let page = page.map_err(|error| unavailable(&error))?;
-                let mut taken = Vec::new();
-                for row in page.intents {
-                    taken.extend(self.take(row.id).await?);
-                }
-                swept.add(self.look_at(taken).await);
-                before = page.next;
-                if before.is_none() {
+                let page = self.open_after(state, after).await?;
+                let Some(last) = page.last() else {
                     break;
+                };
+                after = last.seq;
+                for few in page.chunks(AT_ONCE as usize) {
+                    let mut taken = Vec::new();
+                    for row in few {
+                        taken.extend(self.take(row.id).await?);
+                    }
+                    swept.add(self.look_at(taken).await);
                 }
             }
         }

@@ -191,9 +191,11 @@ impl Site {
     /// The same request again: waits for its end as the first one does.
     async fn undone_before(&self, asked: Kept<Asked>, until: Instant) -> Result<Answer, Problem> {
         let pause = std::time::Duration::from_millis(50);
+        let place = self.waiting_place();
         loop {
             let (transaction, now) = self.undone_so_far(&asked).await?;
-            if !transaction.is_undone_by(&now.row) || Instant::now() + pause >= until {
+            let waits = place.is_some() && transaction.is_undone_by(&now.row);
+            if !waits || Instant::now() + pause >= until {
                 return Ok(transaction.undo_answer(now)?.replayed(true));
             }
             tokio::time::sleep(pause).await;
@@ -327,7 +329,7 @@ impl Site {
 
     /// Somebody looks at the row again later; nothing else changes.
     pub(super) async fn leave(&self, held: &Held) -> Result<bool, Problem> {
-        let after_us = super::micros(self.options().sweep);
+        let after_us = held.pause_us(self.options().sweep);
         let steps = vec![held.settle(Settlement::LetGo { after_us })];
         Ok(self.commit(steps).await?.is_some())
     }

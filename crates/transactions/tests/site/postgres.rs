@@ -10,6 +10,7 @@ mod bank;
 mod compensate;
 mod execute;
 mod keys;
+mod limits;
 mod outcomes;
 mod recovery;
 mod worker;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use consign_engine::{Error, Operator};
 use consign_kernel::command::{Audience, Claim, Command, Operate, Settle, Settlement};
+use consign_kernel::error::Refusal;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
@@ -22,12 +24,17 @@ struct Shop {
 
 impl Shop {
     async fn new() -> Self {
+        Self::watching(8).await
+    }
+
+    async fn watching(watched_max: usize) -> Self {
         let world = World::new().await;
         let (tell, news) = mpsc::channel(8);
         let options = WorkerOptions {
             goal: "atp.effect".to_owned(),
             wait: Duration::from_millis(300),
             news: tell,
+            watched_max,
         };
         let rail = Arc::new(Worker::new(world.engine.clone(), options));
         let mut options = Options::new(SITE, rail);
@@ -174,4 +181,59 @@ async fn a_refund_is_an_effect_too() {
     let told = shop.swept().await;
     assert_eq!(told["state"], "compensated");
     assert_eq!(told["compensation_receipt"]["outcome"], "refunded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_worker_is_not_watched_for_ever() {
+    let mut shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let effect = shop.claim().await.remove(0);
+    shop.world.pass(3_600);
+    // Time acts on what is looked at.
+    shop.world.engine.observe(effect.id).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(30), shop.news.recv()).await;
+    assert!(told.unwrap().is_some(), "it is the last news there is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_effects_are_watched_than_there_are_places() {
+    let mut shop = Shop::watching(1).await;
+    shop.world.authorized("int_def").await;
+    for id in ["int_abc", "int_def"] {
+        let answer = shop.world.execute_at(&shop.site, id, KEY).await.unwrap();
+        assert_eq!(body(&answer)["state"], "executing");
+    }
+    for effect in shop.claim().await {
+        let done = Settlement::Complete { result: None };
+        shop.settle(&effect, done).await;
+    }
+    assert!(shop.news.recv().await.is_some());
+    let Shop {
+        world,
+        site,
+        mut news,
+    } = shop;
+    drop(site);
+    assert_eq!(news.recv().await, None, "nobody else had anything to tell");
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_cannot_have_an_effect_done_again() {
+    let shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let effect = shop.claim().await.remove(0);
+    let failed = Settlement::Fail {
+        error: "timeout".to_owned(),
+    };
+    shop.settle(&effect, failed).await;
+    let engine = &shop.world.engine;
+    let again = engine
+        .requeue(Operator::vouched(), Face::Intent, effect.id, "again")
+        .await;
+    let Err(Error::Refused(refusal)) = again else {
+        panic!("not refused: {again:?}");
+    };
+    assert_eq!(refusal, Refusal::EffectOnce);
+    assert!(shop.claim().await.is_empty());
 }

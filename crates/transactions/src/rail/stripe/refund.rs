@@ -56,9 +56,7 @@ impl Refund {
 
     fn told(self) -> Refunded {
         match self.standing() {
-            Standing::Done => Refunded::Done {
-                refund_id: Some(self.id),
-            },
+            Standing::Done => Refunded::done(Some(self.id)),
             Standing::Pending => Refunded::Pending,
             Standing::Failed => Refunded::Refused(self.failure()),
             Standing::Unknown => Refunded::Unknown,
@@ -133,7 +131,7 @@ fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> Sum {
         }
     }
     match failed {
-        _ if done >= amount => Sum::Told(Refunded::Done { refund_id: last }),
+        _ if done >= amount => Sum::Told(Refunded::done(last)),
         _ if done.saturating_add(under_way) >= amount => Sum::Told(Refunded::Pending),
         Some(failure) => Sum::Told(Refunded::Refused(failure)),
         None => Sum::Left(amount - done - under_way),

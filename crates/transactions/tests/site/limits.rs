@@ -1,0 +1,130 @@
+//! What many rows, long waits and patient strangers cost; and what an operator sees of it.
+
+use std::time::{Duration, Instant};
+
+use consign_kernel::profile::ProfileId;
+use consign_kernel::state::State;
+use serde_json::{Value, json};
+
+use crate::bank::Mood;
+use crate::world::{KEY, OTHER_KEY, World, body};
+
+async fn left_open(world: &World, id: &str) {
+    world.authorized(id).await;
+    world.bank.be(Mood::Away);
+    let told = body(&world.execute(id, KEY).await.unwrap());
+    assert_eq!(told["state"], "executing");
+}
+
+/// For how long the one transaction is let go.
+async fn pause_s(world: &World) -> i64 {
+    let dump = world.ledger.store.dump().await.unwrap();
+    let is_open = |row: &&_| {
+        let row: &consign_kernel::intent::Intent = row;
+        row.profile == ProfileId::AtpTransaction && row.state == State::Dispatched
+    };
+    let row = dump.intents.iter().find(is_open).unwrap();
+    let let_go = dump.facts.iter().rfind(|fact| fact.intent == row.seq);
+    (row.run_at.0 - let_go.unwrap().at.0) / 1_000_000
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stays_open_is_looked_at_less_and_less_often() {
+    let world = World::new().await;
+    left_open(&world, "int_abc").await;
+    let mut pauses = vec![pause_s(&world).await];
+    for _ in 0..17 {
+        world.site.reconcile().await.unwrap();
+        pauses.push(pause_s(&world).await);
+    }
+    assert_eq!(pauses[..10], [60; 10]);
+    assert_eq!(pauses[10..13], [120, 240, 480]);
+    assert_eq!(pauses[16..], [3_600, 3_600]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_open_transaction_is_listed_first() {
+    let world = World::new().await;
+    for id in ["int_a", "int_b", "int_c"] {
+        left_open(&world, id).await;
+    }
+    world.bank.be(Mood::Well);
+    for id in ["int_d", "int_e"] {
+        world.authorized(id).await;
+        world.execute(id, KEY).await.unwrap();
+    }
+    let listed = async |state, limit| -> Vec<Value> {
+        let shown = world.site.transactions_shown(state, limit, None).await;
+        let shown = body(&shown.unwrap());
+        let transactions = shown["transactions"].as_array().unwrap().iter();
+        transactions.map(|one| one["intent_id"].clone()).collect()
+    };
+    assert_eq!(
+        listed(None, 50).await,
+        ["int_a", "int_b", "int_c", "int_e", "int_d"]
+    );
+    assert_eq!(listed(Some("executing"), 2).await, ["int_a", "int_b"]);
+    assert_eq!(listed(Some("settled"), 1).await, ["int_e"]);
+    let swept = world.site.reconcile().await.unwrap();
+    assert_eq!((swept.looked_at, swept.settled), (3, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_finds_no_place_to_wait_is_answered_at_once() {
+    let world = World::with(|options| {
+        options.waiting_max = 0;
+        options.execute_wait = Duration::from_secs(20);
+    })
+    .await;
+    left_open(&world, "int_abc").await;
+    let asked = Instant::now();
+    let again = world.execute("int_abc", KEY).await.unwrap();
+    assert_eq!((again.status, again.replayed), (202, true));
+    world.bank.be(Mood::Well);
+    world.site.reconcile().await.unwrap();
+    world.bank.be(Mood::Away);
+    for _ in 0..2 {
+        let undone = world.compensate("int_abc", OTHER_KEY).await.unwrap();
+        assert_eq!(undone.status, 202);
+    }
+    assert!(asked.elapsed() < Duration::from_secs(15), "nobody waited");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_tells_the_steps_of_the_protocol_and_no_others() {
+    let world = World::new().await;
+    world.authorized("int_used").await;
+    world.authorized("int_unused").await;
+    world.execute("int_used", KEY).await.unwrap();
+    world.compensate("int_used", KEY).await.unwrap();
+    world.pass(601);
+    world.engine.sweep().await.unwrap();
+    let told = body(&world.site.audit(0).await.unwrap());
+    let moves = |id: &str| -> Vec<(Value, Value)> {
+        let all = told["transitions"].as_array().unwrap().iter();
+        let own = all.filter(|one| one["intent_id"] == id);
+        own.map(|one| (one["from"].clone(), one["to"].clone()))
+            .collect()
+    };
+    let step = |from: &str, to: &str| (json!(from), json!(to));
+    let first = (json!(null), json!("created"));
+    assert_eq!(
+        moves("int_used"),
+        [
+            first.clone(),
+            step("created", "authorized"),
+            step("authorized", "executing"),
+            step("executing", "executed"),
+            step("executed", "settled"),
+            step("settled", "compensated"),
+        ]
+    );
+    assert_eq!(
+        moves("int_unused"),
+        [
+            first,
+            step("created", "authorized"),
+            step("authorized", "expired"),
+        ]
+    );
+}
