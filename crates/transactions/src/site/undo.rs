@@ -176,7 +176,11 @@ impl Site {
 
     async fn undo(&self, held: &mut Held) -> Result<bool, Problem> {
         let charge = held.transaction.value.charge(&held.intent)?;
-        if held.transaction.value.state()? == State::Executed {
+        let state = held.transaction.value.state()?;
+        if state == State::Compensated {
+            return self.leave_undone(held).await;
+        }
+        if state == State::Executed {
             match self.rail().cancel(&charge, held.payment()).await {
                 Fenced::Cancelled => return self.end_undo(held, Undone::Voided).await,
                 Fenced::Unknown => return self.undo_later(held).await,
@@ -244,6 +248,15 @@ impl Site {
 
     async fn undo_later(&self, held: &Held) -> Result<bool, Problem> {
         let after_us = super::micros(self.options().sweep);
+    /// It came to nothing by itself meanwhile, so there is nothing to pay back.
+    async fn leave_undone(&self, held: &Held) -> Result<bool, Problem> {
+        let steps = vec![
+            held.settle(Settlement::Deliver),
+            held.settle(Settlement::Complete { result: None }),
+        ];
+        Ok(self.commit(steps).await?.is_some())
+    }
+
         let steps = vec![held.settle(Settlement::LetGo { after_us })];
         Ok(self.commit(steps).await?.is_some())
     }
