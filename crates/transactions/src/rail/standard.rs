@@ -5,6 +5,7 @@
 use std::fmt;
 
 use consign_kernel::ids::SECOND_US;
+use consign_kernel::plant::{self, Plant};
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -40,7 +41,7 @@ impl Secrets {
     }
 
     /// The value of `webhook-signature`.
-    pub(super) fn sign(&self, id: &str, at_s: i64, body: &[u8]) -> String {
+    pub fn sign(&self, id: &str, at_s: i64, body: &[u8]) -> String {
         let at = at_s.to_string();
         let signature = self.0.first().map(|secret| mac(secret, id, &at, body));
         let signature = signature.map(|mac| BASE64.encode(&mac.finalize().into_bytes()));
@@ -65,7 +66,7 @@ impl Secrets {
                     .is_ok();
             }
         }
-        if !genuine {
+        if !genuine && !plant::on(Plant::UnsignedCallback) {
             return Err(refused("is that of no secret of ours"));
         }
         let apart = at_s.saturating_sub(message.now.0.div_euclid(SECOND_US));

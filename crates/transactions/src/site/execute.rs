@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use consign_engine::failpoint::{self, Failpoint};
 use consign_kernel::command;
+use consign_kernel::plant::{self, Plant};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -55,7 +57,10 @@ impl Site {
         document: &Document,
     ) -> Result<Option<Kept<Transaction>>, Problem> {
         match self.transaction(&request.intent_id, key).await? {
-            Some(known) if known.value.fingerprint != document.fingerprint() => {
+            Some(known)
+                if known.value.fingerprint != document.fingerprint()
+                    && !plant::on(Plant::AnyRequest) =>
+            {
                 Err(Problem::IdempotencyMismatch)
             }
             known => Ok(known),
@@ -80,7 +85,7 @@ impl Site {
         intent.check_request(document, self.options().signed_requests)?;
         let amount = self.check_allowed(&permission.value, &intent, request)?;
 
-        permission.value.executions += 1;
+        permission.value.executions += u16::from(!plant::on(Plant::UncountedExecution));
         permission.value.committed_cents += amount.get();
         let id = self.fresh_id();
         let now = instant::print(self.now());
@@ -119,6 +124,12 @@ impl Site {
             transaction.put(),
             books::begin_effect(id, &about, None, self.hold()),
         ];
+        if plant::on(Plant::RailBeforeCommit) {
+            self.rail()
+                .prepare(&transaction.value.charge(&intent)?)
+                .await;
+        }
+        failpoint::hit(Failpoint::BeforeExecution);
         let Some(mut answers) = self.commit(steps).await? else {
             return Ok(None);
         };
@@ -143,7 +154,9 @@ impl Site {
         intent: &Intent,
         request: &Execute,
     ) -> Result<Cents, Problem> {
-        permission.check_unexpired(intent, self.now())?;
+        if !plant::on(Plant::ExecuteExpired) {
+            permission.check_unexpired(intent, self.now())?;
+        }
         if permission.authorized_at.is_none() {
             return Err(Problem::NotAuthorized);
         }
@@ -152,7 +165,12 @@ impl Site {
         }
         request.check_currency(intent)?;
         let amount = request.amount(intent)?;
-        let committed = Cents::new(permission.committed_cents).ok_or_else(|| damaged("spent"))?;
+        let committed = if plant::on(Plant::CapForEach) {
+            0
+        } else {
+            permission.committed_cents
+        };
+        let committed = Cents::new(committed).ok_or_else(|| damaged("spent"))?;
         if !intent.spend_cap.allows(committed, Cents::ZERO, amount) {
             return Err(Problem::SpendCapExceeded);
         }

@@ -3,6 +3,7 @@
 //! The refund is an effect of its own, so it has a row of its own: held by one at a time, found again after a crash, and
 //! committed together with the end of the transaction that it undoes.
 
+use consign_engine::failpoint::{self, Failpoint};
 use consign_kernel::command::{self, Command, Operate, Settlement};
 use consign_kernel::profile::Face;
 use tokio::sync::OwnedSemaphorePermit;
@@ -193,6 +194,7 @@ impl Site {
     async fn refund(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
         match self.rail().refund(charge, held.payment()).await {
             Refunded::Done { refund_id } => {
+                failpoint::hit(Failpoint::AfterRefund);
                 let undone = Undone::Refunded {
                     amount: charge.amount,
                     refund_id: refund_id.as_deref(),
@@ -246,8 +248,6 @@ impl Site {
         Ok(self.commit(steps).await?.is_some())
     }
 
-    async fn undo_later(&self, held: &Held) -> Result<bool, Problem> {
-        let after_us = super::micros(self.options().sweep);
     /// It came to nothing by itself meanwhile, so there is nothing to pay back.
     async fn leave_undone(&self, held: &Held) -> Result<bool, Problem> {
         let steps = vec![
@@ -257,6 +257,8 @@ impl Site {
         Ok(self.commit(steps).await?.is_some())
     }
 
+    async fn undo_later(&self, held: &Held) -> Result<bool, Problem> {
+        let after_us = super::micros(self.options().sweep);
         let steps = vec![held.settle(Settlement::LetGo { after_us })];
         Ok(self.commit(steps).await?.is_some())
     }
