@@ -9,6 +9,14 @@ mod start;
 mod stop;
 mod switches;
 mod tls;
+mod transactions_callbacks;
+mod transactions_crash;
+mod transactions_crowd;
+mod transactions_cut;
+mod transactions_localstripe;
+mod transactions_pair;
+mod transactions_till;
+mod transactions_world;
 
 use consign_testkit::ledger::Backend;
 
