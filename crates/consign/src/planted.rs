@@ -40,6 +40,21 @@ pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
     Ok(None)
 }
 
+/// How long `CONSIGN_SITE_LEASE_MS` lets a site hold a transaction, so that a test can see another node take it over.
+#[cfg(feature = "planted")]
+pub(crate) fn site_lease() -> anyhow::Result<Option<std::time::Duration>> {
+    use anyhow::Context as _;
+    let set = std::env::var("CONSIGN_SITE_LEASE_MS").ok();
+    let set = set.map(|text| text.parse().context("CONSIGN_SITE_LEASE_MS is no number"));
+    Ok(set.transpose()?.map(std::time::Duration::from_millis))
+}
+
+#[cfg(not(feature = "planted"))]
+#[expect(clippy::unnecessary_wraps, reason = "the planted one may fail")]
+pub(crate) fn site_lease() -> anyhow::Result<Option<std::time::Duration>> {
+    Ok(None)
+}
+
 #[cfg(not(feature = "planted"))]
 pub(crate) fn wake_defect() {}
 

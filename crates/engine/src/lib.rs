@@ -22,6 +22,7 @@ mod wakes;
 
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
+pub use consign_store::failpoint;
 pub use consign_store::{
     Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, SharedStore, Stats,
 };

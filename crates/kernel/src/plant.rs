@@ -51,6 +51,19 @@ pub enum Plant {
     EndlessHops,
     FactsApart,
     ForgottenHooks,
+    RailBeforeCommit,
+    UnknownIsPaid,
+    SettleUnseen,
+    KeyWithoutIntent,
+    UncountedExecution,
+    CapForEach,
+    BurnBeforeSignature,
+    UnsignedCallback,
+    UnfencedLease,
+    ExecuteExpired,
+    UnlistedRefund,
+    EmbeddedKey,
+    AnyRequest,
 }
 
 impl Plant {
@@ -100,6 +113,19 @@ impl Plant {
         Self::EndlessHops,
         Self::FactsApart,
         Self::ForgottenHooks,
+        Self::RailBeforeCommit,
+        Self::UnknownIsPaid,
+        Self::SettleUnseen,
+        Self::KeyWithoutIntent,
+        Self::UncountedExecution,
+        Self::CapForEach,
+        Self::BurnBeforeSignature,
+        Self::UnsignedCallback,
+        Self::UnfencedLease,
+        Self::ExecuteExpired,
+        Self::UnlistedRefund,
+        Self::EmbeddedKey,
+        Self::AnyRequest,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -149,6 +175,19 @@ impl Plant {
             Self::EndlessHops => "endless-hops",
             Self::FactsApart => "facts-apart",
             Self::ForgottenHooks => "forgotten-hooks",
+            Self::RailBeforeCommit => "rail-before-commit",
+            Self::UnknownIsPaid => "unknown-is-paid",
+            Self::SettleUnseen => "settle-unseen",
+            Self::KeyWithoutIntent => "key-without-intent",
+            Self::UncountedExecution => "uncounted-execution",
+            Self::CapForEach => "cap-for-each",
+            Self::BurnBeforeSignature => "burn-before-signature",
+            Self::UnsignedCallback => "unsigned-callback",
+            Self::UnfencedLease => "unfenced-lease",
+            Self::ExecuteExpired => "execute-expired",
+            Self::UnlistedRefund => "unlisted-refund",
+            Self::EmbeddedKey => "embedded-key",
+            Self::AnyRequest => "any-request",
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Invariant: without the feature `planted`, which no shipped binary has, [`hit`] does nothing and compiles to nothing.
 
-/// A place in the work of the store.
+/// A place in the work of the store, or of a site above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failpoint {
     BeforeWrite,
@@ -16,6 +16,18 @@ pub enum Failpoint {
     DuringBackup,
     /// A batch of a copy is committed.
     DuringCopy,
+    /// An execution is allowed, and not committed.
+    BeforeExecution,
+    /// An execution is committed, and its rail has not heard of it.
+    BeforeRail,
+    /// The rail has made a payment, and its id is not kept.
+    AfterPrepare,
+    /// The rail has paid, and the ledger does not know.
+    AfterCharge,
+    /// A transaction is settled, and nobody was told.
+    BeforeAnswer,
+    /// The rail has paid back, and the ledger does not know.
+    AfterRefund,
 }
 
 #[cfg(not(feature = "planted"))]
@@ -46,6 +58,12 @@ mod armed {
             "during-migration" => Failpoint::DuringMigration,
             "during-backup" => Failpoint::DuringBackup,
             "during-copy" => Failpoint::DuringCopy,
+            "before-execution" => Failpoint::BeforeExecution,
+            "before-rail" => Failpoint::BeforeRail,
+            "after-prepare" => Failpoint::AfterPrepare,
+            "after-charge" => Failpoint::AfterCharge,
+            "before-answer" => Failpoint::BeforeAnswer,
+            "after-refund" => Failpoint::AfterRefund,
             _ => return false,
         };
         let nth = nth.parse().ok().filter(|nth| *nth > 0);

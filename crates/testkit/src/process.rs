@@ -89,6 +89,7 @@ pub fn cleaned(binary: &Path) -> Command {
     for (name, _) in std::env::vars_os() {
         let shown = name.to_string_lossy();
         let configures = shown.starts_with("BUS_")
+            || shown.starts_with("ATP_")
             || shown.starts_with("CONSIGN_")
             || matches!(shown.as_ref(), "DASHBOARD_PASSWORD" | "RUST_LOG");
         if configures && shown != "CONSIGN_PLANT" {

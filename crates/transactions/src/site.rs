@@ -62,6 +62,8 @@ pub struct Options {
     /// Names this process among those on one ledger, and this start of it.
     pub node: String,
     pub start: String,
+    /// How long whoever carries a transaction holds it without showing that it is alive. A few calls of the rail fit in.
+    pub lease: Duration,
     /// How long a transaction that nobody could bring to its end waits before it is looked at again.
     pub sweep: Duration,
     /// How long a request waits for the end of its transaction.
@@ -86,6 +88,7 @@ impl Options {
             rail,
             node: "node".to_owned(),
             start: "1".to_owned(),
+            lease: Duration::from_mins(1),
             sweep: Duration::from_mins(1),
             execute_wait: Duration::from_secs(10),
             settle_delay: Duration::from_secs(30),
@@ -125,9 +128,6 @@ struct Keys {
 const CARRIED_MAX: usize = 1_024;
 
 const WAITING_MAX: usize = 1_024;
-
-/// How long whoever carries a transaction holds it without showing that it is alive. A few calls of the rail fit in.
-const LEASE: Duration = Duration::from_mins(1);
 
 impl Site {
     /// Opens the site's keys, making the first one if there is none.
@@ -186,10 +186,12 @@ impl Site {
     }
 
     fn hold(&self) -> Hold {
-        let Options { node, start, .. } = self.options();
+        let Options {
+            node, start, lease, ..
+        } = self.options();
         Hold {
             holder: Recover::holder(node, start),
-            lease_us: micros(LEASE),
+            lease_us: micros(*lease),
         }
     }
 

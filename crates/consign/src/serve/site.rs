@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use super::ServeArgs;
 use super::ledger::random_bytes;
 use crate::failure::Failure;
+use crate::planted;
 use crate::secrets::Secrets;
 use crate::system::NODE;
 
@@ -66,6 +67,7 @@ pub(super) async fn open(
         (Some(number), None) => number.to_string(),
     };
     options.start = format!("{:016x}", u64::from_le_bytes(random_bytes()?));
+    options.lease = planted::site_lease()?.unwrap_or(options.lease);
     options.sweep = asked.sweep;
     options.execute_wait = asked.execute_wait;
     options.settle_delay = asked.settle_delay;

@@ -27,6 +27,14 @@ mod store;
 mod switches;
 mod tls;
 mod transactions;
+mod transactions_callbacks;
+mod transactions_clock;
+mod transactions_crash;
+mod transactions_crowd;
+mod transactions_localstripe;
+mod transactions_store;
+mod transactions_till;
+mod transactions_world;
 
 use consign_testkit::ledger::Backend;
 

@@ -10,6 +10,14 @@ mod stop;
 mod switches;
 mod tls;
 mod transactions;
+mod transactions_callbacks;
+mod transactions_crash;
+mod transactions_crowd;
+mod transactions_cut;
+mod transactions_localstripe;
+mod transactions_pair;
+mod transactions_till;
+mod transactions_world;
 
 use consign_testkit::ledger::Backend;
 

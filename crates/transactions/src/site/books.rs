@@ -7,6 +7,7 @@ use consign_kernel::command::{Begin, Command, Hold, NewIntent};
 use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::Ties;
 use consign_kernel::limits;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::ProfileId;
 use consign_kernel::record::{Key, Kind, Put, Record};
 use serde::de::DeserializeOwned;
@@ -280,6 +281,9 @@ pub(super) fn permission_key(intent_id: &str) -> Key {
 }
 
 pub(super) fn transaction_key(intent_id: &str, idempotency: &IdempotencyKey) -> Key {
+    if plant::on(Plant::KeyWithoutIntent) {
+        return key(Kind::Transaction, "", idempotency.reveal());
+    }
     key(Kind::Transaction, intent_id, idempotency.reveal())
 }
 

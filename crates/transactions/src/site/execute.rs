@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use consign_engine::failpoint::{self, Failpoint};
 use consign_kernel::command;
+use consign_kernel::plant::{self, Plant};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -59,7 +61,10 @@ impl Site {
         document: &Document,
     ) -> Result<Option<Kept<Transaction>>, Problem> {
         match self.transaction(&request.intent_id, key).await? {
-            Some(known) if known.value.fingerprint != document.fingerprint() => {
+            Some(known)
+                if known.value.fingerprint != document.fingerprint()
+                    && !plant::on(Plant::AnyRequest) =>
+            {
                 Err(Problem::IdempotencyMismatch)
             }
             known => Ok(known),
@@ -88,7 +93,7 @@ impl Site {
         intent.check_request(document, self.options().signed_requests)?;
         let amount = self.check_allowed(&permission.value, &intent, request)?;
 
-        permission.value.executions += 1;
+        permission.value.executions += u16::from(!plant::on(Plant::UncountedExecution));
         permission.value.committed_cents += amount.get();
         let id = self.fresh_id();
         let now = instant::print(self.now());
@@ -134,6 +139,12 @@ impl Site {
             books::put(reference, &belongs),
             books::begin_effect(id, &about, None, self.hold()),
         ];
+        if plant::on(Plant::RailBeforeCommit) {
+            self.rail()
+                .prepare(&transaction.value.charge(&intent)?)
+                .await;
+        }
+        failpoint::hit(Failpoint::BeforeExecution);
         let Some(mut answers) = self.commit(steps).await? else {
             return Ok(None);
         };
@@ -169,7 +180,9 @@ impl Site {
         if intent.max_executions == 1 && permission.executions > 0 {
             return Err(Problem::ExecutionLimitReached);
         }
-        permission.check_unexpired(intent, self.now())?;
+        if !plant::on(Plant::ExecuteExpired) {
+            permission.check_unexpired(intent, self.now())?;
+        }
         if permission.authorized_at.is_none() {
             return Err(Problem::NotAuthorized);
         }
@@ -178,7 +191,12 @@ impl Site {
         }
         request.check_currency(intent)?;
         let amount = request.amount(intent)?;
-        let committed = Cents::new(permission.committed_cents).ok_or_else(|| damaged("spent"))?;
+        let committed = if plant::on(Plant::CapForEach) {
+            0
+        } else {
+            permission.committed_cents
+        };
+        let committed = Cents::new(committed).ok_or_else(|| damaged("spent"))?;
         if !intent.spend_cap.allows(committed, Cents::ZERO, amount) {
             return Err(Problem::SpendCapExceeded);
         }

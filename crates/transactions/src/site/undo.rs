@@ -3,6 +3,7 @@
 //! The refund is an effect of its own, so it has a row of its own: held by one at a time, found again after a crash, and
 //! committed together with the end of the transaction that it undoes.
 
+use consign_engine::failpoint::{self, Failpoint};
 use consign_kernel::command::{self, Command, Operate, Settlement};
 use consign_kernel::profile::Face;
 use tokio::sync::OwnedSemaphorePermit;
@@ -263,6 +264,7 @@ impl Site {
     async fn refund(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
         match self.rail().refund(charge, held.payment()).await {
             Refunded::Done { refund_id } => {
+                failpoint::hit(Failpoint::AfterRefund);
                 let undone = Undone::Refunded {
                     amount: charge.amount,
                     refund_id: refund_id.as_deref(),

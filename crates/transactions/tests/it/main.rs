@@ -24,6 +24,7 @@ pub(crate) fn agent() -> PublicKey {
 }
 
 pub(crate) fn keyring() -> Keyring {
+    consign_testkit::plants::from_environment();
     let current = SiteKey {
         key: site().public().clone(),
         standing: Standing::Current,

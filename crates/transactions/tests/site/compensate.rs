@@ -110,6 +110,33 @@ async fn what_is_executed_is_voided() {
     world.is_sound().await;
 }
 
+/// The answer to the cancellation gets lost, and the rail's message about it comes before the next try.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_to_nothing_meanwhile_is_not_paid_back_as_well() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.be(Mood::Slow);
+    world.execute("int_abc", KEY).await.unwrap();
+    world.bank.be(Mood::Mute);
+    let answer = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!(answer.status, 202);
+    world.bank.be(Mood::Well);
+    let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
+    let called = world.site.callback("bank", &genuine, b"e1 pay_1").await;
+    assert_eq!(called.unwrap().status, 200);
+    let told = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!(
+        (told.status, &body(&told)["state"]),
+        (200, &json!("compensated"))
+    );
+    assert_eq!(body(&told)["compensation_receipt"]["outcome"], "voided");
+    assert_eq!((world.bank.charges(), world.bank.refunds()), (0, 0));
+    world.pass(120);
+    let swept = world.site.reconcile().await.unwrap();
+    assert_eq!(swept.looked_at, 0, "nothing is left to look at");
+    world.is_sound().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_refund_leaves_it_settled_and_may_be_tried_again() {
     let world = settled().await;

@@ -1,0 +1,70 @@
+//! Time that passes at once, and clocks that are set: what is over stays over, and what has begun comes to its end.
+
+use consign_testkit::process::Server;
+use consign_testkit::shim::Shim;
+
+use super::clock::DAY_S;
+use super::start;
+use super::transactions_till::{Keys, Manner, Till};
+use super::transactions_world::{
+    Shop, authorize, execute, executed_until, intent, key, receipts, state,
+};
+
+/// Longer than an intent of these tests lives.
+const OVER_S: i64 = 700;
+
+fn under_shim(shop: &Shop) -> (Server, Shim) {
+    let shim = Shim::build(shop.place.folder.path()).expect("cc builds the shim");
+    let server = start(&shim.under(shop.options(), "consign.db"));
+    (server, shim)
+}
+
+#[test]
+fn at_026_at_028_a_jump_over_the_end_refuses_to_begin_and_setting_clocks_back_revives_nothing() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let (server, shim) = under_shim(&shop);
+    authorize(&server, intent("int_abc"));
+    shim.let_pass(OVER_S).expect("the shim listens");
+    for ahead_s in [0, -DAY_S, DAY_S] {
+        shim.move_clock(ahead_s.into()).expect("the shim listens");
+        let refused = execute(&server, "int_abc", &key("int_abc")).expect("the server answers");
+        let told = (refused.status, refused.json()["error"].clone());
+        assert_eq!(told, (410, "intent_expired".into()), "{ahead_s}");
+        assert_eq!(state(&server, "int_abc"), "expired");
+    }
+    assert_eq!((till.heard(""), receipts(&server, "int_abc").len()), (0, 0));
+}
+
+#[test]
+fn at_067_what_is_executing_when_time_jumps_ends_as_the_rail_says() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let (server, shim) = under_shim(&shop);
+    for (id, manner) in [("int_paid", Manner::Mute), ("int_unheard", Manner::Away)] {
+        authorize(&server, intent(id));
+        till.answer(
+            if manner == Manner::Mute {
+                "confirm"
+            } else {
+                "prepare"
+            },
+            manner,
+        );
+        till.answer("lookup", Manner::Away);
+        let told = execute(&server, id, &key(id)).expect("the server answers");
+        assert_eq!(told.json()["state"], "executing", "{}", told.text());
+        till.answer("prepare", Manner::Plain);
+        till.answer("confirm", Manner::Plain);
+    }
+    shim.let_pass(OVER_S).expect("the shim listens");
+    for id in ["int_paid", "int_unheard"] {
+        assert_eq!(state(&server, id), "executing", "it does not expire");
+    }
+    till.be_plain();
+    executed_until(&server, "int_paid", "settled");
+    // Its time is over, so no money is set in motion for it any more.
+    let told = executed_until(&server, "int_unheard", "compensated");
+    assert_eq!(told["compensation_receipt"]["outcome"], "not_charged");
+    assert_eq!(till.charges(), 1);
+}

@@ -1,0 +1,220 @@
+//! A server that dies at the worst moments of a transaction, and comes back. What counts is what the rail's own books say:
+//! one charge, one receipt, and settled in the end. Only a binary with failpoints can die on the spot.
+#![cfg(feature = "planted")]
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
+
+use consign_testkit::process::Server;
+use serde_json::Value;
+
+use super::transactions_till::{Keys, Manner, Payment, Till};
+use super::transactions_world::{
+    Rail, Shop, authorize, compensate, compensated, execute, executed_until, intent, key, receipts,
+    state, wait_until_settled,
+};
+use super::{PATIENCE, start};
+
+const FAILPOINT: &str = "CONSIGN_FAILPOINT";
+const ID: &str = "int_abc";
+
+/// Lets a server die at a point of its first execution; what the rail has charged by then.
+fn die_executing(shop: &Shop, rail: &Rail, failpoint: &str) -> usize {
+    let mut server = start(&shop.options().env(FAILPOINT, &format!("{failpoint}:1")));
+    authorize(&server, intent(ID));
+    let lost = execute(&server, ID, &key(ID));
+    assert!(lost.is_err(), "answered by the dead: {lost:?}");
+    assert_aborted(&mut server);
+    rail.charges()
+}
+
+fn assert_aborted(server: &mut Server) {
+    let ended = server.wait(PATIENCE).expect("it dies");
+    assert!(ended.signal().is_some(), "{ended:?}");
+}
+
+/// The agent asks again, under the same key, and the rail is asked what it did.
+fn assert_paid_once(server: &Server, rail: &Rail, id: &str) -> Value {
+    let told = executed_until(server, id, "settled");
+    assert_eq!(rail.charges(), 1);
+    assert_eq!(receipts(server, id), [told["receipt"].clone()]);
+    told
+}
+
+/// Dies there with each rail, and the next start makes up for it.
+fn dies_and_recovers(failpoint: &str, charged_before: usize) {
+    for rail in Rail::each() {
+        let shop = Shop::at(&rail);
+        assert_eq!(die_executing(&shop, &rail, failpoint), charged_before);
+        let server = shop.start();
+        let told = assert_paid_once(&server, &rail, ID);
+        let again = execute(&server, ID, &key(ID)).expect("the server answers");
+        assert_eq!(again.json(), told, "and it stays so");
+    }
+}
+
+#[test]
+fn at_059_a_crash_before_the_commit_leaves_nothing_and_the_retry_pays_once() {
+    for rail in Rail::each() {
+        let shop = Shop::at(&rail);
+        assert_eq!(die_executing(&shop, &rail, "before-execution"), 0);
+        if let Rail::Till(till) = &rail {
+            assert_eq!(till.heard(""), 0, "the rail hears of what is committed");
+        }
+        let server = shop.start();
+        assert_eq!(state(&server, ID), "authorized");
+        assert_paid_once(&server, &rail, ID);
+    }
+}
+
+#[test]
+fn at_060_a_crash_before_the_rail_is_called_pays_once() {
+    dies_and_recovers("before-rail", 0);
+}
+
+#[test]
+fn at_061_a_crash_before_the_payment_s_id_is_kept_pays_once() {
+    dies_and_recovers("after-prepare", 0);
+}
+
+#[test]
+fn at_062_at_065_a_crash_after_the_charge_pays_once() {
+    dies_and_recovers("after-charge", 1);
+}
+
+#[test]
+fn at_063_at_035_a_crash_before_the_answer_gives_the_stored_receipt_to_the_retry() {
+    dies_and_recovers("before-answer", 1);
+}
+
+/// Nobody asks again: the next start finds it by itself.
+#[test]
+fn at_066_a_start_looks_at_what_the_last_one_left() {
+    for failpoint in ["before-rail", "after-charge"] {
+        let rail = Rail::Till(Till::open(Keys::Ignored));
+        let shop = Shop::at(&rail);
+        die_executing(&shop, &rail, failpoint);
+        let server = shop.start();
+        wait_until_settled(&server, ID);
+        assert_eq!((rail.charges(), receipts(&server, ID).len()), (1, 1));
+    }
+}
+
+/// While the rail is being asked, before and after it did what it was asked for.
+fn is_killed_during_calls(keys: Keys) {
+    for verb in ["prepare", "confirm"] {
+        for manner in [Manner::Late, Manner::Never] {
+            let till = Till::open(keys);
+            let shop = Shop::at_till(&till);
+            let mut server = shop.start();
+            authorize(&server, intent(ID));
+            till.answer(verb, manner);
+            let told = std::thread::scope(|scope| {
+                let asked = scope.spawn(|| execute(&server, ID, &key(ID)));
+                till.wait_until_heard(verb, 1);
+                server.signal("KILL").expect("it can be killed");
+                asked.join().expect("no panic")
+            });
+            assert!(told.is_err(), "{told:?}");
+            server.wait(PATIENCE).expect("it is dead");
+            till.be_plain();
+            let server = shop.start();
+            executed_until(&server, ID, "settled");
+            // Who asked is dead, and the rail does it all the same.
+            till.let_go();
+            let counted = (till.charges(), receipts(&server, ID).len());
+            assert_eq!(counted, (1, 1), "{verb}, {manner:?}: {:?}", till.payments());
+        }
+    }
+}
+
+#[test]
+fn at_060_at_061_at_062_a_kill_during_any_call_of_a_rail_that_honours_keys_pays_once() {
+    is_killed_during_calls(Keys::Honoured);
+}
+
+#[test]
+fn at_060_at_061_at_062_a_kill_during_any_call_of_a_rail_that_ignores_keys_pays_once() {
+    is_killed_during_calls(Keys::Ignored);
+}
+
+#[test]
+fn at_064_a_crash_after_the_refund_pays_back_once() {
+    for rail in Rail::each() {
+        let shop = Shop::at(&rail);
+        let mut server = start(&shop.options().env(FAILPOINT, "after-refund:1"));
+        authorize(&server, intent(ID));
+        let receipt = executed_until(&server, ID, "settled")["receipt"].clone();
+        let lost = compensate(&server, ID);
+        assert!(lost.is_err(), "answered by the dead: {lost:?}");
+        assert_aborted(&mut server);
+        assert_eq!(rail.refunds(), 1);
+        let server = shop.start();
+        let told = compensated(&server, ID);
+        assert_eq!((rail.charges(), rail.refunds()), (1, 1));
+        let both = [receipt, told["compensation_receipt"].clone()];
+        assert_eq!(receipts(&server, ID), both);
+    }
+}
+
+#[test]
+fn at_064_a_kill_during_the_refund_pays_back_once() {
+    for (keys, manner) in [
+        (Keys::Honoured, Manner::Never),
+        (Keys::Ignored, Manner::Never),
+        (Keys::Ignored, Manner::Late),
+    ] {
+        let till = Till::open(keys);
+        let shop = Shop::at_till(&till);
+        let mut server = shop.start();
+        authorize(&server, intent(ID));
+        executed_until(&server, ID, "settled");
+        till.answer("refund", manner);
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| compensate(&server, ID));
+            till.wait_until_heard("refund", 1);
+            server.signal("KILL").expect("it can be killed");
+            assert!(asked.join().expect("no panic").is_err());
+        });
+        server.wait(PATIENCE).expect("it is dead");
+        till.be_plain();
+        let server = shop.start();
+        compensated(&server, ID);
+        till.let_go();
+        assert_eq!((till.charges(), till.refunds()), (1, 1));
+        assert_eq!(receipts(&server, ID).len(), 2);
+        assert_eq!(till.payments(), [Payment::Paid]);
+    }
+}
+
+/// At moments that nobody chose, again and again over one ledger.
+#[test]
+fn at_059_at_060_at_062_at_063_at_065_kills_at_any_moment_pay_once_each() {
+    const ROUNDS: u64 = 6;
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let mut ids = Vec::new();
+    for round in 0..ROUNDS {
+        let mut server = shop.start();
+        let own: Vec<String> = (0..3).map(|n| format!("int_{round}_{n}")).collect();
+        for id in &own {
+            authorize(&server, intent(id));
+        }
+        std::thread::scope(|scope| {
+            for id in &own {
+                // It may be answered or not.
+                scope.spawn(|| execute(&server, id, &key(id)));
+            }
+            std::thread::sleep(Duration::from_millis(round * 37 % 23));
+            server.signal("KILL").expect("it can be killed");
+        });
+        server.wait(PATIENCE).expect("it is dead");
+        ids.extend(own);
+    }
+    let server = shop.start();
+    for id in &ids {
+        executed_until(&server, id, "settled");
+        assert_eq!(receipts(&server, id).len(), 1);
+    }
+    assert_eq!(till.charges(), ids.len());
+}

@@ -1,0 +1,150 @@
+//! Many agents at once, and rails on their bad days: one charge for each transaction, and the same answer for everybody.
+
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::thread;
+
+use consign_testkit::process::{Reply, Server};
+
+use super::transactions_till::{Keys, Manner, Till};
+use super::transactions_world::{
+    Shop, authorize, compensate, compensated, execute, executed_until, intent, key, receipts,
+    wait_until_settled,
+};
+
+const CROWD: usize = 64;
+const ID: &str = "int_abc";
+
+/// All at the same moment, taking turns between the servers.
+pub(crate) fn execute_at_once(servers: &[&Server], key: impl Fn(usize) -> String) -> Vec<Reply> {
+    let barrier = Barrier::new(CROWD);
+    thread::scope(|scope| {
+        let asked: Vec<_> = (0..CROWD)
+            .map(|number| {
+                let (server, key, barrier) =
+                    (servers[number % servers.len()], key(number), &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    execute(server, ID, &key).expect("the server answers")
+                })
+            })
+            .collect();
+        let answers = asked.into_iter().map(|one| one.join().expect("no panic"));
+        answers.collect()
+    })
+}
+
+/// Everybody who repeats himself is told the same in the end.
+pub(crate) fn assert_one_for_all(servers: &[&Server], till: &Till) {
+    for reply in execute_at_once(servers, |_| key(ID)) {
+        assert!(matches!(reply.status, 200 | 202), "{}", reply.text());
+    }
+    executed_until(servers[0], ID, "settled");
+    let bodies: BTreeSet<String> = execute_at_once(servers, |_| key(ID))
+        .iter()
+        .map(Reply::text)
+        .collect();
+    assert_eq!(bodies.len(), 1);
+    assert_eq!((till.charges(), receipts(servers[0], ID).len()), (1, 1));
+}
+
+/// One of them executes what may be executed once, and the others are told that for good.
+pub(crate) fn assert_one_of_many(servers: &[&Server], till: &Till) {
+    let answers = execute_at_once(servers, |number| format!("{}-{number}", key(ID)));
+    let (begun, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|reply| reply.status < 300);
+    assert_eq!(begun.len(), 1);
+    for reply in refused {
+        let told = (reply.status, reply.json()["error"].clone());
+        assert_eq!(told, (409, "execution_limit_reached".into()));
+    }
+    wait_until_settled(servers[0], ID);
+    assert_eq!((till.charges(), receipts(servers[0], ID).len()), (1, 1));
+}
+
+#[test]
+fn at_041_at_043_a_crowd_with_one_key_pays_once_and_hears_one_answer() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let server = shop.start();
+    authorize(&server, intent(ID));
+    assert_one_for_all(&[&server], &till);
+}
+
+#[test]
+fn at_042_a_crowd_with_as_many_keys_pays_once() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let server = shop.start();
+    authorize(&server, intent(ID));
+    assert_one_of_many(&[&server], &till);
+}
+
+#[test]
+fn at_074_a_crowd_that_wants_its_money_back_gets_it_once() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let server = shop.start();
+    authorize(&server, intent(ID));
+    executed_until(&server, ID, "settled");
+    let barrier = Barrier::new(16);
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                barrier.wait();
+                let reply = compensate(&server, ID).expect("the server answers");
+                assert!(matches!(reply.status, 200 | 202), "{}", reply.text());
+            });
+        }
+    });
+    compensated(&server, ID);
+    assert_eq!((till.charges(), till.refunds()), (1, 1));
+    assert_eq!(receipts(&server, ID).len(), 2);
+}
+
+/// Whatever the rail does at whichever call, for a while or once: there is one charge, and the receipt comes after it.
+#[test]
+fn at_049_at_050_at_068_a_rail_that_misbehaves_is_asked_until_it_says_what_it_did() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let server = shop.start();
+    let mut charged = 0;
+    for verb in ["prepare", "confirm"] {
+        for manner in [Manner::Mute, Manner::Garbage, Manner::Twice, Manner::Away] {
+            let id = format!("int_{verb}_{manner:?}");
+            authorize(&server, intent(&id));
+            till.answer(verb, manner);
+            // As long as nobody can tell, nothing is claimed.
+            till.answer("lookup", Manner::Garbage);
+            let told = execute(&server, &id, &key(&id)).expect("the server answers");
+            let told = told.json();
+            if manner != Manner::Twice {
+                assert_eq!(told["state"], "executing", "{id}: {told}");
+                assert!(receipts(&server, &id).is_empty());
+            }
+            till.be_plain();
+            executed_until(&server, &id, "settled");
+            charged += 1;
+            let counted = (till.charges(), receipts(&server, &id).len());
+            assert_eq!(counted, (charged, 1), "{id}: {:?}", till.payments());
+        }
+    }
+}
+
+#[test]
+fn at_046_a_rail_that_is_late_is_waited_for_and_settles_when_it_comes() {
+    let till = Till::open(Keys::Honoured);
+    let shop = Shop::at_till(&till);
+    let server = shop.start();
+    authorize(&server, intent(ID));
+    till.answer("confirm", Manner::Late);
+    let told = execute(&server, ID, &key(ID)).expect("the server answers");
+    let state = told.json()["state"].clone();
+    assert_eq!((told.status, state), (202, "executing".into()));
+    assert_eq!(told.json()["receipt"], serde_json::Value::Null);
+    assert_eq!((till.charges(), receipts(&server, ID).len()), (0, 0));
+    till.be_plain();
+    till.let_go();
+    executed_until(&server, ID, "settled");
+    assert_eq!((till.charges(), receipts(&server, ID).len()), (1, 1));
+    assert_eq!(till.heard("prepare"), 1);
+}

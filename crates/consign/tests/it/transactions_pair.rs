@@ -1,0 +1,108 @@
+//! Two servers on one database carry each other's transactions, and never the same one at once.
+
+use std::time::{Duration, Instant};
+
+use consign_testkit::process::{self, Server};
+
+use super::start;
+use super::transactions_crowd::{assert_one_for_all, assert_one_of_many};
+use super::transactions_till::{Keys, Till};
+use super::transactions_world::{Shop, authorize, intent};
+
+const ID: &str = "int_abc";
+
+/// The second has a data directory of its own, and in it the secrets of the first.
+fn nodes(shop: &Shop, variables: &[(&str, &str)]) -> [Server; 2] {
+    let told = |options: process::Options| {
+        let variables = variables.iter();
+        variables.fold(options, |options, (name, value)| options.env(name, value))
+    };
+    let one = start(&told(shop.options()));
+    let second = shop.place.path("second");
+    process::copy_secrets(&shop.place.data(), &second).expect("there are secrets to copy");
+    let two = start(&told(shop.node("two", shop.place.options_with(second))));
+    [one, two]
+}
+
+#[test]
+fn at_041_at_043_a_crowd_with_one_key_at_two_servers_pays_once() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let [one, two] = nodes(&shop, &[]);
+    authorize(&one, intent(ID));
+    assert_one_for_all(&[&one, &two], &till);
+}
+
+#[test]
+fn at_042_a_crowd_with_as_many_keys_at_two_servers_pays_once() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let [one, two] = nodes(&shop, &[]);
+    authorize(&two, intent(ID));
+    assert_one_of_many(&[&one, &two], &till);
+}
+
+/// Only a binary for tests lets a lease be that short.
+#[cfg(feature = "planted")]
+mod taken_over {
+    use super::super::PATIENCE;
+    use super::super::transactions_till::{Manner, Payment};
+    use super::super::transactions_world::{
+        execute, executed_until, key, receipts, wait_until_settled,
+    };
+    use super::*;
+
+    const SHORT_LEASE: (&str, &str) = ("CONSIGN_SITE_LEASE_MS", "1500");
+
+    /// The first one sleeps while the rail is about to make its payment; the second carries the transaction to its end; then
+    /// the first hears of a payment that it must not confirm any more.
+    #[test]
+    fn at_095_a_server_that_slept_through_its_lease_neither_pays_nor_settles() {
+        let till = Till::open(Keys::Ignored);
+        let shop = Shop::at_till(&till);
+        let [one, two] = nodes(&shop, &[SHORT_LEASE]);
+        authorize(&one, intent(ID));
+        till.answer("prepare", Manner::Late);
+        std::thread::scope(|scope| {
+            scope.spawn(|| execute(&one, ID, &key(ID)));
+            till.wait_until_heard("prepare", 1);
+            one.signal("STOP").expect("it can be stopped");
+            till.be_plain();
+            wait_until_settled(&two, ID);
+            let settled = executed_until(&two, ID, "settled");
+            assert_eq!(till.charges(), 1);
+            let confirmed = till.heard("confirm");
+
+            till.let_go();
+            one.signal("CONT").expect("it can go on");
+            let began = Instant::now();
+            while !one.stderr().contains("other hands") {
+                assert_eq!(till.charges(), 1, "both have paid");
+                assert!(began.elapsed() < 2 * PATIENCE, "it does not notice");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            assert_eq!(till.heard("confirm"), confirmed);
+            assert_eq!(executed_until(&one, ID, "settled"), settled);
+        });
+        assert_eq!((till.charges(), receipts(&two, ID).len()), (1, 1));
+        assert_eq!(till.payments(), [Payment::Paid, Payment::Prepared]);
+    }
+
+    #[test]
+    fn at_062_at_095_what_a_killed_server_has_charged_is_settled_by_the_other() {
+        let till = Till::open(Keys::Ignored);
+        let shop = Shop::at_till(&till);
+        let [mut one, two] = nodes(&shop, &[SHORT_LEASE]);
+        authorize(&one, intent(ID));
+        till.answer("confirm", Manner::Never);
+        std::thread::scope(|scope| {
+            scope.spawn(|| execute(&one, ID, &key(ID)));
+            till.wait_until_heard("confirm", 1);
+            one.signal("KILL").expect("it can be killed");
+        });
+        one.wait(PATIENCE).expect("it is dead");
+        till.be_plain();
+        wait_until_settled(&two, ID);
+        assert_eq!((till.charges(), receipts(&two, ID).len()), (1, 1));
+    }
+}
