@@ -51,6 +51,8 @@ pub enum Plant {
     EndlessHops,
     FactsApart,
     ForgottenHooks,
+    EverybodyWaits,
+    GroupRefused,
 }
 
 impl Plant {
@@ -100,6 +102,8 @@ impl Plant {
         Self::EndlessHops,
         Self::FactsApart,
         Self::ForgottenHooks,
+        Self::EverybodyWaits,
+        Self::GroupRefused,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -149,6 +153,8 @@ impl Plant {
             Self::EndlessHops => "endless-hops",
             Self::FactsApart => "facts-apart",
             Self::ForgottenHooks => "forgotten-hooks",
+            Self::EverybodyWaits => "everybody-waits",
+            Self::GroupRefused => "group-refused",
         }
     }
 }

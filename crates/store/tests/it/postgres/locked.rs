@@ -75,7 +75,7 @@ async fn answered(asking: Asking) -> Result<Reply, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on() {
+async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on_ip_003() {
     let cluster = Cluster::new(1).await;
     let world = cluster.world(0);
     world.publish(item()).await;
@@ -151,7 +151,7 @@ async fn a_key_that_another_transaction_is_about_to_use_holds_up_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_the_database_does_not_take_refuses_only_itself() {
+async fn a_request_that_the_database_does_not_take_refuses_only_itself_ip_162() {
     let cluster = Cluster::new(1).await;
     let one_writer = Options {
         writers: 1,
