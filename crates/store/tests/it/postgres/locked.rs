@@ -121,7 +121,9 @@ async fn who_waits_for_a_lock_goes_on_when_it_is_gone() {
         .await
         .unwrap();
     let settling = settling(&world, &held);
+    // It has waited in vain and stepped aside: the lock is gone when it tries again.
     until(async || waits_for_lock(&keeper).await).await;
+    until(async || !waits_for_lock(&keeper).await).await;
     keeper.batch_execute("COMMIT").await.unwrap();
     assert!(answered(settling).await.unwrap().unwrap()[0].is_ok());
     world.is_sound().await;
