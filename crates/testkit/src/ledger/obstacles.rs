@@ -1,7 +1,7 @@
-//! A ledger that stands in the way of settlements for as long as a test says so. Everything else passes.
+//! A ledger that stands in the way of settlements and claims for as long as a test says so. Everything else passes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use consign_kernel::command::{Apart, Command, Reply, Request};
 use consign_kernel::record::{self, Put};
@@ -11,8 +11,19 @@ use consign_store::{Answered, Error, Passing, SharedStore};
 #[derive(Debug, Default)]
 pub struct Obstacles {
     refusing: AtomicBool,
+    claims: Mutex<Claims>,
     rivals: AtomicUsize,
     met: AtomicUsize,
+}
+
+/// What becomes of those who claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Claims {
+    #[default]
+    Pass,
+    Refused,
+    /// As by a mistake of ours.
+    Panic,
 }
 
 impl Obstacles {
@@ -38,6 +49,21 @@ impl Obstacles {
     /// How many settlements met an obstacle.
     pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
+    }
+
+    /// What becomes of requests that claim something.
+    pub fn let_claims(&self, claims: Claims) {
+        *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
+    }
+
+    fn refuses_claim(&self, request: &Request) -> bool {
+        let claims = |step: &Command| matches!(step, Command::Claim(_));
+        let fate = *self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        if fate == Claims::Pass || !request.steps.iter().any(claims) {
+            return false;
+        }
+        assert!(fate == Claims::Refused, "planned");
+        true
     }
 
     fn refuses(&self, request: &Request) -> bool {
@@ -100,7 +126,7 @@ impl Passing for Behind {
     }
 
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
-        if self.obstacles.refuses(&request) {
+        if self.obstacles.refuses_claim(&request) || self.obstacles.refuses(&request) {
             return Box::pin(async { Err(Error::Busy) });
         }
         let Some(key) = self.obstacles.contended(&request) else {
