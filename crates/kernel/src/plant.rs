@@ -64,6 +64,8 @@ pub enum Plant {
     UnlistedRefund,
     EmbeddedKey,
     AnyRequest,
+    EverybodyWaits,
+    GroupRefused,
 }
 
 impl Plant {
@@ -126,6 +128,8 @@ impl Plant {
         Self::UnlistedRefund,
         Self::EmbeddedKey,
         Self::AnyRequest,
+        Self::EverybodyWaits,
+        Self::GroupRefused,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -188,6 +192,8 @@ impl Plant {
             Self::UnlistedRefund => "unlisted-refund",
             Self::EmbeddedKey => "embedded-key",
             Self::AnyRequest => "any-request",
+            Self::EverybodyWaits => "everybody-waits",
+            Self::GroupRefused => "group-refused",
         }
     }
 }

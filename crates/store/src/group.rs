@@ -122,10 +122,14 @@ fn fail(backend: &mut impl Transact, mut group: Group<'_>, error: &Error, shared
     if let Error::Locked(reason) = error {
         let requests = group.len();
         tracing::debug!(reason, requests, "somebody else holds a lock; others go on");
-        let locked_out = backend.locked_out(&group);
+        let locked_out = if plant::on(Plant::EverybodyWaits) {
+            vec![true; requests]
+        } else {
+            backend.locked_out(&group)
+        };
         return group.step_aside(&locked_out);
     }
-    if blames_one {
+    if blames_one && !plant::on(Plant::GroupRefused) {
         tracing::warn!(%error, requests = group.len(), "a commit failed; its requests are tried in smaller groups");
         return group.divide();
     }

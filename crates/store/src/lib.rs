@@ -17,6 +17,8 @@ pub mod sqlite;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "simulation")]
+mod passing;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,6 +35,8 @@ use consign_kernel::state::State;
 
 pub use error::Error;
 pub use ledger::News;
+#[cfg(feature = "simulation")]
+pub use passing::Passing;
 
 /// Engine time. Never goes back.
 pub trait Clock: Send + Sync + 'static {

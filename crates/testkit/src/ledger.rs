@@ -22,7 +22,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::{Database, shared};
 use aside::Aside;
-pub use obstacles::Obstacles;
+pub use obstacles::{Claims, Obstacles};
 
 /// Where a test's ledger lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,6 +45,7 @@ pub(super) struct Running {
 }
 
 /// Whose jobs may be taken, and how many at once. They count as taken until [`Running::looked`].
+#[derive(Default)]
 struct Wish {
     plugins: Vec<String>,
     at_once: usize,
@@ -141,8 +142,9 @@ impl Running {
         Some(wish)
     }
 
-    /// The claim for a wish is over, whatever it brought.
-    fn looked(&mut self, wish: &Wish) {
+    /// The claim for a wish is over, whatever it brought. Nothing is left to wish for.
+    fn looked(&mut self, wish: &mut Wish) {
+        let wish = std::mem::take(wish);
         self.claiming -= wish.places;
         for plugin in &wish.plugins {
             if let Some(count) = self.claiming_by_plugin.get_mut(plugin) {
@@ -153,11 +155,20 @@ impl Running {
 }
 
 impl Inner {
+    fn claiming(
+        self: &Arc<Self>,
+        program: &Program,
+        leaving: Option<&str>,
+    ) -> Option<Claiming<'_>> {
+        let wish = self.running().wish(program, leaving)?;
+        Some(Claiming { inner: self, wish })
+    }
+
     /// What may be taken in the place of a job that ends; nothing while the service stops, or on an errand.
-    fn next_wish(&self, program: &Program, leaving: &str) -> Option<Wish> {
+    fn claiming_next(self: &Arc<Self>, program: &Program, leaving: &str) -> Option<Claiming<'_>> {
         let takes_more = !*self.stopping.borrow() && self.errand.is_none();
-        let wish = || self.running().wish(program, Some(leaving));
-        takes_more.then(wish).flatten()
+        let claiming = || self.claiming(program, Some(leaving));
+        takes_more.then(claiming).flatten()
     }
 
     fn claim(&self, plugins: Vec<String>, at_once: usize) -> Claim {
@@ -184,31 +195,25 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
         let changed = inner.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        let wish = inner.running().wish(&program, None);
-        let Some(wish) = wish else {
+        let Some(claiming) = inner.claiming(&program, None) else {
             tokio::select! {
                 () = changed => {}
                 _ = stopping.changed() => {}
             }
             continue;
         };
-        let claim = inner.claim(wish.plugins.clone(), wish.at_once);
         let leave = async {
             tokio::select! {
                 () = changed => {}
                 _ = stopping.changed() => {}
             }
         };
-        let claiming = inner.engine.claim_unless(None, claim, LOOK_EVERY, leave);
-        let claimed = claiming.await;
+        let claim = claiming.claim();
+        let claimed = inner.engine.claim_unless(None, claim, LOOK_EVERY, leave);
+        let claimed = claimed.await;
         // It may have been exchanged while nothing was there to take.
         let program = inner.program();
-        begin_all(
-            &inner,
-            &wish,
-            &program,
-            claimed.as_deref().unwrap_or_default(),
-        );
+        claiming.begin(&program, claimed.as_deref().unwrap_or_default());
         if let Err(error) = claimed {
             tracing::warn!(component = "dispatcher", %error, "no jobs could be taken");
             inner.vitals.refused();
@@ -229,11 +234,31 @@ pub(super) async fn take(inner: &Arc<Inner>, job: &Intent) -> Result<(), consign
     Ok(())
 }
 
-/// What a claim brought takes the places that were kept for it.
-fn begin_all(inner: &Arc<Inner>, wish: &Wish, program: &Arc<Program>, claimed: &[Intent]) {
-    let mut running = inner.running();
-    running.looked(wish);
-    begin_claimed(inner, running, program, claimed);
+/// A claim under way. However it ends, by a panic too, the places that are kept for it are free again: a dispatcher that begins
+/// anew would find none.
+struct Claiming<'i> {
+    inner: &'i Arc<Inner>,
+    wish: Wish,
+}
+
+impl Claiming<'_> {
+    fn claim(&self) -> Claim {
+        self.inner
+            .claim(self.wish.plugins.clone(), self.wish.at_once)
+    }
+
+    /// What the claim brought takes the places that were kept for it.
+    fn begin(mut self, program: &Arc<Program>, claimed: &[Intent]) {
+        let mut running = self.inner.running();
+        running.looked(&mut self.wish);
+        begin_claimed(self.inner, running, program, claimed);
+    }
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        self.inner.running().looked(&mut self.wish);
+    }
 }
 
 fn begin_claimed(
@@ -421,17 +446,12 @@ async fn settle_in_the_end(
     loop {
         // Whoever ends makes room, and the next one is taken in the same commit.
         let program = inner.program();
-        let wish = inner.next_wish(&program, &plugin);
-        let next = wish.as_ref();
-        let next = next.map(|wish| inner.claim(wish.plugins.clone(), wish.at_once));
+        let claiming = inner.claiming_next(&program, &plugin);
+        let next = claiming.as_ref().map(Claiming::claim);
         let finished = finish::finish(&inner.engine, attempt, ended, next.as_ref()).await;
-        match (&wish, &finished) {
-            (Some(wish), Ok(finished)) => {
-                place.leave();
-                begin_all(inner, wish, &program, &finished.next);
-            }
-            (Some(wish), Err(_)) => inner.running().looked(wish),
-            (None, _) => {}
+        if let (Some(claiming), Ok(finished)) = (claiming, &finished) {
+            place.leave();
+            claiming.begin(&program, &finished.next);
         }
         match finished {
             Ok(finished) => return Some(finished),

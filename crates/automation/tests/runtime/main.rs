@@ -19,6 +19,7 @@ mod serves;
 mod setup;
 mod state;
 mod tables;
+mod vitals;
 mod world;
 
 use consign_testkit::ledger::Backend;

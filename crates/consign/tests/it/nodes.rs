@@ -8,7 +8,9 @@ use consign_testkit::postgres::{self, Database};
 use consign_testkit::process::{self, Http, Options, Server};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Place, code, main_client, printed, published, refusal, start, text, word};
+use super::{
+    PATIENCE, Place, code, main_client, printed, published, refusal, start, status_of, text, word,
+};
 
 /// Three heartbeats, and what a busy machine adds.
 const SOON: Duration = Duration::from_secs(15);
@@ -67,6 +69,34 @@ fn a_node_has_no_more_connections_than_one_should_plan_with() {
     let count = database.sql(sql).expect("it can be asked");
     let count: u32 = count.trim().parse().expect("a number");
     assert!((1..=13).contains(&count), "{count}");
+}
+
+/// What the database says instead of the time. Its plans are made anew when a schema comes, so it is asked for by those, too,
+/// who asked before.
+const NO_TIME: &str = "CREATE FUNCTION consign.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS \
+    $$ BEGIN RAISE EXCEPTION 'nobody knows'; END $$; CREATE SCHEMA new_plans";
+
+#[test]
+fn a_node_that_cannot_compare_its_clock_gives_out_no_work_until_it_can() {
+    let place = Place::new();
+    let database = database();
+    let server = start(&node(&place, &database, "one"));
+    let mut http = main_client(&server);
+    database.sql(NO_TIME).expect("it can be told");
+    until(SOON, "it gives out no work", || {
+        claim(&mut http).status == 503
+    });
+    let refused = claim(&mut http);
+    assert_eq!(refused.code(), "node_draining");
+    assert!(refused.text().contains("clock"), "{}", refused.text());
+    // Whatever is not a claim works there.
+    let id = published(&mut http, "kept");
+    let time = "DROP FUNCTION consign.clock_timestamp()";
+    database.sql(time).expect("it can be told");
+    until(SOON, "it gives out work again", || {
+        claim(&mut http).status == 200
+    });
+    assert_eq!(status_of(&mut http, &id), "claimed");
 }
 
 /// A command, asked of the node with this data directory.

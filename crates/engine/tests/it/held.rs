@@ -4,17 +4,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::{Reply, Request};
-use consign_kernel::fact::Fact;
-use consign_kernel::ids::{IntentId, Micros, Seq};
-use consign_kernel::intent::Intent;
 use consign_kernel::lane::Probe;
-use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{self, Record};
-use consign_kernel::state::State;
-use consign_store::{
-    Answered, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Listener, News,
-    SharedStore, Stats, Store,
-};
+use consign_store::{Answered, Error, Listener, News, Passing, SharedStore};
 use tokio::sync::oneshot;
 
 struct Job {
@@ -107,7 +98,11 @@ impl Held {
     }
 }
 
-impl Store for Held {
+impl Passing for Held {
+    fn behind(&self) -> &SharedStore {
+        &self.inner
+    }
+
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
         let (asker, answered) = oneshot::channel();
         let mut line = self.line();
@@ -127,108 +122,5 @@ impl Store for Held {
                 ..news.clone()
             });
         }));
-    }
-
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
-        self.inner.intent(id)
-    }
-
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
-        self.inner.intents(filter)
-    }
-
-    fn open_jobs(
-        &self,
-        capability: String,
-        goal: Option<String>,
-        limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
-        self.inner.open_jobs(capability, goal, limit)
-    }
-
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
-        self.inner.children(parent, limit)
-    }
-
-    fn under_way(
-        &self,
-        profile: ProfileId,
-        state: State,
-        after: Seq,
-        limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
-        self.inner.under_way(profile, state, after, limit)
-    }
-
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
-        self.inner.dead(face, limit)
-    }
-
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
-        self.inner.facts(intent, limit)
-    }
-
-    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
-        self.inner.last_fact_to(intent, state)
-    }
-
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
-        self.inner.events(filter)
-    }
-
-    fn last_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
-        self.inner.last_fact()
-    }
-
-    fn highest_fact(&self) -> Answered<'_, consign_kernel::ids::FactSeq> {
-        self.inner.highest_fact()
-    }
-
-    fn held(&self) -> Answered<'_, Vec<consign_store::Held>> {
-        self.inner.held()
-    }
-
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
-        self.inner.record(key)
-    }
-
-    fn records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        after: String,
-        limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
-        self.inner.records(kind, owner, after, limit)
-    }
-
-    fn last_records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        before: String,
-        limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
-        self.inner.last_records(kind, owner, before, limit)
-    }
-
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
-        self.inner.counts(face)
-    }
-
-    fn next_due(&self) -> Answered<'_, Option<Micros>> {
-        self.inner.next_due()
-    }
-
-    fn check(&self) -> Answered<'_, Vec<String>> {
-        self.inner.check()
-    }
-
-    fn dump(&self) -> Answered<'_, Dump> {
-        self.inner.dump()
-    }
-
-    fn stats(&self) -> Stats {
-        self.inner.stats()
     }
 }

@@ -135,14 +135,14 @@ async fn health_is_503_while_the_ledger_does_not_answer_and_asks_it_once_a_secon
     faults.disk_gone.store(true, Ordering::SeqCst);
     assert_eq!(health().await.status, 200, "as it was a moment ago");
     tokio::time::advance(Duration::from_secs(1)).await;
-    let before = faults.looks.load(Ordering::SeqCst);
+    let before = faults.reads.load(Ordering::SeqCst);
     for _ in 0..20 {
         let refused = health().await;
         refused.assert_refused(503, "database_busy");
         assert_eq!(refused.headers["retry-after"], "1");
         assert!(!refused.text().contains("secret"), "{}", refused.text());
     }
-    let after = faults.looks.load(Ordering::SeqCst);
+    let after = faults.reads.load(Ordering::SeqCst);
     assert_eq!(after - before, 1, "nobody makes it work harder by asking");
 
     faults.disk_gone.store(false, Ordering::SeqCst);

@@ -9,19 +9,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::{Reply, Request};
-use consign_kernel::fact::Fact;
-use consign_kernel::ids::{IntentId, Micros, Seq};
-use consign_kernel::intent::Intent;
-use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{self, Record};
-use consign_kernel::state::State;
+use consign_kernel::ids::Micros;
 
 use super::{Data, Memory};
 use crate::group::{self, Committed, Group, Intake, Line, Ran, Shared, Transact};
-use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, Stats, Store,
-};
+use crate::{Answered, Clock, Error, Listener, Passing, SharedStore, Stats};
 
 /// What goes wrong with the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +51,7 @@ pub enum Turn {
 pub struct Simulated {
     intake: Intake,
     /// What is on the disk.
-    durable: Arc<Memory>,
+    durable: SharedStore,
     shared: Arc<Shared>,
 }
 
@@ -104,7 +96,7 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
     *durable.data() = data.clone();
     let store = Simulated {
         intake,
-        durable: Arc::clone(&durable),
+        durable: durable.clone(),
         shared: Arc::clone(&shared),
     };
     let log = Log {
@@ -250,104 +242,17 @@ impl group::Disk for Disk {
 }
 
 /// Reads are the model's; only what is written takes the long way.
-impl Store for Simulated {
+impl Passing for Simulated {
+    fn behind(&self) -> &SharedStore {
+        &self.durable
+    }
+
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
         Box::pin(self.intake.execute(request))
     }
 
     fn listen(&self, listener: Listener) {
         self.shared.listeners.add(listener);
-    }
-
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
-        self.durable.intent(id)
-    }
-
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
-        self.durable.intents(filter)
-    }
-
-    fn open_jobs(
-        &self,
-        capability: String,
-        goal: Option<String>,
-        limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
-        self.durable.open_jobs(capability, goal, limit)
-    }
-
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
-        self.durable.children(parent, limit)
-    }
-
-    fn under_way(
-        &self,
-        profile: ProfileId,
-        state: State,
-        after: Seq,
-        limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
-        self.durable.under_way(profile, state, after, limit)
-    }
-
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
-        self.durable.dead(face, limit)
-    }
-
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
-        self.durable.facts(intent, limit)
-    }
-
-    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
-        self.durable.last_fact_to(intent, state)
-    }
-
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
-        self.durable.events(filter)
-    }
-
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
-        self.durable.record(key)
-    }
-
-    fn records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        after: String,
-        limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
-        self.durable.records(kind, owner, after, limit)
-    }
-
-    fn last_records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        before: String,
-        limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
-        self.durable.last_records(kind, owner, before, limit)
-    }
-
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
-        self.durable.counts(face)
-    }
-
-    fn held(&self) -> Answered<'_, Vec<Held>> {
-        self.durable.held()
-    }
-
-    fn next_due(&self) -> Answered<'_, Option<Micros>> {
-        self.durable.next_due()
-    }
-
-    fn check(&self) -> Answered<'_, Vec<String>> {
-        self.durable.check()
-    }
-
-    fn dump(&self) -> Answered<'_, Dump> {
-        self.durable.dump()
     }
 
     fn stats(&self) -> Stats {

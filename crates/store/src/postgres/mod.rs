@@ -330,3 +330,18 @@ impl Store for Postgres {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lost_the_instant_it_looked_at_is_told_what_to_set_and_others_their_own_reason() {
+        let lost = instant_lost(Error::Conflict("conflict with recovery".to_owned()));
+        let said = lost.to_string();
+        assert!(said.contains("conflict with recovery"), "{said}");
+        assert!(said.contains("max_standby_streaming_delay"), "{said}");
+        let other = instant_lost(Error::Busy);
+        assert!(matches!(other, Error::Busy), "{other:?}");
+    }
+}

@@ -1,26 +1,29 @@
-//! A ledger that stands in the way of settlements for as long as a test says so. Everything else passes.
+//! A ledger that stands in the way of settlements and claims for as long as a test says so. Everything else passes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use consign_kernel::command::{Apart, Command, Reply, Request};
-use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
-use consign_kernel::intent::Intent;
-use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{self, Put, Record};
-use consign_kernel::state::State;
-use consign_store::{
-    Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Listener,
-    SharedStore, Stats, Store,
-};
+use consign_kernel::record::{self, Put};
+use consign_store::{Answered, Error, Passing, SharedStore};
 
 /// What is in the way at the moment.
 #[derive(Debug, Default)]
 pub struct Obstacles {
     refusing: AtomicBool,
+    claims: Mutex<Claims>,
     rivals: AtomicUsize,
     met: AtomicUsize,
+}
+
+/// What becomes of those who claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Claims {
+    #[default]
+    Pass,
+    Refused,
+    /// As by a mistake of ours.
+    Panic,
 }
 
 impl Obstacles {
@@ -46,6 +49,21 @@ impl Obstacles {
     /// How many settlements met an obstacle.
     pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
+    }
+
+    /// What becomes of requests that claim something.
+    pub fn let_claims(&self, claims: Claims) {
+        *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
+    }
+
+    fn refuses_claim(&self, request: &Request) -> bool {
+        let claims = |step: &Command| matches!(step, Command::Claim(_));
+        let fate = *self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        if fate == Claims::Pass || !request.steps.iter().any(claims) {
+            return false;
+        }
+        assert!(fate == Claims::Refused, "planned");
+        true
     }
 
     fn refuses(&self, request: &Request) -> bool {
@@ -102,9 +120,13 @@ impl Behind {
     }
 }
 
-impl Store for Behind {
+impl Passing for Behind {
+    fn behind(&self) -> &SharedStore {
+        &self.store
+    }
+
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
-        if self.obstacles.refuses(&request) {
+        if self.obstacles.refuses_claim(&request) || self.obstacles.refuses(&request) {
             return Box::pin(async { Err(Error::Busy) });
         }
         let Some(key) = self.obstacles.contended(&request) else {
@@ -114,108 +136,5 @@ impl Store for Behind {
             self.write_again(key, request.seed).await?;
             self.store.execute(request).await
         })
-    }
-
-    fn listen(&self, listener: Listener) {
-        self.store.listen(listener);
-    }
-
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
-        self.store.intent(id)
-    }
-
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
-        self.store.intents(filter)
-    }
-
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
-        self.store.children(parent, limit)
-    }
-
-    fn open_jobs(
-        &self,
-        capability: String,
-        goal: Option<String>,
-        limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
-        self.store.open_jobs(capability, goal, limit)
-    }
-
-    fn under_way(
-        &self,
-        profile: ProfileId,
-        state: State,
-        after: Seq,
-        limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
-        self.store.under_way(profile, state, after, limit)
-    }
-
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
-        self.store.dead(face, limit)
-    }
-
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
-        self.store.facts(intent, limit)
-    }
-
-    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
-        self.store.last_fact_to(intent, state)
-    }
-
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
-        self.store.events(filter)
-    }
-
-    fn last_fact(&self) -> Answered<'_, FactSeq> {
-        self.store.last_fact()
-    }
-
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
-        self.store.record(key)
-    }
-
-    fn records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        after: String,
-        limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
-        self.store.records(kind, owner, after, limit)
-    }
-
-    fn last_records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        before: String,
-        limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
-        self.store.last_records(kind, owner, before, limit)
-    }
-
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
-        self.store.counts(face)
-    }
-
-    fn held(&self) -> Answered<'_, Vec<Held>> {
-        self.store.held()
-    }
-
-    fn next_due(&self) -> Answered<'_, Option<Micros>> {
-        self.store.next_due()
-    }
-
-    fn check(&self) -> Answered<'_, Vec<String>> {
-        self.store.check()
-    }
-
-    fn dump(&self) -> Answered<'_, Dump> {
-        self.store.dump()
-    }
-
-    fn stats(&self) -> Stats {
-        self.store.stats()
     }
 }

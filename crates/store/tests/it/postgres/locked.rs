@@ -75,7 +75,7 @@ async fn answered(asking: Asking) -> Result<Reply, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on() {
+async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on_ip_003() {
     let cluster = Cluster::new(1).await;
     let world = cluster.world(0);
     world.publish(item()).await;
@@ -121,7 +121,9 @@ async fn who_waits_for_a_lock_goes_on_when_it_is_gone() {
         .await
         .unwrap();
     let settling = settling(&world, &held);
+    // It has waited in vain and stepped aside: the lock is gone when it tries again.
     until(async || waits_for_lock(&keeper).await).await;
+    until(async || !waits_for_lock(&keeper).await).await;
     keeper.batch_execute("COMMIT").await.unwrap();
     assert!(answered(settling).await.unwrap().unwrap()[0].is_ok());
     world.is_sound().await;
@@ -151,7 +153,7 @@ async fn a_key_that_another_transaction_is_about_to_use_holds_up_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_the_database_does_not_take_refuses_only_itself() {
+async fn a_request_that_the_database_does_not_take_refuses_only_itself_ip_162() {
     let cluster = Cluster::new(1).await;
     let one_writer = Options {
         writers: 1,

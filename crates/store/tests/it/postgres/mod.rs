@@ -15,8 +15,8 @@ use std::sync::Arc;
 use consign_store::conformance::{self, ManualClock};
 use consign_store::postgres::{Address, Options, Postgres, QUEUE_REQUESTS_MAX, WRITERS_DEFAULT};
 use consign_store::{Clock, SharedStore};
-use consign_testkit::ledger;
 use consign_testkit::postgres::Database;
+use consign_testkit::{ledger, plants};
 
 /// A database of its own, and nodes on it.
 pub(crate) struct Cluster {
@@ -27,6 +27,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn new(nodes: i64) -> Self {
+        plants::from_environment();
         let clock = Arc::new(ManualClock::default());
         let time: Arc<dyn Clock> = clock.clone();
         let database = ledger::database(&time);

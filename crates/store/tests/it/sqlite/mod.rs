@@ -13,16 +13,9 @@ use std::sync::Arc;
 use consign_store::conformance::{self, ManualClock};
 use consign_store::sqlite::{Options, QUEUE_REQUESTS_MAX, Sqlite};
 use consign_store::{Error, SharedStore};
+use consign_testkit::plants;
 use rusqlite::Connection;
 use tempfile::TempDir;
-
-/// Planted defects are woken by the environment of a whole test process.
-fn wake_plant() {
-    #[cfg(feature = "planted")]
-    if let Ok(name) = std::env::var("CONSIGN_PLANT") {
-        assert!(consign_kernel::plant::set(&name), "{name} is no plant");
-    }
-}
 
 /// A file of its own in a directory of its own, and the store on it.
 pub(crate) struct World {
@@ -37,7 +30,7 @@ impl World {
     }
 
     fn with_queue(queue_max: usize) -> Self {
-        wake_plant();
+        plants::from_environment();
         let folder = Arc::new(tempfile::tempdir().unwrap());
         let clock = Arc::new(ManualClock::default());
         let store = open(folder.path().join("ledger.db"), &clock, queue_max).unwrap();

@@ -127,7 +127,7 @@ async fn a_failed_commit_writes_nothing_and_the_next_one_works() {
 }
 
 #[tokio::test]
-async fn a_request_that_the_database_does_not_take_refuses_only_itself() {
+async fn a_request_that_the_database_does_not_take_refuses_only_itself_ip_162() {
     let world = World::new();
     let meddler = world.meddler();
     let poison = "CREATE TRIGGER poison BEFORE INSERT ON intents WHEN NEW.goal = 'poison' \

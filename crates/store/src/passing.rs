@@ -1,0 +1,89 @@
+//! Stores that pass on to another one whatever they do not do themselves.
+//!
+//! Tests and the simulation put them before a real ledger: each says what is different with it, and everything that a store
+//! can be asked is listed here once for all of them.
+
+use std::sync::Arc;
+
+use consign_kernel::command::{Reply, Request};
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+
+use crate::{
+    Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Listener,
+    SharedStore, Stats, Store,
+};
+
+pub trait Passing: Send + Sync + 'static {
+    /// Who does the rest.
+    fn behind(&self) -> &SharedStore;
+
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+        self.behind().execute(request)
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.behind().listen(listener);
+    }
+
+    /// All reads come through here, each as a question to the store behind this one.
+    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> Answered<'_, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        Box::pin(question(Arc::clone(self.behind())))
+    }
+
+    fn stats(&self) -> Stats {
+        self.behind().stats()
+    }
+}
+
+macro_rules! reads {
+    ($(fn $name:ident($($given:ident: $kind:ty),*) -> $answer:ty;)*) => {
+        $(fn $name(&self, $($given: $kind),*) -> Answered<'_, $answer> {
+            self.read(async move |store| store.$name($($given),*).await)
+        })*
+    };
+}
+
+impl<P: Passing> Store for P {
+    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+        Passing::execute(self, request)
+    }
+
+    fn listen(&self, listener: Listener) {
+        Passing::listen(self, listener);
+    }
+
+    fn stats(&self) -> Stats {
+        Passing::stats(self)
+    }
+
+    reads! {
+        fn intent(id: IntentId) -> Option<Intent>;
+        fn intents(filter: IntentFilter) -> IntentPage;
+        fn children(parent: IntentId, limit: u32) -> Vec<Intent>;
+        fn open_jobs(capability: String, goal: Option<String>, limit: u32) -> Vec<Intent>;
+        fn under_way(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent>;
+        fn dead(face: Face, limit: u32) -> Vec<Intent>;
+        fn facts(intent: Seq, limit: u32) -> Vec<Fact>;
+        fn last_fact_to(intent: Seq, state: State) -> Option<Fact>;
+        fn events(filter: EventFilter) -> EventPage;
+        fn last_fact() -> FactSeq;
+        fn highest_fact() -> FactSeq;
+        fn record(key: record::Key) -> Option<Record>;
+        fn records(kind: record::Kind, owner: String, after: String, limit: u32) -> Vec<Record>;
+        fn last_records(kind: record::Kind, owner: String, before: String, limit: u32) -> Vec<Record>;
+        fn counts(face: Face) -> Vec<Count>;
+        fn held() -> Vec<Held>;
+        fn next_due() -> Option<Micros>;
+        fn check() -> Vec<String>;
+        fn dump() -> Dump;
+    }
+}
