@@ -194,8 +194,8 @@ Agent:
       --state <DIR>       Directory of the agent: its key, its intents and the keys of its requests
                           [default: consign/agent in the user's data directory, ~/.local/share]
                           [env: CONSIGN_AGENT_STATE]
-      --agent-key <FILE>  File of the secret key that signs [default: `agent_key` in the directory of
-                          the agent] [env: CONSIGN_AGENT_KEY]
+      --agent-key <FILE>  File of the secret key that signs [default: `agent_key` in the directory
+                          of the agent] [env: CONSIGN_AGENT_KEY]
 
 Server:
       --server <URL>       Base URL of the server; without it, the one of the data directory [env:
