@@ -239,7 +239,10 @@ async fn at_034_learning_the_payments_name_changes_no_byte_while_it_executes() {
     swept(&world).await;
     let after = world.execute("int_abc", KEY).await.unwrap();
     assert_eq!(after.body, before.body);
-    let listed = world.site.transactions_shown(Some("executing"), 1).await;
+    let listed = world
+        .site
+        .transactions_shown(Some("executing"), 1, None)
+        .await;
     let listed = body(&listed.unwrap());
     assert_eq!(listed["transactions"][0]["rail"]["payment_id"], "pay_1");
 }
