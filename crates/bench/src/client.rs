@@ -299,13 +299,13 @@ impl Client {
             tally.fault(Op::Authorize, what, 1, b"", Instant::now());
             return Outcome::Nothing;
         };
-        let (writer, request) = (&mut self.writer, &mut self.request);
+        let (writer, request) = (&self.writer, &mut self.request);
         writer.post_once(request, "/api/atp/authorize", &order.key, &order.authorize);
         let authorized = self.call(Op::Authorize, due).await;
         if authorized != Outcome::Done {
             return authorized;
         }
-        let (writer, request) = (&mut self.writer, &mut self.request);
+        let (writer, request) = (&self.writer, &mut self.request);
         writer.post_once(request, "/api/atp/execute", &order.key, &order.execute);
         let executed = self.call(Op::Execute, Instant::now()).await;
         if executed != Outcome::Done {

@@ -146,7 +146,7 @@ impl Writer {
     }
 
     /// A request that may be sent again under its key without doing anything twice.
-    pub(crate) fn post_once(&mut self, out: &mut Vec<u8>, path: &str, key: &str, body: &str) {
+    pub(crate) fn post_once(&self, out: &mut Vec<u8>, path: &str, key: &str, body: &str) {
         out.clear();
         let length = body.len();
         let _ = write!(out, "POST {path} HTTP/1.1\r\n");
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_request_that_happens_once_carries_its_key_and_its_length() {
-        let mut writer = Writer {
+        let writer = Writer {
             headers: b"Host: h\r\n".to_vec(),
             signer: None,
             publish_body: Vec::new(),

@@ -4,8 +4,6 @@
 //! Input: a document; or `@`, a position, a count and some bytes, for the signed intent with so many bytes cut out there and
 //! these put in.
 
-use std::sync::LazyLock;
-
 use consign_kernel::ids::Micros;
 use consign_kernel::json::canonical;
 use consign_kernel::receipt::Signer;
@@ -21,8 +19,7 @@ use consign_transactions::receipt::{Settlement, Step};
 use consign_transactions::request::{Authorize, Cancel, Compensate, Execute, Verify};
 
 /// What the agent's key signed, and nothing else ever; `seeds/atp_intent` begins with it.
-static SIGNED: LazyLock<Vec<u8>> =
-    LazyLock::new(|| include_bytes!("../seeds/atp_intent/signed").to_vec());
+const SIGNED: &[u8] = include_bytes!("../seeds/atp_intent/signed");
 
 fn agent() -> PublicKey {
     PublicKey::from(Signer::from_seed(&[0x22; 32]).public().clone())
@@ -39,7 +36,7 @@ pub(crate) fn document(bytes: &[u8]) {
         keyed(bytes, &document);
         if document.is_signed_by(&agent()) {
             let form = canonical(bytes).expect("a document has a canonical form");
-            assert_eq!(form, canonical(&SIGNED).expect("a document of ours"));
+            assert_eq!(form, canonical(SIGNED).expect("a document of ours"));
         }
         // None of these may panic, whatever the members are.
         let _ = Authorize::read(&document);
@@ -61,7 +58,7 @@ pub(crate) fn intent(bytes: &[u8]) {
         let is_agents = intent.agent_key == agent() && intent.check_signature().is_ok();
         if is_agents {
             let form = canonical(bytes).expect("a document has a canonical form");
-            assert_eq!(form, canonical(&SIGNED).expect("a document of ours"));
+            assert_eq!(form, canonical(SIGNED).expect("a document of ours"));
         }
         has_a_receipt(&intent);
     });
@@ -96,11 +93,8 @@ fn keyed(bytes: &[u8], document: &Document) {
         return;
     }
     let inner = &bytes.trim_ascii_start()[1..];
-    let comma: &[u8] = if inner.trim_ascii_start() == b"}" || inner.trim_ascii() == b"}" {
-        b""
-    } else {
-        b","
-    };
+    let is_empty = inner.trim_ascii() == b"}";
+    let comma: &[u8] = if is_empty { b"" } else { b"," };
     let with = |member: &[u8]| {
         let longer = [b"{", member, comma, inner].concat();
         Document::read(&longer, usize::MAX).map(|document| document.fingerprint())
@@ -181,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_seed_is_what_the_agent_signed() {
-        let document = Document::read(&SIGNED, REQUEST_BYTES_MAX).unwrap();
+        let document = Document::read(SIGNED, REQUEST_BYTES_MAX).unwrap();
         let intent = Intent::read(document).unwrap();
         assert_eq!(intent.agent_key, agent());
         intent.check_signature().unwrap();

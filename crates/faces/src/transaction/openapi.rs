@@ -421,7 +421,7 @@ fn requests() -> Vec<Named> {
                     ("type", json!({"const": intent::TYPE})),
                     ("intent_id", id.clone()),
                     ("site", text.clone()),
-                    ("agent_key", text.clone()),
+                    ("agent_key", text),
                     (
                         "purpose",
                         json!({"type": "string", "minLength": 1, "maxLength": 500}),
