@@ -104,7 +104,6 @@ pub struct Intent {
     pub token: Option<Token>,
     pub claimed_at: Option<Micros>,
     pub lease_until: Option<Micros>,
-    /// None as well for what nobody works on: a permission that is over is no dead letter.
     pub settled_at: Option<Micros>,
     pub last_error: Option<String>,
     pub result: Option<Outcome>,

@@ -84,7 +84,7 @@ pub trait Store: Send + Sync + 'static {
         limit: u32,
     ) -> Answered<'_, Vec<Intent>>;
 
-    /// Dead letters of a face, latest death first. What ended without having been worked on is none.
+    /// Dead letters of a face, latest death first.
     fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>>;
 
     /// The end of the history of one intent, oldest first; nothing once the intent is removed.

@@ -24,7 +24,7 @@ use crate::error::Refusal;
 use crate::fact::Fact;
 use crate::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use crate::intent::{Intent, Series, Shelf};
-use crate::profile::{Expiry, Face};
+use crate::profile::Face;
 use crate::state::{Cause, State, Verb};
 use crate::{once, record};
 
@@ -297,7 +297,7 @@ fn fact(from: Option<State>, intent: &mut Intent, told: Told<'_>, cx: &mut Cx<'_
 fn finish(intent: &mut Intent, state: State, cause: Cause, now: Micros) {
     intent.state = state;
     intent.cause = cause;
-    intent.settled_at = (intent.profile.profile().expiry != Expiry::NoLease).then_some(now);
+    intent.settled_at = Some(now);
     intent.release();
     intent.reshelve(now, crate::limits::RETENTION_US);
 }

@@ -338,11 +338,3 @@ pub async fn ended_permissions_and_transactions_are_in_nobodys_way(world: World)
         assert_eq!((row.shelf, row.wake_at), (Shelf::Done, Micros::MAX));
     }
 }
-
-pub async fn a_permission_that_is_over_is_no_dead_letter(world: World) {
-    let over = permission(&world, 1, SECOND_US).await;
-    world.clock.advance(SECOND_US);
-    assert_eq!(world.observe(over.id).await.state, State::DeadLetter);
-    let dead = world.store.dead(Face::Transaction, 10).await;
-    assert_eq!(dead.expect("storage works"), [], "nobody worked on it");
-}

@@ -187,7 +187,6 @@ macro_rules! conformance {
             a_dead_process_leaves_its_transactions_where_they_are,
             what_is_under_way_is_found_in_the_order_of_admission,
             ended_permissions_and_transactions_are_in_nobodys_way,
-            a_permission_that_is_over_is_no_dead_letter,
             each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,
             one_key_from_many_tasks_admits_once_ip_091,
             one_nonce_from_many_tasks_passes_once_ip_055,

@@ -200,9 +200,7 @@ impl Store for Memory {
             .intents
             .values()
             .filter(|intent| {
-                intent.state == State::DeadLetter
-                    && intent.settled_at.is_some()
-                    && intent.profile.profile().face == face
+                intent.state == State::DeadLetter && intent.profile.profile().face == face
             })
             .cloned()
             .collect();

@@ -300,7 +300,7 @@ pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Ve
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
-        " FROM intents i WHERE i.state = 7 AND i.settled_at IS NOT NULL AND i.profile = ANY($1) \
+        " FROM intents i WHERE i.state = 7 AND i.profile = ANY($1) \
          ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
     );
     let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();

@@ -196,10 +196,10 @@ pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Ve
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
-        " FROM intents WHERE state = 7 AND settled_at >= ?1 ORDER BY settled_at DESC, seq DESC"
+        " FROM intents WHERE state = 7 ORDER BY settled_at DESC, seq DESC"
     );
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query([i64::MIN])?;
+    let mut found = statement.query([])?;
     let mut dead = Vec::new();
     while dead.len() < limit as usize
         && let Some(row) = found.next()?
