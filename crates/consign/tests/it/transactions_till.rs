@@ -347,13 +347,11 @@ impl Books {
     }
 
     fn find(&self, asked: &Value) -> Option<usize> {
-        match asked["payment_id"].as_str() {
-            Some(id) => id.strip_prefix("p_")?.parse().ok(),
-            None => {
-                let ours = |made: &Made| asked["reference"] == made.reference.as_str();
-                self.payments.iter().position(ours)
-            }
+        if let Some(id) = asked["payment_id"].as_str() {
+            return id.strip_prefix("p_")?.parse().ok();
         }
+        let ours = |made: &Made| asked["reference"] == made.reference.as_str();
+        self.payments.iter().position(ours)
     }
 
     fn show(&self, at: Option<usize>) -> Value {

@@ -107,7 +107,10 @@ impl Settings {
                 filled("ATP_DEDUP_WINDOW_SECONDS"),
                 0,
             )?,
-            signed_requests: switch("ATP_SIGNED_REQUESTS", filled("ATP_SIGNED_REQUESTS"))?,
+            signed_requests: switch(
+                "ATP_SIGNED_REQUESTS",
+                filled("ATP_SIGNED_REQUESTS").as_deref(),
+            )?,
             public_per_minute: whole(
                 "ATP_PUBLIC_PER_MINUTE",
                 filled("ATP_PUBLIC_PER_MINUTE"),
@@ -189,8 +192,8 @@ fn seconds(name: &'static str, text: Option<String>, default: f64) -> Result<Dur
 }
 
 /// A word that is neither is refused: who writes `yes` must not be left with what is off.
-fn switch(name: &'static str, text: Option<String>) -> Result<bool, Unusable> {
-    match text.as_deref() {
+fn switch(name: &'static str, word: Option<&str>) -> Result<bool, Unusable> {
+    match word {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
         Some(_) => Err(Unusable {

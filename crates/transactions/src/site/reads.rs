@@ -248,8 +248,8 @@ impl Site {
         };
         let mut one = shown(&transaction)?;
         one["attempts"] = row.attempts.into();
-        one["rail"]["payment_id"] = transaction.value.payment_id.clone().into();
-        one["alert"] = transaction.value.alert.clone().into();
+        one["rail"]["payment_id"] = transaction.value.payment_id.into();
+        one["alert"] = transaction.value.alert.into();
         Ok(Some(one))
     }
 
