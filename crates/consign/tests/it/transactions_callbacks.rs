@@ -1,4 +1,5 @@
 //! What a rail tells a server: believed to be the rail's if it is signed, and never believed to be true.
+#![cfg(feature = "planted")]
 
 use std::time::SystemTime;
 

@@ -1,4 +1,5 @@
 //! Time that passes at once, and clocks that are set: what is over stays over, and what has begun comes to its end.
+#![cfg(feature = "planted")]
 
 use consign_testkit::process::Server;
 use consign_testkit::shim::Shim;

@@ -1,4 +1,5 @@
 //! Many agents at once, and rails on their bad days: one charge for each transaction, and the same answer for everybody.
+#![cfg(feature = "planted")]
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;

@@ -1,4 +1,5 @@
 //! localstripe as a process: a rail with books of its own, which ignores idempotency keys and would refund twice.
+#![cfg(feature = "planted")]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

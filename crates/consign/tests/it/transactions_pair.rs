@@ -1,4 +1,5 @@
 //! Two servers on one database carry each other's transactions, and never the same one at once.
+#![cfg(feature = "planted")]
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,6 @@ fn at_042_a_crowd_with_as_many_keys_at_two_servers_pays_once() {
 }
 
 /// Only a binary for tests lets a lease be that short.
-#[cfg(feature = "planted")]
 mod taken_over {
     use super::super::PATIENCE;
     use super::super::transactions_till::{Manner, Payment};

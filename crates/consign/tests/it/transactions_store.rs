@@ -1,4 +1,5 @@
 //! A site and its ledger: one server writes, and what cannot be written is never done.
+#![cfg(feature = "planted")]
 
 use consign_testkit::shim::{Fault, Shim};
 

@@ -1,5 +1,6 @@
 //! A payment rail of a site's own, with books that nobody else writes: what it says it has charged is what was charged.
 //! It can forget idempotency keys, and answer late, twice, never, or with garbage.
+#![cfg(feature = "planted")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};

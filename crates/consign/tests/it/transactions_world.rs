@@ -1,4 +1,5 @@
 //! A shop whose agents sign and execute: a server process, a rail beside it, and what both say in the end.
+#![cfg(feature = "planted")]
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
