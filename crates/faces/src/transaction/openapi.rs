@@ -589,13 +589,14 @@ fn answers() -> Vec<Named> {
                     ("amount_cents", count()),
                     ("currency", text()),
                     ("rail", rail),
-                    ("receipt", maybe_thing()),
-                    ("compensation_receipt", maybe_thing()),
                     ("failure", maybe_thing()),
                     ("created_at", at()),
                     ("updated_at", at()),
                 ],
                 &[
+                    // Left out in the operators' list of intents.
+                    ("receipt", maybe_thing()),
+                    ("compensation_receipt", maybe_thing()),
                     ("data", thing()),
                     ("attempts", count()),
                     ("alert", maybe_text()),
