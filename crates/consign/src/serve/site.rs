@@ -7,9 +7,10 @@ use axum::Router;
 use consign_engine::Engine;
 use consign_faces::intent::FurtherKeys;
 use consign_faces::intent::settings::Settings as IntentSettings;
-use consign_faces::transaction;
 use consign_faces::transaction::settings::{self, Settings};
+use consign_faces::transaction::{self, Tokens};
 use consign_faces::web::credentials::Secret as Checked;
+use consign_faces::web::secret_text::SecretText;
 use consign_transactions::callback;
 use consign_transactions::document::PublicKey;
 use consign_transactions::rail::{
@@ -39,6 +40,7 @@ pub(super) fn settings() -> Result<Option<Settings>, Failure> {
 pub(super) struct Open {
     site: Site,
     public_per_minute: u32,
+    compat_secret: Option<SecretText>,
 }
 
 /// `node` is this node's number where several share the ledger.
@@ -79,6 +81,7 @@ pub(super) async fn open(
     Ok(Open {
         site,
         public_per_minute: asked.public_per_minute,
+        compat_secret: asked.compat_secret,
     })
 }
 
@@ -181,6 +184,7 @@ impl Open {
             admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
             trust_proxy: settings.trust_proxy,
             public_per_minute: self.public_per_minute,
+            compat: self.compat_secret.clone().map(Tokens::new),
         };
         transaction::router(self.site.clone(), options)
     }

@@ -8,8 +8,9 @@ use axum::Router;
 use axum::body::Body;
 use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey};
 use consign_faces::intent::{self, FurtherKeys};
-use consign_faces::transaction;
+use consign_faces::transaction::{self, Tokens};
 use consign_faces::web::credentials::Secret;
+use consign_faces::web::secret_text::SecretText;
 use consign_faces::web::server::Peer;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::json::canonical_value;
@@ -50,6 +51,11 @@ impl Answer {
 
 impl World {
     pub(crate) async fn new(public_per_minute: u32) -> Self {
+        Self::with(public_per_minute, None).await
+    }
+
+    /// With the compatibility profile, if there is a secret for its tokens.
+    pub(crate) async fn with(public_per_minute: u32, compat: Option<&str>) -> Self {
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
         let engine = Engine::new(EngineOptions {
@@ -81,6 +87,7 @@ impl World {
             admin_secret: Some(Secret::new(ADMIN.to_owned())),
             trust_proxy: false,
             public_per_minute,
+            compat: compat.map(|secret| Tokens::new(SecretText::new(secret.to_owned()))),
         };
         let router = intent::router(engine, intent).merge(transaction::router(site, transactions));
         Self {

@@ -9,7 +9,7 @@ use consign_kernel::record::{Key, Put};
 use serde_json::json;
 
 use super::books::{self, Burned, Claimed, Given, Kept, Permission};
-use super::{Answer, Site, TRIES_MAX};
+use super::{Answer, Caller, Site, TRIES_MAX};
 use crate::document::{Document, REQUEST_BYTES_MAX};
 use crate::instant;
 use crate::intent::Intent;
@@ -118,6 +118,9 @@ impl Site {
 
     async fn found(&self, request: &Authorize) -> Result<Found, Problem> {
         let known = self.permission(request.intent_id()).await?;
+        if let Some(known) = &known {
+            known.value.check_caller(Caller::Agent)?;
+        }
         match (known, request) {
             (Some(permission), Authorize::Known { .. }) => Ok(Found {
                 intent: permission.value.intent()?,

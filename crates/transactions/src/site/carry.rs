@@ -36,8 +36,12 @@ pub(super) struct Held {
     pub(super) is_fresh: bool,
 }
 
+/// The state of a step that was taken.
+pub(super) const DONE: &str = "succeeded";
 /// How often the rail is asked in one go. One that goes round in circles is asked again later.
 const ROUNDS_MAX: u32 = 8;
+/// How long a transaction whose caller reports its effects is left alone.
+const UNTIL_REPORTED: Duration = Duration::from_hours(24);
 
 impl Site {
     /// As far as it goes now. `None` if it is in other hands, or the ledger does not answer.
@@ -59,13 +63,14 @@ impl Site {
     /// Whether it is still in our hands after what could be done.
     async fn bring_on(&self, held: &mut Held) -> Result<bool, Problem> {
         let charge = held.transaction.value.charge(&held.intent)?;
+        let rail = self.rail_of(&held.transaction.value);
         let mut report = if held.is_fresh {
             match self.submit(held, &charge).await? {
                 Some(report) => report,
                 None => return Ok(false),
             }
         } else {
-            self.rail().look_up(&charge, held.payment()).await
+            rail.look_up(&charge, held.payment()).await
         };
         for _ in 0..ROUNDS_MAX {
             if !self.note_payment(held, &report).await? {
@@ -80,26 +85,26 @@ impl Site {
                 Action::Settle => return self.settle(held).await,
                 Action::Acknowledge => {
                     return Ok(self.acknowledge(held).await?
-                        && self.let_go(held, self.options().sweep).await?);
+                        && self.let_go(held, self.pause(held)).await?);
                 }
                 Action::Capture => {
                     if !self.acknowledge(held).await? {
                         return Ok(false);
                     }
-                    self.rail().capture(&charge, held.payment()).await
+                    rail.capture(&charge, held.payment()).await
                 }
                 Action::Confirm => {
                     if !self.still_ours(held).await? {
                         return Ok(false);
                     }
-                    self.rail().confirm(&charge, held.payment()).await
+                    rail.confirm(&charge, held.payment()).await
                 }
                 Action::Resubmit => match self.submit(held, &charge).await? {
                     Some(report) => report,
                     None => return Ok(false),
                 },
                 action @ (Action::FenceAsNotCharged | Action::FenceAsVoided) => {
-                    match self.rail().cancel(&charge, held.payment()).await {
+                    match rail.cancel(&charge, held.payment()).await {
                         Fenced::Cancelled => {
                             let undone = if action == Action::FenceAsVoided {
                                 Undone::Voided
@@ -108,7 +113,7 @@ impl Site {
                             };
                             return self.end(held, undone, report.failure).await;
                         }
-                        Fenced::TooLate => self.rail().look_up(&charge, held.payment()).await,
+                        Fenced::TooLate => rail.look_up(&charge, held.payment()).await,
                         Fenced::Unknown => return self.let_go(held, self.options().sweep).await,
                     }
                 }
@@ -128,14 +133,15 @@ impl Site {
             return Ok(None);
         }
         held.is_fresh = false;
-        let prepared = self.rail().prepare(charge).await;
+        let rail = self.rail_of(&held.transaction.value);
+        let prepared = rail.prepare(charge).await;
         if prepared.outcome != RailOutcome::Unconfirmed {
             return Ok(Some(prepared));
         }
         if !self.note_payment(held, &prepared).await? {
             return Ok(None);
         }
-        Ok(Some(self.rail().confirm(charge, held.payment()).await))
+        Ok(Some(rail.confirm(charge, held.payment()).await))
     }
 
     fn situation(&self, held: &Held, charge: &Charge) -> Result<Situation, Problem> {
@@ -167,8 +173,9 @@ impl Site {
         };
         transaction.payment_id = Some(id.clone());
         let belongs = held.belongs();
-        let rail = self.rail().name();
-        let reference = &held.transaction.value.reference;
+        let Transaction {
+            rail, reference, ..
+        } = &held.transaction.value;
         let steps = vec![
             held.transaction.unchanged(),
             held.extend(),
@@ -225,14 +232,7 @@ impl Site {
         let completed_at = transaction.completed_at.as_deref().map(parsed);
         let completed_at = completed_at.transpose()?.unwrap_or(now);
         let transaction_id = transaction.id();
-        let step = Step {
-            seq: 1,
-            action: held.doing(),
-            state: "succeeded",
-            attempts: held.row.attempts,
-            started_at,
-            ended_at: Some(completed_at),
-        };
+        let steps = held.steps(started_at, completed_at);
         let settlement = receipt::Settlement {
             receipt_id,
             transaction_id: &transaction_id,
@@ -246,7 +246,7 @@ impl Site {
             started_at,
             completed_at,
             settled_at: now,
-            steps: &[step],
+            steps: &steps,
             rail: &transaction.rail,
             payment_id: transaction.payment_id.as_deref(),
         };
@@ -350,7 +350,7 @@ impl Site {
             transaction.missing_since.get_or_insert(self.now().0);
             return self.let_go(held, self.options().settle_delay).await;
         }
-        self.let_go(held, self.options().sweep).await
+        self.let_go(held, self.pause(held)).await
     }
 
     async fn alert(&self, held: &mut Held, report: &Report) -> Result<bool, Problem> {
@@ -364,8 +364,16 @@ impl Site {
         self.let_go(held, self.options().sweep).await
     }
 
+    /// After how long it is worth a look again. A caller who reports effects comes by itself.
+    pub(super) fn pause(&self, held: &Held) -> Duration {
+        match held.transaction.value.manual {
+            Some(_) => UNTIL_REPORTED,
+            None => self.options().sweep,
+        }
+    }
+
     /// Nothing more can be done now: anybody may look again after a while.
-    async fn let_go(&self, held: &mut Held, after: Duration) -> Result<bool, Problem> {
+    pub(super) async fn let_go(&self, held: &mut Held, after: Duration) -> Result<bool, Problem> {
         let after_us = micros(after);
         let steps = vec![
             held.transaction.unchanged(),
@@ -401,6 +409,31 @@ impl Held {
         let usual = pays.or(actions.first().copied());
         let asked = self.transaction.value.action.as_deref();
         asked.unwrap_or(usual.map_or("pay", Doing::word))
+    }
+
+    /// What was done: as its caller noted it down, or else in one step.
+    fn steps(&self, started_at: Micros, completed_at: Micros) -> Vec<Step<'_>> {
+        let noted = self.transaction.value.manual.as_ref();
+        let noted = noted.map_or(&[][..], |manual| &manual.steps);
+        if noted.is_empty() {
+            return vec![Step {
+                seq: 1,
+                action: self.doing(),
+                state: DONE,
+                attempts: self.row.attempts,
+                started_at,
+                ended_at: Some(completed_at),
+            }];
+        }
+        let steps = (1..).zip(noted).map(|(seq, step)| Step {
+            seq,
+            action: &step.action,
+            state: DONE,
+            attempts: 1,
+            started_at: Micros(step.at),
+            ended_at: Some(Micros(step.at)),
+        });
+        steps.collect()
     }
 
     pub(super) fn settle(&self, how: Settlement) -> Command {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::books::{self, About, Compensation, Kept, Permission, Transaction};
 use super::carry::Held;
 use super::execute::raw;
-use super::{Answer, Site, TRIES_MAX, damaged};
+use super::{Answer, Caller, Site, TRIES_MAX, damaged};
 use crate::document::{Document, NOTE_BYTES_MAX};
 use crate::ids;
 use crate::instant;
@@ -30,16 +30,30 @@ impl Site {
         let document = Document::read(body, NOTE_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         let request = Compensate::read(&document)?;
+        self.compensate_for(Caller::Agent, &key, &request, &document)
+            .await
+    }
+
+    pub(super) async fn compensate_for(
+        &self,
+        caller: Caller<'_>,
+        key: &IdempotencyKey,
+        request: &Compensate,
+        document: &Document,
+    ) -> Result<Answer, Problem> {
         let until = Instant::now() + self.options().execute_wait;
         for _ in 0..TRIES_MAX {
             let found = self.permission(&request.intent_id).await?;
             let permission = found.ok_or(Problem::IntentNotFound)?;
-            let transaction = self.meant(&request, &permission).await?;
-            if let Some(asked) = transaction.value.asked_before(&key, &document)? {
+            permission.value.check_caller(caller)?;
+            let transaction = self.meant(request, &permission).await?;
+            if let Some(asked) = transaction.value.asked_before(key, document)? {
                 return self.undone_before(transaction, &asked, until).await;
             }
-            let intent = permission.value.intent()?;
-            intent.check_request(&document, self.options().signed_requests)?;
+            if matches!(caller, Caller::Agent) {
+                let intent = permission.value.intent()?;
+                intent.check_request(document, self.options().signed_requests)?;
+            }
             let state = transaction.value.state()?;
             match state {
                 State::Settled | State::Executed => {}
@@ -51,7 +65,7 @@ impl Site {
             request.check_amount(transaction.value.amount()?)?;
             let place = self.place()?;
             let begun = self
-                .try_to_undo(&request, &key, &document, &permission, transaction)
+                .try_to_undo(request, key, document, &permission, transaction)
                 .await?;
             if let Some(held) = begun {
                 return self.undo_carried(held, place, until).await;
@@ -129,7 +143,7 @@ impl Site {
             row: *row,
             intent: permission.value.intent()?,
             authorized_at: permission.value.authorized_at,
-            key: IdempotencyKey::new(&about.key)?,
+            key: IdempotencyKey::stored(about.key),
             transaction,
             is_fresh: true,
         }))
@@ -176,8 +190,9 @@ impl Site {
 
     async fn undo(&self, held: &mut Held) -> Result<bool, Problem> {
         let charge = held.transaction.value.charge(&held.intent)?;
+        let rail = self.rail_of(&held.transaction.value);
         if held.transaction.value.state()? == State::Executed {
-            match self.rail().cancel(&charge, held.payment()).await {
+            match rail.cancel(&charge, held.payment()).await {
                 Fenced::Cancelled => return self.end_undo(held, Undone::Voided).await,
                 Fenced::Unknown => return self.undo_later(held).await,
                 Fenced::TooLate => {}
@@ -187,7 +202,8 @@ impl Site {
     }
 
     async fn refund(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
-        match self.rail().refund(charge, held.payment()).await {
+        let rail = self.rail_of(&held.transaction.value);
+        match rail.refund(charge, held.payment()).await {
             Refunded::Done { refund_id } => {
                 let undone = Undone::Refunded {
                     amount: charge.amount,

@@ -7,11 +7,14 @@
 
 mod authorize;
 mod bank;
+mod compat;
 mod compensate;
 mod execute;
 mod keys;
 mod outcomes;
 mod recovery;
+mod tool;
+mod verifiers;
 mod worker;
 mod world;
 
