@@ -42,7 +42,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "tools",
-        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails and the browser are installed",
+        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails, verifiers of receipts and the browser are installed",
         group: BUILD,
         log: None,
         run: install,

@@ -1,4 +1,5 @@
-//! Tools that are not built here: the test runner, the real Python client, stand-ins of payment rails, the browser.
+//! Tools that are not built here: the test runner, the real Python client, stand-ins of payment rails, other people's
+//! verifiers of receipts, the browser.
 //!
 //! What is missing is installed where that is possible without asking, and otherwise named together with
 //! the command that installs it. A missing tool is a failure: a check that quietly did not run proves nothing.
@@ -13,15 +14,23 @@ use crate::postgres;
 use crate::process::{self, Output};
 
 /// What the Python environment has, pinned: the client whose behaviour the intent face must satisfy, the program that holds
-/// answers against their schemas, and a stand-in of Stripe, which tests run as a process.
+/// answers against their schemas, a stand-in of Stripe, which tests run as a process, and with what a stranger verifies
+/// receipts.
 const PACKAGES: &[(&str, &str)] = &[
     ("intent-bus", "2.1.2"),
     ("schemathesis", "4.32.5"),
     ("localstripe", "1.15.10"),
+    ("rfc8785", "0.1.4"),
+    ("cryptography", "50.0.2"),
 ];
 
-/// Another stand-in of Stripe, a library of Node: unlike the one above, it honours idempotency keys.
-const NODE_PACKAGE: (&str, &str) = ("stripe-stateful-mock", "0.0.16");
+/// The same for Node: another stand-in of Stripe, which unlike the one above honours idempotency keys, and with what another
+/// stranger verifies receipts.
+const NODE_PACKAGES: &[(&str, &str)] = &[
+    ("stripe-stateful-mock", "0.0.16"),
+    ("canonicalize", "4.0.0"),
+    ("@noble/ed25519", "3.2.0"),
+];
 
 pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
 
@@ -127,30 +136,36 @@ fn installed(context: &Context, python: &Path, package: &str) -> Option<String> 
     Some(answer.trim().to_owned())
 }
 
-/// What tests of payment rails start, where they look for it: in `venv` and `node` beside the logs.
+/// What tests of transactions start, where they look for it: in `venv` and `node` beside the logs.
 pub(crate) fn stand_ins(context: &Context) -> Done {
     python(context)?;
-    let (name, version) = NODE_PACKAGE;
     let folder = context.shelf().join("node");
-    let manifest = folder.join(format!("node_modules/{name}/package.json"));
-    let told = format!("\"version\": \"{version}\"");
-    if read(&manifest).is_ok_and(|text| text.contains(&told)) {
+    let is_installed = |(name, version): &(&str, &str)| {
+        let manifest = folder.join(format!("node_modules/{name}/package.json"));
+        let told = format!("\"version\": \"{version}\"");
+        read(&manifest).is_ok_and(|text| text.contains(&told))
+    };
+    if NODE_PACKAGES.iter().all(is_installed) {
         return Ok(());
     }
     packages::install(context, &NODE)?;
     packages::install(context, &NPM)?;
     // A manifest of its own, or npm would look for one in the folders above.
     write(&folder.join("package.json"), "{}\n")?;
-    let package = format!("{name}@{version}");
+    let packages: Vec<String> = NODE_PACKAGES
+        .iter()
+        .map(|(name, version)| format!("{name}@{version}"))
+        .collect();
     let mut install = context.program(
         "npm",
         &["install", "--no-audit", "--no-fund", "--ignore-scripts"],
     );
-    install.arg(&package).current_dir(&folder);
+    install.args(&packages).current_dir(&folder);
     process::run(install, Output::Aside, context.deadline)
-        .and_then(|ended| ended.demand_success("installing a Node package"))
+        .and_then(|ended| ended.demand_success("installing the Node packages"))
         .map_err(|error| {
-            let by_hand = format!("npm install --prefix {} {package}", folder.display());
+            let packages = packages.join(" ");
+            let by_hand = format!("npm install --prefix {} {packages}", folder.display());
             format!("{error}; it needs the network once, try by hand with: {by_hand}")
         })
 }

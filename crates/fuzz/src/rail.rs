@@ -16,7 +16,6 @@ use consign_transactions::rail::standard::Secrets;
 use consign_transactions::rail::{
     Charge, Charges, Fenced, Http, Rail, Refunded, Report, Stripe, http, stripe,
 };
-use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -74,22 +73,15 @@ impl<'a> Input<'a> {
     }
 
     /// Whether the answer can be about our money at all: somewhere in it stands the amount, and somewhere the currency.
+    /// Looked for in the bytes, because what surrounds the members that count may be anything, such as text that is no
+    /// UTF-8; a currency can also be spelled with escapes.
     fn tells_the_amount(&self) -> bool {
-        let Ok(value) = serde_json::from_slice::<Value>(self.body) else {
-            return false;
+        let amount = AMOUNT_CENTS.to_string();
+        let has = |text: &str| {
+            let mut windows = self.body.windows(text.len());
+            windows.any(|window| window.eq_ignore_ascii_case(text.as_bytes()))
         };
-        let (mut amount, mut currency) = (false, false);
-        let mut open = vec![&value];
-        while let Some(value) = open.pop() {
-            match value {
-                Value::Number(number) => amount |= number.as_u64() == Some(AMOUNT_CENTS),
-                Value::String(text) => currency |= text.eq_ignore_ascii_case("eur"),
-                Value::Array(items) => open.extend(items),
-                Value::Object(members) => open.extend(members.values()),
-                Value::Null | Value::Bool(_) => {}
-            }
-        }
-        amount && currency && (200..300).contains(&self.status)
+        (200..300).contains(&self.status) && has(&amount) && (has("eur") || has("\\u"))
     }
 }
 

@@ -5,6 +5,7 @@
 use consign_kernel::ids::IntentId;
 
 const TRANSACTION: &str = "atp_tx_";
+const COMPENSATION: &str = "atp_comp_";
 
 /// A transaction is called by its row, which the ledger writes as text.
 pub fn transaction(row: &str) -> String {
@@ -16,10 +17,20 @@ pub fn transaction_row(id: &str) -> Option<IntentId> {
     id.strip_prefix(TRANSACTION)?.parse().ok()
 }
 
+/// An intent that the site writes down itself, for a client that cannot sign.
+pub fn intent(entropy: u128) -> String {
+    format!("atp_int_{entropy:032x}")
+}
+
 pub fn receipt(entropy: u128) -> String {
     format!("atp_rcpt_{entropy:032x}")
 }
 
 pub fn compensation(entropy: u128) -> String {
-    format!("atp_comp_{entropy:032x}")
+    format!("{COMPENSATION}{entropy:032x}")
+}
+
+/// Whether this is the name of a compensation receipt, and not of a settlement's.
+pub fn names_compensation(receipt_id: &str) -> bool {
+    receipt_id.starts_with(COMPENSATION)
 }

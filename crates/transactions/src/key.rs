@@ -2,7 +2,9 @@
 //!
 //! Invariant: a key is compared byte for byte and never shown; what is published is its hash.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use consign_kernel::json::Kind;
 use consign_kernel::receipt::sha256_hex;
@@ -12,6 +14,8 @@ use crate::problem::Problem;
 
 pub const KEY_CHARS_MIN: usize = 16;
 pub const KEY_CHARS_MAX: usize = 128;
+/// The most that the compatibility profile takes; its clients use keys as short as they like.
+const COMPAT_CHARS_MAX: usize = 200;
 
 /// How many hex digits of the hash make a rail's reference.
 const REFERENCE_DIGITS: usize = 40;
@@ -23,28 +27,36 @@ pub struct IdempotencyKey(String);
 impl IdempotencyKey {
     /// From the header `Idempotency-Key`, or from the body's member if there is no header; if there are both, they agree.
     pub fn of_request(header: Option<&[u8]>, body: &Document) -> Result<Self, Problem> {
-        let invalid = |reason| Problem::IdempotencyKeyInvalid { reason };
-        let header = header.map(str::from_utf8).transpose();
-        let header = header.map_err(|_| invalid("is not UTF-8"))?;
-        let member = match body.get("idempotency_key") {
-            Some(member) if member.kind() == Kind::String => member.as_str(),
-            Some(member) if !member.is_null() => return Err(invalid("must be text")),
-            _ => None,
-        };
-        match (header, member) {
-            (Some(header), Some(member)) if header != member => {
-                Err(invalid("of the header is not that of the body"))
-            }
-            (Some(key), _) => Self::new(key),
-            (None, Some(key)) => Self::new(&key),
-            (None, None) => Err(Problem::IdempotencyKeyRequired),
-        }
+        Self::new(&found(header, body)?)
+    }
+
+    /// The same for a client of the compatibility profile, whose key may have 1 to 200 characters.
+    pub(crate) fn of_compat_request(
+        header: Option<&[u8]>,
+        body: &Document,
+    ) -> Result<Self, Problem> {
+        let reason = "must have 1 to 200 characters";
+        Self::within(&found(header, body)?, 1..=COMPAT_CHARS_MAX, reason)
+    }
+
+    /// One that was checked before and kept.
+    pub(crate) fn stored(text: impl Into<String>) -> Self {
+        Self(text.into())
     }
 
     /// Any 16 to 128 characters but controls.
     pub fn new(key: &str) -> Result<Self, Problem> {
-        let reason = if !(KEY_CHARS_MIN..=KEY_CHARS_MAX).contains(&key.chars().count()) {
-            "must have 16 to 128 characters"
+        let reason = "must have 16 to 128 characters";
+        Self::within(key, KEY_CHARS_MIN..=KEY_CHARS_MAX, reason)
+    }
+
+    fn within(
+        key: &str,
+        chars: RangeInclusive<usize>,
+        too_short_or_long: &'static str,
+    ) -> Result<Self, Problem> {
+        let reason = if !chars.contains(&key.chars().count()) {
+            too_short_or_long
         } else if key.chars().any(char::is_control) {
             "must not have control characters"
         } else {
@@ -68,6 +80,26 @@ impl IdempotencyKey {
         // Ids have no zero byte, so no two pairs run together.
         let digest = sha256_hex(&[intent_id.as_bytes(), &[0], self.0.as_bytes()].concat());
         RailReference(format!("atp_{}", &digest[..REFERENCE_DIGITS]))
+    }
+}
+
+/// From the header, or from the body's member if there is no header; if there are both, they agree.
+fn found<'a>(header: Option<&'a [u8]>, body: &'a Document) -> Result<Cow<'a, str>, Problem> {
+    let invalid = |reason| Problem::IdempotencyKeyInvalid { reason };
+    let header = header.map(str::from_utf8).transpose();
+    let header = header.map_err(|_| invalid("is not UTF-8"))?;
+    let member = match body.get("idempotency_key") {
+        Some(member) if member.kind() == Kind::String => member.as_str(),
+        Some(member) if !member.is_null() => return Err(invalid("must be text")),
+        _ => None,
+    };
+    match (header, member) {
+        (Some(header), Some(member)) if header != member => {
+            Err(invalid("of the header is not that of the body"))
+        }
+        (Some(key), _) => Ok(Cow::Borrowed(key)),
+        (None, Some(key)) => Ok(key),
+        (None, None) => Err(Problem::IdempotencyKeyRequired),
     }
 }
 

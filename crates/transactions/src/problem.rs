@@ -39,6 +39,8 @@ pub enum Problem {
     TimestampOutOfWindow { window_s: u32 },
     #[error("this request needs a valid token")]
     Unauthorized,
+    #[error("the token is not good: {reason}")]
+    TokenRefused { reason: &'static str },
     /// A rail's message that does not bear its signature. The rail, unlike an agent, expects a 400.
     #[error("the callback's signature {reason}")]
     CallbackRefused { reason: &'static str },
@@ -61,6 +63,15 @@ pub enum Problem {
     NotAuthorized,
     #[error("this is not possible while {}", .state.word())]
     InvalidState { state: State },
+    /// In the words of the compatibility profile, which has more of them than there are states.
+    #[error("what is {from} cannot become {to}")]
+    IllegalMove {
+        from: &'static str,
+        to: &'static str,
+    },
+    /// The compatibility profile's name for an intent whose time is over before it was authorized.
+    #[error("the intent is over: it can be authorized no more; make a new one")]
+    Expired,
     #[error("the intent allows no further execution")]
     ExecutionLimitReached,
     #[error("the amount exceeds what the intent allows to be spent")]
@@ -184,7 +195,7 @@ impl Problem {
             Self::UnknownAgentKey => (401, "unknown_agent_key"),
             Self::TimestampOutOfWindow { .. } => (401, "timestamp_out_of_window"),
             Self::Unauthorized => (401, "unauthorized"),
-            Self::Forbidden => (403, "forbidden"),
+            Self::Forbidden | Self::TokenRefused { .. } => (403, "forbidden"),
             Self::SiteMismatch => (403, "site_mismatch"),
             Self::ScopeViolation { .. } => (403, "scope_violation"),
             Self::IntentNotFound => (404, "intent_not_found"),
@@ -192,7 +203,8 @@ impl Problem {
             Self::RequestTimeout => (408, "request_timeout"),
             Self::NonceConsumed { .. } => (409, "nonce_consumed"),
             Self::NotAuthorized => (409, "not_authorized"),
-            Self::InvalidState { .. } => (409, "invalid_state"),
+            Self::InvalidState { .. } | Self::IllegalMove { .. } => (409, "invalid_state"),
+            Self::Expired => (409, "expired"),
             Self::ExecutionLimitReached => (409, "execution_limit_reached"),
             Self::SpendCapExceeded => (409, "spend_cap_exceeded"),
             Self::DuplicateAction { .. } => (409, "duplicate_action"),
@@ -228,6 +240,7 @@ impl Problem {
                 )]
             }
             Self::InvalidState { state } => vec![("state", json!(state.word()))],
+            Self::IllegalMove { from, .. } => vec![("state", json!(from))],
             Self::DuplicateAction {
                 first_seen_at,
                 window_s,

@@ -7,6 +7,7 @@
 
 mod charges;
 pub mod http;
+mod manual;
 mod null;
 pub mod standard;
 pub mod stripe;
@@ -27,6 +28,7 @@ use crate::problem::Problem;
 
 pub use charges::Charges;
 pub use http::Http;
+pub use manual::{Manual, Reported};
 pub use null::Null;
 pub use stripe::Stripe;
 pub use wire::{Setup, TIMEOUT};

@@ -11,6 +11,7 @@ mod authorize;
 mod books;
 mod cancel;
 mod carry;
+pub mod compat;
 mod create;
 mod execute;
 mod keys;
@@ -33,7 +34,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use crate::document::SiteSigner;
 use crate::keyring::Keyring;
 use crate::problem::Problem;
-use crate::rail::Rail;
+use crate::rail::{Manual, Rail};
 
 use recent::Recent;
 
@@ -43,6 +44,15 @@ pub use sweep::Swept;
 
 /// To whom all rows of this face belong: the site. Who signed is told by the permission.
 pub const OWNER: &str = "atp";
+
+/// Who asks for something.
+#[derive(Clone, Copy, Debug)]
+enum Caller<'a> {
+    /// An agent, by what it signed or knows.
+    Agent,
+    /// A user of the compatibility profile, whose token the face has checked.
+    User(&'a str),
+}
 
 /// Whose signatures count.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +167,8 @@ impl Site {
         &self.inner.options
     }
 
-    fn now(&self) -> Micros {
+    /// The ledger's time.
+    pub fn now(&self) -> Micros {
         self.engine().now()
     }
 
@@ -167,6 +178,14 @@ impl Site {
 
     fn recent(&self) -> &Recent {
         &self.inner.recent
+    }
+
+    /// What takes the effect of this transaction.
+    fn rail_of(&self, transaction: &books::Transaction) -> Arc<dyn Rail> {
+        match &transaction.manual {
+            None => Arc::clone(&self.inner.options.rail),
+            Some(manual) => Arc::new(Manual::new(manual.reported, manual.error.clone())),
+        }
     }
 
     fn keys(&self) -> Arc<Keys> {

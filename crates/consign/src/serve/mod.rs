@@ -181,6 +181,8 @@ Variables of agent transactions (ATP), which are served when ATP_SITE is set:
   ATP_SIGNED_REQUESTS            refuse unsigned execute, compensate and cancel
   ATP_PUBLIC_PER_MINUTE          requests of one address to public routes, default 120; 0 is off
   ATP_WRITES_PER_MINUTE          requests of one address that are kept, and callbacks, default 6000
+  ATP_COMPAT                     serve an older client too, which shows tokens and signs nothing
+  ATP_COMPAT_SECRET              signs its users' tokens (HS256), 32 characters or more
 
 CONSIGN_SEAL_KEY (64 hexadecimal digits) seals keys at rest; made when unset.";
 

@@ -7,9 +7,10 @@ use axum::Router;
 use consign_engine::Engine;
 use consign_faces::intent::FurtherKeys;
 use consign_faces::intent::settings::Settings as IntentSettings;
-use consign_faces::transaction;
 use consign_faces::transaction::settings::{self, Settings};
+use consign_faces::transaction::{self, Tokens};
 use consign_faces::web::credentials::Secret as Checked;
+use consign_faces::web::secret_text::SecretText;
 use consign_transactions::callback;
 use consign_transactions::document::PublicKey;
 use consign_transactions::rail::{
@@ -45,6 +46,7 @@ pub(super) struct Open {
     site: Site,
     public_per_minute: u32,
     writes_per_minute: u32,
+    compat_secret: Option<SecretText>,
 }
 
 /// `node` is this node's number where several share the ledger.
@@ -87,6 +89,7 @@ pub(super) async fn open(
         site,
         public_per_minute: asked.public_per_minute,
         writes_per_minute: asked.writes_per_minute,
+        compat_secret: asked.compat_secret,
     })
 }
 
@@ -194,6 +197,7 @@ impl Open {
             trust_proxy: settings.trust_proxy,
             public_per_minute: self.public_per_minute,
             writes_per_minute: self.writes_per_minute,
+            compat: self.compat_secret.clone().map(Tokens::new),
         };
         transaction::router(self.site.clone(), options)
     }

@@ -13,6 +13,7 @@ mod automation_world;
 mod bench;
 mod cli;
 mod clock;
+mod compat;
 mod cut_off;
 mod disk;
 mod file;

@@ -1,6 +1,7 @@
 //! Servers on PostgreSQL: what `main.rs` demands of any server, on a database each, and several servers on one.
 
 mod cli;
+mod compat;
 mod nodes;
 mod pair;
 mod place;

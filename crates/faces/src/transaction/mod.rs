@@ -4,9 +4,11 @@
 //! protocol leaves open, and what is ours beyond it, is told in `docs/protocols/transactions.md`.
 
 mod allowance;
+mod compat;
 pub mod openapi;
 mod operator;
 pub mod settings;
+mod token;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use crate::web::body::{self, BodyError};
 use crate::web::credentials::Secret;
 
 use allowance::Allowance;
+pub use token::Tokens;
 
 /// A rail's messages are small.
 const CALLBACK_BYTES_MAX: usize = 256 << 10;
@@ -41,6 +44,8 @@ pub struct Options {
     pub public_per_minute: u32,
     /// How often it may send something that is kept, or a rail's callback.
     pub writes_per_minute: u32,
+    /// Who may use the compatibility profile; absent it does not exist.
+    pub compat: Option<Tokens>,
 }
 
 #[derive(Clone)]
@@ -66,8 +71,19 @@ pub fn router(site: Site, options: Options) -> Router {
         writes: Arc::new(Allowance::new(options.writes_per_minute)),
         options: Arc::new(options),
     };
+    let compat = face.options.compat.is_some();
+    let routes = routes();
+    let routes = if compat {
+        compat::with_routes(routes)
+    } else {
+        routes
+    };
+    routes.with_state(face)
+}
+
+fn routes() -> Router<Face> {
     Router::new()
-        .route("/api/atp/intents", post(create).get(operator::intents))
+        .route("/api/atp/intents", post(create).get(intents))
         .route("/api/atp/intents/{intent_id}", get(intent))
         .route("/api/atp/intents/{intent_id}/receipts", get(receipts))
         .route("/api/atp/authorize", post(authorize))
@@ -83,6 +99,7 @@ pub fn router(site: Site, options: Options) -> Router {
         .route("/api/atp/admin/reconcile", post(operator::reconcile))
         .route("/api/atp/admin/audit", get(operator::audit))
         .route("/api/atp/admin/transactions", get(operator::transactions))
+        .route("/api/atp/admin/keys/announce", post(operator::announce))
         .route("/api/atp/admin/keys/rotate", post(operator::rotate))
         .route(
             "/api/atp/admin/keys/{key_id}/revoke",
@@ -92,14 +109,39 @@ pub fn router(site: Site, options: Options) -> Router {
         .route("/.well-known/wab.json", get(manifest))
         .route("/.well-known/wab-revocations.json", get(revocations))
         .method_not_allowed_fallback(wrong_method)
-        .with_state(face)
 }
 
 type Answered = Result<Told, Refused>;
 
 async fn create(State(face): State<Face>, request: Request) -> Answered {
+    let user = face.user(request.headers())?;
     let body = face.written(request, REQUEST_BYTES_MAX).await?.1;
+    if let Some(user) = user {
+        return Ok(Told(user.create(&body).await?));
+    }
+    face.check_is_document(&body)?;
     Ok(Told(face.site.create(&body).await?))
+}
+
+/// All of them for operators, and their own for users.
+async fn intents(State(face): State<Face>, request: Request) -> Answered {
+    let user = match face.operator(request.headers()) {
+        Ok(()) => None,
+        Err(refused) => Some(face.user(request.headers())?.ok_or(refused)?),
+    };
+    let limit = operator::number(&request, "limit")?.map(bounded);
+    let offset = operator::number(&request, "offset")?.map(bounded);
+    if let Some(user) = user {
+        return Ok(Told(user.intents(limit, offset).await?));
+    }
+    let limit = limit.unwrap_or(operator::LIST_DEFAULT);
+    let before = operator::number(&request, "before")?;
+    let intents = face.site.intents(limit, offset.unwrap_or(0), before);
+    Ok(Told(intents.await?))
+}
+
+fn bounded(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 async fn authorize(State(face): State<Face>, request: Request) -> Answered {
@@ -122,7 +164,10 @@ async fn cancel(State(face): State<Face>, request: Request) -> Answered {
     Ok(Told(face.site.cancel(&body).await?))
 }
 
-async fn intent(State(face): State<Face>, Segment(id): Segment) -> Answered {
+async fn intent(State(face): State<Face>, Segment(id): Segment, headers: HeaderMap) -> Answered {
+    if let Some(user) = face.user(&headers)? {
+        return Ok(Told(user.intent(&id).await?));
+    }
     Ok(Told(face.site.intent(&id).await?))
 }
 
@@ -130,7 +175,14 @@ async fn receipts(State(face): State<Face>, Segment(id): Segment) -> Answered {
     Ok(Told(face.site.receipts_of(&id).await?))
 }
 
-async fn transaction(State(face): State<Face>, Segment(id): Segment) -> Answered {
+async fn transaction(
+    State(face): State<Face>,
+    Segment(id): Segment,
+    headers: HeaderMap,
+) -> Answered {
+    if let Some(user) = face.user(&headers)? {
+        return Ok(Told(user.transaction_shown(&id).await?));
+    }
     Ok(Told(face.site.transaction_shown(&id).await?))
 }
 

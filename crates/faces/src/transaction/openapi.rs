@@ -350,9 +350,16 @@ fn operators() -> Vec<Told> {
         .guarded()
         .answers(200, "AtpSwept"),
         Told::post(
+            "/api/atp/admin/keys/announce",
+            "atpAnnounceKey",
+            "Make the next key known before it signs",
+        )
+        .guarded()
+        .answers(200, "AtpAnnounced"),
+        Told::post(
             "/api/atp/admin/keys/rotate",
             "atpRotateKey",
-            "Sign with a new key",
+            "Sign with the announced key, or with a new one",
         )
         .guarded()
         .may_take("AtpReason", NOTE_BYTES_MAX)
@@ -656,6 +663,7 @@ fn answers() -> Vec<Named> {
                 ("schema_version", text()),
                 ("site", text()),
                 ("public_key", text()),
+                ("next_public_key", maybe_text()),
                 ("previous_keys", list(thing())),
                 ("atp", thing()),
                 ("signature", text()),
@@ -688,6 +696,7 @@ fn answers() -> Vec<Named> {
             ]),
         ),
         named("AtpSwept", whole(&[ok(), ("swept", swept)])),
+        named("AtpAnnounced", whole(&[ok(), ("next_public_key", text())])),
         named("AtpRotated", whole(&[ok(), ("public_key", text())])),
         named("AtpRevoked", whole(&[ok(), ("key_id", text())])),
     ]

@@ -11,10 +11,10 @@ use crate::web::credentials::bearer;
 use consign_transactions::document::{Document, NOTE_BYTES_MAX};
 use consign_transactions::site::Answer;
 
-const LIST_DEFAULT: u32 = 50;
+pub(super) const LIST_DEFAULT: u32 = 50;
 
 impl Face {
-    fn operator(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(super) fn operator(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let secret = self.options.admin_secret.as_ref();
         let shown = bearer(headers);
         match secret.zip(shown) {
@@ -22,16 +22,6 @@ impl Face {
             _ => Err(Problem::Unauthorized),
         }
     }
-}
-
-pub(super) async fn intents(State(face): State<Face>, request: Request) -> Answered {
-    face.operator(request.headers())?;
-    let limit = number(&request, "limit")?.unwrap_or(u64::from(LIST_DEFAULT));
-    let offset = number(&request, "offset")?.unwrap_or(0);
-    let before = number(&request, "before")?;
-    let bounded = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    let intents = face.site.intents(bounded(limit), bounded(offset), before);
-    Ok(Told(intents.await?))
 }
 
 pub(super) async fn transactions(State(face): State<Face>, request: Request) -> Answered {
@@ -56,6 +46,17 @@ pub(super) async fn reconcile(State(face): State<Face>, request: Request) -> Ans
     face.operator(request.headers())?;
     let swept = face.site.reconcile().await?;
     Ok(Told(Answer::of(200, &json!({"ok": true, "swept": swept}))))
+}
+
+/// The key that will sign next, for verifiers to pin in time.
+pub(super) async fn announce(State(face): State<Face>, request: Request) -> Answered {
+    face.operator(request.headers())?;
+    let key = face.site.announce_key().await;
+    let key = key.map_err(|error| refused(&error))?;
+    Ok(Told(Answer::of(
+        200,
+        &json!({"ok": true, "next_public_key": key}),
+    )))
 }
 
 pub(super) async fn rotate(State(face): State<Face>, request: Request) -> Answered {
@@ -127,7 +128,7 @@ fn query(request: &Request, name: &str) -> Option<String> {
         .map(|(_, value)| value.to_owned())
 }
 
-fn number(request: &Request, name: &str) -> Result<Option<u64>, Problem> {
+pub(super) fn number(request: &Request, name: &str) -> Result<Option<u64>, Problem> {
     let Some(text) = query(request, name) else {
         return Ok(None);
     };

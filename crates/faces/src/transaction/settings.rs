@@ -26,6 +26,8 @@ pub struct Settings {
     pub signed_requests: bool,
     pub public_per_minute: u32,
     pub writes_per_minute: u32,
+    /// What signs the tokens of the compatibility profile; none if that is off.
+    pub compat_secret: Option<SecretText>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ const SWEEP_S_DEFAULT: f64 = 60.0;
 const PUBLIC_PER_MINUTE_DEFAULT: u32 = 120;
 /// Many agents may come from one address, and all messages of a rail.
 const WRITES_PER_MINUTE_DEFAULT: u32 = 6_000;
+/// As long as what the secret's hash puts out: a shorter one is the weaker half.
+const COMPAT_SECRET_BYTES_MIN: usize = 32;
 
 impl Settings {
     /// `None` if no site is named.
@@ -121,6 +125,10 @@ impl Settings {
                 filled("ATP_WRITES_PER_MINUTE"),
                 WRITES_PER_MINUTE_DEFAULT,
             )?,
+            compat_secret: compat_secret(
+                switch("ATP_COMPAT", filled("ATP_COMPAT").as_deref())?,
+                filled("ATP_COMPAT_SECRET"),
+            )?,
         };
         Ok(Some(settings))
     }
@@ -163,6 +171,21 @@ fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeys, Unusa
             name: "ATP_AGENT_KEYS",
             why: "is neither open nor registered, or keys are listed and it is not registered",
             advice: "say registered and list keys in ATP_REGISTERED_KEYS; or say open and list none, which lets every key in",
+        }),
+    }
+}
+
+/// A secret may lie there while the profile is off.
+fn compat_secret(is_on: bool, secret: Option<String>) -> Result<Option<SecretText>, Unusable> {
+    match secret {
+        _ if !is_on => Ok(None),
+        Some(secret) if secret.len() >= COMPAT_SECRET_BYTES_MIN => {
+            Ok(Some(SecretText::new(secret)))
+        }
+        _ => Err(Unusable {
+            name: "ATP_COMPAT_SECRET",
+            why: "is not set or shorter than 32 bytes, and ATP_COMPAT is on",
+            advice: "set it to the secret with which the tokens of its users are signed (HS256), or leave ATP_COMPAT off",
         }),
     }
 }
@@ -241,6 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn at_104_the_compatibility_profile_is_off_unless_told() {
+        let site = ("ATP_SITE", "https://shop.example");
+        let secret = ("ATP_COMPAT_SECRET", "0123456789abcdef0123456789abcdef");
+        for off in [vec![site, secret], vec![site, ("ATP_COMPAT", "false")]] {
+            assert!(read(&off).unwrap().unwrap().compat_secret.is_none());
+        }
+        let on = read(&[site, secret, ("ATP_COMPAT", "true")]);
+        assert!(on.unwrap().unwrap().compat_secret.is_some());
+    }
+
+    #[test]
     fn what_cannot_be_used_is_named() {
         let site = ("ATP_SITE", "https://shop.example");
         for (pairs, name) in [
@@ -264,6 +298,16 @@ mod tests {
             (
                 vec![site, ("ATP_SIGNED_REQUESTS", "yes")],
                 "ATP_SIGNED_REQUESTS",
+            ),
+            (vec![site, ("ATP_COMPAT", "yes")], "ATP_COMPAT"),
+            (vec![site, ("ATP_COMPAT", "true")], "ATP_COMPAT_SECRET"),
+            (
+                vec![
+                    site,
+                    ("ATP_COMPAT", "true"),
+                    ("ATP_COMPAT_SECRET", "too short"),
+                ],
+                "ATP_COMPAT_SECRET",
             ),
         ] {
             assert_eq!(read(&pairs).unwrap_err().name, name);

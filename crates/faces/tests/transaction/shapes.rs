@@ -117,6 +117,22 @@ async fn refusals_have_the_protocols_shape() {
             401,
             "unauthorized",
         ),
+        (
+            "POST",
+            "/api/atp/admin/keys/announce",
+            "",
+            401,
+            "unauthorized",
+        ),
+        // The compatibility profile is off.
+        ("POST", "/api/atp/transactions", "{}", 404, "not_found"),
+        (
+            "POST",
+            "/api/atp/intents/int_none/authorize",
+            "",
+            404,
+            "not_found",
+        ),
     ] {
         let refused = world.send(method, path, &[], body).await;
         assert_eq!(refused.status, status, "{method} {path}");
@@ -191,6 +207,12 @@ async fn an_operator_sees_what_is_open_and_what_happened() {
         .send("POST", "/api/atp/admin/reconcile", &[BEARER], "")
         .await;
     assert_eq!(swept.json()["swept"]["looked_at"], 0);
+    let announced = world
+        .send("POST", "/api/atp/admin/keys/announce", &[BEARER], "")
+        .await;
+    let announced = announced.json()["next_public_key"].clone();
+    let manifest = world.get("/.well-known/wab.json").await.json();
+    assert_eq!(manifest["next_public_key"], announced);
     let rotated = world
         .send(
             "POST",
@@ -206,6 +228,7 @@ async fn an_operator_sees_what_is_open_and_what_happened() {
         .find(|key| key["status"] == "current")
         .unwrap();
     assert_eq!(current["public_key"], rotated.json()["public_key"]);
+    assert_eq!(current["public_key"], announced);
     // One document of keys for the whole site: the receipts of both faces.
     let jwks = world.get("/.well-known/jwks.json").await.json();
     assert_eq!(jwks["keys"].as_array().unwrap().len(), 3);

@@ -8,8 +8,9 @@ use axum::Router;
 use axum::body::Body;
 use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey};
 use consign_faces::intent::{self, FurtherKeys};
-use consign_faces::transaction;
+use consign_faces::transaction::{self, Tokens};
 use consign_faces::web::credentials::Secret;
+use consign_faces::web::secret_text::SecretText;
 use consign_faces::web::server::Peer;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::json::canonical_value;
@@ -50,10 +51,19 @@ impl Answer {
 
 impl World {
     pub(crate) async fn new(public_per_minute: u32) -> Self {
-        Self::limited(public_per_minute, 0).await
+        Self::made(public_per_minute, 0, None).await
     }
 
     pub(crate) async fn limited(public_per_minute: u32, writes_per_minute: u32) -> Self {
+        Self::made(public_per_minute, writes_per_minute, None).await
+    }
+
+    /// With the compatibility profile, whose tokens this secret signs.
+    pub(crate) async fn compatible(writes_per_minute: u32, secret: &str) -> Self {
+        Self::made(0, writes_per_minute, Some(secret)).await
+    }
+
+    async fn made(public_per_minute: u32, writes_per_minute: u32, compat: Option<&str>) -> Self {
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
         let engine = Engine::new(EngineOptions {
@@ -87,6 +97,7 @@ impl World {
             trust_proxy: false,
             public_per_minute,
             writes_per_minute,
+            compat: compat.map(|secret| Tokens::new(SecretText::new(secret.to_owned()))),
         };
         let router = intent::router(engine, intent).merge(transaction::router(site, transactions));
         Self {

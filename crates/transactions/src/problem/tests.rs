@@ -114,6 +114,16 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         ),
         (Problem::Unauthorized, 401, "unauthorized"),
         (Problem::Forbidden, 403, "forbidden"),
+        (Problem::TokenRefused { reason }, 403, "forbidden"),
+        (
+            Problem::IllegalMove {
+                from: "pending",
+                to: "settled",
+            },
+            409,
+            "invalid_state",
+        ),
+        (Problem::Expired, 409, "expired"),
         (Problem::SiteMismatch, 403, "site_mismatch"),
         (
             Problem::ScopeViolation {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::books::{self, Burned, Claimed, Given, Kept, Permission};
 use super::recent::Known;
-use super::{Answer, Site, TRIES_MAX};
+use super::{Answer, Caller, Site, TRIES_MAX};
 use crate::document::{Document, REQUEST_BYTES_MAX};
 use crate::instant;
 use crate::intent::Intent;
@@ -189,6 +189,9 @@ impl Site {
 
     async fn found(&self, request: &Authorize) -> Result<Found, Problem> {
         let known = self.permission(request.intent_id()).await?;
+        if let Some(known) = &known {
+            known.value.check_caller(Caller::Agent)?;
+        }
         match (known, request) {
             (Some(permission), Authorize::Known { .. }) => Ok(Found {
                 intent: permission.value.intent()?,

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{OWNER, Site, damaged, unavailable};
+use super::{Caller, OWNER, Site, damaged, unavailable};
 use crate::document::Document;
 use crate::ids;
 use crate::instant;
@@ -22,7 +22,7 @@ use crate::intent::{Intent, RailChoice};
 use crate::key::{IdempotencyKey, RailReference};
 use crate::money::{Cents, Currency};
 use crate::problem::{ExpiredReason, Problem};
-use crate::rail::{Charge, Failure};
+use crate::rail::{Charge, Failure, Reported};
 use crate::state::State;
 
 /// Where the rows of this face lie.
@@ -85,9 +85,22 @@ pub(super) struct Permission {
     pub(super) executions: u16,
     /// What is spent or may still be.
     pub(super) committed_cents: u64,
+    /// The user for whom the site wrote it down; none if an agent signed it. See `compat`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) user: Option<String>,
 }
 
 impl Permission {
+    /// What belongs to a user is nobody else's, and a user has nothing else.
+    pub(super) fn check_caller(&self, caller: Caller<'_>) -> Result<(), Problem> {
+        match (caller, self.user.as_deref()) {
+            (Caller::Agent, None) => Ok(()),
+            (Caller::Agent, Some(_)) => Err(Problem::Unauthorized),
+            (Caller::User(id), Some(owner)) if id == owner => Ok(()),
+            (Caller::User(_), _) => Err(Problem::Forbidden),
+        }
+    }
+
     pub(super) fn intent(&self) -> Result<Intent, Problem> {
         let document = Document::read(self.document.as_bytes(), usize::MAX);
         document
@@ -156,6 +169,30 @@ pub(super) struct Transaction {
     pub(super) missing_since: Option<i64>,
     /// Why a person must look at it.
     pub(super) alert: Option<String>,
+    /// What its caller reported, if no rail of ours takes the effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) manual: Option<Manual>,
+}
+
+/// The caller's own account of an effect. See `compat`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Manual {
+    pub(super) reported: Reported,
+    pub(super) error: Option<String>,
+    pub(super) started_at: Option<String>,
+    pub(super) settled_at: Option<String>,
+    pub(super) steps: Vec<Noted>,
+}
+
+/// A step that the caller took.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Noted {
+    pub(super) action: String,
+    pub(super) at: i64,
+    pub(super) evidence: Option<Box<RawValue>>,
+    pub(super) before: Option<Box<RawValue>>,
+    pub(super) after: Option<Box<RawValue>>,
+    pub(super) compensation: Option<Box<RawValue>>,
 }
 
 /// Somebody asked for the effect to be undone.
@@ -278,6 +315,16 @@ fn key(kind: Kind, owner: &str, name: impl Into<String>) -> Key {
 
 pub(super) fn permission_key(intent_id: &str) -> Key {
     key(Kind::Permission, "", intent_id)
+}
+
+/// By user, the latest first.
+pub(super) fn listing_key(user: &str, created_at: Micros, intent_id: &str) -> Key {
+    let before_the_end = i64::MAX - created_at.0;
+    key(
+        Kind::Permission,
+        user,
+        format!("{before_the_end:016x}:{intent_id}"),
+    )
 }
 
 pub(super) fn transaction_key(intent_id: &str, idempotency: &IdempotencyKey) -> Key {

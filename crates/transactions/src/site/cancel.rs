@@ -4,7 +4,8 @@ use consign_kernel::command::{Command, Operate};
 use consign_kernel::profile::Face;
 use serde_json::json;
 
-use super::{Answer, Site, TRIES_MAX};
+use super::books::{Kept, Permission};
+use super::{Answer, Caller, Site, TRIES_MAX};
 use crate::document::{Document, NOTE_BYTES_MAX};
 use crate::instant;
 use crate::intent::Intent;
@@ -20,6 +21,7 @@ impl Site {
         for _ in 0..TRIES_MAX {
             let found = self.permission(&request.intent_id).await?;
             let mut permission = found.ok_or(Problem::IntentNotFound)?;
+            permission.value.check_caller(Caller::Agent)?;
             let intent = permission.value.intent()?;
             intent.check_request(&document, self.options().signed_requests)?;
             if permission.value.cancelled {
@@ -32,22 +34,32 @@ impl Site {
                 return Err(Problem::InvalidState { state });
             }
             permission.value.check_unexpired(&intent, self.now())?;
-            permission.value.cancelled = true;
-            let operate = Operate {
-                id: permission.value.row()?,
-                face: Face::Transaction,
-                reason: request.reason.clone().unwrap_or_default(),
-            };
-            let steps = vec![
-                permission.unchanged(),
-                Command::Cancel(operate),
-                permission.put(),
-            ];
-            if self.commit(steps).await?.is_some() {
+            let reason = request.reason.clone().unwrap_or_default();
+            if self.withdraw(&mut permission, reason).await? {
                 return Ok(cancelled(&intent));
             }
         }
         Err(Problem::StoreUnavailable)
+    }
+
+    /// Ends a permission by its owner's will. False if somebody else was quicker.
+    pub(super) async fn withdraw(
+        &self,
+        permission: &mut Kept<Permission>,
+        reason: String,
+    ) -> Result<bool, Problem> {
+        permission.value.cancelled = true;
+        let operate = Operate {
+            id: permission.value.row()?,
+            face: Face::Transaction,
+            reason,
+        };
+        let steps = vec![
+            permission.unchanged(),
+            Command::Cancel(operate),
+            permission.put(),
+        ];
+        Ok(self.commit(steps).await?.is_some())
     }
 }
 

@@ -38,11 +38,15 @@ pub(super) struct Held {
     pub(super) is_fresh: bool,
 }
 
+/// The state of a step that was taken.
+pub(super) const DONE: &str = "succeeded";
 /// How often the rail is asked in one go. One that goes round in circles is asked again later.
 const ROUNDS_MAX: u32 = 8;
 /// So many looks come at even distances.
 const STEADY_LOOKS: u32 = 10;
 const PAUSE_MAX: Duration = Duration::from_hours(1);
+/// How long a transaction whose caller reports its effects is left alone.
+const UNTIL_REPORTED: Duration = Duration::from_hours(24);
 
 impl Site {
     /// As far as it goes now. `None` if it is in other hands, or the ledger does not answer.
@@ -71,6 +75,7 @@ impl Site {
             return self.leave(held).await;
         }
         let charge = held.transaction.value.charge(&held.intent)?;
+        let rail = self.rail_of(&held.transaction.value);
         let mut report = if held.is_fresh {
             match self.submit(held, &charge).await? {
                 Some(report) => report,
@@ -79,7 +84,7 @@ impl Site {
         } else if plant::on(Plant::SettleUnseen) {
             Report::of(RailOutcome::Succeeded)
         } else {
-            self.rail().look_up(&charge, held.payment()).await
+            rail.look_up(&charge, held.payment()).await
         };
         for _ in 0..ROUNDS_MAX {
             if plant::on(Plant::UnknownIsPaid) && report.outcome == RailOutcome::Unknown {
@@ -97,26 +102,26 @@ impl Site {
                 Action::Settle => return self.settle(held).await,
                 Action::Acknowledge => {
                     return Ok(self.acknowledge(held).await?
-                        && self.let_go(held, self.options().sweep).await?);
+                        && self.let_go(held, self.pause(held)).await?);
                 }
                 Action::Capture => {
                     if !self.acknowledge(held).await? {
                         return Ok(false);
                     }
-                    self.rail().capture(&charge, held.payment()).await
+                    rail.capture(&charge, held.payment()).await
                 }
                 Action::Confirm => {
                     if !self.still_ours(held).await? {
                         return Ok(false);
                     }
-                    self.rail().confirm(&charge, held.payment()).await
+                    rail.confirm(&charge, held.payment()).await
                 }
                 Action::Resubmit => match self.submit(held, &charge).await? {
                     Some(report) => report,
                     None => return Ok(false),
                 },
                 action @ (Action::FenceAsNotCharged | Action::FenceAsVoided) => {
-                    match self.rail().cancel(&charge, held.payment()).await {
+                    match rail.cancel(&charge, held.payment()).await {
                         Fenced::Cancelled => {
                             let undone = if action == Action::FenceAsVoided {
                                 Undone::Voided
@@ -125,7 +130,7 @@ impl Site {
                             };
                             return self.end(held, undone, report.failure).await;
                         }
-                        Fenced::TooLate => self.rail().look_up(&charge, held.payment()).await,
+                        Fenced::TooLate => rail.look_up(&charge, held.payment()).await,
                         Fenced::Unknown => return self.let_go(held, self.options().sweep).await,
                     }
                 }
@@ -142,8 +147,9 @@ impl Site {
             return Ok(None);
         }
         held.is_fresh = false;
+        let rail = self.rail_of(&held.transaction.value);
         failpoint::hit(Failpoint::BeforeRail);
-        let prepared = self.rail().prepare(charge).await;
+        let prepared = rail.prepare(charge).await;
         failpoint::hit(Failpoint::AfterPrepare);
         if prepared.outcome != RailOutcome::Unconfirmed {
             return Ok(Some(prepared));
@@ -151,7 +157,7 @@ impl Site {
         if !self.note_payment(held, &prepared).await? {
             return Ok(None);
         }
-        Ok(Some(self.rail().confirm(charge, held.payment()).await))
+        Ok(Some(rail.confirm(charge, held.payment()).await))
     }
 
     fn situation(&self, held: &Held, charge: &Charge) -> Result<Situation, Problem> {
@@ -186,7 +192,7 @@ impl Site {
         };
         transaction.payment_id = Some(id.clone());
         let belongs = held.belongs();
-        let named = books::reference_key(self.rail().name(), id);
+        let named = books::reference_key(&held.transaction.value.rail, id);
         let steps = vec![
             held.transaction.unchanged(),
             held.extend(self.options().lease),
@@ -245,14 +251,7 @@ impl Site {
         let completed_at = transaction.completed_at.as_deref().map(parsed);
         let completed_at = completed_at.transpose()?.unwrap_or(now);
         let transaction_id = transaction.id();
-        let step = Step {
-            seq: 1,
-            action: held.doing(),
-            state: "succeeded",
-            attempts: held.row.attempts,
-            started_at,
-            ended_at: Some(completed_at),
-        };
+        let steps = held.steps(started_at, completed_at);
         let settlement = receipt::Settlement {
             receipt_id,
             transaction_id: &transaction_id,
@@ -266,7 +265,7 @@ impl Site {
             started_at,
             completed_at,
             settled_at: now,
-            steps: &[step],
+            steps: &steps,
             rail: &transaction.rail,
             payment_id: transaction.payment_id.as_deref(),
         };
@@ -370,12 +369,13 @@ impl Site {
             transaction.missing_since.get_or_insert(self.now().0);
             return self.let_go(held, self.options().settle_delay).await;
         }
-        self.let_go(held, self.options().sweep).await
+        self.let_go(held, self.pause(held)).await
     }
 
     /// Another rail than the one it was begun on knows nothing of the payment, and whatever it said would be signed.
     pub(super) fn foreign_rail(&self, held: &Held) -> Option<String> {
-        let (begun_on, ours) = (&held.transaction.value.rail, self.rail().name());
+        let begun_on = &held.transaction.value.rail;
+        let ours = self.rail_of(&held.transaction.value).name();
         (begun_on != ours).then(|| {
             format!(
                 "it was begun on the rail {begun_on} and this server has {ours}: start one with ATP_RAIL={begun_on}"
@@ -390,8 +390,16 @@ impl Site {
         self.let_go(held, self.options().sweep).await
     }
 
+    /// After how long it is worth a look again. A caller who reports effects comes by itself.
+    pub(super) fn pause(&self, held: &Held) -> Duration {
+        match held.transaction.value.manual {
+            Some(_) => UNTIL_REPORTED,
+            None => self.options().sweep,
+        }
+    }
+
     /// Nothing more can be done now: anybody may look again after a while.
-    async fn let_go(&self, held: &mut Held, after: Duration) -> Result<bool, Problem> {
+    pub(super) async fn let_go(&self, held: &mut Held, after: Duration) -> Result<bool, Problem> {
         let after_us = held.pause_us(after);
         let steps = vec![
             held.transaction.unchanged(),
@@ -441,6 +449,31 @@ impl Held {
         let usual = pays.or(actions.first().copied());
         let asked = self.transaction.value.action.as_deref();
         asked.unwrap_or(usual.map_or("pay", Doing::word))
+    }
+
+    /// What was done: as its caller noted it down, or else in one step.
+    fn steps(&self, started_at: Micros, completed_at: Micros) -> Vec<Step<'_>> {
+        let noted = self.transaction.value.manual.as_ref();
+        let noted = noted.map_or(&[][..], |manual| &manual.steps);
+        if noted.is_empty() {
+            return vec![Step {
+                seq: 1,
+                action: self.doing(),
+                state: DONE,
+                attempts: self.row.attempts,
+                started_at,
+                ended_at: Some(completed_at),
+            }];
+        }
+        let steps = (1..).zip(noted).map(|(seq, step)| Step {
+            seq,
+            action: &step.action,
+            state: DONE,
+            attempts: 1,
+            started_at: Micros(step.at),
+            ended_at: Some(Micros(step.at)),
+        });
+        steps.collect()
     }
 
     pub(super) fn settle(&self, how: Settlement) -> Command {

@@ -61,6 +61,7 @@ impl Site {
             cancelled: false,
             executions: 0,
             committed_cents: 0,
+            user: None,
         };
         Kept::new(books::permission_key(&intent.intent_id), permission)
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::books::{self, About, Belongs, Kept, Permission, Transaction};
 use super::carry::Held;
 use super::recent::Known;
-use super::{Answer, Site, TRIES_MAX, damaged};
+use super::{Answer, Caller, Site, TRIES_MAX, damaged};
 use crate::document::{Document, REQUEST_BYTES_MAX};
 use crate::instant;
 use crate::intent::Intent;
@@ -23,8 +23,8 @@ use crate::request::Execute;
 use crate::state::State;
 
 /// How soon somebody who waits for another's work looks again, at first and at most.
-const LOOK_FIRST: Duration = Duration::from_millis(5);
-const LOOK_MAX: Duration = Duration::from_millis(200);
+pub(super) const LOOK_FIRST: Duration = Duration::from_millis(5);
+pub(super) const LOOK_MAX: Duration = Duration::from_millis(200);
 
 impl Site {
     pub async fn execute(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
@@ -83,22 +83,29 @@ impl Site {
         key: &IdempotencyKey,
         document: &Document,
     ) -> Result<Option<Held>, Problem> {
-        let Known {
-            mut permission,
-            intent,
-        } = match self.recent().take(&request.intent_id) {
+        let Known { permission, intent } = match self.recent().take(&request.intent_id) {
             Some(known) => known,
             None => self.looked_up(&request.intent_id).await?,
         };
+        permission.value.check_caller(Caller::Agent)?;
         intent.check_request(document, self.options().signed_requests)?;
         let amount = self.check_allowed(&permission.value, &intent, request)?;
+        let transaction = self.begun(request, key, document, &intent, amount)?;
+        self.begin(permission, intent, key, transaction).await
+    }
 
-        permission.value.executions += u16::from(!plant::on(Plant::UncountedExecution));
-        permission.value.committed_cents += amount.get();
-        let id = self.fresh_id();
+    /// A transaction as it begins.
+    pub(super) fn begun(
+        &self,
+        request: &Execute,
+        key: &IdempotencyKey,
+        document: &Document,
+        intent: &Intent,
+        amount: Cents,
+    ) -> Result<Transaction, Problem> {
         let now = instant::print(self.now());
-        let transaction = Transaction {
-            row: id.to_string(),
+        Ok(Transaction {
+            row: self.fresh_id().to_string(),
             state: State::Executing.word().to_owned(),
             fingerprint: document.fingerprint(),
             body: raw(String::from_utf8_lossy(document.sent()).into_owned())?,
@@ -118,7 +125,21 @@ impl Site {
             completed_at: None,
             missing_since: None,
             alert: None,
-        };
+            manual: None,
+        })
+    }
+
+    /// Commits a transaction and what it takes of its permission. `None` if somebody else was quicker.
+    pub(super) async fn begin(
+        &self,
+        mut permission: Kept<Permission>,
+        intent: Intent,
+        key: &IdempotencyKey,
+        transaction: Transaction,
+    ) -> Result<Option<Held>, Problem> {
+        permission.value.executions += u16::from(!plant::on(Plant::UncountedExecution));
+        permission.value.committed_cents += transaction.amount_cents;
+        let id = transaction.row()?;
         let about = About {
             intent_id: intent.intent_id.clone(),
             key: key.reveal().to_owned(),
@@ -140,7 +161,7 @@ impl Site {
             books::begin_effect(id, &about, None, self.hold()),
         ];
         if plant::on(Plant::RailBeforeCommit) {
-            self.rail()
+            self.rail_of(&transaction.value)
                 .prepare(&transaction.value.charge(&intent)?)
                 .await;
         }
@@ -170,7 +191,7 @@ impl Site {
     }
 
     /// The amount, if the permission allows it now.
-    fn check_allowed(
+    pub(super) fn check_allowed(
         &self,
         permission: &Permission,
         intent: &Intent,

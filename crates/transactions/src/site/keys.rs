@@ -47,6 +47,7 @@ struct StoredKey {
 }
 
 const CURRENT: &str = "current";
+const NEXT: &str = "next";
 const PREVIOUS: &str = "previous";
 const REVOKED: &str = "revoked";
 
@@ -66,7 +67,7 @@ pub(super) async fn open(engine: &Engine, site: &str) -> Result<Keys, KeyError> 
             return keys(engine, site, &stored);
         }
         let first = Stored {
-            keys: vec![fresh(engine)?],
+            keys: vec![fresh(engine, CURRENT)?],
         };
         if keep(engine, site, &first, version).await? {
             return keys(engine, site, &first);
@@ -103,7 +104,7 @@ async fn keep(
     }
 }
 
-fn fresh(engine: &Engine) -> Result<StoredKey, KeyError> {
+fn fresh(engine: &Engine, status: &str) -> Result<StoredKey, KeyError> {
     let mut entropy = engine.entropy();
     let mut seed = [0; 32];
     seed[..16].copy_from_slice(&entropy.draw().to_be_bytes());
@@ -113,7 +114,7 @@ fn fresh(engine: &Engine) -> Result<StoredKey, KeyError> {
     Ok(StoredKey {
         public: signer.public().to_string(),
         sealed: Some(sealed),
-        status: CURRENT.to_owned(),
+        status: status.to_owned(),
         valid_from: engine.now().0,
         until: None,
         reason: None,
@@ -130,6 +131,7 @@ fn keys(engine: &Engine, site: &str, stored: &Stored) -> Result<Keys, KeyError> 
         let reason = key.reason.clone().unwrap_or_default();
         let standing = match key.status.as_str() {
             CURRENT => Standing::Current,
+            NEXT => Standing::Next,
             PREVIOUS => Standing::Previous {
                 valid_until: until,
                 reason,
@@ -148,10 +150,12 @@ fn keys(engine: &Engine, site: &str, stored: &Stored) -> Result<Keys, KeyError> 
             let seed = seed.ok_or_else(|| damaged("a secret is none"))?;
             signer = Some(SiteSigner::from_seed(&seed));
         }
+        // When an announced key will begin to sign is not known yet.
+        let valid_from = (standing != Standing::Next).then_some(Micros(key.valid_from));
         ring.push(SiteKey {
             key: public,
             standing,
-            valid_from: Some(Micros(key.valid_from)),
+            valid_from,
         });
     }
     Ok(Keys {
@@ -170,7 +174,27 @@ impl Site {
         Ok(())
     }
 
-    /// A new key signs from now on; what the one before signed stays good.
+    /// Makes the key that will sign after the next rotation, and makes it known. One that is announced already stays.
+    pub async fn announce_key(&self) -> Result<String, KeyError> {
+        loop {
+            let (mut stored, version) = load(self.engine(), self.origin()).await?;
+            let announced = stored.keys.iter().find(|key| key.status == NEXT);
+            if let Some(announced) = announced {
+                let public = announced.public.clone();
+                self.refresh_keys().await?;
+                return Ok(public);
+            }
+            let next = fresh(self.engine(), NEXT)?;
+            let public = next.public.clone();
+            stored.keys.push(next);
+            if keep(self.engine(), self.origin(), &stored, version).await? {
+                self.refresh_keys().await?;
+                return Ok(public);
+            }
+        }
+    }
+
+    /// The announced key signs from now on, or a new one if none is announced; what the one before signed stays good.
     pub async fn rotate_key(&self, reason: &str) -> Result<String, KeyError> {
         loop {
             let (mut stored, version) = load(self.engine(), self.origin()).await?;
@@ -181,9 +205,7 @@ impl Site {
                 key.until = Some(until.0);
                 key.reason = Some(reason.to_owned());
             }
-            let next = fresh(self.engine())?;
-            let public = next.public.clone();
-            stored.keys.push(next);
+            let public = self.promote(&mut stored)?;
             if keep(self.engine(), self.origin(), &stored, version).await? {
                 self.refresh_keys().await?;
                 return Ok(public);
@@ -191,7 +213,20 @@ impl Site {
         }
     }
 
-    /// Nothing that this key signed is vouched for any more.
+    fn promote(&self, stored: &mut Stored) -> Result<String, KeyError> {
+        let announced = stored.keys.iter_mut().find(|key| key.status == NEXT);
+        if let Some(announced) = announced {
+            CURRENT.clone_into(&mut announced.status);
+            announced.valid_from = self.now().0;
+            return Ok(announced.public.clone());
+        }
+        let new = fresh(self.engine(), CURRENT)?;
+        let public = new.public.clone();
+        stored.keys.push(new);
+        Ok(public)
+    }
+
+    /// Nothing that this key signed is vouched for any more. One that is only announced is withdrawn by it.
     pub async fn revoke_key(&self, key_id: &str, reason: &str) -> Result<(), KeyError> {
         loop {
             let (mut stored, version) = load(self.engine(), self.origin()).await?;
@@ -205,6 +240,7 @@ impl Site {
                 return Err(KeyError::Current);
             }
             REVOKED.clone_into(&mut key.status);
+            key.sealed = None;
             key.until = Some(self.now().0);
             key.reason = Some(reason.to_owned());
             if keep(self.engine(), self.origin(), &stored, version).await? {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::answer::print;
 use super::books::{self, About, Belongs, Kept, Permission, Transaction};
 use super::execute::raw;
-use super::{Answer, OWNER, Site, damaged, unavailable};
+use super::{Answer, Caller, OWNER, Site, damaged, unavailable};
 use crate::document::{Document, VERIFY_BYTES_MAX};
 use crate::ids;
 use crate::instant;
@@ -28,7 +28,7 @@ const SHOWN_MAX: u32 = 100;
 /// Enough to see whether there is one, or several.
 const ONE_OR_SEVERAL: u32 = 2;
 /// How many intents a page of a list has.
-const LIST_MAX: u32 = 200;
+pub(super) const LIST_MAX: u32 = 200;
 /// How many transactions each of them is listed with.
 const LISTED_MAX: u32 = 10;
 /// Beyond it a list is gone through by its ends.
@@ -41,6 +41,7 @@ impl Site {
     pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
+        permission.value.check_caller(Caller::Agent)?;
         let (body, state) = self.intent_shown(&permission, SHOWN_MAX).await?;
         Ok(Answer::new(200, &body).at(state))
     }
@@ -158,6 +159,9 @@ impl Site {
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",
         })?;
+        if transaction.value.manual.is_some() {
+            return Err(Problem::Unauthorized);
+        }
         let mut body = shown(&transaction)?;
         body["data"] = body.clone();
         let state = transaction.value.state()?;
@@ -242,7 +246,7 @@ impl Site {
 
     async fn listed(&self, row: &Row) -> Result<Option<Value>, Problem> {
         let about = about(row)?;
-        let key = IdempotencyKey::new(&about.key)?;
+        let key = IdempotencyKey::stored(about.key);
         let Some(transaction) = self.transaction(&about.intent_id, &key).await? else {
             return Ok(None);
         };
@@ -301,7 +305,7 @@ impl Site {
             None => Ok(None),
             Some(row) => {
                 let about = about(&row)?;
-                let key = IdempotencyKey::new(&about.key)?;
+                let key = IdempotencyKey::stored(about.key);
                 self.transaction(&about.intent_id, &key).await
             }
         }
@@ -328,7 +332,8 @@ impl Site {
 
     pub async fn receipts_of(&self, intent_id: &str) -> Result<Answer, Problem> {
         let found = self.permission(intent_id).await?;
-        found.ok_or(Problem::IntentNotFound)?;
+        let permission = found.ok_or(Problem::IntentNotFound)?;
+        permission.value.check_caller(Caller::Agent)?;
         let transactions = self.transactions(intent_id, SHOWN_MAX).await?;
         let receipts: Vec<_> = transactions
             .iter()
@@ -355,20 +360,16 @@ impl Site {
         let Some(Kept { value, .. }) = belongs else {
             return Ok(None);
         };
-        let key = IdempotencyKey::new(&value.key)?;
+        let key = IdempotencyKey::stored(value.key);
         let found = self.transaction(&value.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("receipt"))?;
-        let both = [
-            &transaction.value.receipt,
-            &transaction.value.compensation_receipt,
-        ];
-        let named = format!("\"receipt_id\":\"{receipt_id}\"");
-        let text = both
-            .into_iter()
-            .flatten()
-            .map(|receipt| receipt.get())
-            .find(|text| text.contains(&named))
-            .map(str::to_owned);
+        // A transaction has at most one document of each kind, and the name tells the kind.
+        let document = if ids::names_compensation(receipt_id) {
+            &transaction.value.compensation_receipt
+        } else {
+            &transaction.value.receipt
+        };
+        let text = document.as_ref().map(|document| document.get().to_owned());
         Ok(text.map(|text| (transaction, text)))
     }
 

@@ -136,7 +136,7 @@ impl Site {
     }
 
     /// One that nobody holds, whenever its turn would be.
-    async fn take(&self, id: IntentId) -> Result<Option<Row>, Problem> {
+    pub(super) async fn take(&self, id: IntentId) -> Result<Option<Row>, Problem> {
         let take = Command::Take(Take {
             id,
             face: Face::Transaction,
@@ -189,9 +189,9 @@ impl Site {
         now.value.state().ok()
     }
 
-    async fn held(&self, row: Row) -> Result<Held, Problem> {
+    pub(super) async fn held(&self, row: Row) -> Result<Held, Problem> {
         let about = about(&row)?;
-        let key = IdempotencyKey::new(&about.key)?;
+        let key = IdempotencyKey::stored(about.key);
         let found = self.transaction(&about.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("transaction"))?;
         let found = self.permission(&about.intent_id).await?;
@@ -257,7 +257,7 @@ impl Site {
 
     /// The transaction and what undoes it, unless they are held for good by somebody else.
     async fn look_at_both(&self, belongs: &Belongs) -> Result<(), Problem> {
-        let key = IdempotencyKey::new(&belongs.key)?;
+        let key = IdempotencyKey::stored(&belongs.key);
         let found = self.transaction(&belongs.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("transaction"))?;
         let mut rows = vec![transaction.value.row()?];

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::books::{self, About, Asked, Compensation, Kept, Permission, Transaction};
 use super::carry::Held;
 use super::execute::raw;
-use super::{Answer, Site, TRIES_MAX, damaged};
+use super::{Answer, Caller, Site, TRIES_MAX, damaged};
 use crate::document::{Document, NOTE_BYTES_MAX};
 use crate::ids;
 use crate::instant;
@@ -33,17 +33,29 @@ impl Site {
         let document = Document::read(body, NOTE_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         let request = Compensate::read(&document)?;
+        self.compensate_for(Caller::Agent, &key, &request, &document)
+            .await
+    }
+
+    pub(super) async fn compensate_for(
+        &self,
+        caller: Caller<'_>,
+        key: &IdempotencyKey,
+        request: &Compensate,
+        document: &Document,
+    ) -> Result<Answer, Problem> {
         let until = Instant::now() + self.options().execute_wait;
         for _ in 0..TRIES_MAX {
-            if let Some(asked) = self.asked(&request.intent_id, &key).await? {
+            let found = self.permission(&request.intent_id).await?;
+            let permission = found.ok_or(Problem::IntentNotFound)?;
+            permission.value.check_caller(caller)?;
+            if let Some(asked) = self.asked(&request.intent_id, key).await? {
                 if asked.value.fingerprint != document.fingerprint() {
                     return Err(Problem::IdempotencyMismatch);
                 }
                 return self.undone_before(asked, until).await;
             }
-            let found = self.permission(&request.intent_id).await?;
-            let permission = found.ok_or(Problem::IntentNotFound)?;
-            let transaction = self.meant(&request, &permission).await?;
+            let transaction = self.meant(request, &permission).await?;
             match &transaction.value.compensation {
                 // The same request, in between the two looks.
                 Some(asked) if asked.key == key.reveal() && !asked.refused => continue,
@@ -54,8 +66,10 @@ impl Site {
                 }
                 Some(_) | None => {}
             }
-            let intent = permission.value.intent()?;
-            intent.check_request(&document, self.options().signed_requests)?;
+            if matches!(caller, Caller::Agent) {
+                let intent = permission.value.intent()?;
+                intent.check_request(document, self.options().signed_requests)?;
+            }
             let state = transaction.value.state()?;
             match state {
                 State::Settled | State::Executed => {}
@@ -67,7 +81,7 @@ impl Site {
             request.check_amount(transaction.value.amount()?)?;
             let place = self.place()?;
             let begun = self
-                .try_to_undo(&request, &key, &document, &permission, transaction)
+                .try_to_undo(request, key, document, &permission, transaction)
                 .await?;
             if let Some((held, asked)) = begun {
                 return self.undo_carried(held, asked, place, until).await;
@@ -156,7 +170,7 @@ impl Site {
             row: *row,
             intent: permission.value.intent()?,
             authorized_at: permission.value.authorized_at,
-            key: IdempotencyKey::new(&about.key)?,
+            key: IdempotencyKey::stored(about.key),
             transaction,
             is_fresh: true,
         };
@@ -209,7 +223,7 @@ impl Site {
     ) -> Result<(Kept<Transaction>, Asked), Problem> {
         let now: Option<Kept<Asked>> = self.read(asked.key.clone()).await?;
         let now = now.ok_or_else(|| damaged("answer"))?;
-        let key = IdempotencyKey::new(&now.value.transaction)?;
+        let key = IdempotencyKey::stored(&now.value.transaction);
         let found = self.transaction(&asked.key.owner, &key).await?;
         Ok((found.ok_or_else(|| damaged("transaction"))?, now.value))
     }
@@ -243,13 +257,14 @@ impl Site {
 
     /// What the rail has acknowledged and not ended.
     async fn call_off(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
-        match self.rail().cancel(charge, held.payment()).await {
+        let rail = self.rail_of(&held.transaction.value);
+        match rail.cancel(charge, held.payment()).await {
             Fenced::Cancelled => return self.end_undo(held, Undone::Voided).await,
             Fenced::Unknown => return self.leave(held).await,
             Fenced::TooLate => {}
         }
         // Too late because it is paid, or because it is on its way: only what has arrived can be paid back.
-        match self.rail().look_up(charge, held.payment()).await.outcome {
+        match rail.look_up(charge, held.payment()).await.outcome {
             RailOutcome::Succeeded => self.refund(held, charge).await,
             RailOutcome::Failed => self.end_undo(held, Undone::Voided).await,
             RailOutcome::Held
@@ -262,7 +277,8 @@ impl Site {
     }
 
     async fn refund(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
-        match self.rail().refund(charge, held.payment()).await {
+        let rail = self.rail_of(&held.transaction.value);
+        match rail.refund(charge, held.payment()).await {
             Refunded::Done { refund_id } => {
                 failpoint::hit(Failpoint::AfterRefund);
                 let undone = Undone::Refunded {
@@ -307,7 +323,7 @@ impl Site {
             return Err(damaged("compensation"));
         };
         compensation.refused = true;
-        let key = IdempotencyKey::new(&compensation.key)?;
+        let key = IdempotencyKey::stored(&compensation.key);
         let asked = self.asked(&held.intent.intent_id, &key).await?;
         let mut asked = asked.ok_or_else(|| damaged("answer"))?;
         let error = failure.code.clone();

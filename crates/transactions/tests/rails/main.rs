@@ -4,6 +4,8 @@
 
 mod endpoint;
 mod process;
+#[path = "../site/tool.rs"]
+mod tool;
 
 mod broken;
 mod charges;

@@ -1,13 +1,15 @@
 //! Stand-ins of Stripe as processes of their own, installed by `cargo xtask test --only tools`.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use consign_client::{Bytes, Client, HeaderMap, HeaderValue, Method, Options};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::tool::tool;
 
 const LAUNCHER: &str = include_str!("localstripe.py");
 
@@ -144,16 +146,4 @@ impl StandIn {
         }
         serde_json::from_slice(&answer.body).unwrap()
     }
-}
-
-/// Where `cargo xtask` keeps what it installs.
-fn tool(path: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let tool = target.join("xtask").join(path);
-    assert!(
-        tool.exists(),
-        "{} is missing; install it with: cargo xtask test --only tools",
-        tool.display()
-    );
-    tool
 }

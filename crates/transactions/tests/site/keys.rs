@@ -90,3 +90,78 @@ async fn at_083_all_documents_publish_the_same_key_and_no_secret() {
     let value = &stored[0].value;
     assert!(value.contains("sealed") && value.contains(public));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_083_at_084_the_next_key_is_announced_before_it_signs() {
+    let world = World::new().await;
+    let manifest = || -> Value { serde_json::from_str(&world.site.manifest()).unwrap() };
+    assert_eq!(manifest()["next_public_key"], Value::Null);
+    let old = settled(&world, "int_old").await;
+    let announced = world.site.announce_key().await.unwrap();
+    assert_eq!(world.site.announce_key().await.unwrap(), announced);
+    assert_eq!(manifest()["next_public_key"], announced);
+    assert_ne!(manifest()["public_key"], announced);
+    let listed = |status: &str| {
+        let keys = world.site.key_list();
+        let keys = keys["keys"].as_array().unwrap().clone();
+        let found = keys.into_iter().find(|key| key["status"] == status);
+        found.unwrap_or_default()
+    };
+    assert_eq!(listed("next")["public_key"], announced);
+    assert_eq!(listed("next")["valid_from"], Value::Null);
+    assert_eq!(world.site.jwks().len(), 2);
+    // It signs nothing yet, here and on other nodes.
+    let other = world.other(|_| {}).await;
+    let meanwhile = settled(&world, "int_meanwhile").await;
+    assert_eq!(meanwhile["signature"]["key_id"], old["signature"]["key_id"]);
+
+    assert_eq!(world.site.rotate_key("planned").await.unwrap(), announced);
+    assert_eq!(manifest()["public_key"], announced);
+    assert_eq!(manifest()["next_public_key"], Value::Null);
+    assert!(listed("current")["valid_from"].is_string());
+    let new = settled(&world, "int_new").await;
+    assert_eq!(new["signature"]["key_id"], listed("current")["key_id"]);
+    other.refresh_keys().await.unwrap();
+    for receipt in [&old, &meanwhile, &new] {
+        assert_eq!(verified(&world, receipt).await["ok"], true);
+        let elsewhere = other.verify(receipt.to_string().as_bytes()).await.unwrap();
+        assert_eq!(body(&elsewhere)["verification"]["ok"], true);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_085_an_announced_key_is_withdrawn_by_revoking_it() {
+    let world = World::new().await;
+    let announced = world.site.announce_key().await.unwrap();
+    let keys = world.site.key_list();
+    let next = keys["keys"][1]["key_id"].as_str().unwrap().to_owned();
+    world.site.revoke_key(&next, "lost").await.unwrap();
+    let manifest: Value = serde_json::from_str(&world.site.manifest()).unwrap();
+    assert_eq!(manifest["next_public_key"], Value::Null);
+    assert!(world.site.revocations().contains(&announced));
+    assert_ne!(world.site.rotate_key("planned").await.unwrap(), announced);
+    let stored = world.ledger.store.dump().await.unwrap().records;
+    let sealed = stored[0].value.matches("\"sealed\":\"").count();
+    assert_eq!(sealed, 1, "only the key that signs has a secret half");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_086_each_of_two_receipts_is_found_by_its_own_id() {
+    let world = World::new().await;
+    // Its summary looks like the member that names a receipt.
+    world.authorized("int_abc").await;
+    let sent = json!({"intent_id": "int_abc", "summary": "\"receipt_id\":\"atp_comp_0\""});
+    let executed = world
+        .site
+        .execute(Some(KEY.as_bytes()), sent.to_string().as_bytes())
+        .await
+        .unwrap();
+    let undone = body(&world.compensate("int_abc", KEY).await.unwrap());
+    assert_eq!(undone["receipt"], body(&executed)["receipt"]);
+    for member in ["receipt", "compensation_receipt"] {
+        let id = undone[member]["receipt_id"].as_str().unwrap();
+        let shown = world.site.receipt_shown(id).await.unwrap();
+        assert_eq!(body(&shown)["receipt"], undone[member]);
+    }
+    assert!(world.site.receipt_shown("atp_comp_0").await.is_err());
+}

@@ -7,12 +7,15 @@
 
 mod authorize;
 mod bank;
+mod compat;
 mod compensate;
 mod execute;
 mod keys;
 mod limits;
 mod outcomes;
 mod recovery;
+mod tool;
+mod verifiers;
 mod worker;
 mod world;
 

@@ -1,0 +1,102 @@
+//! The routes of the compatibility profile, for clients that hold a token and sign nothing.
+//!
+//! They stand beside the routes of agents. Where both share a path, a token makes the difference.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::routing::post;
+use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX};
+use consign_transactions::problem::Problem;
+use consign_transactions::site::compat::ForUser;
+use http::HeaderMap;
+
+use super::{Answered, Face, Segment, Told, key};
+use crate::web::credentials::bearer;
+
+pub(super) fn with_routes(router: Router<Face>) -> Router<Face> {
+    router
+        .route("/api/atp/intents/{intent_id}/authorize", post(authorize))
+        .route("/api/atp/intents/{intent_id}/revoke", post(revoke))
+        .route("/api/atp/transactions", post(begin))
+        .route("/api/atp/transactions/{transaction_id}/steps", post(step))
+        .route(
+            "/api/atp/transactions/{transaction_id}/transition",
+            post(transition),
+        )
+        .route(
+            "/api/atp/transactions/{transaction_id}/compensate",
+            post(compensate),
+        )
+        .route(
+            "/api/atp/transactions/{transaction_id}/receipt",
+            post(receipt),
+        )
+}
+
+impl Face {
+    /// The user whose token came along; none without a token, and none if the profile is off.
+    pub(super) fn user(&self, headers: &HeaderMap) -> Result<Option<ForUser>, Problem> {
+        let Some((tokens, token)) = self.options.compat.as_ref().zip(bearer(headers)) else {
+            return Ok(None);
+        };
+        let user = tokens.user(token, self.site.now())?;
+        Ok(Some(self.site.for_user(user)))
+    }
+
+    fn need_user(&self, headers: &HeaderMap) -> Result<ForUser, Problem> {
+        self.user(headers)?.ok_or(Problem::Unauthorized)
+    }
+
+    /// Whoever has no token can only have meant to send a signed document.
+    pub(super) fn check_is_document(&self, body: &[u8]) -> Result<(), Problem> {
+        if self.options.compat.is_none() {
+            return Ok(());
+        }
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+        match body.get("type") {
+            Some(_) => Ok(()),
+            None => Err(Problem::Unauthorized),
+        }
+    }
+}
+
+async fn authorize(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+    let user = face.need_user(request.headers())?;
+    face.take(&face.writes, &request)?;
+    Ok(Told(user.authorize(&id).await?))
+}
+
+async fn revoke(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+    let user = face.need_user(request.headers())?;
+    let body = face.written(request, NOTE_BYTES_MAX).await?.1;
+    Ok(Told(user.revoke(&id, &body).await?))
+}
+
+async fn begin(State(face): State<Face>, request: Request) -> Answered {
+    let user = face.need_user(request.headers())?;
+    let (headers, body) = face.written(request, REQUEST_BYTES_MAX).await?;
+    Ok(Told(user.begin(key(&headers)?, &body).await?))
+}
+
+async fn step(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+    let user = face.need_user(request.headers())?;
+    let body = face.written(request, REQUEST_BYTES_MAX).await?.1;
+    Ok(Told(user.step(&id, &body).await?))
+}
+
+async fn transition(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+    let user = face.need_user(request.headers())?;
+    let body = face.written(request, REQUEST_BYTES_MAX).await?.1;
+    Ok(Told(user.transition(&id, &body).await?))
+}
+
+async fn compensate(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+    let user = face.need_user(request.headers())?;
+    let body = face.written(request, NOTE_BYTES_MAX).await?.1;
+    Ok(Told(user.compensate(&id, &body).await?))
+}
+
+async fn receipt(State(face): State<Face>, Segment(id): Segment, headers: HeaderMap) -> Answered {
+    let user = face.need_user(&headers)?;
+    Ok(Told(user.receipt(&id).await?))
+}

@@ -1,0 +1,170 @@
+//! Effects that no rail of ours takes: somebody else takes them and reports what came of it.
+//!
+//! It stands for one transaction and says what was reported, so that a report is followed up like the answer of any rail.
+//! Receipts name this rail, for what they prove is only that the caller said so.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
+use crate::outcome::RailOutcome;
+use crate::problem::Problem;
+
+/// How far the caller says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reported {
+    Pending,
+    Executing,
+    Executed,
+    Settled,
+    /// Nothing was charged.
+    Failed,
+    Compensated,
+}
+
+impl Reported {
+    pub const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Executing,
+        Self::Executed,
+        Self::Settled,
+        Self::Failed,
+        Self::Compensated,
+    ];
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Executing => "executing",
+            Self::Executed => "executed",
+            Self::Settled => "settled",
+            Self::Failed => "failed",
+            Self::Compensated => "compensated",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.word() == word)
+    }
+
+    /// Whether the one may be reported after the other.
+    pub const fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Pending => matches!(next, Self::Executing | Self::Failed),
+            Self::Executing => matches!(next, Self::Executed | Self::Failed),
+            Self::Executed => matches!(next, Self::Settled | Self::Compensated | Self::Failed),
+            Self::Settled | Self::Failed => matches!(next, Self::Compensated),
+            Self::Compensated => false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Manual {
+    reported: Reported,
+    /// Why it failed, in the caller's words.
+    error: Option<String>,
+}
+
+impl Manual {
+    pub const NAME: &'static str = "manual";
+
+    pub fn new(reported: Reported, error: Option<String>) -> Self {
+        Self { reported, error }
+    }
+
+    fn report(&self) -> Report {
+        match self.reported {
+            Reported::Pending | Reported::Executing | Reported::Compensated => {
+                Report::of(RailOutcome::Unknown)
+            }
+            Reported::Executed => Report::of(RailOutcome::Processing),
+            Reported::Settled => Report::of(RailOutcome::Succeeded),
+            Reported::Failed => {
+                let Failure { code, message } = self.failure();
+                Report::of(RailOutcome::Failed).because(code, message)
+            }
+        }
+    }
+
+    fn failure(&self) -> Failure {
+        let unsaid = || "the caller reported that it failed".to_owned();
+        Failure {
+            code: "reported_failed".to_owned(),
+            message: self.error.clone().unwrap_or_else(unsaid),
+        }
+    }
+}
+
+fn answer<T: Send + 'static>(value: T) -> Asked<'static, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Rail for Manual {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn prepare<'a>(&'a self, _: &'a Charge) -> Asked<'a, Report> {
+        answer(self.report())
+    }
+
+    fn confirm<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+        answer(self.report())
+    }
+
+    fn capture<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+        answer(self.report())
+    }
+
+    fn look_up<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+        answer(self.report())
+    }
+
+    /// Whoever asks for it has seen to it.
+    fn cancel<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+        answer(Fenced::Cancelled)
+    }
+
+    fn refund<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Refunded> {
+        answer(Refunded::Done { refund_id: None })
+    }
+
+    fn heard(&self, _: Message<'_>) -> Result<Hint, Problem> {
+        Err(Problem::NotFound {
+            what: "callback of this rail",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::State;
+
+    #[test]
+    fn words_read_back() {
+        for one in Reported::ALL {
+            assert_eq!(Reported::parse(one.word()), Some(one));
+            let stored = serde_json::to_string(&one).unwrap();
+            assert_eq!(stored, format!("\"{}\"", one.word()));
+        }
+    }
+
+    /// What may be reported never asks more of a transaction than the ledger lets it do.
+    #[test]
+    fn reports_follow_the_edges_of_the_protocol() {
+        let state = |one: Reported| match one {
+            Reported::Pending | Reported::Executing => State::Executing,
+            Reported::Executed => State::Executed,
+            Reported::Settled => State::Settled,
+            Reported::Failed | Reported::Compensated => State::Compensated,
+        };
+        for from in Reported::ALL {
+            for to in Reported::ALL.into_iter().filter(|to| from.may_become(*to)) {
+                let (from, to) = (state(from), state(to));
+                assert!(from == to || from.may_become(to), "{from:?} to {to:?}");
+            }
+        }
+    }
+}

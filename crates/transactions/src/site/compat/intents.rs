@@ -1,0 +1,186 @@
+//! Permissions that the site writes down for a user.
+
+use consign_kernel::command::{Command, Operate};
+use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::profile::Face;
+use consign_kernel::record::Kind;
+use serde_json::{Map, Value, json};
+
+use super::shown::{IntentStatus, intent_shown};
+use super::{ForUser, enveloped, read_body};
+use crate::document::Document;
+use crate::fields::Fields;
+use crate::ids;
+use crate::instant;
+use crate::intent::{self, Intent};
+use crate::problem::Problem;
+use crate::rail::Manual;
+use crate::site::books::{self, Burned};
+use crate::site::reads::LIST_MAX;
+use crate::site::{Answer, TRIES_MAX, unavailable};
+
+/// What the document takes over from the request as it is.
+const TAKEN_OVER: [&str; 8] = [
+    "agent_id",
+    "currency",
+    "max_executions",
+    "metadata",
+    "purpose",
+    "scope",
+    "site_id",
+    "spend_cap_cents",
+];
+const TTL_S: std::ops::RangeInclusive<i64> = 30..=604_800;
+const TTL_S_DEFAULT: i64 = 3_600;
+const LIST_DEFAULT: u32 = 50;
+/// How far into a list a client may go.
+const OFFSET_MAX: u32 = 10_000;
+const REASON_CHARS_MAX: usize = 500;
+
+impl ForUser {
+    pub async fn create(&self, body: &[u8]) -> Result<Answer, Problem> {
+        let intent = self.written_down(&read_body(body)?)?;
+        let mut permission = self.site.received(&intent);
+        permission.value.user = Some(self.user.clone());
+        let created_at = Micros(permission.value.created_at);
+        let listing = books::listing_key(&self.user, created_at, &intent.intent_id);
+        let steps = vec![
+            permission.unchanged(),
+            books::begin_permission(permission.value.row()?, &intent, created_at),
+            permission.put(),
+            books::put(listing, &intent.intent_id),
+        ];
+        // Its name is made of chance, so nobody can have been quicker.
+        let committed = self.site.commit(steps).await?;
+        committed.ok_or(Problem::StoreUnavailable)?;
+        Ok(enveloped(&intent_shown(
+            &permission.value,
+            &intent,
+            created_at,
+        )))
+    }
+
+    /// The document that an agent would have signed.
+    fn written_down(&self, request: &Document) -> Result<Intent, Problem> {
+        let fields = Fields::of(request);
+        let ttl_s = fields.read("ttl_seconds", "an integer from 30 to 604800", |value| {
+            value.as_i64().filter(|seconds| TTL_S.contains(seconds))
+        })?;
+        let mut document = Map::new();
+        for name in TAKEN_OVER {
+            if let Some(value) = fields.get(name) {
+                let unread = |_| fields.refuse(name, "cannot be read");
+                let value = serde_json::from_str(value.text()).map_err(unread)?;
+                document.insert(name.to_owned(), value);
+            }
+        }
+        let keys = self.site.keys();
+        let now = self.site.now();
+        let mut entropy = self.site.engine().entropy();
+        let expires_at = now.plus(ttl_s.unwrap_or(TTL_S_DEFAULT) * SECOND_US);
+        let own = [
+            ("type", json!(intent::TYPE)),
+            ("intent_id", json!(ids::intent(entropy.draw()))),
+            ("site", json!(self.site.origin())),
+            ("agent_key", json!(keys.signer.public().to_string())),
+            ("user_id", json!(self.user)),
+            ("nonce", json!(format!("{:032x}", entropy.draw()))),
+            ("issued_at", json!(instant::print(now))),
+            ("expires_at", json!(instant::print(expires_at))),
+            ("rail", json!({"name": Manual::NAME})),
+        ];
+        document.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        let signed = keys.signer.sign(&Value::Object(document), now);
+        Intent::read(Document::read(signed.text.as_bytes(), usize::MAX)?)
+    }
+
+    /// The user's own, the latest first.
+    pub async fn intents(
+        &self,
+        limit: Option<u32>,
+        offset: Option<u32>,
+    ) -> Result<Answer, Problem> {
+        let limit = limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
+        let offset = offset.unwrap_or(0).min(OFFSET_MAX);
+        let engine = self.site.engine();
+        let listed = engine.records(Kind::Permission, &self.user, "", offset + limit);
+        let listed = listed.await.map_err(|error| unavailable(&error))?;
+        let mut shown = Vec::new();
+        for entry in listed.iter().skip(offset as usize) {
+            let Some((_, intent_id)) = entry.key.name.split_once(':') else {
+                continue;
+            };
+            let permission = self.permission(intent_id).await?;
+            let intent = permission.value.intent()?;
+            shown.push(intent_shown(&permission.value, &intent, self.site.now()));
+        }
+        Ok(enveloped(&Value::Array(shown)))
+    }
+
+    pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
+        let permission = self.permission(intent_id).await?;
+        let intent = permission.value.intent()?;
+        let shown = intent_shown(&permission.value, &intent, self.site.now());
+        Ok(enveloped(&shown))
+    }
+
+    /// The user consents: once, in time.
+    pub async fn authorize(&self, intent_id: &str) -> Result<Answer, Problem> {
+        for _ in 0..TRIES_MAX {
+            let mut permission = self.permission(intent_id).await?;
+            let intent = permission.value.intent()?;
+            let now = self.site.now();
+            match IntentStatus::of(&permission.value, &intent, now) {
+                IntentStatus::Draft => {}
+                IntentStatus::Expired if permission.value.authorized_at.is_none() => {
+                    return Err(Problem::Expired);
+                }
+                status @ (IntentStatus::Authorized
+                | IntentStatus::Consumed
+                | IntentStatus::Revoked
+                | IntentStatus::Expired) => {
+                    return Err(status.cannot_become(IntentStatus::Authorized));
+                }
+            }
+            permission.value.authorized_at = Some(now.0);
+            let burned = Burned {
+                intent_id: intent.intent_id.clone(),
+                at: now.0,
+            };
+            let steps = vec![
+                permission.unchanged(),
+                Command::Expect(books::nonce_key(&intent), 0),
+                Command::Validate(Operate {
+                    id: permission.value.row()?,
+                    face: Face::Transaction,
+                    reason: String::new(),
+                }),
+                permission.put(),
+                books::put(books::nonce_key(&intent), &burned),
+            ];
+            if self.site.commit(steps).await?.is_some() {
+                return Ok(enveloped(&intent_shown(&permission.value, &intent, now)));
+            }
+        }
+        Err(Problem::StoreUnavailable)
+    }
+
+    pub async fn revoke(&self, intent_id: &str, body: &[u8]) -> Result<Answer, Problem> {
+        let request = read_body(body)?;
+        let reason = Fields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
+        for _ in 0..TRIES_MAX {
+            let mut permission = self.permission(intent_id).await?;
+            let intent = permission.value.intent()?;
+            let now = self.site.now();
+            let status = IntentStatus::of(&permission.value, &intent, now);
+            if !matches!(status, IntentStatus::Draft | IntentStatus::Authorized) {
+                return Err(status.cannot_become(IntentStatus::Revoked));
+            }
+            let reason = reason.clone().unwrap_or_default();
+            if self.site.withdraw(&mut permission, reason).await? {
+                return Ok(enveloped(&intent_shown(&permission.value, &intent, now)));
+            }
+        }
+        Err(Problem::StoreUnavailable)
+    }
+}

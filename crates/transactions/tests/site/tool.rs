@@ -1,0 +1,16 @@
+//! Programs and packages that `cargo xtask` installs beside what it builds.
+
+use std::path::{Path, PathBuf};
+
+/// Where such a thing lies.
+pub(crate) fn tool(path: &str) -> PathBuf {
+    let tool = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .with_file_name("xtask")
+        .join(path);
+    assert!(
+        tool.exists(),
+        "{} is missing; install it with: cargo xtask test --only tools",
+        tool.display()
+    );
+    tool
+}
