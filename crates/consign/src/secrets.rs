@@ -270,7 +270,7 @@ fn thirty_two_bytes(secret: &Secret, origin: &str) -> Result<SecretBytes, Failur
         .ok_or_else(|| Failure::usage(format!("{origin} does not hold 64 hexadecimal digits")))
 }
 
-fn refuse_loose_mode(path: &Path, wanted: &str) -> anyhow::Result<()> {
+pub(crate) fn refuse_loose_mode(path: &Path, wanted: &str) -> anyhow::Result<()> {
     let metadata =
         fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
     let mode = metadata.permissions().mode() & 0o7777;

@@ -186,6 +186,7 @@ fn check_refund(refunded: &Refunded, input: &Input<'_>) {
             assert!(failure.message.chars().count() <= MESSAGE_CHARS_MAX);
         }
         Refunded::Pending | Refunded::Unknown => {}
+        Refunded::Lost => panic!("a rail over HTTP can be asked again"),
     }
 }
 

@@ -24,6 +24,8 @@ pub enum RailOutcome {
     Different,
     /// No answer, or one that only says to come back.
     Unknown,
+    /// Whoever could have said so is gone, and no look will tell more.
+    Lost,
 }
 
 /// Whether the transaction's effect is known to have begun.
@@ -96,7 +98,7 @@ pub const fn next(outcome: RailOutcome, situation: Situation) -> Action {
         (RailOutcome::NotFound, Executing) => Action::AskAgain,
         // An effect that was acknowledged cannot be unbegun or unheard of.
         (RailOutcome::Unconfirmed | RailOutcome::NotFound, Executed) => Action::Alert,
-        (RailOutcome::Different, _) => Action::Alert,
+        (RailOutcome::Different | RailOutcome::Lost, _) => Action::Alert,
         (RailOutcome::Unknown, _) => Action::AskAgain,
     }
 }
@@ -105,7 +107,7 @@ pub const fn next(outcome: RailOutcome, situation: Situation) -> Action {
 mod tests {
     use super::*;
 
-    const ALL: [RailOutcome; 8] = [
+    const ALL: [RailOutcome; 9] = [
         RailOutcome::Succeeded,
         RailOutcome::Held,
         RailOutcome::Processing,
@@ -114,6 +116,7 @@ mod tests {
         RailOutcome::NotFound,
         RailOutcome::Different,
         RailOutcome::Unknown,
+        RailOutcome::Lost,
     ];
 
     fn situations() -> impl Iterator<Item = Situation> {
@@ -225,6 +228,7 @@ mod tests {
         for situation in situations() {
             assert_eq!(next(RailOutcome::Unknown, situation), Action::AskAgain);
             assert_eq!(next(RailOutcome::Different, situation), Action::Alert);
+            assert_eq!(next(RailOutcome::Lost, situation), Action::Alert);
         }
     }
 

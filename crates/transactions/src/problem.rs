@@ -63,6 +63,9 @@ pub enum Problem {
     NotAuthorized,
     #[error("this is not possible while {}", .state.word())]
     InvalidState { state: State },
+    /// The operator's word is asked for only where no rail can say.
+    #[error("no operator has to say what became of it: it is {}, and has no alert", .state.word())]
+    NotInDoubt { state: State },
     /// In the words of the compatibility profile, which has more of them than there are states.
     #[error("what is {from} cannot become {to}")]
     IllegalMove {
@@ -203,7 +206,9 @@ impl Problem {
             Self::RequestTimeout => (408, "request_timeout"),
             Self::NonceConsumed { .. } => (409, "nonce_consumed"),
             Self::NotAuthorized => (409, "not_authorized"),
-            Self::InvalidState { .. } | Self::IllegalMove { .. } => (409, "invalid_state"),
+            Self::InvalidState { .. } | Self::NotInDoubt { .. } | Self::IllegalMove { .. } => {
+                (409, "invalid_state")
+            }
             Self::Expired => (409, "expired"),
             Self::ExecutionLimitReached => (409, "execution_limit_reached"),
             Self::SpendCapExceeded => (409, "spend_cap_exceeded"),
@@ -239,7 +244,9 @@ impl Problem {
                     json!(instant::print(*first_consumed_at)),
                 )]
             }
-            Self::InvalidState { state } => vec![("state", json!(state.word()))],
+            Self::InvalidState { state } | Self::NotInDoubt { state } => {
+                vec![("state", json!(state.word()))]
+            }
             Self::IllegalMove { from, .. } => vec![("state", json!(from))],
             Self::DuplicateAction {
                 first_seen_at,

@@ -133,6 +133,8 @@ pub enum Refunded {
     /// The rail will never pay it back.
     Refused(Failure),
     Unknown,
+    /// Whoever could have said so is gone, and no look will tell more.
+    Lost,
 }
 
 impl Refunded {

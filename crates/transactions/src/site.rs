@@ -17,6 +17,7 @@ mod execute;
 mod keys;
 mod reads;
 mod recent;
+mod resolve;
 mod sweep;
 mod undo;
 

@@ -8,6 +8,7 @@ pub(crate) mod ledger;
 mod logs;
 mod node;
 mod site;
+mod site_file;
 mod skew;
 mod start;
 
@@ -102,6 +103,10 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) tls_key: Option<PathBuf>,
 
+    /// Settings of agent transactions, a line each, as the ATP_ variables below, which count for more
+    #[arg(long, value_name = "FILE", env = "ATP_FILE", hide_env_values = true)]
+    pub(crate) site_file: Option<PathBuf>,
+
     /// Allow plain HTTP on an address that other machines can reach
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -166,7 +171,7 @@ Variables of the Intent Protocol (switches are on for the word true alone):
 
 Variables of agent transactions (ATP), which are served when ATP_SITE is set:
   ATP_SITE                       the origin that intents must name, like https://shop.example
-  ATP_AGENT_KEYS                 open (any key), or registered
+  ATP_AGENT_KEYS                 open (any key; default), or registered
   ATP_REGISTERED_KEYS            the agents' public keys, with commas between them
   ATP_RAIL                       what moves the money: stripe, worker, http or null (default)
   ATP_STRIPE_BASE                address of the API, default https://api.stripe.com
@@ -176,6 +181,7 @@ Variables of agent transactions (ATP), which are served when ATP_SITE is set:
   ATP_WORKER_GOAL                goal under which effects are published, default atp.effect
   ATP_SWEEP_SECONDS              how soon open transactions are looked at again, default 60
   ATP_EXECUTE_WAIT_SECONDS       how long a request waits for its end, default 10
+  ATP_RAIL_TIMEOUT_SECONDS       how long one operation of a rail may take, default 10, at most 20
   ATP_SETTLE_DELAY_SECONDS       how long a rail may take to show a payment, default 30
   ATP_DEDUP_WINDOW_SECONDS       refuse the same action_dedup_key within it, default 0 (off)
   ATP_SIGNED_REQUESTS            refuse unsigned execute, compensate and cancel

@@ -1,5 +1,6 @@
 //! Agent transactions beside the Intent Protocol: the site that the variables ask for, on the same ledger.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,20 +8,21 @@ use axum::Router;
 use consign_engine::Engine;
 use consign_faces::intent::FurtherKeys;
 use consign_faces::intent::settings::Settings as IntentSettings;
-use consign_faces::transaction::settings::{self, Settings};
+use consign_faces::transaction::settings::{self, Settings, Unusable};
 use consign_faces::transaction::{self, Tokens};
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::secret_text::SecretText;
 use consign_transactions::callback;
 use consign_transactions::document::PublicKey;
 use consign_transactions::rail::{
-    self, Http, Null, Rail, Setup, Stripe, Worker, WorkerOptions, http, standard, stripe,
+    Http, Null, Rail, Setup, Stripe, Worker, WorkerOptions, http, standard, stripe,
 };
-use consign_transactions::site::{AgentKeys, Options, Site};
+use consign_transactions::site::{AgentKeys, Options, Site, Swept};
 use tokio::sync::mpsc;
 
 use super::ServeArgs;
 use super::ledger::random_bytes;
+use super::site_file::SiteFile;
 use crate::failure::Failure;
 use crate::planted;
 use crate::secrets::Secrets;
@@ -36,9 +38,12 @@ const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// A rail's call comes back before the request that waits for it.
 const MARGIN: Duration = Duration::from_millis(500);
 
-pub(super) fn settings() -> Result<Option<Settings>, Failure> {
-    Settings::read(|name| std::env::var(name).ok())
-        .map_err(|unusable| Failure::usage(unusable.to_string()).hint(unusable.advice))
+/// The environment counts for more than the file.
+pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<Settings>> {
+    let file = file.map(SiteFile::read).transpose()?.unwrap_or_default();
+    let settings = Settings::read(|name| std::env::var(name).ok().or_else(|| file.get(name)));
+    let refused = |unusable: Unusable| Failure::usage(unusable.to_string()).hint(unusable.advice);
+    Ok(settings.map_err(refused)?)
 }
 
 /// A site whose transactions are looked after.
@@ -83,7 +88,7 @@ pub(super) async fn open(
             "transactions of an earlier start are looked at again"
         );
     }
-    tokio::spawn(site.clone().sweep_for_ever());
+    tokio::spawn(looked_after(site.clone()));
     tokio::spawn(listen(site.clone(), heard));
     Ok(Open {
         site,
@@ -91,6 +96,25 @@ pub(super) async fn open(
         writes_per_minute: asked.writes_per_minute,
         compat_secret: asked.compat_secret,
     })
+}
+
+/// Whatever was open when the last start ended is looked at first, though its time may not have come: what kept it open may
+/// be what was mended.
+async fn looked_after(site: Site) {
+    match site.reconcile().await {
+        Ok(swept) if swept.looked_at > 0 => {
+            let Swept {
+                looked_at,
+                settled,
+                compensated,
+                open,
+            } = swept;
+            tracing::info!(looked_at, settled, compensated, open, "open transactions");
+        }
+        Ok(_) => {}
+        Err(problem) => tracing::warn!(%problem, "open transactions are looked at later"),
+    }
+    site.sweep_for_ever().await;
 }
 
 fn rail(
@@ -128,7 +152,7 @@ fn rail(
                 webhook_secrets: callback::Secrets::new(
                     webhooks.map(|one| one.reveal().to_owned()),
                 ),
-                timeout: rail::TIMEOUT,
+                timeout: asked.rail_timeout,
             };
             let rail = Stripe::new(options).map_err(|error| unusable("ATP_STRIPE_BASE", &error))?;
             Ok(Arc::new(rail))
@@ -147,7 +171,7 @@ fn rail(
             let options = http::Options {
                 base,
                 secrets,
-                timeout: rail::TIMEOUT,
+                timeout: asked.rail_timeout,
             };
             let rail = Http::new(options).map_err(|error| unusable("ATP_HTTP_BASE", &error))?;
             Ok(Arc::new(rail))

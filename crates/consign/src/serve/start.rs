@@ -33,7 +33,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
     planted::wake_defect();
     let settings = protocol_settings()?;
-    let site_settings = site::settings()?;
+    let site_settings = site::settings(args.site_file.as_deref())?;
     refuse_open_plain(&args, &settings)?;
     let automation = args.config.as_deref().map(Ready::load).transpose()?;
     let data = args.data.directory();

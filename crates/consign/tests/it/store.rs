@@ -169,9 +169,7 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
     let file = place.path("data/consign.db");
     let meddler = rusqlite::Connection::open(&file).unwrap();
     meddler
-        .execute_batch(
-            "DELETE FROM migrations WHERE version = 5; DROP VIEW transactions; DROP TRIGGER transactions_go_forward;",
-        )
+        .execute_batch("DELETE FROM migrations WHERE version = 6; DROP TRIGGER records_go_forward;")
         .unwrap();
     drop(meddler);
     let to = format!("sqlite:{}", place.path("to.db").display());
@@ -181,13 +179,13 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
         text(&refused.stderr).contains("consign store migrate"),
         "{refused:?}"
     );
-    assert_eq!(migrate(&["--dry-run"]), json!(["0005 transactions"]));
+    assert_eq!(migrate(&["--dry-run"]), json!(["0006 forward"]));
     assert_eq!(
         migrate(&["--dry-run"]),
-        json!(["0005 transactions"]),
+        json!(["0006 forward"]),
         "nothing was changed"
     );
-    assert_eq!(migrate(&[]), json!(["0005 transactions"]));
+    assert_eq!(migrate(&[]), json!(["0006 forward"]));
     assert_eq!(migrate(&[]), json!([]));
     assert_eq!(rows(&printed(&copy(&place, &from, &to, &[])), "facts"), 1);
 }

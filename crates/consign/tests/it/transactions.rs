@@ -5,8 +5,10 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 
@@ -448,6 +450,30 @@ fn an_execution_waits_for_a_server_that_comes_back() {
         serde_json::from_str::<Value>(&row).unwrap()["state"],
         "settled"
     );
+}
+
+#[test]
+fn a_site_is_set_up_by_a_file() {
+    let place = Place::new();
+    let file = place.path("site.conf");
+    let settings =
+        "# of our shop\nATP_SITE=https://nowhere.example\nATP_RAIL=http\nATP_HTTP_SECRET=whsec_x\n";
+    std::fs::write(&file, settings).unwrap();
+    let path = file.to_string_lossy().into_owned();
+    let refused = place.consign(&["serve", "--listen", "127.0.0.1:0", "--site-file", &path]);
+    assert!(
+        text(&refused.stderr).contains("open to other users"),
+        "{refused:?}"
+    );
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    // What the environment says counts for more.
+    let options = place
+        .options()
+        .env("ATP_FILE", &path)
+        .env("ATP_RAIL", "null");
+    let _server = start(&options.env("ATP_SITE", SITE));
+    let (_, row) = settled(&place);
+    assert_eq!(row["rail"]["name"], "null");
 }
 
 #[test]

@@ -99,6 +99,10 @@ fn routes() -> Router<Face> {
         .route("/api/atp/admin/reconcile", post(operator::reconcile))
         .route("/api/atp/admin/audit", get(operator::audit))
         .route("/api/atp/admin/transactions", get(operator::transactions))
+        .route(
+            "/api/atp/admin/transactions/{transaction_id}/resolve",
+            post(operator::resolve),
+        )
         .route("/api/atp/admin/keys/announce", post(operator::announce))
         .route("/api/atp/admin/keys/rotate", post(operator::rotate))
         .route(
@@ -135,7 +139,7 @@ async fn intents(State(face): State<Face>, request: Request) -> Answered {
         return Ok(Told(user.intents(limit, offset).await?));
     }
     let limit = limit.unwrap_or(operator::LIST_DEFAULT);
-    let before = operator::number(&request, "before")?;
+    let before = operator::number(&request, "from")?;
     let intents = face.site.intents(limit, offset.unwrap_or(0), before);
     Ok(Told(intents.await?))
 }

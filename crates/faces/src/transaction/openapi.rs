@@ -334,6 +334,15 @@ fn operators() -> Vec<Told> {
         .query("limit", &count)
         .query("state", &states)
         .answers(200, "AtpTransactions"),
+        Told::post(
+            "/api/atp/admin/transactions/{transaction_id}/resolve",
+            "atpResolve",
+            "Say what became of an effect that no rail can tell",
+        )
+        .guarded()
+        .takes("AtpWord", NOTE_BYTES_MAX)
+        .answers(200, "AtpResolved")
+        .refuses(&[404, 409]),
         Told::get(
             "/api/atp/admin/audit",
             "atpAudit",
@@ -498,6 +507,16 @@ fn requests() -> Vec<Named> {
             json!({"type": "object", "description": "As it was signed."}),
         ),
         named(
+            "AtpWord",
+            whole(&[
+                ("happened", json!({"type": "boolean"})),
+                (
+                    "reason",
+                    json!({"type": "string", "minLength": 1, "maxLength": 500}),
+                ),
+            ]),
+        ),
+        named(
             "AtpReason",
             object(&[], &[("reason", json!({"type": ["string", "null"]}))]),
         ),
@@ -607,8 +626,13 @@ fn answers() -> Vec<Named> {
                     ("data", thing()),
                     ("attempts", count()),
                     ("alert", maybe_text()),
+                    ("operator_word", maybe_thing()),
                 ],
             ),
+        ),
+        named(
+            "AtpResolved",
+            whole(&[ok(), ("transaction", reference("AtpTransaction"))]),
         ),
         named(
             "AtpIntent",

@@ -28,12 +28,21 @@ pub(super) async fn transactions(State(face): State<Face>, request: Request) -> 
     face.operator(request.headers())?;
     let limit = number(&request, "limit")?.unwrap_or(u64::from(LIST_DEFAULT));
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    let before = number(&request, "before")?;
+    let from = number(&request, "from")?;
     let state = query(&request, "state");
-    let shown = face
-        .site
-        .transactions_shown(state.as_deref(), limit, before);
+    let shown = face.site.transactions_shown(state.as_deref(), limit, from);
     Ok(Told(shown.await?))
+}
+
+/// What became of an effect, where no rail can say.
+pub(super) async fn resolve(
+    State(face): State<Face>,
+    Segment(id): Segment,
+    request: Request,
+) -> Answered {
+    face.operator(request.headers())?;
+    let body = whole(request, NOTE_BYTES_MAX).await?.1;
+    Ok(Told(face.site.resolve(&id, &body).await?))
 }
 
 pub(super) async fn audit(State(face): State<Face>, request: Request) -> Answered {

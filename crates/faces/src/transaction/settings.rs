@@ -22,6 +22,8 @@ pub struct Settings {
     pub sweep: Duration,
     pub execute_wait: Duration,
     pub settle_delay: Duration,
+    /// How long a rail may take for one operation.
+    pub rail_timeout: Duration,
     pub dedup_window_s: u32,
     pub signed_requests: bool,
     pub public_per_minute: u32,
@@ -54,7 +56,35 @@ pub struct Unusable {
     pub advice: &'static str,
 }
 
+/// Every variable there is.
+pub const NAMES: [&str; 20] = [
+    "ATP_AGENT_KEYS",
+    "ATP_COMPAT",
+    "ATP_COMPAT_SECRET",
+    "ATP_DEDUP_WINDOW_SECONDS",
+    "ATP_EXECUTE_WAIT_SECONDS",
+    "ATP_HTTP_BASE",
+    "ATP_HTTP_SECRET",
+    "ATP_PUBLIC_PER_MINUTE",
+    "ATP_RAIL",
+    "ATP_RAIL_TIMEOUT_SECONDS",
+    LISTED,
+    "ATP_SETTLE_DELAY_SECONDS",
+    "ATP_SIGNED_REQUESTS",
+    "ATP_SITE",
+    "ATP_STRIPE_BASE",
+    "ATP_STRIPE_SECRET",
+    "ATP_STRIPE_WEBHOOK_SECRET",
+    "ATP_SWEEP_SECONDS",
+    "ATP_WORKER_GOAL",
+    "ATP_WRITES_PER_MINUTE",
+];
+/// The one that is a list, which a file may spread over lines.
+pub const LISTED: &str = "ATP_REGISTERED_KEYS";
+
 const SWEEP_S_DEFAULT: f64 = 60.0;
+const RAIL_TIMEOUT_S_DEFAULT: f64 = 10.0;
+const RAIL_TIMEOUT_MAX: Duration = Duration::from_secs(20);
 const PUBLIC_PER_MINUTE_DEFAULT: u32 = 120;
 /// Many agents may come from one address, and all messages of a rail.
 const WRITES_PER_MINUTE_DEFAULT: u32 = 6_000;
@@ -76,7 +106,7 @@ impl Settings {
             site: origin(site)?,
             agent_keys: agent_keys(
                 filled("ATP_AGENT_KEYS").as_deref(),
-                filled("ATP_REGISTERED_KEYS").as_deref(),
+                filled(LISTED).as_deref(),
             )?,
             rail: rail(filled("ATP_RAIL").as_deref())?,
             stripe_base: filled("ATP_STRIPE_BASE"),
@@ -106,6 +136,7 @@ impl Settings {
                 filled("ATP_SETTLE_DELAY_SECONDS"),
                 30.0,
             )?,
+            rail_timeout: rail_timeout(filled("ATP_RAIL_TIMEOUT_SECONDS"))?,
             dedup_window_s: whole(
                 "ATP_DEDUP_WINDOW_SECONDS",
                 filled("ATP_DEDUP_WINDOW_SECONDS"),
@@ -163,7 +194,7 @@ fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeys, Unusa
                 .collect(),
         )),
         (Some("registered"), None) => Err(Unusable {
-            name: "ATP_REGISTERED_KEYS",
+            name: LISTED,
             why: "is not set, so no agent could do anything",
             advice: "list the agents' public keys there, like ed25519:BASE64, with commas between them",
         }),
@@ -214,6 +245,20 @@ fn seconds(name: &'static str, text: Option<String>, default: f64) -> Result<Dur
     })
 }
 
+/// A transaction is held for a minute, in which a rail may be asked several times.
+fn rail_timeout(text: Option<String>) -> Result<Duration, Unusable> {
+    const NAME: &str = "ATP_RAIL_TIMEOUT_SECONDS";
+    let timeout = seconds(NAME, text, RAIL_TIMEOUT_S_DEFAULT)?;
+    if timeout <= RAIL_TIMEOUT_MAX {
+        return Ok(timeout);
+    }
+    Err(Unusable {
+        name: NAME,
+        why: "is more than 20",
+        advice: "a rail that takes longer answers by callback, or is looked at again",
+    })
+}
+
 /// A word that is neither is refused: who writes `yes` must not be left with what is off.
 fn switch(name: &'static str, word: Option<&str>) -> Result<bool, Unusable> {
     match word {
@@ -238,6 +283,9 @@ fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, 
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Option<Settings>, Unusable> {
@@ -245,6 +293,17 @@ mod tests {
             let found = pairs.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         })
+    }
+
+    #[test]
+    fn every_variable_is_among_the_names() {
+        let asked = RefCell::new(BTreeSet::new());
+        let settings = Settings::read(|name| {
+            asked.borrow_mut().insert(name.to_owned());
+            (name == "ATP_SITE").then(|| "https://shop.example".to_owned())
+        });
+        assert!(settings.unwrap().is_some());
+        assert_eq!(asked.into_inner(), NAMES.map(str::to_owned).into());
     }
 
     #[test]
@@ -298,6 +357,10 @@ mod tests {
             (
                 vec![site, ("ATP_SIGNED_REQUESTS", "yes")],
                 "ATP_SIGNED_REQUESTS",
+            ),
+            (
+                vec![site, ("ATP_RAIL_TIMEOUT_SECONDS", "21")],
+                "ATP_RAIL_TIMEOUT_SECONDS",
             ),
             (vec![site, ("ATP_COMPAT", "yes")], "ATP_COMPAT"),
             (vec![site, ("ATP_COMPAT", "true")], "ATP_COMPAT_SECRET"),

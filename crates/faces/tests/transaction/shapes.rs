@@ -112,6 +112,13 @@ async fn refusals_have_the_protocols_shape() {
         ("POST", "/api/atp/admin/reconcile", "", 401, "unauthorized"),
         (
             "POST",
+            "/api/atp/admin/transactions/tx_1/resolve",
+            r#"{"happened":true,"reason":"seen"}"#,
+            401,
+            "unauthorized",
+        ),
+        (
+            "POST",
             "/api/atp/admin/keys/rotate",
             "",
             401,

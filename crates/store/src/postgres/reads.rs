@@ -300,8 +300,8 @@ pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Ve
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
-        " FROM intents i WHERE i.state = 7 AND i.profile = ANY($1) \
-         ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
+        " FROM unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile = p \
+         ORDER BY settled_at DESC, seq DESC LIMIT $2) i ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
     );
     let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();
     let found = readers.query(sql, &[&profiles, &i64::from(limit)]).await?;

@@ -70,6 +70,20 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Together,
         sql: include_str!("migrations/0006_transactions.sql"),
     },
+    Migration {
+        version: 7,
+        name: "forward",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0007_forward.sql"),
+    },
+    Migration {
+        version: 8,
+        name: "deaths_of_each",
+        oldest: 1,
+        run: Run::Online,
+        sql: include_str!("migrations/0008_deaths_of_each.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.

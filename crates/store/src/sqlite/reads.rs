@@ -1,5 +1,6 @@
 //! Reads, on connections that cannot write.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
 use crate::group::Shared;
-use crate::ledger::{Counter, UNDER_WAY};
+use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
@@ -196,19 +197,18 @@ pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Ve
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
-        " FROM intents WHERE state = 7 ORDER BY settled_at DESC, seq DESC"
+        " FROM intents WHERE state = 7 AND profile = ?1 ORDER BY settled_at DESC, seq DESC LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query([])?;
     let mut dead = Vec::new();
-    while dead.len() < limit as usize
-        && let Some(row) = found.next()?
-    {
-        let intent = rows::intent(row)?;
-        if intent.profile.profile().face == face {
-            dead.push(intent);
+    for profile in profiles_of(face) {
+        let mut found = statement.query(params![profile.code(), limit])?;
+        while let Some(row) = found.next()? {
+            dead.push(rows::intent(row)?);
         }
     }
+    dead.sort_by_key(|intent| Reverse((intent.settled_at, intent.seq)));
+    dead.truncate(limit as usize);
     Ok(dead)
 }
 

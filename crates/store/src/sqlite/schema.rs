@@ -52,6 +52,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "transactions",
         sql: include_str!("migrations/0005_transactions.sql"),
     },
+    Migration {
+        version: 6,
+        name: "forward",
+        sql: include_str!("migrations/0006_forward.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

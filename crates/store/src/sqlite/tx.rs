@@ -404,8 +404,10 @@ impl Tx for Open<'_, '_> {
     }
 
     fn put_record(&mut self, record: Record) -> Result<(), Error> {
-        let sql = "INSERT OR REPLACE INTO records (kind, owner, name, version, value, expires_at) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        // Not REPLACE, which no guard against changes would see.
+        let sql = "INSERT INTO records (kind, owner, name, version, value, expires_at) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (kind, owner, name) DO UPDATE SET \
+                   version = excluded.version, value = excluded.value, expires_at = excluded.expires_at";
         self.prepared.get(sql)?.execute(params![
             record.key.kind.code(),
             record.key.owner,

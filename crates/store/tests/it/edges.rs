@@ -63,3 +63,56 @@ async fn at_069_postgresql_refuses_every_way_that_the_protocol_does_not_have() {
         assert_eq!(went.is_ok(), legal, "{id:?} {from} {to}");
     }
 }
+
+/// What a transaction's record may say next; the words are the protocol's.
+const WORDS: [&str; 4] = ["executing", "executed", "settled", "compensated"];
+
+fn may_follow(from: &str, to: &str) -> bool {
+    let place = |word| WORDS.iter().position(|other| *other == word);
+    place(from) <= place(to)
+}
+
+/// A new record says this, and then the other.
+fn say(from: &str, to: &str) -> [String; 3] {
+    [
+        "DELETE FROM records WHERE kind = 16".to_owned(),
+        format!(
+            "INSERT INTO records (kind, owner, name, version, value) VALUES (16, 'i', 'k', 1, '{{\"state\":\"{from}\"}}')"
+        ),
+        format!("UPDATE records SET value = '{{\"state\":\"{to}\"}}' WHERE kind = 16"),
+    ]
+}
+
+fn sayings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    WORDS
+        .into_iter()
+        .flat_map(|from| WORDS.into_iter().map(move |to| (from, to)))
+}
+
+#[tokio::test]
+async fn at_069_sqlite_lets_no_record_go_back() {
+    let world = World::new();
+    world.shared().publish(item()).await;
+    let meddler = world.meddler();
+    for (from, to) in sayings() {
+        let [gone, new, next] = say(from, to);
+        meddler.execute_batch(&gone).unwrap();
+        meddler.execute_batch(&new).unwrap();
+        let went = meddler.execute_batch(&next);
+        assert_eq!(went.is_ok(), may_follow(from, to), "{from} {to}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_069_postgresql_lets_no_record_go_back() {
+    let cluster = Cluster::new(1).await;
+    cluster.world(0).publish(item()).await;
+    let client = stranger(&cluster.url()).await;
+    for (from, to) in sayings() {
+        let [gone, new, next] = say(from, to);
+        client.batch_execute(&gone).await.unwrap();
+        client.batch_execute(&new).await.unwrap();
+        let went = client.batch_execute(&next).await;
+        assert_eq!(went.is_ok(), may_follow(from, to), "{from} {to}");
+    }
+}

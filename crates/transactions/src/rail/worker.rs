@@ -2,18 +2,20 @@
 //! its goal.
 //!
 //! Invariant: an effect is handed out once. A worker that says how it ended is believed; one that was lost may have done it,
-//! so that outcome stays unknown until a person says: cancelling the intent is their word that it never happened.
+//! so that outcome stays unknown until a person says what became of it, see [`crate::site::Site::resolve`]. What is cancelled
+//! before it is published is never published.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use consign_engine::Engine;
-use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard};
+use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard, Operate};
 use consign_kernel::ids::{DAY_US, IntentId};
 use consign_kernel::intent::{Intent, Ties};
 use consign_kernel::limits;
 use consign_kernel::once;
-use consign_kernel::profile::ProfileId;
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::{Cause, State, Verb};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -73,6 +75,8 @@ impl std::fmt::Debug for Worker {
 }
 
 impl Worker {
+    const NAME: &str = "worker";
+
     pub fn new(engine: Engine, options: Options) -> Self {
         Self {
             engine,
@@ -141,17 +145,47 @@ impl Worker {
             },
             unless: None,
         };
-        let admit = Command::Admit(Admit {
-            items: vec![item],
-            cap: None,
-        });
-        match self.engine.apply(None, admit).await {
-            Ok(Answer::Admitted(admitted)) => admitted.first().map(|one| one.id),
+        let steps = vec![
+            Command::Expect(fence(charge), 0),
+            Command::Admit(Admit {
+                items: vec![item],
+                cap: None,
+            }),
+        ];
+        let answers = self.engine.together(steps).await;
+        match answers.map(|mut answers| answers.pop()) {
+            Ok(Some(Answer::Admitted(admitted))) => admitted.first().map(|one| one.id),
             Ok(_) => None,
             Err(error) => {
                 tracing::warn!(%error, "an effect was not published");
                 None
             }
+        }
+    }
+
+    /// From now on nobody publishes it any more, not even one who set out to do so long ago.
+    async fn fence_off(&self, charge: &Charge) -> Result<(), ()> {
+        let fence = Command::Put(Put {
+            key: fence(charge),
+            value: "{}".to_owned(),
+            expires_at: None,
+            expect: None,
+        });
+        let done = self.engine.apply(None, fence).await;
+        done.map(|_| ()).map_err(|error| {
+            tracing::warn!(%error, "an effect could not be fenced off");
+        })
+    }
+
+    /// Refused by the ledger if a worker was quicker.
+    async fn take_back(&self, id: IntentId) {
+        let cancel = Command::Cancel(Operate {
+            id,
+            face: Face::Intent,
+            reason: "the transaction came to nothing".to_owned(),
+        });
+        if let Err(error) = self.engine.apply(None, cancel).await {
+            tracing::info!(%error, "an effect could not be taken back");
         }
     }
 
@@ -163,9 +197,13 @@ impl Worker {
         match (row.state, row.cause) {
             (State::Acked, _) => report(RailOutcome::Succeeded),
             (State::DeadLetter, Cause::Cancelled) => failed("cancelled", why),
+            (State::Queued, _) if row.attempts == 0 && row.expires_at <= self.engine.now() => {
+                failed("nobody_took_it", "no worker took it in time")
+            }
             (State::DeadLetter, _) if self.worker_said_so(row).await => {
                 failed("worker_failed", why)
             }
+            (State::DeadLetter, _) => report(RailOutcome::Lost),
             _ => report(RailOutcome::Unknown),
         }
     }
@@ -183,15 +221,15 @@ impl Worker {
 
     /// What is known of it, and whether there will be news.
     async fn look_for_end(&self, id: IntentId) -> (Report, bool) {
-        let unknown = Report::of(RailOutcome::Unknown).named(id.to_string());
+        let named = |outcome| Report::of(outcome).named(id.to_string());
         match self.engine.observe(id).await {
             // One whose worker was lost is dead, and only a person can say more.
             Ok(Some(row)) => (self.report(&row).await, row.settled_at.is_none()),
             // Its row is gone; what became of it nobody knows any more.
-            Ok(None) => (unknown, false),
+            Ok(None) => (named(RailOutcome::Lost), false),
             Err(error) => {
                 tracing::warn!(%error, "the ledger did not say what became of an effect");
-                (unknown, true)
+                (named(RailOutcome::Unknown), true)
             }
         }
     }
@@ -226,6 +264,15 @@ impl Worker {
     }
 }
 
+/// A record that stands for: not to be published.
+fn fence(charge: &Charge) -> Key {
+    Key {
+        kind: Kind::RailEvent,
+        owner: Worker::NAME.to_owned(),
+        name: format!("fence:{}", charge.reference.as_str()),
+    }
+}
+
 /// The transaction's own row.
 fn parent(charge: &Charge) -> Option<IntentId> {
     ids::transaction_row(&charge.transaction_id)
@@ -233,7 +280,7 @@ fn parent(charge: &Charge) -> Option<IntentId> {
 
 impl Rail for Worker {
     fn name(&self) -> &'static str {
-        "worker"
+        Self::NAME
     }
 
     /// Nothing exists before it is published, and being published it may happen.
@@ -274,15 +321,21 @@ impl Rail for Worker {
         })
     }
 
-    /// What is published is its worker's to end, so it can only be seen whether it did.
+    /// What nobody has taken can be taken back. What a worker has is the worker's to end, and it can only be seen whether it did.
     fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
         Box::pin(async move {
+            if self.fence_off(charge).await.is_err() {
+                return Fenced::Unknown;
+            }
             let row = match self.published(charge, &self.goal).await {
                 Ok(None) => return Fenced::Cancelled,
                 Ok(Some(row)) => row,
                 Err(()) => return Fenced::Unknown,
             };
-            let outcome = self.report(&row).await.outcome;
+            if row.attempts == 0 {
+                self.take_back(row.id).await;
+            }
+            let outcome = self.look(row.id).await.outcome;
             if outcome == RailOutcome::Succeeded {
                 return Fenced::TooLate;
             }
@@ -317,6 +370,9 @@ impl Rail for Worker {
                     code: "worker_failed".to_owned(),
                     message: String::new(),
                 }));
+            }
+            if report.outcome == RailOutcome::Lost {
+                return Refunded::Lost;
             }
             Refunded::Pending
         })

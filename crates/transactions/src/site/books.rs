@@ -172,6 +172,22 @@ pub(super) struct Transaction {
     /// What its caller reported, if no rail of ours takes the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manual: Option<Manual>,
+    /// What an operator said, where no rail could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) word: Option<Word>,
+}
+
+/// An operator's word on what became of an effect, or of its undoing. See `resolve`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Word {
+    pub(super) happened: bool,
+    pub(super) reason: String,
+    pub(super) at: i64,
+}
+
+impl Word {
+    /// What a receipt calls it.
+    pub(super) const STEP: &str = "operator_resolved";
 }
 
 /// The caller's own account of an effect. See `compat`.

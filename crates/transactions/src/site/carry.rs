@@ -12,7 +12,7 @@ use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent as Row;
 use consign_kernel::plant::{self, Plant};
 
-use super::books::{self, Belongs, Kept, Transaction};
+use super::books::{self, Belongs, Kept, Transaction, Word};
 use super::execute::raw;
 use super::{Site, damaged, micros};
 use crate::document::Signed;
@@ -47,6 +47,7 @@ const STEADY_LOOKS: u32 = 10;
 const PAUSE_MAX: Duration = Duration::from_hours(1);
 /// How long a transaction whose caller reports its effects is left alone.
 const UNTIL_REPORTED: Duration = Duration::from_hours(24);
+pub(super) const LOST: &str = "its worker was lost and may have done it: find out, then say what became of it (consign tx resolve)";
 
 impl Site {
     /// As far as it goes now. `None` if it is in other hands, or the ledger does not answer.
@@ -74,6 +75,7 @@ impl Site {
         if held.transaction.value.is_being_undone() {
             return self.leave(held).await;
         }
+        held.transaction.value.alert = None;
         let charge = held.transaction.value.charge(&held.intent)?;
         let rail = self.rail_of(&held.transaction.value);
         let mut report = if held.is_fresh {
@@ -95,7 +97,7 @@ impl Site {
             }
             // A payment that was there cannot be unheard of; paying again would be guessing.
             if report.outcome == RailOutcome::NotFound && held.payment().is_some() {
-                return self.alert(held, impossible(&report)).await;
+                return self.alert(held, unsettled(&report)).await;
             }
             let situation = self.situation(held, &charge)?;
             report = match next(report.outcome, situation) {
@@ -135,7 +137,7 @@ impl Site {
                     }
                 }
                 Action::AskAgain => return self.ask_again(held, &report).await,
-                Action::Alert => return self.alert(held, impossible(&report)).await,
+                Action::Alert => return self.alert(held, unsettled(&report)).await,
             };
         }
         self.let_go(held, self.options().sweep).await
@@ -221,7 +223,7 @@ impl Site {
     }
 
     /// Executed and settled, with the receipt, in one commit.
-    async fn settle(&self, held: &mut Held) -> Result<bool, Problem> {
+    pub(super) async fn settle(&self, held: &mut Held) -> Result<bool, Problem> {
         failpoint::hit(Failpoint::AfterCharge);
         let now = self.now();
         let was = held.transaction.value.state()?;
@@ -273,7 +275,7 @@ impl Site {
     }
 
     /// Compensated without a charge, with the receipt that says so; what was set aside for it is free again.
-    async fn end(
+    pub(super) async fn end(
         &self,
         held: &mut Held,
         undone: Undone<'static>,
@@ -383,7 +385,7 @@ impl Site {
         })
     }
 
-    async fn alert(&self, held: &mut Held, why: String) -> Result<bool, Problem> {
+    pub(super) async fn alert(&self, held: &mut Held, why: String) -> Result<bool, Problem> {
         let transaction_id = held.transaction.value.id();
         tracing::error!(transaction_id, why, "a transaction is not settled");
         held.transaction.value.alert = Some(why);
@@ -416,9 +418,13 @@ impl Site {
     }
 }
 
-fn impossible(report: &Report) -> String {
+/// The operator reads this.
+fn unsettled(report: &Report) -> String {
+    if report.outcome == RailOutcome::Lost {
+        return LOST.to_owned();
+    }
     format!(
-        "the rail reports {:?}, which cannot be: a person must look at this payment",
+        "the rail reports {:?}, which cannot be: look at this payment there, then say what became of it (consign tx resolve)",
         report.outcome
     )
 }
@@ -451,19 +457,28 @@ impl Held {
         asked.unwrap_or(usual.map_or("pay", Doing::word))
     }
 
-    /// What was done: as its caller noted it down, or else in one step.
+    /// What was done: as its caller noted it down, or else in one step, and another if nobody but a person could say so.
     fn steps(&self, started_at: Micros, completed_at: Micros) -> Vec<Step<'_>> {
         let noted = self.transaction.value.manual.as_ref();
         let noted = noted.map_or(&[][..], |manual| &manual.steps);
         if noted.is_empty() {
-            return vec![Step {
+            let done = Step {
                 seq: 1,
                 action: self.doing(),
                 state: DONE,
                 attempts: self.row.attempts,
                 started_at,
                 ended_at: Some(completed_at),
-            }];
+            };
+            let word = self.transaction.value.word.as_ref().map(|word| Step {
+                seq: 2,
+                action: Word::STEP,
+                attempts: 1,
+                started_at: Micros(word.at),
+                ended_at: Some(Micros(word.at)),
+                ..done.clone()
+            });
+            return [done].into_iter().chain(word).collect();
         }
         let steps = (1..).zip(noted).map(|(seq, step)| Step {
             seq,

@@ -125,6 +125,7 @@ impl Site {
             completed_at: None,
             missing_since: None,
             alert: None,
+            word: None,
             manual: None,
         })
     }

@@ -20,6 +20,7 @@ use crate::instant;
 use crate::intent::Intent;
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
+use crate::rail::Manual;
 use crate::request::Verify;
 use crate::state::State;
 
@@ -36,6 +37,8 @@ const OFFSET_MAX: u32 = 10_000;
 /// How many rows are read at once, and how often for one list; then it is short, and tells where to go on.
 const PAGE_ROWS: u32 = 500;
 const PAGES_MAX: u32 = 50;
+/// What is under way is read with its record each, to see what it is about.
+const URGENT_PAGES_MAX: u32 = 4;
 
 impl Site {
     pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
@@ -97,7 +100,7 @@ impl Site {
     }
 
     /// The latest intents, for operators, with their first transactions but without receipts. `next` of the answer is
-    /// `before` of the next page.
+    /// `from` of the next page.
     pub async fn intents(
         &self,
         limit: u32,
@@ -106,7 +109,7 @@ impl Site {
     ) -> Result<Answer, Problem> {
         if offset > OFFSET_MAX {
             let reason = format!(
-                "must be at most {OFFSET_MAX}; go on with before=, which each page tells as next"
+                "must be at most {OFFSET_MAX}; go on with from=, which each page tells as next"
             );
             return Err(Problem::field("offset", reason));
         }
@@ -168,66 +171,107 @@ impl Site {
         Ok(Answer::text(200, print(&body)).at(state))
     }
 
-    /// Transactions for operators: those that are open first, the oldest of them at the top; or those in one state.
+    /// Transactions for operators: without a state what is under way, refunds among them, the oldest first, and then the latest
+    /// that ended; with one, those in it. `next` of the answer is `from` of the next page.
     pub async fn transactions_shown(
         &self,
         state: Option<&str>,
         limit: u32,
-        before: Option<u64>,
+        from: Option<u64>,
     ) -> Result<Answer, Problem> {
-        let wanted = match state {
-            None => [
-                State::Executing,
-                State::Executed,
-                State::Settled,
-                State::Compensated,
-            ]
-            .to_vec(),
-            Some(word) => {
-                vec![State::parse(word).ok_or_else(|| Problem::field("state", "is no state"))?]
+        let room = limit.clamp(1, LIST_MAX) as usize;
+        let (listed, next) = match (state, from) {
+            (Some(word), from) => self.in_state(word, room, from.map(Seq)).await?,
+            (None, None) => (self.most_urgent(room).await?, None),
+            (None, Some(_)) => {
+                return Err(Problem::field("from", "needs the state whose list goes on"));
             }
         };
-        let limit = limit.clamp(1, LIST_MAX) as usize;
-        let (mut listed, mut next) = (Vec::new(), None);
-        for state in wanted {
-            let room = limit - listed.len();
-            let Some(row_state) = row_state(state).filter(|_| room > 0) else {
-                continue;
-            };
-            let rows = if state.is_terminal() {
-                let filter = filter(Some(row_state), before.map(Seq));
-                let (rows, rest) = self.newest(filter, room, is_transaction).await?;
-                next = rest;
-                rows
-            } else {
-                self.oldest_open(row_state, room).await?
-            };
-            for row in rows {
-                listed.extend(self.listed(&row).await?);
-            }
-        }
-        // Where a list of several states goes on is not one place.
-        let next = next.filter(|_| state.is_some()).map(|seq| seq.0);
+        let next = next.map(|seq| seq.0);
         Ok(Answer::new(
             200,
             &json!({"ok": true, "transactions": listed, "next": next}),
         ))
     }
 
-    /// Open ones for longest.
-    async fn oldest_open(&self, state: kernel::State, room: usize) -> Result<Vec<Row>, Problem> {
-        let mut rows = Vec::new();
-        let mut after = Seq(0);
-        while rows.len() < room {
+    async fn in_state(
+        &self,
+        word: &str,
+        room: usize,
+        from: Option<Seq>,
+    ) -> Result<(Vec<Value>, Option<Seq>), Problem> {
+        let state = State::parse(word).ok_or_else(|| Problem::field("state", "is no state"))?;
+        let Some(row_state) = row_state(state) else {
+            return Ok((Vec::new(), None));
+        };
+        let (rows, next) = if state.is_terminal() {
+            let filter = filter(Some(row_state), from);
+            self.newest(filter, room, is_transaction).await?
+        } else {
+            self.oldest_open(row_state, room, from).await?
+        };
+        let mut listed = Vec::new();
+        for row in rows {
+            listed.extend(self.listed(&row).await?);
+        }
+        Ok((listed, next))
+    }
+
+    /// What may need a person comes first. Whoever reports effects comes by itself, so that is left out.
+    async fn most_urgent(&self, room: usize) -> Result<Vec<Value>, Problem> {
+        let mut listed: Vec<Value> = Vec::new();
+        for state in [kernel::State::Dispatched, kernel::State::Delivered] {
+            let mut after = Seq(0);
+            for _ in 0..URGENT_PAGES_MAX {
+                let page = self.open_after(state, after).await?;
+                let Some(last) = page.last().filter(|_| listed.len() < room) else {
+                    break;
+                };
+                after = last.seq;
+                for row in &page {
+                    let one = self.listed(row).await?;
+                    listed.extend(one.filter(|one| one["rail"]["name"] != Manual::NAME));
+                }
+            }
+        }
+        for state in [kernel::State::Acked, kernel::State::Failed] {
+            let more = room.saturating_sub(listed.len());
+            let filter = filter(Some(state), None);
+            let (rows, _) = self.newest(filter, more, is_transaction).await?;
+            for row in rows.iter().take(more) {
+                let one = self.listed(row).await?;
+                let is_new = |one: &Value| {
+                    let id = &one["transaction_id"];
+                    listed.iter().all(|other| other["transaction_id"] != *id)
+                };
+                let one = one.filter(is_new);
+                listed.extend(one);
+            }
+        }
+        listed.truncate(room);
+        Ok(listed)
+    }
+
+    /// Open ones for longest, and where to go on if there may be more.
+    async fn oldest_open(
+        &self,
+        state: kernel::State,
+        room: usize,
+        from: Option<Seq>,
+    ) -> Result<(Vec<Row>, Option<Seq>), Problem> {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut after = from.unwrap_or(Seq(0));
+        while rows.len() <= room {
             let page = self.open_after(state, after).await?;
             let Some(last) = page.last() else {
-                break;
+                return Ok((rows, None));
             };
             after = last.seq;
             rows.extend(page.into_iter().filter(is_transaction));
         }
         rows.truncate(room);
-        Ok(rows)
+        let next = rows.last().map(|row| row.seq);
+        Ok((rows, next))
     }
 
     /// Transactions and refunds that are not at their end, in the order in which they were begun.
@@ -244,7 +288,8 @@ impl Site {
         page.map_err(|error| unavailable(&error))
     }
 
-    async fn listed(&self, row: &Row) -> Result<Option<Value>, Problem> {
+    /// As operators see it.
+    pub(super) async fn listed(&self, row: &Row) -> Result<Option<Value>, Problem> {
         let about = about(row)?;
         let key = IdempotencyKey::stored(about.key);
         let Some(transaction) = self.transaction(&about.intent_id, &key).await? else {
@@ -254,6 +299,20 @@ impl Site {
         one["attempts"] = row.attempts.into();
         one["rail"]["payment_id"] = transaction.value.payment_id.into();
         one["alert"] = transaction.value.alert.into();
+        one["compensation"] = transaction.value.compensation.map_or(Value::Null, |asked| {
+            json!({
+                "requested_at": asked.requested_at,
+                "reason": asked.reason,
+                "refused": asked.refused,
+            })
+        });
+        one["operator_word"] = transaction.value.word.map_or(Value::Null, |word| {
+            json!({
+                "happened": word.happened,
+                "reason": word.reason,
+                "at": instant::print(Micros(word.at)),
+            })
+        });
         Ok(Some(one))
     }
 

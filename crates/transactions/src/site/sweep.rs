@@ -256,7 +256,7 @@ impl Site {
     }
 
     /// The transaction and what undoes it, unless they are held for good by somebody else.
-    async fn look_at_both(&self, belongs: &Belongs) -> Result<(), Problem> {
+    pub(super) async fn look_at_both(&self, belongs: &Belongs) -> Result<(), Problem> {
         let key = IdempotencyKey::stored(&belongs.key);
         let found = self.transaction(&belongs.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("transaction"))?;
@@ -264,18 +264,23 @@ impl Site {
         let undo = transaction.value.compensation.as_ref();
         rows.extend(undo.and_then(|asked| asked.row.parse::<IntentId>().ok()));
         for id in rows {
-            for _ in 0..HINT_PATIENCE {
-                if let Some(row) = self.take(id).await? {
-                    self.look_at_one(row).await;
-                    break;
-                }
-                if !self.is_held(id).await? {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
+            if let Some(row) = self.take_soon(id).await? {
+                self.look_at_one(row).await;
             }
         }
         Ok(())
+    }
+
+    /// Waits a little for one who has it at the moment.
+    pub(super) async fn take_soon(&self, id: IntentId) -> Result<Option<Row>, Problem> {
+        for _ in 0..HINT_PATIENCE {
+            let taken = self.take(id).await?;
+            if taken.is_some() || !self.is_held(id).await? {
+                return Ok(taken);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(None)
     }
 
     async fn is_held(&self, id: IntentId) -> Result<bool, Problem> {

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::books::{self, About, Asked, Compensation, Kept, Permission, Transaction};
-use super::carry::Held;
+use super::carry::{Held, LOST};
 use super::execute::raw;
 use super::{Answer, Caller, Site, TRIES_MAX, damaged};
 use crate::document::{Document, NOTE_BYTES_MAX};
@@ -238,10 +238,9 @@ impl Site {
 
     async fn undo(&self, held: &mut Held) -> Result<bool, Problem> {
         if let Some(why) = self.foreign_rail(held) {
-            let transaction_id = held.transaction.value.id();
-            tracing::error!(transaction_id, why, "a refund waits");
-            return self.leave(held).await;
+            return self.alert(held, why).await;
         }
+        held.transaction.value.alert = None;
         let charge = held.transaction.value.charge(&held.intent)?;
         match held.transaction.value.state()? {
             State::Executed => self.call_off(held, &charge).await,
@@ -272,7 +271,8 @@ impl Site {
             | RailOutcome::Unconfirmed
             | RailOutcome::NotFound
             | RailOutcome::Different
-            | RailOutcome::Unknown => self.leave(held).await,
+            | RailOutcome::Unknown
+            | RailOutcome::Lost => self.let_go(held, self.options().sweep).await,
         }
     }
 
@@ -288,12 +288,17 @@ impl Site {
                 self.end_undo(held, undone).await
             }
             Refunded::Refused(failure) => self.give_up_undo(held, failure).await,
-            Refunded::Pending | Refunded::Unknown => self.leave(held).await,
+            Refunded::Pending | Refunded::Unknown => self.let_go(held, self.options().sweep).await,
+            Refunded::Lost => self.alert(held, LOST.to_owned()).await,
         }
     }
 
     /// The refund's row and the transaction's come to their ends in one commit, with the second receipt.
-    async fn end_undo(&self, held: &mut Held, undone: Undone<'_>) -> Result<bool, Problem> {
+    pub(super) async fn end_undo(
+        &self,
+        held: &mut Held,
+        undone: Undone<'_>,
+    ) -> Result<bool, Problem> {
         let now = self.now();
         let from = held.transaction.value.state()?;
         let asked = held.transaction.value.compensation.clone();
@@ -318,7 +323,11 @@ impl Site {
     }
 
     /// The rail will not pay back: the transaction stays as it is, and somebody may ask again.
-    async fn give_up_undo(&self, held: &mut Held, failure: Failure) -> Result<bool, Problem> {
+    pub(super) async fn give_up_undo(
+        &self,
+        held: &mut Held,
+        failure: Failure,
+    ) -> Result<bool, Problem> {
         let Some(compensation) = &mut held.transaction.value.compensation else {
             return Err(damaged("compensation"));
         };

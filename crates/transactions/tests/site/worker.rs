@@ -6,12 +6,17 @@ use std::time::Duration;
 use consign_engine::{Error, Operator};
 use consign_kernel::command::{Audience, Claim, Command, Operate, Settle, Settlement};
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::SECOND_US;
+use consign_kernel::ids::{IntentId, Micros, SECOND_US, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
-use consign_transactions::rail::{Worker, WorkerOptions};
+use consign_transactions::intent::Capture;
+use consign_transactions::key::RailReference;
+use consign_transactions::money::{Cents, Currency};
+use consign_transactions::outcome::RailOutcome;
+use consign_transactions::problem::Problem;
+use consign_transactions::rail::{Charge, Fenced, Rail as _, Worker, WorkerOptions};
 use consign_transactions::site::{Options, Site};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::world::{KEY, SITE, World, body};
@@ -19,6 +24,7 @@ use crate::world::{KEY, SITE, World, body};
 struct Shop {
     world: World,
     site: Site,
+    rail: Arc<Worker>,
     news: mpsc::Receiver<String>,
 }
 
@@ -37,11 +43,16 @@ impl Shop {
             watched_max,
         };
         let rail = Arc::new(Worker::new(world.engine.clone(), options));
-        let mut options = Options::new(SITE, rail);
+        let mut options = Options::new(SITE, Arc::<Worker>::clone(&rail));
         options.execute_wait = Duration::from_secs(5);
         let site = Site::open(world.engine.clone(), options).await.unwrap();
         world.authorized("int_abc").await;
-        Self { world, site, news }
+        Self {
+            world,
+            site,
+            rail,
+            news,
+        }
     }
 
     async fn execute(&self) -> Value {
@@ -162,6 +173,161 @@ async fn a_lost_worker_leaves_it_open_until_a_person_says() {
     assert_eq!(told["compensation_receipt"]["outcome"], "not_charged");
 }
 
+impl Shop {
+    /// A worker takes what is published and is never heard of again.
+    async fn lose_a_worker(&self) {
+        assert_eq!(self.claim().await.len(), 1);
+        // Its lease runs out, and the one attempt is used up.
+        self.world.pass(3_600);
+    }
+
+    async fn resolve(&self, transaction_id: &str, happened: bool) -> Result<Value, Problem> {
+        let sent = json!({"happened": happened, "reason": "seen at the bank"}).to_string();
+        let answer = self.site.resolve(transaction_id, sent.as_bytes()).await?;
+        Ok(body(&answer)["transaction"].clone())
+    }
+
+    async fn alert(&self) -> Value {
+        let listed = self.site.transactions_shown(None, 10, None).await.unwrap();
+        body(&listed)["transactions"][0]["alert"].clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_says_that_a_lost_worker_did_it() {
+    let shop = Shop::new().await;
+    let id = shop.execute().await["transaction_id"].clone();
+    let id = id.as_str().unwrap();
+    shop.lose_a_worker().await;
+    assert_eq!(shop.swept().await["state"], "executing");
+    let alert = shop.alert().await;
+    assert!(alert.as_str().unwrap().contains("tx resolve"), "{alert}");
+    let told = shop.resolve(id, true).await.unwrap();
+    assert_eq!(told["state"], "settled");
+    assert_eq!(told["alert"], Value::Null);
+    assert_eq!(told["operator_word"]["reason"], "seen at the bank");
+    // Whoever reads the receipt sees who said so.
+    let receipt = &shop.execute().await["receipt"];
+    let steps = receipt["transaction"]["steps"].as_array();
+    let steps = steps.or_else(|| receipt["steps"].as_array()).unwrap();
+    assert_eq!(steps[1]["action"], "operator_resolved");
+    let said_before = shop.resolve(id, false).await;
+    assert!(
+        matches!(said_before, Err(Problem::NotInDoubt { .. })),
+        "{said_before:?}"
+    );
+    shop.world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_says_that_a_lost_worker_never_did_it() {
+    let shop = Shop::new().await;
+    let id = shop.execute().await["transaction_id"].clone();
+    shop.lose_a_worker().await;
+    // The rail is asked once more, which is how the loss is noticed.
+    let told = shop.resolve(id.as_str().unwrap(), false).await.unwrap();
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["failure"]["message"], "seen at the bank");
+    let told = shop.execute().await;
+    assert_eq!(told["compensation_receipt"]["outcome"], "not_charged");
+    shop.world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_has_no_say_while_a_worker_may_still_answer() {
+    let shop = Shop::new().await;
+    let id = shop.execute().await["transaction_id"].clone();
+    let id = id.as_str().unwrap();
+    for happened in [true, false] {
+        let early = shop.resolve(id, happened).await;
+        assert!(
+            matches!(early, Err(Problem::NotInDoubt { .. })),
+            "{early:?}"
+        );
+    }
+    let effect = shop.claim().await.remove(0);
+    let early = shop.resolve(id, false).await;
+    assert!(
+        matches!(early, Err(Problem::NotInDoubt { .. })),
+        "{early:?}"
+    );
+    let done = Settlement::Complete { result: None };
+    shop.settle(&effect, done).await;
+    // The worker's word counts for more.
+    let late = shop.resolve(id, false).await;
+    assert!(matches!(late, Err(Problem::NotInDoubt { .. })), "{late:?}");
+    assert_eq!(shop.execute().await["state"], "settled");
+    shop.world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_ever_took_is_not_charged() {
+    let shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    shop.world.pass(31 * 86_400);
+    let told = shop.swept().await;
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["failure"]["code"], "nobody_took_it");
+}
+
+/// A node that slept on its way to publishing an effect wakes up after another one ended the transaction as not charged.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_fenced_off_is_never_published() {
+    let shop = Shop::new().await;
+    let row = IntentId::new(Micros(0), Seq(1), 7).to_string();
+    let charge = Charge {
+        intent_id: "int_abc".to_owned(),
+        transaction_id: format!("atp_tx_{row}"),
+        reference: RailReference::stored("atp_slept"),
+        amount: Cents::new(1_500).unwrap(),
+        currency: Currency::EUR,
+        action: None,
+        summary: None,
+        payment_method: None,
+        capture: Capture::Automatic,
+    };
+    let rail = shop.rail.clone();
+    assert_eq!(rail.cancel(&charge, None).await, Fenced::Cancelled);
+    let late = rail.confirm(&charge, None).await;
+    assert_eq!(late.outcome, RailOutcome::Unknown);
+    assert_eq!(
+        rail.look_up(&charge, None).await.outcome,
+        RailOutcome::NotFound
+    );
+    shop.world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_says_what_became_of_a_lost_refund() {
+    for happened in [true, false] {
+        let shop = Shop::new().await;
+        let id = shop.execute().await["transaction_id"].clone();
+        let id = id.as_str().unwrap();
+        let effect = shop.claim().await.remove(0);
+        let done = Settlement::Complete { result: None };
+        shop.settle(&effect, done).await;
+        assert_eq!(shop.swept().await["state"], "settled");
+        let sent = br#"{"intent_id":"int_abc","reason":"r"}"#;
+        let key = Some(KEY.as_bytes());
+        let answer = shop.site.compensate(key, sent).await.unwrap();
+        assert_eq!(answer.status, 202);
+        shop.lose_a_worker().await;
+        assert_eq!(shop.swept().await["state"], "settled");
+        let told = shop.resolve(id, happened).await.unwrap();
+        let expected = if happened { "compensated" } else { "settled" };
+        assert_eq!(told["state"], expected);
+        let answer = shop.site.compensate(key, sent).await.unwrap();
+        assert_eq!(answer.status, 200);
+        let told = body(&answer);
+        if happened {
+            assert_eq!(told["compensation_receipt"]["outcome"], "refunded");
+        } else {
+            assert_eq!(told["failure"]["code"], "operator");
+        }
+        shop.world.is_sound().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refund_is_an_effect_too() {
     let shop = Shop::new().await;
@@ -211,9 +377,10 @@ async fn no_more_effects_are_watched_than_there_are_places() {
     let Shop {
         world,
         site,
+        rail,
         mut news,
     } = shop;
-    drop(site);
+    drop((site, rail));
     assert_eq!(news.recv().await, None, "nobody else had anything to tell");
     world.is_sound().await;
 }

@@ -11,6 +11,7 @@ use super::World;
 
 const SCHEMA: &str = include_str!("../../../src/sqlite/schema.rs");
 const TX: &str = include_str!("../../../src/sqlite/tx.rs");
+const READS: &str = include_str!("../../../src/sqlite/reads.rs");
 
 #[tokio::test]
 async fn the_file_is_ours_and_keeps_a_write_ahead_log_ip_181() {
@@ -117,6 +118,28 @@ async fn a_dead_letter_is_found_by_the_code_its_index_names() {
         )
         .unwrap();
     assert!(sql.ends_with("WHERE state = 7"));
+}
+
+/// Permissions of agents that ended are many, and no dead letters of anybody else.
+#[tokio::test]
+async fn dead_letters_of_one_protocol_are_found_by_their_index() {
+    let world = World::new();
+    let sql = "SELECT seq FROM intents WHERE state = 7 AND profile = ?1 ORDER BY settled_at DESC, seq DESC LIMIT ?2";
+    let where_order_limit = sql.split_once("WHERE").unwrap().1;
+    assert!(READS.contains(where_order_limit), "the text is the store's");
+    let plan: Vec<String> = world
+        .meddler()
+        .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+        .unwrap()
+        .query_map([0, 1], |row| row.get(3))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(plan.len(), 1, "{plan:?}");
+    assert!(
+        plan[0].contains("INDEX intents_by_death (profile=?)"),
+        "{plan:?}"
+    );
 }
 
 /// The claim's four searches must each walk their own index and sort nothing.

@@ -120,7 +120,7 @@ const fn rank(outcome: RailOutcome) -> u8 {
         RailOutcome::Succeeded => 1,
         RailOutcome::Processing => 2,
         RailOutcome::Held => 3,
-        RailOutcome::Unknown => 4,
+        RailOutcome::Unknown | RailOutcome::Lost => 4,
         RailOutcome::Unconfirmed => 5,
         RailOutcome::Failed => 6,
         RailOutcome::NotFound => 7,
