@@ -153,6 +153,11 @@ pub struct Health {
 }
 
 #[derive(Debug, Clone, Deserialize)]
+pub struct Announced {
+    pub next_public_key: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
 pub struct Rotated {
     pub public_key: String,
 }

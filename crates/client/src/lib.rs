@@ -33,8 +33,9 @@ mod wire;
 
 pub use address::Address;
 pub use atp_wire::{
-    Allowed, Authorized, Created, Failure, Health, KeyList, Permission, Rail, ReceiptShown,
-    Receipts, Rotated, SiteKey, Swept, Transaction, TransactionList, Verdict, Verified,
+    Allowed, Announced, Authorized, Created, Failure, Health, KeyList, Permission, Rail,
+    ReceiptShown, Receipts, Rotated, SiteKey, Swept, Transaction, TransactionList, Verdict,
+    Verified,
 };
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;

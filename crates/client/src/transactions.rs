@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::atp_wire::{
-    Authorized, Created, Health, KeyList, Permission, ReceiptShown, Receipts, Rotated, Swept,
-    Transaction, TransactionList, Verified,
+    Announced, Authorized, Created, Health, KeyList, Permission, ReceiptShown, Receipts, Rotated,
+    Swept, Transaction, TransactionList, Verified,
 };
 use crate::call::{Call, Credential, decode, nested, refused};
 use crate::query::{encode, path_with_query};
@@ -150,7 +150,13 @@ impl Transactions<'_> {
         self.operate(Call::post("reconcile", path)).await
     }
 
-    /// For operators: a new key signs from now on.
+    /// For operators: makes the key known that will sign next; one that is known already stays.
+    pub async fn announce_key(self) -> Result<Told<Announced>, Error> {
+        let path = "/api/atp/admin/keys/announce".to_owned();
+        self.operate(Call::post("announce_key", path)).await
+    }
+
+    /// For operators: the announced key signs from now on, or a new one.
     pub async fn rotate_key(self, reason: &str) -> Result<Told<Rotated>, Error> {
         let path = "/api/atp/admin/keys/rotate".to_owned();
         let call = Call::post("rotate_key", path).json(&json!({"reason": reason}))?;

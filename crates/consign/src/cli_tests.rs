@@ -210,6 +210,34 @@ Server:
 }
 
 #[test]
+fn help_of_the_sites_keys_lists_the_way_from_one_to_the_next() {
+    assert_eq!(
+        help(&["site", "key"]),
+        "\
+Show and change the keys that sign receipts
+
+Usage: consign site key <COMMAND>
+
+Commands:
+  show      Show the public keys; keep them to check receipts later
+  announce  Make the next key known before it signs, so that verifiers can pin it in time
+  rotate    Sign with a new key from now on; what was signed stays good
+  help      Print this message or the help of the given subcommand(s)
+
+Options:
+  -h, --help  Print help
+"
+    );
+    let announce = help(&["site", "key", "announce"]);
+    for told in [
+        "      --dry-run  Show which key is announced already, if one is, and stop\n",
+        "      --json     Print JSON on standard output\n",
+    ] {
+        assert!(announce.contains(told), "{announce}");
+    }
+}
+
+#[test]
 fn help_of_the_automation_names_the_service_and_where_its_token_comes_from() {
     assert_eq!(
         help(&["job", "inspect"]),

@@ -8,6 +8,7 @@
 mod breaker;
 mod contended;
 mod dispatch;
+mod errand;
 mod intents;
 mod pipelines;
 mod publish;

@@ -60,6 +60,21 @@ async fn init_runs_once_and_again_for_another_program_or_configuration_du_034() 
     }
 }
 
+/// What the overview and the doctor say of a plugin, which is the same. Whoever is well is not named in the overview.
+async fn said_of(runtime: &Runtime, plugin: &str) -> Option<String> {
+    let name = format!("plugin {plugin}");
+    let detail = |checks: &[Value]| {
+        let check = checks.iter().find(|check| check["name"] == name);
+        check.and_then(|check| check["detail"].as_str().map(str::to_owned))
+    };
+    let status = runtime.status().await.unwrap();
+    let told = detail(status["checks"].as_array().unwrap());
+    assert_eq!(status["healthy"], told.is_none(), "{status}");
+    assert_eq!(status["plugins"][0]["healthy"], told.is_none(), "{status}");
+    assert_eq!(detail(&runtime.doctor().await.unwrap()), told);
+    told
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_init_is_not_tried_again_and_marks_the_plugin_du_034() {
     let world = World::new();
@@ -69,6 +84,10 @@ async fn a_failed_init_is_not_tried_again_and_marks_the_plugin_du_034() {
     let setup = settled(&runtime, "mail").await.setup;
     assert!(!setup.healthy);
     assert_eq!(setup.error.as_deref(), Some("no database"));
+    assert_eq!(
+        said_of(&runtime, "mail").await.as_deref(),
+        Some("no database")
+    );
     let jobs = world.jobs("mail").await;
     assert_eq!(
         (jobs.len(), jobs[0].1.attempts, jobs[0].1.state),
@@ -83,6 +102,7 @@ async fn a_failed_init_is_not_tried_again_and_marks_the_plugin_du_034() {
     world.ended(by_hand).await;
     let healed = settled(&runtime, "mail").await.setup;
     assert!(healed.healthy);
+    assert_eq!(said_of(&runtime, "mail").await, None);
     assert_eq!(
         healed.fingerprint, setup.fingerprint,
         "it is not run anew for that"

@@ -107,6 +107,10 @@ impl World {
 
     /// The program of a configuration, to which the roots of the plugins are added.
     pub(crate) fn program(&self, config: &str) -> Arc<Program> {
+        Arc::new(self.loaded(config))
+    }
+
+    fn loaded(&self, config: &str) -> Program {
         let path = self.path("config.yaml");
         let text = format!("plugin_roots: [plugins]\n{config}");
         fs::write(&path, text).unwrap();
@@ -117,11 +121,9 @@ impl World {
             processors: 4,
         };
         let loaded = program::load(&path, &environment, Verify::AsConfigured);
-        Arc::new(
-            loaded
-                .program
-                .unwrap_or_else(|| panic!("{:#?}", loaded.problems)),
-        )
+        loaded
+            .program
+            .unwrap_or_else(|| panic!("{:#?}", loaded.problems))
     }
 
     pub(crate) async fn start(&self, config: &str) -> Runtime {
@@ -129,16 +131,32 @@ impl World {
     }
 
     pub(crate) async fn start_as(&self, node: &str, config: &str) -> Runtime {
-        let options = Options {
+        let options = self.options(node, self.program(config));
+        Runtime::start(options).await.unwrap()
+    }
+
+    /// A process that is there for the jobs that it is asked for.
+    pub(crate) async fn on_errand(&self, config: &str) -> Runtime {
+        let program = self.loaded(config).for_an_errand();
+        let options = self.options("here", Arc::new(program));
+        Runtime::on_errand(options).await.unwrap()
+    }
+
+    /// One that takes no jobs at all.
+    pub(crate) fn idle(&self, config: &str) -> Runtime {
+        Runtime::idle(self.options("here", self.program(config)))
+    }
+
+    fn options(&self, node: &str, program: Arc<Program>) -> Options {
+        Options {
             engine: self.engine.clone(),
-            program: self.program(config),
+            program,
             node: node.to_owned(),
             launcher: Launcher {
                 program: env!("CARGO_BIN_EXE_plugin-launch").into(),
                 arguments: Vec::new(),
             },
-        };
-        Runtime::start(options).await.unwrap()
+        }
     }
 
     /// A service that can die.

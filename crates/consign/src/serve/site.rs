@@ -61,6 +61,12 @@ pub(super) async fn open(
     args: &ServeArgs,
     node: Option<i64>,
 ) -> anyhow::Result<Open> {
+    if is_open_to_anybody(&asked) {
+        tracing::warn!(
+            "agents with any key of their own may spend on a rail that moves real money, and requests need no signature; \
+             name the agents with ATP_AGENT_KEYS=registered and ATP_REGISTERED_KEYS, and set ATP_SIGNED_REQUESTS=true"
+        );
+    }
     let (news, heard) = mpsc::channel(NEWS_MAX);
     let rail = rail(&engine, &asked, news)?;
     let mut options = Options::new(asked.site, rail);
@@ -115,6 +121,15 @@ async fn looked_after(site: Site) {
         Err(problem) => tracing::warn!(%problem, "open transactions are looked at later"),
     }
     site.sweep_for_ever().await;
+}
+
+/// Whether real money moves for agents that nobody knows, by requests that nobody signed.
+fn is_open_to_anybody(asked: &Settings) -> bool {
+    let is_real = match asked.rail {
+        settings::Rail::Stripe | settings::Rail::Http => true,
+        settings::Rail::Null | settings::Rail::Worker => false,
+    };
+    is_real && asked.agent_keys == settings::AgentKeys::Open && !asked.signed_requests
 }
 
 fn rail(
@@ -224,5 +239,38 @@ impl Open {
             compat: self.compat_secret.clone().map(Tokens::new),
         };
         transaction::router(self.site.clone(), options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_real_rail_is_open_to_anybody_unless_agents_are_named_or_requests_signed() {
+        let open = |variables: &[(&str, &str)]| {
+            let lookup = |name: &str| {
+                let site = ("ATP_SITE", "https://shop.example");
+                let mut all = variables.iter().chain([&site]);
+                let found = all.find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            is_open_to_anybody(&Settings::read(lookup).unwrap().unwrap())
+        };
+        for rail in ["stripe", "http"] {
+            let rail = ("ATP_RAIL", rail);
+            assert!(open(&[rail]));
+            assert!(open(&[rail, ("ATP_AGENT_KEYS", "open")]));
+            assert!(!open(&[rail, ("ATP_SIGNED_REQUESTS", "true")]));
+            let registered = ("ATP_AGENT_KEYS", "registered");
+            assert!(!open(&[
+                rail,
+                registered,
+                ("ATP_REGISTERED_KEYS", "ed25519:x")
+            ]));
+        }
+        for rail in ["null", "worker"] {
+            assert!(!open(&[("ATP_RAIL", rail)]), "{rail}");
+        }
     }
 }

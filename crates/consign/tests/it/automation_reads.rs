@@ -253,6 +253,26 @@ fn a_plugin_that_was_left_out_is_named_with_the_reason() {
     assert_eq!(told["healthy"], true, "nobody misses them: {told}");
 }
 
+#[test]
+fn a_plugin_whose_setup_failed_is_named_with_the_reason() {
+    let world = world(PLUGINS);
+    let refuses = r#"echo '{"status": "error", "error": "no database"}'"#;
+    world.plugin("second", refuses);
+    let manifest = world.read("plugins/second/manifest.yaml");
+    let with_setup = format!("{manifest}  init: {{type: write}}\n");
+    std::fs::write(world.path("plugins/second/manifest.yaml"), with_setup).expect("written");
+    let _service = world.start();
+    for args in [["system", "status"], ["system", "doctor"]] {
+        until("the setup has failed and is told", || {
+            let told = world.json(&args);
+            let mut checks = told["checks"].as_array().expect("a list").iter();
+            let named = checks
+                .any(|check| check["name"] == "plugin second" && check["detail"] == "no database");
+            named && told["healthy"] == false
+        });
+    }
+}
+
 fn said_with(world: &World, args: &[&str]) -> Value {
     serde_json::from_str(&said(world, args)).expect("JSON")
 }

@@ -199,6 +199,75 @@ fn what_was_done_is_undone_once_and_both_receipts_stay_good_after_a_rotation() {
 }
 
 #[test]
+fn a_key_is_announced_once_and_signs_after_the_rotation() {
+    let place = Place::new();
+    let _server = serve(&place, "null");
+    let announce = |more: &[&str]| {
+        let args = [&["site", "key", "announce"], more].concat();
+        place.consign(&args)
+    };
+    let dry = printed(&announce(&["--dry-run", "--json"]));
+    assert_eq!(
+        (&dry["announced"], &dry["next_public_key"]),
+        (&false.into(), &Value::Null)
+    );
+    let human = announce(&["--dry-run"]);
+    assert!(
+        text(&human.stderr).contains("nothing was sent"),
+        "{human:?}"
+    );
+    let statuses = || {
+        let keys = printed(&place.consign(&["site", "key", "show", "--json"]));
+        let keys = keys["keys"].as_array().unwrap().clone();
+        keys.iter()
+            .map(|key| word(&key["status"]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(statuses(), ["current"], "a dry run makes nothing");
+
+    let announced = printed(&announce(&["--json"]));
+    assert_eq!(announced["announced"], true);
+    let next = word(&announced["next_public_key"]);
+    assert!(statuses().contains(&"next".to_owned()));
+    let again = announce(&[]);
+    assert_eq!(text(&again.stdout).trim(), next, "it stays the same one");
+    let dry = printed(&announce(&["--dry-run", "--json"]));
+    assert_eq!(dry["next_public_key"], next.as_str());
+    let stranger = announce(&["--admin-token", "wrong"]);
+    assert_eq!(code(&stranger), 4, "{stranger:?}");
+
+    let rotate = ["site", "key", "rotate", "--yes", "--json"];
+    let rotated = printed(&place.consign(&rotate));
+    assert_eq!(rotated["public_key"], next.as_str());
+}
+
+#[test]
+fn whoever_takes_real_money_from_anybody_is_warned_once() {
+    let place = Place::new();
+    let real = || {
+        let options = place
+            .options()
+            .env("ATP_SITE", SITE)
+            .env("ATP_RAIL", "http");
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        options
+            .env("ATP_HTTP_BASE", "http://127.0.0.1:9")
+            .env("ATP_HTTP_SECRET", secret)
+    };
+    let warnings = |server: &Server| server.stderr().matches("any key").count();
+    let mut server = start(&real());
+    let said = server.stderr();
+    assert_eq!(warnings(&server), 1, "{said}");
+    for advice in ["ATP_AGENT_KEYS=registered", "ATP_SIGNED_REQUESTS=true"] {
+        assert!(said.contains(advice), "{said}");
+    }
+    server.terminate(super::PATIENCE).unwrap();
+    let server = start(&real().env("ATP_SIGNED_REQUESTS", "true"));
+    // What it says is added to what the first one said.
+    assert_eq!(warnings(&server), 1, "{}", server.stderr());
+}
+
+#[test]
 fn operators_see_what_is_not_over_first_and_anybody_what_he_knows_the_id_of() {
     let place = Place::new();
     let _server = serve(&place, "worker");

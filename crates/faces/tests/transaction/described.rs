@@ -78,6 +78,38 @@ async fn every_operation_answers_with_a_status_that_the_description_tells() {
     }
 }
 
+fn members(object: &Value) -> BTreeSet<&str> {
+    let members = object.as_object().unwrap().keys();
+    members.map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn lists_take_and_answer_what_the_description_tells() {
+    let world = World::new(0).await;
+    let bearer = format!("Bearer {ADMIN}");
+    let headers = [("Authorization", bearer.as_str())];
+    let document = openapi::document();
+    let is_list = |method: &str, told: &Value| method == "GET" && told["security"] != json!([]);
+    let lists = operations(&document).into_iter();
+    let lists: Vec<_> = lists.filter(|list| is_list(&list.1, &list.2)).collect();
+    assert_eq!(lists.len(), 3);
+    for (path, _, told) in lists {
+        let parameters = told["parameters"].as_array().unwrap();
+        for name in ["limit", "offset", "from", "after", "state"] {
+            // Whoever knows the parameter refuses what is neither a number nor a state.
+            let uri = format!("{path}?{name}=x");
+            let answer = world.send("GET", &uri, &headers, "").await;
+            let is_told = parameters.iter().any(|told| told["name"] == name);
+            assert_eq!(answer.status == 400, is_told, "{uri}: {}", answer.text);
+        }
+        let answer = world.send("GET", &path, &headers, "").await.json();
+        let content = &told["responses"]["200"]["content"]["application/json"];
+        let schema = content["schema"]["$ref"].as_str().unwrap();
+        let schema = document.pointer(schema.trim_start_matches('#')).unwrap();
+        assert_eq!(members(&answer), members(&schema["properties"]), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn the_server_shows_one_description_of_both_faces() {
     let world = World::new(0).await;

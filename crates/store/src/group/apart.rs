@@ -123,3 +123,68 @@ pub(super) fn halves(mut jobs: Vec<Job>) -> [Vec<Job>; 2] {
     let second = jobs.split_off(jobs.len() / 2);
     [jobs, second]
 }
+
+#[cfg(test)]
+mod tests {
+    use consign_kernel::command::{Apart as Steps, Request};
+    use tokio::sync::oneshot::{self, Receiver};
+
+    use super::*;
+    use crate::group::delivery::Delivery;
+
+    fn job() -> (Job, Receiver<Delivery>) {
+        let (asker, answered) = oneshot::channel();
+        let request = Request {
+            gate: None,
+            steps: Vec::new(),
+            apart: Steps::Yes,
+            seed: [0; 32],
+        };
+        (Job::new(request, asker), answered)
+    }
+
+    fn before_now(time: Duration) -> Option<Instant> {
+        Instant::now().checked_sub(time)
+    }
+
+    #[test]
+    fn one_writer_at_a_time_tries_for_those_who_wait() {
+        let mut apart = Apart::default();
+        let ((first, _first), (second, _second)) = (job(), job());
+        assert!(apart.put_aside(vec![first], false).is_empty());
+        apart.tried = before_now(STUCK_PAUSE);
+        let tried = apart.next_stuck(10, false).map(|jobs| jobs.len());
+        assert_eq!(tried, Some(1));
+        assert!(apart.put_aside(vec![second], false).is_empty());
+        apart.tried = before_now(STUCK_PAUSE);
+        assert!(apart.next_stuck(10, false).is_none(), "others are free");
+        assert!(apart.next_stuck(10, true).is_none(), "at the end too");
+        assert_eq!(apart.pause(), None, "and wait for nothing");
+        apart.tried();
+        assert!(apart.pause().is_some_and(|pause| !pause.is_zero()));
+        apart.tried = before_now(STUCK_PAUSE);
+        let tried = apart.next_stuck(10, false).map(|jobs| jobs.len());
+        assert_eq!(tried, Some(1));
+    }
+
+    #[test]
+    fn who_has_waited_long_enough_is_given_back() {
+        let mut apart = Apart::default();
+        let ((mut late, _late), (soon, _soon)) = (job(), job());
+        late.stuck_since = before_now(STUCK_TIME);
+        let over = apart.put_aside(vec![soon, late], false);
+        assert_eq!((over.len(), apart.stuck()), (1, 1));
+        let (closing, _closing) = job();
+        assert_eq!(apart.put_aside(vec![closing], true).len(), 1);
+    }
+
+    #[test]
+    fn nobody_tries_for_one_who_went_away() {
+        let mut apart = Apart::default();
+        let (gone, asking) = job();
+        assert!(apart.put_aside(vec![gone], false).is_empty());
+        drop(asking);
+        assert!(apart.next_stuck(10, true).is_none());
+        assert!(!apart.needs_somebody());
+    }
+}

@@ -33,6 +33,17 @@ pub(super) struct Job {
     pub(super) stuck_since: Option<Instant>,
 }
 
+impl Job {
+    pub(super) fn new(request: Request, asker: Asker) -> Self {
+        Self {
+            weight: weight(&request),
+            request,
+            asker,
+            stuck_since: None,
+        }
+    }
+}
+
 /// Roughly what a request costs: one for each intent and for each kilobyte. A claim may find as many in each of its lanes.
 fn weight(request: &Request) -> usize {
     let steps = request.steps.iter().map(|step| {
@@ -187,13 +198,7 @@ pub(crate) fn line(requests_max: usize, shared: &Arc<Shared>) -> (Intake, Line) 
 impl Intake {
     pub(crate) async fn execute(&self, request: Request) -> Result<Reply, Error> {
         let (asker, answered) = oneshot::channel();
-        let weight = weight(&request);
-        self.enqueue(Job {
-            request,
-            asker,
-            weight,
-            stuck_since: None,
-        })?;
+        self.enqueue(Job::new(request, asker))?;
         answered.await.map_err(|_| Error::Closed)?.take()
     }
 

@@ -1,27 +1,25 @@
 //! Stripe's older Charges, as `stripe-charges`: for accounts and stand-ins that know no payment intents.
 //!
 //! Here a payment is prepared by placing a hold, confirmed by capturing it, and fenced off by releasing it. The invariants are
-//! those of [`super::stripe`]: only a named payment is confirmed, and nothing rests on idempotency keys.
+//! those of [`super::stripe`]: only a named payment is confirmed, and nothing rests on idempotency keys. What both have in
+//! common is the account; here is what differs. No setting chooses this rail: it proves the adapter against a stand-in that
+//! honours idempotency keys, of which there is none with payment intents.
 
-use consign_client::percent_encode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::stripe::{Api, Listed, Options, Reply, heard, key, pay_back, sum_up, unless};
+use super::stripe::{Account, Listed, Options, Reply, Shown, difference, key, path_of, unless};
 use super::wire::{self, Setup, failure};
 use super::{Asked, Charge, Fenced, Hint, Message, Rail, Refunded, Report};
-use crate::callback::Secrets;
 use crate::intent::Capture;
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
-const CHARGES: &str = "/v1/charges";
 const REFUNDS: &str = "/v1/refunds";
 
 #[derive(Debug)]
 pub struct Charges {
-    api: Api,
-    webhook_secrets: Secrets,
+    account: Account,
 }
 
 /// A charge as Stripe shows it: until it is captured, a hold.
@@ -53,16 +51,23 @@ impl Listed for Hold {
 #[derive(Deserialize)]
 struct Released {}
 
-impl Hold {
+impl Shown for Hold {
+    const PATH: &'static str = "/v1/charges";
+    const NAME: &'static str = "charge";
+
     fn reference(&self) -> Option<&str> {
         self.metadata.get("atp_ref").and_then(Value::as_str)
     }
 
+    fn made_at(&self) -> i64 {
+        self.created
+    }
+
     fn report(&self, charge: &Charge) -> Report {
         let report = |outcome| Report::of(outcome).named(&self.id);
-        if self.differs(charge) {
-            let message = format!("the charge is over {} {}", self.amount, self.currency);
-            return report(RailOutcome::Different).because("payment_mismatch", message);
+        let reference = self.reference();
+        if let Some(why) = difference(charge, self.amount, &self.currency, reference) {
+            return report(RailOutcome::Different).because("payment_mismatch", why);
         }
         match (self.status.as_str(), self.captured, self.refunded) {
             ("succeeded", true, _) => report(RailOutcome::Succeeded),
@@ -86,15 +91,9 @@ impl Hold {
             _ => report(RailOutcome::Unknown),
         }
     }
+}
 
-    fn differs(&self, charge: &Charge) -> bool {
-        let currency = charge.currency.as_str();
-        let another = |reference: &str| reference != charge.reference.as_str();
-        self.amount != charge.amount.get()
-            || !self.currency.eq_ignore_ascii_case(currency)
-            || self.reference().is_some_and(another)
-    }
-
+impl Hold {
     fn fenced(&self) -> Fenced {
         match (self.status.as_str(), self.captured, self.refunded) {
             ("failed", ..) | ("succeeded", false, true) => Fenced::Cancelled,
@@ -107,86 +106,32 @@ impl Hold {
 impl Charges {
     pub fn new(options: Options) -> Result<Self, Setup> {
         Ok(Self {
-            api: Api::new(&options.base, &options.secret, options.timeout)?,
-            webhook_secrets: options.webhook_secrets,
+            account: Account::new(options)?,
         })
     }
 
     async fn make(&self, charge: &Charge) -> Report {
-        let Some(source) = charge.payment_method.clone() else {
-            return Report::of(RailOutcome::Failed).because(
-                "payment_method_required",
-                "the intent names no payment method in rail.payment_method",
-            );
-        };
-        let form = vec![
-            ("amount", charge.amount.get().to_string()),
-            ("currency", charge.currency.as_str().to_lowercase()),
-            ("source", source),
-            ("capture", "false".to_owned()),
-            ("metadata[atp_ref]", charge.reference.as_str().to_owned()),
-            ("metadata[intent_id]", charge.intent_id.clone()),
-        ];
-        let key = key(charge, "ch");
-        match self.api.post::<Hold>(CHARGES, &form, Some(&key)).await {
-            Reply::Done(hold) => hold.report(charge),
-            Reply::Refused(failure) | Reply::Missing(failure) => Report {
-                failure: Some(failure),
-                ..Report::of(RailOutcome::Failed)
-            },
-            Reply::Unclear => unless(self.find(charge).await, RailOutcome::NotFound),
-        }
+        let own = |source| vec![("source", source), ("capture", "false".to_owned())];
+        self.account.make::<Hold>(charge, "ch", own).await
     }
 
     /// Takes what is held, and reports what really became of it.
     async fn take(&self, charge: &Charge, id: &str) -> Report {
-        let path = format!("{}/capture", charge_path(id));
+        let path = format!("{}/capture", path_of::<Hold>(id));
         let key = key(charge, "capture");
-        let report = match self.api.post::<Hold>(&path, &[], Some(&key)).await {
+        let report = match self.account.api.post::<Hold>(&path, &[], Some(&key)).await {
             Reply::Done(hold) => hold.report(charge),
             Reply::Refused(_) | Reply::Missing(_) | Reply::Unclear => {
-                self.look(charge, Some(id)).await
+                self.account.look::<Hold>(charge, Some(id)).await
             }
         };
         unless(unless(report, RailOutcome::Unconfirmed), RailOutcome::Held)
     }
 
-    async fn look(&self, charge: &Charge, id: Option<&str>) -> Report {
-        let Some(id) = id else {
-            return self.find(charge).await;
-        };
-        match self.api.get::<Hold>(&charge_path(id)).await {
-            Reply::Done(hold) => hold.report(charge),
-            Reply::Missing(_) => self.find(charge).await,
-            Reply::Refused(_) | Reply::Unclear => Report::of(RailOutcome::Unknown).named(id),
-        }
-    }
-
-    async fn find(&self, charge: &Charge) -> Report {
-        match self.under_reference(charge).await {
-            Some(holds) => {
-                let told = holds.iter().map(|hold| (hold.created, hold.report(charge)));
-                sum_up(told.collect())
-            }
-            None => Report::of(RailOutcome::Unknown),
-        }
-    }
-
-    async fn under_reference(&self, charge: &Charge) -> Option<Vec<Hold>> {
-        let ours = |hold: &Hold| hold.reference() == Some(charge.reference.as_str());
-        self.api.list(CHARGES, &[], ours).await
-    }
-
     async fn fence(&self, charge: &Charge, id: Option<&str>) -> Fenced {
-        let Some(holds) = self.under_reference(charge).await else {
+        let Some(ids) = self.account.to_fence::<Hold>(charge, id).await else {
             return Fenced::Unknown;
         };
-        let mut ids: Vec<String> = holds.into_iter().map(|hold| hold.id).collect();
-        if let Some(id) = id
-            && !ids.iter().any(|listed| listed == id)
-        {
-            ids.push(id.to_owned());
-        }
         let mut fenced = Fenced::Cancelled;
         for id in &ids {
             fenced = fenced.and(self.fence_one(id).await);
@@ -195,8 +140,8 @@ impl Charges {
     }
 
     async fn fence_one(&self, id: &str) -> Fenced {
-        let path = charge_path(id);
-        let look = || self.api.get::<Hold>(&path);
+        let path = path_of::<Hold>(id);
+        let look = || self.account.api.get::<Hold>(&path);
         match look().await {
             // Only a hold is released: a charge that was taken would be refunded instead.
             Reply::Done(hold) if hold.fenced() == Fenced::Unknown && !hold.captured => {}
@@ -206,27 +151,12 @@ impl Charges {
         }
         let form = vec![("charge", id.to_owned())];
         // What it answers is not enough: the hold itself must show that it is gone.
-        let _: Reply<Released> = self.api.post(REFUNDS, &form, None).await;
+        let _: Reply<Released> = self.account.api.post(REFUNDS, &form, None).await;
         match look().await {
             Reply::Done(hold) => hold.fenced(),
             Reply::Refused(_) | Reply::Missing(_) | Reply::Unclear => Fenced::Unknown,
         }
     }
-
-    async fn give_back(&self, charge: &Charge, id: Option<&str>) -> Refunded {
-        let found = match id {
-            Some(id) => Some(id.to_owned()),
-            None => self.find(charge).await.payment_id,
-        };
-        match found {
-            Some(id) => pay_back(&self.api, charge, "charge", &id).await,
-            None => Refunded::Unknown,
-        }
-    }
-}
-
-fn charge_path(id: &str) -> String {
-    format!("{CHARGES}/{}", percent_encode(id.as_bytes()))
 }
 
 impl Rail for Charges {
@@ -236,7 +166,7 @@ impl Rail for Charges {
 
     fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
         let late = Report::of(RailOutcome::Unknown);
-        Box::pin(self.api.within(self.make(charge), late))
+        Box::pin(self.account.api.within(self.make(charge), late))
     }
 
     /// A hold that the site wants to capture by itself is left as it is.
@@ -250,7 +180,11 @@ impl Rail for Charges {
     fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
         let late = Report::of(RailOutcome::Unknown);
         match id {
-            Some(id) => Box::pin(self.api.within(self.take(charge, id), late.named(id))),
+            Some(id) => Box::pin(
+                self.account
+                    .api
+                    .within(self.take(charge, id), late.named(id)),
+            ),
             // It must be named first.
             None => self.look_up(charge, None),
         }
@@ -258,22 +192,28 @@ impl Rail for Charges {
 
     fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
         let late = Report::of(RailOutcome::Unknown);
-        Box::pin(self.api.within(self.look(charge, id), late))
-    }
-
-    fn cancel<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Fenced> {
-        Box::pin(self.api.within(self.fence(charge, id), Fenced::Unknown))
-    }
-
-    fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
         Box::pin(
-            self.api
-                .within(self.give_back(charge, id), Refunded::Unknown),
+            self.account
+                .api
+                .within(self.account.look::<Hold>(charge, id), late),
         )
     }
 
+    fn cancel<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Fenced> {
+        Box::pin(
+            self.account
+                .api
+                .within(self.fence(charge, id), Fenced::Unknown),
+        )
+    }
+
+    fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
+        let refunding = self.account.give_back::<Hold>(charge, id);
+        Box::pin(self.account.api.within(refunding, Refunded::Unknown))
+    }
+
     fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
-        let hint = heard(&self.webhook_secrets, message)?;
+        let hint = self.account.heard(message)?;
         let about = hint.about.or_else(|| charge_told_of(message.body));
         Hint::new(hint.event_id, about)
     }

@@ -180,12 +180,10 @@ impl Site {
         from: Option<u64>,
     ) -> Result<Answer, Problem> {
         let room = limit.clamp(1, LIST_MAX) as usize;
-        let (listed, next) = match (state, from) {
-            (Some(word), from) => self.in_state(word, room, from.map(Seq)).await?,
-            (None, None) => (self.most_urgent(room).await?, None),
-            (None, Some(_)) => {
-                return Err(Problem::field("from", "needs the state whose list goes on"));
-            }
+        let (listed, next) = match state {
+            Some(word) => self.in_state(word, room, from.map(Seq)).await?,
+            // Where a list of several states would go on is not one place.
+            None => (self.most_urgent(room).await?, None),
         };
         let next = next.map(|seq| seq.0);
         Ok(Answer::new(

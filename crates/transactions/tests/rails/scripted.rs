@@ -98,9 +98,8 @@ async fn at_099_the_rail_gets_the_reference_as_metadata_and_as_idempotency_key()
     assert_eq!(
         posts[0].text(),
         format!(
-            "amount=1500&currency=eur&payment_method=pm_1&capture_method=automatic&\
-             metadata%5Batp_ref%5D={reference}&metadata%5Bintent_id%5D=int_abc&\
-             payment_method_types%5B%5D=card"
+            "amount=1500&currency=eur&metadata%5Batp_ref%5D={reference}&metadata%5Bintent_id%5D=int_abc&\
+             payment_method=pm_1&capture_method=automatic&payment_method_types%5B%5D=card"
         )
     );
     assert!(

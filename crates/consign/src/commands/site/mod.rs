@@ -1,5 +1,6 @@
 //! The site of agent transactions: the keys that sign its receipts.
 
+mod announce;
 mod rotate;
 mod show;
 
@@ -18,6 +19,8 @@ pub(crate) enum Action {
 pub(crate) enum KeyAction {
     /// Show the public keys; keep them to check receipts later
     Show(Box<show::Args>),
+    /// Make the next key known before it signs, so that verifiers can pin it in time
+    Announce(Box<announce::Args>),
     /// Sign with a new key from now on; what was signed stays good
     Rotate(Box<rotate::Args>),
 }
@@ -26,6 +29,7 @@ impl Action {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Key(KeyAction::Show(args)) => args.run().await,
+            Self::Key(KeyAction::Announce(args)) => args.run().await,
             Self::Key(KeyAction::Rotate(args)) => args.run().await,
         }
     }

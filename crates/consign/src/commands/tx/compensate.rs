@@ -3,22 +3,15 @@
 use consign_client::{Told, Transaction};
 use serde_json::{Value, json};
 
-use super::agent::AgentArgs;
-use super::request::{PatienceArgs, patiently, show_dry, told};
+use super::request::{RequestArgs, patiently, told};
 use super::state::check_id;
-use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
-use crate::link::ServerArgs;
 use crate::{out, render};
 
 const PATH: &str = "/api/atp/compensate";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The intent
-    #[arg(value_name = "INTENT")]
-    id: String,
-
     /// Why; the receipt repeats it
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -27,39 +20,25 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     transaction: Option<String>,
 
-    /// Show the request instead of sending it
-    #[arg(long)]
-    dry_run: bool,
-
     #[command(flatten)]
-    output: OutputArgs,
-
-    #[command(flatten)]
-    patience: PatienceArgs,
-
-    #[command(flatten)]
-    agent: AgentArgs,
-
-    #[command(flatten)]
-    server: ServerArgs,
+    ask: RequestArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let state = self.agent.state()?;
-        let intent = state.intent(&self.id)?;
-        let body = self.agent.body(intent.as_ref(), &self.members())?;
+        let state = self.ask.agent.state()?;
+        let intent = state.intent(&self.ask.id)?;
+        let body = self.ask.agent.body(intent.as_ref(), &self.members())?;
         let request = self.request()?;
-        if self.dry_run {
-            let begun = state.is_begun(&self.id, &request)?;
-            return show_dry(self.output, PATH, Some(begun), &body);
+        if self.ask.dry_run {
+            return self.ask.show_dry(PATH, &request, &body);
         }
-        let client = self.server.client()?;
-        let key = state.request_key(&self.id, &request)?;
+        let client = self.ask.server.client()?;
+        let key = state.request_key(&self.ask.id, &request)?;
         // What was done may be undone long after the intent has expired.
-        let until = self.patience.until(None);
+        let until = self.ask.patience.until(None);
         let answer = patiently(until, || client.transactions().compensate(&key, &body)).await?;
-        if self.output.json {
+        if self.ask.output.json {
             out::data(&answer.text)?;
         } else {
             out::data(&told(&answer.body))?;
@@ -67,13 +46,13 @@ impl Args {
         let ended = outcome(&answer);
         if ended.is_err() && !answer.is_open() {
             // The rail will not do it under this key, but perhaps when it is asked anew.
-            state.forget_request(&self.id, &request)?;
+            state.forget_request(&self.ask.id, &request)?;
         }
         ended
     }
 
     fn members(&self) -> Value {
-        let mut members = json!({"intent_id": self.id, "reason": self.reason});
+        let mut members = json!({"intent_id": self.ask.id, "reason": self.reason});
         if let Some(transaction) = &self.transaction {
             members["transaction_id"] = transaction.clone().into();
         }

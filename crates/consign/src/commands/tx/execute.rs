@@ -5,21 +5,14 @@ use consign_kernel::ids::Micros;
 use consign_transactions::money::Cents;
 use serde_json::{Value, json};
 
-use super::agent::AgentArgs;
-use super::request::{PatienceArgs, parsed, patiently, show_dry, told};
-use crate::commands::OutputArgs;
+use super::request::{RequestArgs, parsed, patiently, told};
 use crate::failure::{Exit, Failure};
-use crate::link::ServerArgs;
 use crate::{out, render};
 
 const PATH: &str = "/api/atp/execute";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The intent
-    #[arg(value_name = "INTENT")]
-    id: String,
-
     /// What it costs, if not what the intent says
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     amount_cents: Option<u64>,
@@ -40,47 +33,33 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     nth: u16,
 
-    /// Show the request instead of sending it
-    #[arg(long)]
-    dry_run: bool,
-
     #[command(flatten)]
-    output: OutputArgs,
-
-    #[command(flatten)]
-    patience: PatienceArgs,
-
-    #[command(flatten)]
-    agent: AgentArgs,
-
-    #[command(flatten)]
-    server: ServerArgs,
+    ask: RequestArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let state = self.agent.state()?;
-        let intent = state.intent(&self.id)?;
-        let body = self.agent.body(intent.as_ref(), &self.members())?;
+        let state = self.ask.agent.state()?;
+        let intent = state.intent(&self.ask.id)?;
+        let body = self.ask.agent.body(intent.as_ref(), &self.members())?;
         let request = format!("execute-{}", self.nth);
-        if self.dry_run {
-            let begun = state.is_begun(&self.id, &request)?;
-            return show_dry(self.output, PATH, Some(begun), &body);
+        if self.ask.dry_run {
+            return self.ask.show_dry(PATH, &request, &body);
         }
-        let client = self.server.client()?;
+        let client = self.ask.server.client()?;
         let expires_at = match intent {
             Some(intent) => Some(intent.expires_at),
             None => self.ask_end(&client).await?,
         };
-        let key = state.request_key(&self.id, &request)?;
-        let until = self.patience.until(expires_at);
+        let key = state.request_key(&self.ask.id, &request)?;
+        let until = self.ask.patience.until(expires_at);
         let told = patiently(until, || client.transactions().execute(&key, &body)).await?;
         self.tell(&told)?;
         outcome(&told)
     }
 
     fn members(&self) -> Value {
-        let mut members = json!({"intent_id": self.id});
+        let mut members = json!({"intent_id": self.ask.id});
         let mut add = |name: &str, value: Option<Value>| {
             if let Some(value) = value {
                 members[name] = value;
@@ -95,13 +74,13 @@ impl Args {
 
     /// Of an intent that was signed elsewhere, the site knows how long it lasts.
     async fn ask_end(&self, client: &Client) -> anyhow::Result<Option<Micros>> {
-        let until = self.patience.until(None);
-        let shown = patiently(until, || client.transactions().intent(&self.id)).await?;
+        let until = self.ask.patience.until(None);
+        let shown = patiently(until, || client.transactions().intent(&self.ask.id)).await?;
         Ok(shown.body.expires_at.as_deref().and_then(parsed))
     }
 
     fn tell(&self, answer: &Told<Transaction>) -> anyhow::Result<()> {
-        if self.output.json {
+        if self.ask.output.json {
             return out::data(&answer.text);
         }
         out::data(&told(&answer.body))

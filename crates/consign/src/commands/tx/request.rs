@@ -10,9 +10,48 @@ use consign_transactions::instant;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::agent::AgentArgs;
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
+use crate::link::ServerArgs;
 use crate::{out, render};
+
+/// A request about an intent: which one, sent or only shown, as whom and to whom.
+#[derive(Debug, Args)]
+pub(crate) struct RequestArgs {
+    /// The intent
+    #[arg(value_name = "INTENT")]
+    pub(super) id: String,
+
+    /// Show the request instead of sending it
+    #[arg(long)]
+    pub(super) dry_run: bool,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+
+    #[command(flatten)]
+    pub(super) patience: PatienceArgs,
+
+    #[command(flatten)]
+    pub(super) agent: AgentArgs,
+
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+}
+
+impl RequestArgs {
+    /// Shows a request that bears the idempotency key called `request`.
+    pub(super) fn show_dry(
+        &self,
+        path: &'static str,
+        request: &str,
+        body: &str,
+    ) -> anyhow::Result<Exit> {
+        let begun = self.agent.state()?.is_begun(&self.id, request)?;
+        show_dry(self.output, path, Some(begun), body)
+    }
+}
 
 /// How long to try.
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! Requests that cannot be carried out with others: what they need is locked, or the database does not take them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use consign_kernel::command::{
@@ -85,6 +86,7 @@ async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on_ip
         .batch_execute("BEGIN; SELECT 1 FROM intents FOR UPDATE")
         .await
         .unwrap();
+    let watcher = stranger(&cluster.url()).await;
     // So many that both writers would be busy for longer than each of them waits, if each had to be waited for.
     let (mut stuck, mut others) = (Vec::new(), Vec::new());
     for _ in 0..2 {
@@ -92,7 +94,7 @@ async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on_ip
             stuck.push(settling(&world, &held));
             others.push(publishing(&world, item()));
         }
-        until(async || waits_for_lock(&keeper).await).await;
+        until(async || waits_for_lock(&watcher).await).await;
     }
     for other in others {
         let other = answered(other).await;
@@ -120,10 +122,43 @@ async fn who_waits_for_a_lock_goes_on_when_it_is_gone() {
         .batch_execute("BEGIN; SELECT 1 FROM intents FOR UPDATE")
         .await
         .unwrap();
+    let watcher = stranger(&cluster.url()).await;
     let settling = settling(&world, &held);
     // It has waited in vain and stepped aside: the lock is gone when it tries again.
-    until(async || waits_for_lock(&keeper).await).await;
-    until(async || !waits_for_lock(&keeper).await).await;
+    until(async || waits_for_lock(&watcher).await).await;
+    until(async || !waits_for_lock(&watcher).await).await;
+    keeper.batch_execute("COMMIT").await.unwrap();
+    assert!(answered(settling).await.unwrap().unwrap()[0].is_ok());
+    world.is_sound().await;
+}
+
+/// When those began to wait that wait for a lock now, by the database's clock.
+async fn waiting_since(client: &Client) -> Vec<String> {
+    let since = "SELECT waitstart::text FROM pg_locks JOIN pg_stat_activity USING (pid) \
+                 WHERE datname = current_database() AND NOT granted AND waitstart IS NOT NULL";
+    let rows = client.query(since, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Whoever waited for seconds each time would hold a writer up for most of its patience, and try no more than twice or so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_waited_for_in_many_short_moments() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    world.publish(item()).await;
+    let held = world.take("alice").await;
+    let keeper = stranger(&cluster.url()).await;
+    let keep = "BEGIN; SELECT 1 FROM intents FOR UPDATE";
+    keeper.batch_execute(keep).await.unwrap();
+    let settling = settling(&world, &held);
+    let mut moments = BTreeSet::new();
+    let watcher = stranger(&cluster.url()).await;
+    until(async || {
+        moments.extend(waiting_since(&watcher).await);
+        moments.len() >= 5 || settling.is_finished()
+    })
+    .await;
+    assert!(!settling.is_finished(), "refused after {moments:?}");
     keeper.batch_execute("COMMIT").await.unwrap();
     assert!(answered(settling).await.unwrap().unwrap()[0].is_ok());
     world.is_sound().await;
@@ -152,15 +187,88 @@ async fn a_key_that_another_transaction_is_about_to_use_holds_up_nobody_else() {
     world.is_sound().await;
 }
 
+/// The same in one group with others, who are told apart from it in parts that wait for a moment only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_the_database_does_not_take_refuses_only_itself_ip_162() {
+async fn whoever_meets_a_key_in_use_is_found_in_its_group_and_others_go_on() {
     let cluster = Cluster::new(1).await;
+    let (store, world) = with_one_writer(&cluster).await;
+    world.publish(guarded("alice", "first", 1)).await;
+    let keeper = stranger(&cluster.url()).await;
+    let using = "BEGIN; INSERT INTO once (scope, owner, key, fingerprint, intent, answer, until) \
+                 SELECT scope, owner, 'second', fingerprint, intent, answer, until FROM once";
+    keeper.batch_execute(using).await.unwrap();
+    let gate = Gate::close(&cluster.url()).await;
+    let first = publishing(&world, item());
+    until(async || gate.is_waited_for().await).await;
+    let stuck = publishing(&world, guarded("alice", "second", 1));
+    let others: Vec<_> = (0..40).map(|_| publishing(&world, item())).collect();
+    until(async || store.stats().waiting == 41).await;
+    gate.open().await;
+    assert!(answered(first).await.is_ok());
+    for other in others {
+        let other = answered(other).await;
+        assert!(other.is_ok(), "{other:?}");
+    }
+    keeper.batch_execute("ROLLBACK").await.unwrap();
+    assert!(answered(stuck).await.is_ok(), "it goes on as well");
+    world.is_sound().await;
+}
+
+/// Makes so many writes of intents fail as if another node had been first. Numbers of a sequence are never given back.
+async fn conflicts(url: &str, count: u32) -> Client {
+    let client = stranger(url).await;
+    let clash = format!(
+        "CREATE SEQUENCE clashes; CREATE FUNCTION clash() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF nextval('clashes') <= {count} THEN RAISE EXCEPTION 'clash' USING ERRCODE = 'serialization_failure'; END IF; \
+         RETURN NULL; END $$; \
+         CREATE TRIGGER clash BEFORE INSERT ON facts FOR EACH STATEMENT EXECUTE FUNCTION clash()"
+    );
+    client.batch_execute(&clash).await.unwrap();
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_met_another_is_taken_anew_by_itself() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    conflicts(&cluster.url(), 1).await;
+    let asked = answered(publishing(&world, item())).await;
+    assert!(asked.is_ok(), "{asked:?}");
+    assert_eq!(world.store.stats().failed_commits, 0);
+    assert_eq!(world.store.dump().await.unwrap().intents.len(), 1);
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_meets_another_each_time_is_refused_in_the_end() {
+    let cluster = Cluster::new(1).await;
+    let world = cluster.world(0);
+    let client = conflicts(&cluster.url(), 1_000).await;
+    let refused = answered(publishing(&world, item())).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    let tries = client.query_one("SELECT last_value FROM clashes", &[]);
+    assert_eq!(tries.await.unwrap().get::<_, i64>(0), 10);
+    let nothing = "DROP TRIGGER clash ON facts";
+    client.batch_execute(nothing).await.unwrap();
+    world.publish(item()).await;
+    world.is_sound().await;
+}
+
+/// Another node whose requests come together in one group while its only writer is busy.
+async fn with_one_writer(cluster: &Cluster) -> (Arc<Postgres>, World) {
     let one_writer = Options {
         writers: 1,
         ..options(&cluster.url(), &Arc::new(ManualClock::default()), 7)
     };
     let store = Arc::new(Postgres::open(one_writer).await.unwrap());
     let world = cluster.world(0).through(store.clone());
+    (store, world)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_the_database_does_not_take_refuses_only_itself_ip_162() {
+    let cluster = Cluster::new(1).await;
+    let (store, world) = with_one_writer(&cluster).await;
     let poison = "CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
                   IF NEW.goal = 'poison' THEN RAISE EXCEPTION 'not this one'; END IF; RETURN NEW; END $$; \
                   CREATE TRIGGER poison BEFORE INSERT ON intents FOR EACH ROW EXECUTE FUNCTION poison()";

@@ -104,7 +104,8 @@ async fn a_stream_that_begins_now_sees_what_is_committed_later() {
     assert!(read(&world, begin).await.is_empty());
 }
 
-/// Whether somebody does, in the same database.
+/// Whether somebody does, in the same database. Asked outside of a transaction: inside of one, it is told only of those who
+/// were connected when it first asked.
 pub(super) async fn waits_for_lock(client: &Client) -> bool {
     let waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     !client.query(waiting, &[]).await.unwrap().is_empty()

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::account::Shown;
 use super::api::{Complaint, Listed};
 use crate::outcome::RailOutcome;
 use crate::rail::{Charge, Report, wire};
@@ -11,14 +12,14 @@ use crate::rail::{Charge, Report, wire};
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Payment {
     #[serde(deserialize_with = "wire::id")]
-    pub(super) id: String,
+    id: String,
     pub(super) status: String,
     amount: u64,
     /// Less than the amount if only a part was captured.
     amount_received: Option<u64>,
     currency: String,
     #[serde(default)]
-    pub(super) created: i64,
+    created: i64,
     #[serde(default)]
     metadata: Value,
     last_payment_error: Option<Complaint>,
@@ -30,13 +31,19 @@ impl Listed for Payment {
     }
 }
 
-impl Payment {
-    /// The reference that it was made under, if it is one of ours.
-    pub(super) fn reference(&self) -> Option<&str> {
+impl Shown for Payment {
+    const PATH: &'static str = "/v1/payment_intents";
+    const NAME: &'static str = "payment_intent";
+
+    fn reference(&self) -> Option<&str> {
         self.metadata.get("atp_ref").and_then(Value::as_str)
     }
 
-    pub(super) fn report(&self, charge: &Charge) -> Report {
+    fn made_at(&self) -> i64 {
+        self.created
+    }
+
+    fn report(&self, charge: &Charge) -> Report {
         let report = |outcome| Report::of(outcome).named(&self.id);
         if let Some(difference) = self.differs(charge) {
             return report(RailOutcome::Different).because("payment_mismatch", difference);
@@ -56,7 +63,9 @@ impl Payment {
             _ => report(RailOutcome::Unknown),
         }
     }
+}
 
+impl Payment {
     fn failed(&self, code: &str, message: &str) -> Report {
         let report = Report::of(RailOutcome::Failed).named(&self.id);
         match &self.last_payment_error {
@@ -74,18 +83,24 @@ impl Payment {
             Some(received) if self.status == "succeeded" => received,
             _ => self.amount,
         };
-        let same_currency = self.currency.eq_ignore_ascii_case(charge.currency.as_str());
-        if amount != charge.amount.get() || !same_currency {
-            let currency = self.currency.to_uppercase();
-            return Some(format!("the payment is over {amount} {currency}"));
-        }
-        match self.reference() {
-            Some(other) if other != charge.reference.as_str() => {
-                Some("the payment belongs to another transaction".to_owned())
-            }
-            _ => None,
-        }
+        difference(charge, amount, &self.currency, self.reference())
     }
+}
+
+/// Why a payment of this amount, currency and reference is not that of the transaction.
+pub(in crate::rail) fn difference(
+    charge: &Charge,
+    amount: u64,
+    currency: &str,
+    reference: Option<&str>,
+) -> Option<String> {
+    let same_currency = currency.eq_ignore_ascii_case(charge.currency.as_str());
+    if amount != charge.amount.get() || !same_currency {
+        let currency = currency.to_uppercase();
+        return Some(format!("the payment is over {amount} {currency}"));
+    }
+    let is_another = reference.is_some_and(|other| other != charge.reference.as_str());
+    is_another.then(|| "the payment belongs to another transaction".to_owned())
 }
 
 /// What all payments under one reference come to; each with the time when it was made.

@@ -1,0 +1,45 @@
+//! The routes of this face described for programs, to be shown with those of the face that it is merged into.
+//!
+//! Invariant: what is described is what is routed; a test walks both. Numbers and words come from the protocol's own code.
+
+mod operation;
+mod operations;
+mod schemas;
+
+use consign_transactions::state::State;
+use serde_json::{Map, Value, json};
+
+const TAG: &str = "Agent transactions";
+const ABOUT: &str = "The Agent Transaction Protocol: signed permissions, one effect for each Idempotency-Key, receipts that anybody verifies. \
+     Times are RFC 3339 in UTC; every refusal is `{\"ok\":false,\"error\",\"message\"}`. Served when ATP_SITE is set.";
+/// The way in of operators.
+const OPERATOR: &str = "siteOperator";
+
+/// An `OpenAPI` document of these routes alone.
+pub fn document() -> Value {
+    let mut paths: Map<String, Value> = Map::new();
+    for (path, method, operation) in operations::all() {
+        let item = paths.entry(path).or_insert_with(|| json!({}));
+        item[method] = operation;
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Consign, Agent Transaction Protocol", "version": env!("CARGO_PKG_VERSION")},
+        "tags": [{"name": TAG, "description": ABOUT}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas::all(),
+            "securitySchemes": {
+                OPERATOR: {"type": "http", "scheme": "bearer", "description": "The operator's token."},
+            },
+        },
+    })
+}
+
+fn reference(schema: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{schema}")})
+}
+
+fn states() -> Vec<&'static str> {
+    State::ALL.into_iter().map(State::word).collect()
+}
