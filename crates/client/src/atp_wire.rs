@@ -102,6 +102,14 @@ pub struct Failure {
 #[derive(Debug, Clone, Deserialize)]
 pub struct TransactionList {
     pub transactions: Vec<Transaction>,
+    /// Where to go on, if there are more.
+    #[serde(default)]
+    pub next: Option<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Resolved {
+    pub transaction: Transaction,
 }
 
 #[derive(Debug, Clone, Deserialize)]

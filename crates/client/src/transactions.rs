@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::atp_wire::{
-    Announced, Authorized, Created, Health, KeyList, Permission, ReceiptShown, Receipts, Rotated,
-    Swept, Transaction, TransactionList, Verified,
+    Announced, Authorized, Created, Health, KeyList, Permission, ReceiptShown, Receipts, Resolved,
+    Rotated, Swept, Transaction, TransactionList, Verified,
 };
 use crate::call::{Call, Credential, decode, nested, refused};
 use crate::query::{encode, path_with_query};
@@ -130,18 +130,32 @@ impl Transactions<'_> {
             .await
     }
 
-    /// For operators: those that are not over first, the oldest of them at the top; or those in one state.
+    /// For operators: those that are not over first, the oldest of them at the top; or those in one state, from where a page
+    /// ended.
     pub async fn list(
         self,
         state: Option<&str>,
         limit: Option<u32>,
+        from: Option<u64>,
     ) -> Result<Told<TransactionList>, Error> {
         let limit = limit.map(|limit| limit.to_string());
+        let from = from.map(|from| from.to_string());
         let path = path_with_query(
             "/api/atp/admin/transactions",
-            &[("limit", limit.as_deref()), ("state", state)],
+            &[
+                ("limit", limit.as_deref()),
+                ("state", state),
+                ("from", from.as_deref()),
+            ],
         );
         self.operate(Call::get("transactions", path)).await
+    }
+
+    /// For operators: what became of an effect, where no rail can say; `body` is a JSON object with `happened` and `reason`.
+    pub async fn resolve(self, id: &str, body: &str) -> Result<Told<Resolved>, Error> {
+        let id = encode(id.as_bytes());
+        let path = format!("/api/atp/admin/transactions/{id}/resolve");
+        self.operate(Call::post("resolve", path).text(body)).await
     }
 
     /// For operators: looks now at what is open.

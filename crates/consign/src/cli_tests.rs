@@ -149,6 +149,8 @@ Commands:
   compensate  Undo what was executed; a second receipt proves it
   cancel      Withdraw an intent before anything was done
   list        List the site's transactions, those that are not over first; needs the admin token
+  reconcile   Ask the rail now about what is not over; needs the admin token
+  resolve     Say what became of a transaction that no rail can tell; needs the admin token
   key         Print the agent's public key; the key is made if there is none
   help        Print this message or the help of the given subcommand(s)
 

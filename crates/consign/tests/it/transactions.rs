@@ -11,6 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
+use std::time::Duration;
 
 use consign_testkit::process::{self, Server};
 use consign_transactions::document::AgentSigner;
@@ -519,6 +520,68 @@ fn an_execution_waits_for_a_server_that_comes_back() {
         serde_json::from_str::<Value>(&row).unwrap()["state"],
         "settled"
     );
+}
+
+/// The site's rail was exchanged while a transaction was under way, so nobody can ask the old one any more.
+#[test]
+fn an_operator_finds_what_is_in_doubt_and_says_what_became_of_it() {
+    let place = Place::new();
+    let mut server = serve(&place, "worker");
+    let ids: Vec<String> = (0..2)
+        .map(|_| {
+            let id = authorized(&place, &[]);
+            let begun = tx(&place, &["tx", "execute", &id, "--wait", "1", "--json"]);
+            assert!(!begun.status.success(), "{begun:?}");
+            let shown = printed(&place.consign(&["tx", "show", &id, "--json"]));
+            word(&shown["transactions"][0]["transaction_id"])
+        })
+        .collect();
+    let early = ["tx", "resolve", &ids[0], "--never", "--reason", "impatient"];
+    let early = place.consign(&early);
+    assert!(text(&early.stderr).contains("has no alert"), "{early:?}");
+    server.terminate(Duration::from_secs(20)).unwrap();
+
+    let _server = serve(&place, "null");
+    let swept = printed(&place.consign(&["tx", "reconcile", "--json"]));
+    assert_eq!(swept["swept"]["open"], 2, "{swept}");
+    let listed = printed(&place.consign(&["tx", "list", "--json"]));
+    let alert = word(&listed["transactions"][0]["alert"]);
+    assert!(alert.contains("ATP_RAIL=worker"), "{alert}");
+    let page = ["tx", "list", "--state", "executing", "--limit", "1"];
+    let page = place.consign(&page);
+    assert!(text(&page.stderr).contains("more: consign tx list --state executing --from "));
+    let none = place.consign(&["receipt", "list"]);
+    assert!(text(&none.stderr).contains("no receipts"), "{none:?}");
+
+    let dry = [
+        "tx",
+        "resolve",
+        &ids[0],
+        "--happened",
+        "--reason",
+        "seen",
+        "--dry-run",
+        "--json",
+    ];
+    assert_eq!(printed(&place.consign(&dry))["body"]["happened"], true);
+    for (id, said, state) in [
+        (&ids[0], "--happened", "settled"),
+        (&ids[1], "--never", "compensated"),
+    ] {
+        let say = [
+            "tx",
+            "resolve",
+            id,
+            said,
+            "--reason",
+            "seen at the shop",
+            "--json",
+        ];
+        let told = printed(&place.consign(&say));
+        assert_eq!(told["transaction"]["state"], state, "{told}");
+    }
+    let receipts = printed(&place.consign(&["receipt", "list", "--json"]));
+    assert_eq!(receipts.as_array().unwrap().len(), 2, "{receipts}");
 }
 
 #[test]

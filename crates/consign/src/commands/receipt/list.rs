@@ -31,8 +31,12 @@ impl Args {
             shown.body.receipts
         } else {
             let client = self.admin.client()?;
-            let list = client.transactions().list(None, None).await?;
-            list.body.transactions.into_iter().flat_map(both).collect()
+            let mut transactions = Vec::new();
+            for state in ["settled", "compensated"] {
+                let list = client.transactions().list(Some(state), None, None).await?;
+                transactions.extend(list.body.transactions);
+            }
+            transactions.into_iter().flat_map(both).collect()
         };
         if self.output.json {
             out::json(&receipts)?;

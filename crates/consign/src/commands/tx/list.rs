@@ -19,6 +19,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: Option<u32>,
 
+    /// Go on where a page ended: the number it told
+    #[arg(long, value_name = "NEXT", requires = "state")]
+    from: Option<u64>,
+
     #[command(flatten)]
     output: OutputArgs,
 
@@ -31,7 +35,7 @@ impl Args {
         let client = self.admin.client()?;
         let list = client
             .transactions()
-            .list(self.state.as_deref(), self.limit)
+            .list(self.state.as_deref(), self.limit, self.from)
             .await?;
         if self.output.json {
             out::data(&list.text)?;
@@ -39,6 +43,11 @@ impl Args {
             out::note("no transactions");
         } else {
             out::data(&human(&list.body.transactions, now()))?;
+            if let (Some(state), Some(next)) = (&self.state, list.body.next) {
+                out::note(&format!(
+                    "more: consign tx list --state {state} --from {next}"
+                ));
+            }
         }
         Ok(Exit::Done)
     }

@@ -11,7 +11,9 @@ mod create;
 mod execute;
 mod key;
 mod list;
+mod reconcile;
 mod request;
+mod resolve;
 mod show;
 mod state;
 
@@ -45,6 +47,10 @@ pub(crate) enum Action {
     Cancel(Box<cancel::Args>),
     /// List the site's transactions, those that are not over first; needs the admin token
     List(Box<list::Args>),
+    /// Ask the rail now about what is not over; needs the admin token
+    Reconcile(Box<reconcile::Args>),
+    /// Say what became of a transaction that no rail can tell; needs the admin token
+    Resolve(Box<resolve::Args>),
     /// Print the agent's public key; the key is made if there is none
     Key(Box<key::Args>),
 }
@@ -59,6 +65,8 @@ impl Action {
             Self::Compensate(args) => args.run().await,
             Self::Cancel(args) => args.run().await,
             Self::List(args) => args.run().await,
+            Self::Reconcile(args) => args.run().await,
+            Self::Resolve(args) => args.run().await,
             Self::Key(args) => args.run(),
         }
     }

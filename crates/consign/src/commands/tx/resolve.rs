@@ -1,0 +1,74 @@
+//! `consign tx resolve TRANSACTION`
+
+use serde_json::{Value, json};
+
+use super::request::{amount, show_dry};
+use crate::commands::OutputArgs;
+use crate::failure::Exit;
+use crate::link::AdminArgs;
+use crate::{out, render};
+
+const PATH: &str = "/api/atp/admin/transactions/{transaction_id}/resolve";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The transaction, which must have an alert; `consign tx list` shows them
+    #[arg(value_name = "TRANSACTION")]
+    id: String,
+
+    #[command(flatten)]
+    word: Word,
+
+    /// How you know
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+
+    /// Show what would be sent and stop
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Word {
+    /// The effect happened; or the refund, if one is under way
+    #[arg(long)]
+    happened: bool,
+
+    /// It never happened, and never will
+    #[arg(long)]
+    never: bool,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let body = self.body().to_string();
+        if self.dry_run {
+            return show_dry(self.output, PATH, None, &body);
+        }
+        let client = self.admin.client()?;
+        let told = client.transactions().resolve(&self.id, &body).await?;
+        if self.output.json {
+            out::data(&told.text)?;
+            return Ok(Exit::Done);
+        }
+        let one = &told.body.transaction;
+        out::note(&format!(
+            "{} over {} is {}",
+            render::safe(&one.transaction_id),
+            amount(one.amount_cents, &one.currency),
+            render::safe(&one.state),
+        ));
+        Ok(Exit::Done)
+    }
+
+    fn body(&self) -> Value {
+        json!({"happened": self.word.happened, "reason": self.reason})
+    }
+}
