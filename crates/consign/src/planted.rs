@@ -43,15 +43,32 @@ pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
 /// How long `CONSIGN_SITE_LEASE_MS` lets a site hold a transaction, so that a test can see another node take it over.
 #[cfg(feature = "planted")]
 pub(crate) fn site_lease() -> anyhow::Result<Option<std::time::Duration>> {
+    milliseconds("CONSIGN_SITE_LEASE_MS")
+}
+
+/// How long `CONSIGN_RAIL_TIMEOUT_MS` lets a site wait for a rail, so that a test can see what comes after one that is silent.
+#[cfg(feature = "planted")]
+pub(crate) fn rail_timeout() -> anyhow::Result<Option<std::time::Duration>> {
+    milliseconds("CONSIGN_RAIL_TIMEOUT_MS")
+}
+
+#[cfg(feature = "planted")]
+fn milliseconds(name: &str) -> anyhow::Result<Option<std::time::Duration>> {
     use anyhow::Context as _;
-    let set = std::env::var("CONSIGN_SITE_LEASE_MS").ok();
-    let set = set.map(|text| text.parse().context("CONSIGN_SITE_LEASE_MS is no number"));
+    let set = std::env::var(name).ok();
+    let set = set.map(|text| text.parse().with_context(|| format!("{name} is no number")));
     Ok(set.transpose()?.map(std::time::Duration::from_millis))
 }
 
 #[cfg(not(feature = "planted"))]
 #[expect(clippy::unnecessary_wraps, reason = "the planted one may fail")]
 pub(crate) fn site_lease() -> anyhow::Result<Option<std::time::Duration>> {
+    Ok(None)
+}
+
+#[cfg(not(feature = "planted"))]
+#[expect(clippy::unnecessary_wraps, reason = "the planted one may fail")]
+pub(crate) fn rail_timeout() -> anyhow::Result<Option<std::time::Duration>> {
     Ok(None)
 }
 

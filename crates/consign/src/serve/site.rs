@@ -57,7 +57,8 @@ pub(super) async fn open(
     node: Option<i64>,
 ) -> anyhow::Result<Open> {
     let (news, heard) = mpsc::channel(NEWS_MAX);
-    let rail = rail(&engine, &asked, news)?;
+    let timeout = planted::rail_timeout()?.unwrap_or(rail::TIMEOUT);
+    let rail = rail(&engine, &asked, timeout, news)?;
     let mut options = Options::new(asked.site, rail);
     options.agent_keys = match asked.agent_keys {
         settings::AgentKeys::Open => AgentKeys::Open,
@@ -96,6 +97,7 @@ pub(super) async fn open(
 fn rail(
     engine: &Engine,
     asked: &Settings,
+    timeout: Duration,
     news: mpsc::Sender<String>,
 ) -> Result<Arc<dyn Rail>, Failure> {
     match asked.rail {
@@ -128,7 +130,7 @@ fn rail(
                 webhook_secrets: callback::Secrets::new(
                     webhooks.map(|one| one.reveal().to_owned()),
                 ),
-                timeout: rail::TIMEOUT,
+                timeout,
             };
             let rail = Stripe::new(options).map_err(|error| unusable("ATP_STRIPE_BASE", &error))?;
             Ok(Arc::new(rail))
@@ -147,7 +149,7 @@ fn rail(
             let options = http::Options {
                 base,
                 secrets,
-                timeout: rail::TIMEOUT,
+                timeout,
             };
             let rail = Http::new(options).map_err(|error| unusable("ATP_HTTP_BASE", &error))?;
             Ok(Arc::new(rail))
