@@ -61,6 +61,7 @@ impl Runtime {
         setup::set_up(&self.inner, &program).await?;
         let ended_jobs = self.inner.end_removed().await?;
         self.inner.loose_ends.notify_one();
+        self.inner.until_served().await;
         let added = after.difference(&before).cloned().collect();
         let reloaded = Reloaded {
             added,

@@ -40,8 +40,10 @@ pub(super) async fn serve(inner: Arc<Inner>) {
     let mut adopted = inner.adopted.subscribe();
     while !*stopping.borrow_and_update() {
         // Before the look: whatever is adopted afterwards is noticed.
-        adopted.mark_unchanged();
+        let adoption = *adopted.borrow_and_update();
         let program = inner.program();
+        // Whatever served the one before has ended.
+        inner.serving.send_replace(adoption);
         let over = watch::Sender::new(false);
         let mut goals = JoinSet::new();
         for plugin in program.plugins() {
@@ -61,6 +63,17 @@ pub(super) async fn serve(inner: Arc<Inner>) {
         }
         over.send_replace(true);
         while goals.join_next().await.is_some() {}
+    }
+}
+
+impl Inner {
+    /// What is published from now on is no more taken for a configuration that was replaced. One that cannot let go because the
+    /// ledger does not answer is not waited for any longer than it would look.
+    pub(super) async fn until_served(&self) {
+        let adoption = *self.adopted.borrow();
+        let mut serving = self.serving.subscribe();
+        let served = serving.wait_for(|serving| *serving >= adoption);
+        let _ = tokio::time::timeout(LOOK_EVERY, served).await;
     }
 }
 

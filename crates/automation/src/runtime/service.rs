@@ -72,6 +72,8 @@ pub(super) struct Inner {
     pub(super) begun: watch::Sender<u64>,
     /// Counts the configurations.
     pub(super) adopted: watch::Sender<u64>,
+    /// The last of them whose goals are served, those of the ones before no more.
+    pub(super) serving: watch::Sender<u64>,
     /// Leases of intents that jobs of this process are to fulfil.
     pub(super) held: Mutex<Held>,
     pub(super) stopping: watch::Sender<bool>,
@@ -187,6 +189,7 @@ impl Runtime {
             finished: watch::Sender::new(0),
             begun: watch::Sender::new(0),
             adopted: watch::Sender::new(0),
+            serving: watch::Sender::new(0),
             held: Mutex::default(),
             stopping: watch::Sender::new(false),
             vitals: Vitals::default(),

@@ -20,7 +20,7 @@ pub(crate) fn binary() -> PathBuf {
 pub(crate) struct Place {
     pub(crate) folder: tempfile::TempDir,
     /// Where its servers keep their ledger, if that is not a file in the folder.
-    database: Option<Database>,
+    pub(crate) database: Option<Database>,
 }
 
 impl Place {

@@ -87,6 +87,43 @@ fn at_063_at_035_a_crash_before_the_answer_gives_the_stored_receipt_to_the_retry
     dies_and_recovers("before-answer", 1);
 }
 
+/// One in each state when the server dies, and a rail that says nothing new afterwards.
+#[test]
+fn at_065_after_a_kill_nothing_is_in_an_earlier_state_than_before() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let mut server = shop.start();
+    let ids = ["int_new", "int_open", "int_paying", "int_paid", "int_back"];
+    for id in ids {
+        authorize(&server, intent(id));
+    }
+    executed_until(&server, "int_paid", "settled");
+    executed_until(&server, "int_back", "settled");
+    compensated(&server, "int_back");
+    till.answer("confirm", Manner::Processing);
+    executed_until(&server, "int_paying", "executed");
+    till.answer("prepare", Manner::Away);
+    till.answer("lookup", Manner::Away);
+    executed_until(&server, "int_open", "executing");
+    let states = |server: &Server| ids.map(|id| state(server, id));
+    let before = states(&server);
+    let words = [
+        "authorized",
+        "executing",
+        "executed",
+        "settled",
+        "compensated",
+    ];
+    assert_eq!(before, words.map(Value::from));
+    server.signal("KILL").expect("it can be killed");
+    server.wait(PATIENCE).expect("it is dead");
+    let looked = till.heard("lookup");
+    let server = shop.start();
+    // The new start has looked at both that are open, and the rail told it nothing.
+    till.wait_until_heard("lookup", looked + 4);
+    assert_eq!(states(&server), before);
+}
+
 /// Nobody asks again: the next start finds it by itself.
 #[test]
 fn at_066_a_start_looks_at_what_the_last_one_left() {

@@ -7,10 +7,11 @@ use std::thread;
 
 use consign_testkit::process::{Reply, Server};
 
+use super::start;
 use super::transactions_till::{Keys, Manner, Till};
 use super::transactions_world::{
     Shop, authorize, compensate, compensated, execute, executed_until, intent, key, receipts,
-    wait_until_settled,
+    state, wait_until_settled,
 };
 
 const CROWD: usize = 64;
@@ -129,6 +130,38 @@ fn at_049_at_050_at_068_a_rail_that_misbehaves_is_asked_until_it_says_what_it_di
             assert_eq!(counted, (charged, 1), "{id}: {:?}", till.payments());
         }
     }
+}
+
+/// Nobody is killed, and nobody asks again: whoever waits is answered in time, and the sweep asks until the rail speaks.
+#[test]
+fn at_046_at_049_at_050_at_068_a_rail_that_never_answers_is_looked_up_until_it_speaks_again() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let options = shop.options().env("ATP_RAIL_TIMEOUT_SECONDS", "1.5");
+    let server = start(&options.env("ATP_EXECUTE_WAIT_SECONDS", "0.5"));
+    for (id, verb, times) in [("int_confirm", "confirm", 1), ("int_prepare", "prepare", 2)] {
+        authorize(&server, intent(id));
+        till.answer("lookup", Manner::Never);
+        till.answer(verb, Manner::Never);
+        let told = execute(&server, id, &key(id)).expect("the server answers");
+        let state = told.json()["state"].clone();
+        assert_eq!((told.status, state), (202, "executing".into()), "{id}");
+        till.wait_until_heard(verb, times);
+    }
+    let looked = till.heard("lookup");
+    till.wait_until_heard("lookup", looked + 3);
+    for id in ["int_confirm", "int_prepare"] {
+        assert_eq!(state(&server, id), "executing");
+        assert!(receipts(&server, id).is_empty());
+    }
+    assert_eq!(till.charges(), 1, "one was paid without a word");
+    till.be_plain();
+    for id in ["int_confirm", "int_prepare"] {
+        wait_until_settled(&server, id);
+        assert_eq!(receipts(&server, id).len(), 1);
+    }
+    assert_eq!(till.charges(), 2);
+    assert_eq!((till.heard("prepare"), till.heard("confirm")), (2, 2));
 }
 
 #[test]
