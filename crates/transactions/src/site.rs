@@ -88,6 +88,8 @@ pub struct Options {
     pub signed_requests: bool,
     /// How many requests at once wait for what another one began. Beyond them the answer is how far it is.
     pub waiting_max: usize,
+    /// How many transactions are carried by requests at once. Beyond them an agent is asked to come back.
+    pub carried_max: usize,
 }
 
 impl Options {
@@ -107,6 +109,7 @@ impl Options {
             freshness_s: crate::intent::FRESHNESS_S,
             signed_requests: false,
             waiting_max: WAITING_MAX,
+            carried_max: CARRIED_MAX,
         }
     }
 }
@@ -135,9 +138,7 @@ struct Keys {
     ring: Keyring,
 }
 
-/// How many transactions are carried by requests at once. Beyond them an agent is asked to come back.
 const CARRIED_MAX: usize = 1_024;
-
 const WAITING_MAX: usize = 1_024;
 
 impl Site {
@@ -148,9 +149,9 @@ impl Site {
             inner: Arc::new(Inner {
                 engine,
                 waiting: Semaphore::new(options.waiting_max),
+                places: Arc::new(Semaphore::new(options.carried_max)),
                 options,
                 keys: RwLock::new(Arc::new(keys)),
-                places: Arc::new(Semaphore::new(CARRIED_MAX)),
                 recent: Recent::default(),
             }),
         })

@@ -47,6 +47,7 @@ pub(crate) fn assert_one_for_all(servers: &[&Server], till: &Till) {
         .map(Reply::text)
         .collect();
     assert_eq!(bodies.len(), 1);
+    assert_eq!(till.heard("prepare"), 1, "it was begun once");
     assert_eq!((till.charges(), receipts(servers[0], ID).len()), (1, 1));
 }
 

@@ -269,6 +269,21 @@ async fn whoever_writes_without_end_is_asked_for_patience() {
     assert_eq!(shown.status, 200, "reading has no such limit");
 }
 
+#[tokio::test]
+async fn an_address_that_asks_without_end_keeps_no_other_one_out() {
+    let world = World::limited(1, 1).await;
+    let status = async |address, path: &str| {
+        let request = Request::post(path).body(Body::from("{}")).unwrap();
+        world.answer_to(address, request).await.status
+    };
+    for path in ["/api/atp/receipts/verify", "/api/atp/cancel"] {
+        for address in [[192, 0, 2, 1], [192, 0, 2, 2]] {
+            assert_ne!(status(address, path).await, 429, "{path}");
+            assert_eq!(status(address, path).await, 429, "{path}");
+        }
+    }
+}
+
 /// A body of which nothing ever comes.
 struct Endless;
 

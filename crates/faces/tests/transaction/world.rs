@@ -151,9 +151,14 @@ impl World {
         self.answer(request).await
     }
 
-    pub(crate) async fn answer(&self, mut request: Request<Body>) -> Answer {
+    pub(crate) async fn answer(&self, request: Request<Body>) -> Answer {
+        self.answer_to([127, 0, 0, 1], request).await
+    }
+
+    /// What somebody at this address is answered.
+    pub(crate) async fn answer_to(&self, address: [u8; 4], mut request: Request<Body>) -> Answer {
         request.extensions_mut().insert(Peer {
-            addr: SocketAddr::from(([127, 0, 0, 1], 50_000)),
+            addr: SocketAddr::from((address, 50_000)),
             tls: false,
         });
         let response = self.router.clone().oneshot(request).await.unwrap();

@@ -72,6 +72,24 @@ async fn at_074_many_at_once_refund_once() {
     assert_eq!(world.bank.refunds(), 1);
 }
 
+/// The first request is not over yet, so the state alone does not tell that there was one.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_074_while_a_refund_is_open_another_one_comes_too_late() {
+    let world = settled().await;
+    world.bank.be(Mood::Away);
+    let first = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!((first.status, world.bank.refunds()), (202, 0));
+    world.bank.be(Mood::Well);
+    let second = world.compensate("int_abc", OTHER_KEY).await;
+    assert_eq!(name(&second), "already_compensated");
+    assert_eq!(world.bank.refunds(), 0);
+    world.site.reconcile().await.unwrap();
+    let told = body(&world.compensate("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(world.bank.refunds(), 1);
+    world.is_sound().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn at_064_a_refund_whose_answer_got_lost_is_finished_once() {
     let world = settled().await;

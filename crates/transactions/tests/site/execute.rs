@@ -116,6 +116,7 @@ async fn at_041_at_043_many_at_once_with_one_key_charge_once() {
         assert!(matches!(status, 200 | 202), "{status}");
     }
     assert_eq!(world.bank.charges(), 1);
+    assert_eq!(world.bank.payments().len(), 1, "it was begun once");
     let mut bodies = std::collections::BTreeSet::new();
     for _ in 0..3 {
         bodies.insert(world.execute("int_abc", KEY).await.unwrap().body);

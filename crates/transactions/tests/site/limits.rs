@@ -7,7 +7,7 @@ use consign_kernel::state::State;
 use serde_json::{Value, json};
 
 use crate::bank::Mood;
-use crate::world::{KEY, OTHER_KEY, World, body};
+use crate::world::{KEY, OTHER_KEY, World, body, name};
 
 async fn left_open(world: &World, id: &str) {
     world.authorized(id).await;
@@ -69,6 +69,31 @@ async fn the_oldest_open_transaction_is_listed_first() {
     assert_eq!((swept.looked_at, swept.settled), (3, 3));
 }
 
+/// One row more than the ledger is asked for at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_fit_on_a_page_is_listed_and_swept_as_well() {
+    const MANY: u32 = 501;
+    let world = World::new().await;
+    let id = |n: u32| format!("int_{n}");
+    for n in 0..MANY {
+        world.create(&world.signed(&id(n))).await.unwrap();
+    }
+    let page = body(&world.site.intents(200, 300, None).await.unwrap());
+    assert_eq!(page["data"].as_array().unwrap().len(), 200);
+    let rest = world.site.intents(200, 0, page["next"].as_u64()).await;
+    let rest = body(&rest.unwrap());
+    assert_eq!(rest["data"].as_array().unwrap().len(), 1);
+    assert_eq!(rest["data"][0]["intent_id"], "int_0");
+    world.bank.be(Mood::Away);
+    for n in 0..MANY {
+        world.authorized(&id(n)).await;
+        world.execute(&id(n), KEY).await.unwrap();
+    }
+    world.bank.be(Mood::Well);
+    let swept = world.site.reconcile().await.unwrap();
+    assert_eq!((swept.looked_at, swept.settled), (MANY, MANY));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_finds_no_place_to_wait_is_answered_at_once() {
     let world = World::with(|options| {
@@ -88,6 +113,27 @@ async fn whoever_finds_no_place_to_wait_is_answered_at_once() {
         assert_eq!(undone.status, 202);
     }
     assert!(asked.elapsed() < Duration::from_secs(15), "nobody waited");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_finds_no_place_is_not_begun_and_what_was_begun_is_still_told() {
+    let world = World::new().await;
+    let full = world.other(|options| options.carried_max = 0).await;
+    let undo = json!({"intent_id": "int_abc", "reason": "user_cancelled"}).to_string();
+    let undo = || full.compensate(Some(KEY.as_bytes()), undo.as_bytes());
+    world.authorized("int_abc").await;
+    let refused = world.execute_at(&full, "int_abc", KEY).await;
+    assert_eq!(name(&refused), "rate_limited");
+    assert_eq!(world.bank.calls(), 0);
+    let begun = world.execute("int_abc", KEY).await.unwrap();
+    let again = world.execute_at(&full, "int_abc", KEY).await.unwrap();
+    assert_eq!((again.replayed, again.body), (true, begun.body));
+    assert_eq!(name(&undo().await), "rate_limited");
+    assert_eq!(world.bank.refunds(), 0);
+    let undone = world.compensate("int_abc", KEY).await.unwrap();
+    let again = undo().await.unwrap();
+    assert_eq!((again.replayed, again.body), (true, undone.body));
+    world.is_sound().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
