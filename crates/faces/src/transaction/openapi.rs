@@ -79,7 +79,7 @@ impl Told {
             body: None,
             answers: Vec::new(),
             // Any request may be unreadable, and any may meet a server that cannot.
-            refuses: vec![400, 431, 500, 503],
+            refuses: vec![400, 403, 431, 500, 503],
         }
     }
 
@@ -189,7 +189,10 @@ fn refusal(status: u16) -> Value {
         // A head that cannot be read is refused before anybody knows which face it is for.
         400 | 431 => ("Something in the request is wrong.", "AtpUnreadable"),
         401 => ("The signature or the token is not right.", "AtpRefusal"),
-        403 => ("The intent does not allow this.", "AtpRefusal"),
+        403 => (
+            "Neither the intent nor plain HTTP allows this.",
+            "AtpRefusal",
+        ),
         404 => ("There is no such thing.", "AtpRefusal"),
         409 => ("Refused for good; do not repeat it.", "AtpRefusal"),
         410 => ("The intent is over.", "AtpRefusal"),
@@ -248,6 +251,24 @@ fn agents() -> Vec<Told> {
         .takes("AtpCancel", NOTE_BYTES_MAX)
         .answers(200, "AtpCancelled")
         .refuses(&[401, 403, 404, 409, 410]),
+        Told::post(
+            "/api/atp/transactions/{transaction_id}/compensate",
+            "atpCompensateNamed",
+            "Have the effect undone; the path may stand for intent_id and transaction_id",
+        )
+        .once()
+        .may_take("AtpMessage", NOTE_BYTES_MAX)
+        .answers(200, "AtpTransaction")
+        .answers(202, "AtpTransaction")
+        .refuses(&[401, 404, 409, 410, 429]),
+        Told::post(
+            "/api/atp/intents/{intent_id}/revoke",
+            "atpRevoke",
+            "Take an intent back; the path may stand for intent_id",
+        )
+        .may_take("AtpMessage", NOTE_BYTES_MAX)
+        .answers(200, "AtpCancelled")
+        .refuses(&[401, 404, 409, 410]),
         Told::post(
             "/api/atp/rails/{rail}/callback",
             "atpCallback",
