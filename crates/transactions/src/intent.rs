@@ -32,6 +32,8 @@ pub struct Intent {
     /// Chosen by the agent.
     pub intent_id: String,
     pub site: String,
+    /// What the site calls itself in its own books.
+    pub site_id: Option<String>,
     pub agent_id: Option<String>,
     pub agent_key: PublicKey,
     /// Who must sign the authorization instead of the agent.

@@ -16,6 +16,8 @@ use crate::state::State;
 
 /// How long a client should wait where nothing better is known.
 const RETRY_AFTER_S: u32 = 1;
+/// Maintenance is seldom over in a second.
+const MAINTENANCE_RETRY_AFTER_S: u32 = 30;
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +49,8 @@ pub enum Problem {
 
     #[error("this belongs to somebody else")]
     Forbidden,
+    #[error("plain HTTP is refused here; send it by HTTPS")]
+    HttpsRequired,
     #[error("the intent is for another site")]
     SiteMismatch,
     #[error("the action {action} is not in the intent's scope")]
@@ -124,6 +128,10 @@ pub enum Problem {
     StoreUnsure,
     #[error("this server may not write; the request may be sent again")]
     NotPrimary,
+    #[error(
+        "the server is in maintenance; nothing happened, and the request may be sent again later"
+    )]
+    Maintenance,
 }
 
 /// Why an intent is over though nothing was executed.
@@ -183,6 +191,7 @@ impl Problem {
             Self::RateLimited { retry_after_s } | Self::QuotaExceeded { retry_after_s } => {
                 Some(*retry_after_s)
             }
+            Self::Maintenance => Some(MAINTENANCE_RETRY_AFTER_S),
             _ if matches!(self.status(), 425 | 503) => Some(RETRY_AFTER_S),
             _ => None,
         }
@@ -199,6 +208,7 @@ impl Problem {
             Self::TimestampOutOfWindow { .. } => (401, "timestamp_out_of_window"),
             Self::Unauthorized => (401, "unauthorized"),
             Self::Forbidden | Self::TokenRefused { .. } => (403, "forbidden"),
+            Self::HttpsRequired => (403, "https_required"),
             Self::SiteMismatch => (403, "site_mismatch"),
             Self::ScopeViolation { .. } => (403, "scope_violation"),
             Self::IntentNotFound => (404, "intent_not_found"),
@@ -228,6 +238,7 @@ impl Problem {
             Self::InternalError => (500, "internal_error"),
             Self::StoreUnavailable | Self::StoreUnsure => (503, "store_unavailable"),
             Self::NotPrimary => (503, "not_primary"),
+            Self::Maintenance => (503, "maintenance"),
         }
     }
 

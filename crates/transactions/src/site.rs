@@ -15,6 +15,7 @@ pub mod compat;
 mod create;
 mod execute;
 mod keys;
+mod named;
 mod reads;
 mod recent;
 mod resolve;
@@ -53,6 +54,8 @@ enum Caller<'a> {
     Agent,
     /// A user of the compatibility profile, whose token the face has checked.
     User(&'a str),
+    /// Whoever runs the site, and only looks.
+    Operator,
 }
 
 /// Whose signatures count.
@@ -172,6 +175,11 @@ impl Site {
     /// The ledger's time.
     pub fn now(&self) -> Micros {
         self.engine().now()
+    }
+
+    /// Whether the ledger answers at the moment; without it nothing can be kept.
+    pub async fn ledger_answers(&self) -> bool {
+        self.engine().ledger_answers().await
     }
 
     fn rail(&self) -> &dyn Rail {

@@ -7,6 +7,7 @@ use std::path::Path;
 use consign_automation::config::Verify;
 use consign_automation::program::Program;
 use consign_engine::Engine;
+use consign_faces::web::door::Door;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -55,6 +56,7 @@ impl Ready {
         self,
         engine: Engine,
         node: String,
+        door: Door,
         mut draining: watch::Receiver<bool>,
     ) -> anyhow::Result<Running> {
         let Self {
@@ -62,7 +64,7 @@ impl Ready {
             program,
             lock,
         } = self;
-        let automation = Automation::start(engine, tree, program, node).await?;
+        let automation = Automation::start(engine, tree, program, node, door).await?;
         let files = automation.files();
         let stopping = tokio::spawn(async move {
             let _ = draining.wait_for(|draining| *draining).await;

@@ -233,7 +233,7 @@ impl Open {
     pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
         let options = transaction::Options {
             admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
-            trust_proxy: settings.trust_proxy,
+            door: settings.door(),
             public_per_minute: self.public_per_minute,
             writes_per_minute: self.writes_per_minute,
             compat: self.compat_secret.clone().map(Tokens::new),

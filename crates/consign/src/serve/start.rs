@@ -106,7 +106,10 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         let _ = stop.wait_for(|draining| *draining).await;
     }));
     let automation = match automation {
-        Some(ready) => Some(ready.start(engine.clone(), node, draining.clone()).await?),
+        Some(ready) => {
+            let (engine, door) = (engine.clone(), settings.door());
+            Some(ready.start(engine, node, door, draining.clone()).await?)
+        }
         None => None,
     };
     let files = automation.as_ref().map(|running| running.files.clone());

@@ -13,6 +13,7 @@ use consign_engine::Engine;
 use consign_faces::automation as face;
 use consign_faces::automation::listeners::{self, Listeners, Serving};
 use consign_faces::automation::loader::Loader;
+use consign_faces::web::door::Door;
 use consign_faces::web::unix::Socket;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -51,6 +52,7 @@ impl Automation {
         tree: Tree,
         program: Program,
         node: String,
+        door: Door,
     ) -> anyhow::Result<Self> {
         let socket = StateDir::of(program.config()).socket();
         let plugins = program.plugins().count();
@@ -72,6 +74,7 @@ impl Automation {
             draining,
             binary_path: std::env::current_exe().ok(),
             request_id_seed: u128::from_le_bytes(random_bytes()?),
+            door,
         };
         // The caller holds the lock of the directory, so a socket that is there is left over.
         let bound = Socket::bind(&socket);

@@ -4,6 +4,7 @@
 
 use anyhow::Context;
 use consign_automation::config::Verify;
+use consign_faces::web::door::Door;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::automation::Automation;
@@ -32,7 +33,8 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
         tracing::warn!(component = "service", place, "{message}");
     }
     let engine = open.engine.clone();
-    let automation = Automation::start(engine, tree, program, NODE.to_owned()).await?;
+    let automation =
+        Automation::start(engine, tree, program, NODE.to_owned(), Door::default()).await?;
     let files = automation.files();
     supervisor.ready();
     loop {

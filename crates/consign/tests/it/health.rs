@@ -28,9 +28,14 @@ fn a_server_whose_database_is_out_of_reach_is_not_well_until_it_is_back() {
         .arg("--store")
         .arg(&database.url().replace(&near, &far))
         .arg("--config")
-        .arg(world.path("config.yaml").to_str().expect("plain"));
+        .arg(world.path("config.yaml").to_str().expect("plain"))
+        .env("ATP_SITE", "https://shop.example");
     let server = Server::start(&options).expect("the server starts");
     let health = || get(&mut server.http(), "/health");
+    let of_the_site = || get(&mut server.http(), "/api/atp/health");
+    let writer = of_the_site();
+    assert_eq!(writer.status, 200);
+    assert!(writer.text().contains(r#""writer":true"#));
     until("the automation is well", || {
         healthz(&world).contains(r#""status":"ok""#)
     });
@@ -40,12 +45,19 @@ fn a_server_whose_database_is_out_of_reach_is_not_well_until_it_is_back() {
     let refused = health();
     assert_eq!(refused.code(), "database_busy", "{}", refused.text());
     assert!(refused.header("retry-after").is_some());
+    let refused = of_the_site();
+    assert_eq!(refused.status, 503);
+    assert!(refused.header("retry-after").is_some());
+    for told in [r#""ok":false"#, r#""writer":false"#, "store_unavailable"] {
+        assert!(refused.text().contains(told), "{}", refused.text());
+    }
     until("nor is the automation", || {
         healthz(&world).contains("the ledger does not answer")
     });
 
     wire.set(Mode::Open);
     until("the server is well again", || health().status == 200);
+    assert_eq!(of_the_site().status, 200);
     until("and the automation", || {
         healthz(&world).contains(r#""status":"ok""#)
     });

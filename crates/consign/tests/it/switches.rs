@@ -17,6 +17,24 @@ fn ip_172_maintenance_mode_lets_only_operators_in() {
 }
 
 #[test]
+fn both_switches_hold_for_agent_transactions_too() {
+    let place = Place::new();
+    let options = place.options().env("ATP_SITE", "https://shop.example");
+    let server = start(&options.clone().env("BUS_MAINTENANCE_MODE", "true"));
+    let refused = get(&mut server.http(), "/api/atp/keys");
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("maintenance"));
+    assert_eq!(get(&mut server.http(), "/api/atp/health").status, 200);
+    drop(server);
+    let server = start(&options.env("BUS_ENFORCE_HTTPS", "true"));
+    assert_eq!(get(&mut server.http(), "/api/atp/keys").status, 200);
+    let mut elsewhere = server.http().header("X-Forwarded-For", "203.0.113.9");
+    let refused = get(&mut elsewhere, "/api/atp/keys");
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("https_required"));
+}
+
+#[test]
 fn ip_171_ip_175_enforced_https_refuses_plain_requests_from_elsewhere() {
     let place = Place::new();
     let server = start(&place.options().env("BUS_ENFORCE_HTTPS", "true"));

@@ -12,7 +12,8 @@ use consign_automation::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::loader::Loader;
-use super::{Access, Options, UNREADABLE_BODY, drained, on_panic, router, webhooks};
+use super::{Access, Options, UNREADABLE_BODY, door, drained, on_panic, router, webhooks};
+use crate::web::door::Door;
 use crate::web::layers;
 use crate::web::server::{self, Server};
 use crate::web::unix::Socket;
@@ -45,6 +46,8 @@ pub struct Serving {
     pub loader: Loader,
     /// Random per process; request ids are derived from it.
     pub request_id_seed: u128,
+    /// The switches of the server beside which this runs. They do not hold for the control socket, which is the operator's.
+    pub door: Door,
 }
 
 impl Serving {
@@ -169,6 +172,7 @@ async fn serve(
         return Ok(());
     };
     let mut draining = serving.draining.clone();
+    let router = door::kept(router, serving.door);
     let service = layers::around(router, serving.layers());
     Ok(server.run(service, drained(&mut draining)).await?)
 }

@@ -7,6 +7,7 @@
 mod about;
 mod checks;
 mod cors;
+mod door;
 mod events;
 mod jobs;
 pub mod listeners;

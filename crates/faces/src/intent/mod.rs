@@ -36,6 +36,7 @@ use consign_kernel::error::Code;
 use tokio::sync::watch;
 
 use crate::web::credentials::Secret;
+use crate::web::door::Door;
 use crate::web::request_id::RequestId;
 
 use json_out::Json;
@@ -64,6 +65,16 @@ pub struct Options {
     pub further_keys: Option<FurtherKeys>,
     /// The `OpenAPI` document of another face, to be shown with that of this one.
     pub further_routes: Option<serde_json::Value>,
+}
+
+impl Options {
+    const fn door(&self) -> Door {
+        Door {
+            trust_proxy: self.trust_proxy,
+            enforce_https: self.enforce_https,
+            maintenance: self.maintenance,
+        }
+    }
 }
 
 /// Gives keys as they stand at the moment, each a JWK.

@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode, header};
 use super::json_out::Json;
 use super::signature::REPLAY_MESSAGE;
 use crate::web::body::BodyError;
+use crate::web::door::Shut;
 
 pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
 
@@ -120,6 +121,15 @@ impl IntoResponse for Reject {
                 .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
+    }
+}
+
+impl From<Shut> for Reject {
+    fn from(shut: Shut) -> Self {
+        match shut {
+            Shut::PlainHttp => Self::new(Code::HttpsRequired, "HTTPS is required."),
+            Shut::Maintenance => Self::new(Code::Maintenance, "The server is in maintenance mode."),
+        }
     }
 }
 

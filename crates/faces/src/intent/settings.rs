@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use crate::web::door::Door;
 use crate::web::secret_text::SecretText;
 
 /// The key that a development setup of other servers uses; anybody knows it.
@@ -63,6 +64,15 @@ impl Settings {
             maintenance_mode: switch("BUS_MAINTENANCE_MODE"),
             cleanup_interval_s: cleanup_interval_s(filled("BUS_CLEANUP_INTERVAL_SECONDS")),
         })
+    }
+
+    /// What holds for other faces of the same server too.
+    pub const fn door(&self) -> Door {
+        Door {
+            trust_proxy: self.trust_proxy,
+            enforce_https: self.enforce_https,
+            maintenance: self.maintenance_mode,
+        }
     }
 }
 

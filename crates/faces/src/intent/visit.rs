@@ -15,14 +15,12 @@ use consign_kernel::profile::Face as KernelFace;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
+use super::Face;
 use super::reject::Reject;
 use super::signature::{self, Signed};
-use super::{Face, Options};
 use crate::web::body;
 use crate::web::credentials::{self, Secret};
 use crate::web::cross_site::is_cross_site;
-use crate::web::proxy::Origin;
-use crate::web::server::Peer;
 
 const ADMIN_TOKEN: &str = "x-admin-token";
 
@@ -91,9 +89,9 @@ impl Face {
 
     /// HTTPS where it is enforced, and the cleanup pass that traffic triggers.
     pub(super) async fn transport(&self, parts: &Parts) -> Result<(), Reject> {
-        if self.options.enforce_https && !is_safe(parts, &self.options) {
-            return Err(Reject::new(Code::HttpsRequired, "HTTPS is required."));
-        }
+        self.options
+            .door()
+            .check_transport(&parts.headers, &parts.extensions)?;
         // Whoever asks for a pass is told what it did, so no other one may come first and do it.
         if self.engine.cleanup_is_due() && parts.uri.path() != "/admin/cleanup" {
             self.engine.cleanup_if_due(KernelFace::Intent).await;
@@ -102,13 +100,7 @@ impl Face {
     }
 
     pub(super) fn open_for_clients(&self) -> Result<(), Reject> {
-        if self.options.maintenance {
-            return Err(Reject::new(
-                Code::Maintenance,
-                "The server is in maintenance mode.",
-            ));
-        }
-        Ok(())
+        Ok(self.options.door().check_open()?)
     }
 
     /// The operator who sent this and meant to. A password comes along when a foreign page makes the operator's browser
@@ -178,15 +170,6 @@ fn presented_key(headers: &HeaderMap) -> Result<&str, Reject> {
     } else {
         Ok(key)
     }
-}
-
-/// Encrypted, or from a program on this machine.
-fn is_safe(parts: &Parts, options: &Options) -> bool {
-    let Some(peer) = parts.extensions.get::<Peer>() else {
-        return false;
-    };
-    let origin = Origin::of(*peer, &parts.headers, options.trust_proxy);
-    origin.https || origin.loopback
 }
 
 impl Visit {

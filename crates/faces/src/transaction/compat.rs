@@ -5,7 +5,7 @@
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::routing::post;
-use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX};
+use consign_transactions::document::REQUEST_BYTES_MAX;
 use consign_transactions::problem::Problem;
 use consign_transactions::site::compat::ForUser;
 use http::HeaderMap;
@@ -16,16 +16,11 @@ use crate::web::credentials::bearer;
 pub(super) fn with_routes(router: Router<Face>) -> Router<Face> {
     router
         .route("/api/atp/intents/{intent_id}/authorize", post(authorize))
-        .route("/api/atp/intents/{intent_id}/revoke", post(revoke))
         .route("/api/atp/transactions", post(begin))
         .route("/api/atp/transactions/{transaction_id}/steps", post(step))
         .route(
             "/api/atp/transactions/{transaction_id}/transition",
             post(transition),
-        )
-        .route(
-            "/api/atp/transactions/{transaction_id}/compensate",
-            post(compensate),
         )
         .route(
             "/api/atp/transactions/{transaction_id}/receipt",
@@ -66,12 +61,6 @@ async fn authorize(State(face): State<Face>, Segment(id): Segment, request: Requ
     Ok(Told(user.authorize(&id).await?))
 }
 
-async fn revoke(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
-    let user = face.need_user(request.headers())?;
-    let body = face.written(request, NOTE_BYTES_MAX).await?.1;
-    Ok(Told(user.revoke(&id, &body).await?))
-}
-
 async fn begin(State(face): State<Face>, request: Request) -> Answered {
     let user = face.need_user(request.headers())?;
     let (headers, body) = face.written(request, REQUEST_BYTES_MAX).await?;
@@ -88,12 +77,6 @@ async fn transition(State(face): State<Face>, Segment(id): Segment, request: Req
     let user = face.need_user(request.headers())?;
     let body = face.written(request, REQUEST_BYTES_MAX).await?.1;
     Ok(Told(user.transition(&id, &body).await?))
-}
-
-async fn compensate(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
-    let user = face.need_user(request.headers())?;
-    let body = face.written(request, NOTE_BYTES_MAX).await?.1;
-    Ok(Told(user.compensate(&id, &body).await?))
 }
 
 async fn receipt(State(face): State<Face>, Segment(id): Segment, headers: HeaderMap) -> Answered {

@@ -5,6 +5,7 @@
 
 mod allowance;
 mod compat;
+mod door;
 pub mod openapi;
 mod operator;
 pub mod settings;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX};
@@ -25,9 +27,13 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
+use tower::layer::layer_fn;
 
 use crate::web::body::{self, BodyError};
 use crate::web::credentials::Secret;
+use crate::web::door::Door;
+use crate::web::panic::CatchPanic;
+use crate::web::request_id::RequestId;
 
 use allowance::Allowance;
 pub use token::Tokens;
@@ -39,7 +45,8 @@ const CALLBACK_BYTES_MAX: usize = 256 << 10;
 pub struct Options {
     /// Opens the operator's routes; absent it never matches.
     pub admin_secret: Option<Secret>,
-    pub trust_proxy: bool,
+    /// The switches of the server; a proxy that it trusts counts for addresses too.
+    pub door: Door,
     /// How often one address may ask the public routes in a minute; zero for as often as it likes.
     pub public_per_minute: u32,
     /// How often it may send something that is kept, or a rail's callback.
@@ -78,7 +85,18 @@ pub fn router(site: Site, options: Options) -> Router {
     } else {
         routes
     };
+    let routes = routes.layer(layer_fn(|routes| CatchPanic::new(routes, on_panic)));
+    let routes = if face.options.door.is_kept() {
+        routes.layer(from_fn_with_state(face.clone(), door::keep))
+    } else {
+        routes
+    };
     routes.with_state(face)
+}
+
+/// The answer to a request whose handler panicked.
+fn on_panic(_: Option<&RequestId>) -> Response {
+    Refused(Problem::InternalError).into_response()
 }
 
 fn routes() -> Router<Face> {
@@ -90,7 +108,12 @@ fn routes() -> Router<Face> {
         .route("/api/atp/execute", post(execute))
         .route("/api/atp/compensate", post(compensate))
         .route("/api/atp/cancel", post(cancel))
+        .route("/api/atp/intents/{intent_id}/revoke", post(revoke))
         .route("/api/atp/transactions/{transaction_id}", get(transaction))
+        .route(
+            "/api/atp/transactions/{transaction_id}/compensate",
+            post(compensate_named),
+        )
         .route("/api/atp/receipts/verify", post(verify))
         .route("/api/atp/receipts/{receipt_id}", get(receipt))
         .route("/api/atp/rails/{rail}/callback", post(callback))
@@ -168,7 +191,35 @@ async fn cancel(State(face): State<Face>, request: Request) -> Answered {
     Ok(Told(face.site.cancel(&body).await?))
 }
 
+/// What a user's token is for, or else the request of an agent.
+async fn compensate_named(
+    State(face): State<Face>,
+    Segment(id): Segment,
+    request: Request,
+) -> Answered {
+    let user = face.user(request.headers())?;
+    let (headers, body) = face.written(request, NOTE_BYTES_MAX).await?;
+    if let Some(user) = user {
+        return Ok(Told(user.compensate(&id, &body).await?));
+    }
+    let compensated = face.site.compensate_named(&id, key(&headers)?, &body);
+    Ok(Told(compensated.await?))
+}
+
+async fn revoke(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+    let user = face.user(request.headers())?;
+    let body = face.written(request, NOTE_BYTES_MAX).await?.1;
+    if let Some(user) = user {
+        return Ok(Told(user.revoke(&id, &body).await?));
+    }
+    Ok(Told(face.site.cancel_named(&id, &body).await?))
+}
+
+/// For operators whoever it belongs to.
 async fn intent(State(face): State<Face>, Segment(id): Segment, headers: HeaderMap) -> Answered {
+    if face.operator(&headers).is_ok() {
+        return Ok(Told(face.site.any_intent(&id).await?));
+    }
     if let Some(user) = face.user(&headers)? {
         return Ok(Told(user.intent(&id).await?));
     }
@@ -184,6 +235,9 @@ async fn transaction(
     Segment(id): Segment,
     headers: HeaderMap,
 ) -> Answered {
+    if face.operator(&headers).is_ok() {
+        return Ok(Told(face.site.any_transaction(&id).await?));
+    }
     if let Some(user) = face.user(&headers)? {
         return Ok(Told(user.transaction_shown(&id).await?));
     }
@@ -224,13 +278,21 @@ async fn revocations(State(face): State<Face>) -> Response {
     json_text(face.site.revocations())
 }
 
-async fn health() -> Response {
-    json_value(&json!({
-        "ok": true,
+async fn health(State(face): State<Face>) -> Response {
+    let writer = face.site.ledger_answers().await;
+    let mut body = json!({
+        "ok": writer,
         "service": "atp",
         "version": env!("CARGO_PKG_VERSION"),
-        "writer": true,
-    }))
+        "writer": writer,
+    });
+    if writer {
+        return json_value(&body);
+    }
+    let problem = Problem::StoreUnavailable;
+    body["error"] = problem.name().into();
+    body["message"] = problem.to_string().into();
+    refusal(&problem, &body)
 }
 
 async fn unknown_path() -> Refused {
@@ -262,7 +324,7 @@ impl Face {
 
     fn take(&self, allowance: &Allowance, request: &Request) -> Result<(), Problem> {
         allowance
-            .take(request, self.options.trust_proxy)
+            .take(request, self.options.door.trust_proxy)
             .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
     }
 }
@@ -342,14 +404,18 @@ impl From<Problem> for Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let Self(problem) = self;
-        let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
         let body = serde_json::to_value(&problem).unwrap_or_default();
-        let mut response = (status, json_value(&body)).into_response();
-        if let Some(seconds) = problem.retry_after_s() {
-            response.headers_mut().insert(RETRY_AFTER, seconds.into());
-        }
-        response
+        refusal(&problem, &body)
     }
+}
+
+fn refusal(problem: &Problem, body: &Value) -> Response {
+    let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let mut response = (status, json_value(body)).into_response();
+    if let Some(seconds) = problem.retry_after_s() {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
 }
 
 fn json_value(value: &Value) -> Response {

@@ -9,6 +9,7 @@ pub mod access_log;
 pub mod body;
 pub mod credentials;
 pub mod cross_site;
+pub mod door;
 pub mod empty;
 pub mod headers;
 pub mod layers;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use consign_faces::automation::listeners::{Serving, control};
+use consign_faces::web::door::Door;
 use consign_faces::web::unix::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -44,6 +45,11 @@ async fn the_owner_of_the_process_may_do_everything_there_du_098() {
         binary_path: None,
         loader: loader(world.path("config.yaml")),
         request_id_seed: 1,
+        // The socket is the operator's.
+        door: Door {
+            maintenance: true,
+            ..Door::default()
+        },
     };
     let runtime = world.runtime.clone();
     let served = tokio::spawn(async move { control(socket, runtime, &serving).await });

@@ -1,5 +1,6 @@
 //! Webhooks with good, bad and missing signatures.
 
+use consign_faces::web::door::Door;
 use data_encoding::{HEXLOWER, HEXUPPER};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
@@ -305,5 +306,32 @@ async fn a_body_of_any_depth_becomes_a_job_that_runs() {
         assert_eq!(answer.status, 202, "{answer:?}");
         let job = world.ended(answer.json["job_id"].as_str().unwrap()).await;
         assert_eq!(job["status"], "succeeded", "{depth}: {job}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_switches_of_the_server_hold_for_the_api_and_the_webhooks() {
+    let maintenance = Door {
+        maintenance: true,
+        ..Door::default()
+    };
+    let enforce_https = Door {
+        enforce_https: true,
+        ..Door::default()
+    };
+    let bearer = format!("authorization: Bearer {ALL}");
+    let signed = header(b"{}");
+    for (door, status) in [(maintenance, 503), (enforce_https, 403)] {
+        let world = World::start_behind(door, &[("note", NOTE)], CONFIG).await;
+        // From elsewhere, by way of somebody whom nobody trusts.
+        let far = "x-forwarded-for: 203.0.113.9";
+        let asked = send(world.api, "GET", "/jobs", &[&bearer, far], b"").await;
+        assert_eq!(asked.status, status, "{asked:?}");
+        let told = send(world.hooks, "POST", "/hook/a", &[&signed, far], b"{}").await;
+        assert_eq!(told.status, status, "{told:?}");
+        for way in [world.api, world.hooks] {
+            let health = send(way, "GET", "/healthz", &[], b"").await;
+            assert_eq!(health.status, 200, "{health:?}");
+        }
     }
 }

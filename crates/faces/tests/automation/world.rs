@@ -15,6 +15,7 @@ use consign_automation::runtime::{Options, Runtime};
 use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
 use consign_faces::automation::listeners::{Listeners, Serving};
 use consign_faces::automation::loader::Loader;
+use consign_faces::web::door::Door;
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{self, Ledger};
 use consign_testkit::plants;
@@ -42,6 +43,11 @@ pub(crate) struct World {
 impl World {
     /// Runs these plugins, each with its script, under a configuration to which tokens and addresses are added.
     pub(crate) async fn start(plugins: &[(&str, &str)], config: &str) -> Self {
+        Self::start_behind(Door::default(), plugins, config).await
+    }
+
+    /// Beside a server with these switches.
+    pub(crate) async fn start_behind(door: Door, plugins: &[(&str, &str)], config: &str) -> Self {
         plants::from_environment();
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
@@ -81,6 +87,7 @@ impl World {
             binary_path: Some("/usr/bin/consign".into()),
             loader: loader(here.join("config.yaml")),
             request_id_seed: 1,
+            door,
         };
         tokio::spawn(listeners.run(runtime.clone(), serving));
         Self {

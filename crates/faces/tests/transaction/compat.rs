@@ -51,6 +51,15 @@ impl Client {
         let draft = self.post("/intents", &sent).await;
         draft["id"].as_str().unwrap().to_owned()
     }
+
+    async fn begun(&self) -> String {
+        let intent = self.drafted().await;
+        let path = format!("/intents/{intent}/authorize");
+        self.ask("POST", &path, "").await;
+        let sent = json!({"intent_id": intent});
+        let begun = self.post("/transactions", &sent).await;
+        begun["id"].as_str().unwrap().to_owned()
+    }
 }
 
 #[tokio::test]
@@ -106,6 +115,7 @@ async fn at_104_every_route_of_the_older_client_answers_in_its_envelope() {
 async fn at_104_without_a_token_401_and_with_a_bad_one_403() {
     let client = Client::new().await;
     let intent = client.drafted().await;
+    let begun = client.begun().await;
     for (method, path) in [
         ("POST", "/intents".to_owned()),
         ("GET", "/intents".to_owned()),
@@ -113,9 +123,10 @@ async fn at_104_without_a_token_401_and_with_a_bad_one_403() {
         ("POST", format!("/intents/{intent}/authorize")),
         ("POST", format!("/intents/{intent}/revoke")),
         ("POST", "/transactions".to_owned()),
+        ("GET", format!("/transactions/{begun}")),
         ("POST", "/transactions/t/steps".to_owned()),
         ("POST", "/transactions/t/transition".to_owned()),
-        ("POST", "/transactions/t/compensate".to_owned()),
+        ("POST", format!("/transactions/{begun}/compensate")),
         ("POST", "/transactions/t/receipt".to_owned()),
     ] {
         let path = format!("/api/atp{path}");
@@ -157,6 +168,27 @@ async fn at_104_agents_and_operators_are_served_as_before() {
     let ids: Vec<_> = listed["data"].as_array().unwrap().iter().collect();
     assert_eq!(ids.len(), 2);
     assert!(ids.iter().any(|one| one["intent_id"] == draft.as_str()));
+    let transaction = executed.json()["transaction_id"].clone();
+    let begun = client.begun().await;
+    for (path, name, value) in [
+        (format!("/intents/{draft}"), "intent_id", draft.as_str()),
+        ("/intents/int_abc".to_owned(), "intent_id", "int_abc"),
+        (
+            format!("/transactions/{}", transaction.as_str().unwrap()),
+            "intent_id",
+            "int_abc",
+        ),
+        (
+            format!("/transactions/{begun}"),
+            "transaction_id",
+            begun.as_str(),
+        ),
+    ] {
+        let path = format!("/api/atp{path}");
+        let shown = world.send("GET", &path, &operator, "").await;
+        assert_eq!(shown.status, 200, "{path}: {}", shown.text);
+        assert_eq!(shown.json()[name], value, "{path}");
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@
 
 mod compat;
 mod described;
+mod named;
 mod shapes;
+mod switches;
 mod world;
 
 use consign_testkit::ledger::Backend;

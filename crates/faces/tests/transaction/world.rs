@@ -10,6 +10,7 @@ use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealK
 use consign_faces::intent::{self, FurtherKeys};
 use consign_faces::transaction::{self, Tokens};
 use consign_faces::web::credentials::Secret;
+use consign_faces::web::door::Door;
 use consign_faces::web::secret_text::SecretText;
 use consign_faces::web::server::Peer;
 use consign_kernel::ids::SECOND_US;
@@ -17,7 +18,7 @@ use consign_kernel::json::canonical_value;
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::Ledger;
 use consign_transactions::instant;
-use consign_transactions::rail::Null;
+use consign_transactions::rail::{Null, Rail};
 use consign_transactions::site::{Options, Site};
 use data_encoding::BASE64;
 use http::{HeaderMap, Request, StatusCode};
@@ -49,21 +50,52 @@ impl Answer {
     }
 }
 
+/// What differs from one world to another.
+pub(crate) struct Setup<'a> {
+    pub(crate) public_per_minute: u32,
+    pub(crate) writes_per_minute: u32,
+    pub(crate) compat: Option<&'a str>,
+    pub(crate) door: Door,
+    pub(crate) rail: Arc<dyn Rail>,
+}
+
+impl Default for Setup<'_> {
+    fn default() -> Self {
+        Self {
+            public_per_minute: 0,
+            writes_per_minute: 0,
+            compat: None,
+            door: Door::default(),
+            rail: Arc::new(Null),
+        }
+    }
+}
+
 impl World {
     pub(crate) async fn new(public_per_minute: u32) -> Self {
-        Self::made(public_per_minute, 0, None).await
+        Self::limited(public_per_minute, 0).await
     }
 
     pub(crate) async fn limited(public_per_minute: u32, writes_per_minute: u32) -> Self {
-        Self::made(public_per_minute, writes_per_minute, None).await
+        Self::with(Setup {
+            public_per_minute,
+            writes_per_minute,
+            ..Setup::default()
+        })
+        .await
     }
 
     /// With the compatibility profile, whose tokens this secret signs.
     pub(crate) async fn compatible(writes_per_minute: u32, secret: &str) -> Self {
-        Self::made(0, writes_per_minute, Some(secret)).await
+        Self::with(Setup {
+            writes_per_minute,
+            compat: Some(secret),
+            ..Setup::default()
+        })
+        .await
     }
 
-    async fn made(public_per_minute: u32, writes_per_minute: u32, compat: Option<&str>) -> Self {
+    pub(crate) async fn with(setup: Setup<'_>) -> Self {
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
         let engine = Engine::new(EngineOptions {
@@ -76,7 +108,7 @@ impl World {
             main_key: "ck_main".to_owned(),
             cleanup_interval: Duration::from_hours(1),
         });
-        let options = Options::new(SITE, Arc::new(Null));
+        let options = Options::new(SITE, setup.rail);
         let site = Site::open(engine.clone(), options).await.unwrap();
         let (drain, draining) = watch::channel(false);
         let keys = site.clone();
@@ -94,10 +126,12 @@ impl World {
         };
         let transactions = transaction::Options {
             admin_secret: Some(Secret::new(ADMIN.to_owned())),
-            trust_proxy: false,
-            public_per_minute,
-            writes_per_minute,
-            compat: compat.map(|secret| Tokens::new(SecretText::new(secret.to_owned()))),
+            door: setup.door,
+            public_per_minute: setup.public_per_minute,
+            writes_per_minute: setup.writes_per_minute,
+            compat: setup
+                .compat
+                .map(|secret| Tokens::new(SecretText::new(secret.to_owned()))),
         };
         let router = intent::router(engine, intent).merge(transaction::router(site, transactions));
         Self {

@@ -47,6 +47,7 @@ impl Intent {
 
         Ok(Self {
             site: need_text("site", usize::MAX)?,
+            site_id: fields.text("site_id", NAME_CHARS)?,
             agent_id: fields.text("agent_id", NAME_CHARS)?,
             agent_key: fields.need("agent_key", agent_key)?,
             principal_key: fields.public_key("principal_key")?,

@@ -89,7 +89,7 @@ fn what_a_replaced_key_signed_in_its_time_stays_good() {
         NOW.plus(1_000),
         Some(Reason::KeyExpired),
     );
-    let undated = signed(1, &json!({"site": SITE}));
+    let undated = signed(1, &json!({"type": "atp.receipt.v1", "site": SITE}));
     assert_eq!(
         ring(previous(NOW)).verify(&undated, NOW).reason,
         Some(Reason::KeyExpired)
@@ -138,6 +138,24 @@ fn a_receipt_of_another_site_is_not_ours_even_with_our_key() {
         let verification = ring.verify(&signed(1, &foreign), NOW);
         assert_eq!(verification.reason, Some(Reason::SiteMismatch));
         assert!(!verification.ok && verification.trusted);
+    }
+}
+
+#[test]
+fn only_receipts_are_good_as_receipts() {
+    let ring = ring(Standing::Current);
+    for (kind, reason) in [
+        (json!("atp.receipt.v1"), None),
+        (json!("atp.compensation.v1"), None),
+        (json!("atp.intent.v1"), Some(Reason::NotAReceipt)),
+        (json!(null), Some(Reason::NotAReceipt)),
+    ] {
+        let mut document = receipt(NOW);
+        document["type"] = kind;
+        let verification = ring.verify(&signed(1, &document), NOW);
+        assert_eq!(verification.reason, reason);
+        assert_eq!(verification.ok, reason.is_none());
+        assert!(verification.signature_valid && verification.trusted);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a document proves, to somebody who trusts the keys of this site and nothing else.
+//! What a document proves as a receipt, to somebody who trusts the keys of this site and nothing else.
 //!
 //! Invariant: a document is good only if a key of the ring signed it and that key was good when it was issued. A key that came
 //! with the document can make the signature valid and never the document trusted.
@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::{Keyring, SiteKey, Standing};
 use crate::document::{Claim, Document, Embedded, PublicKey, Signature};
 use crate::instant;
+use crate::receipt::{COMPENSATION_TYPE, SETTLEMENT_TYPE};
 
 /// The answer about one document.
 #[expect(
@@ -49,6 +50,8 @@ pub enum Reason {
     KeyRevoked,
     KeyExpired,
     SiteMismatch,
+    /// Signed by the site, but a document of another type.
+    NotAReceipt,
 }
 
 /// What the signature alone shows.
@@ -78,7 +81,11 @@ impl Keyring {
             key.and_then(|key| key.check(issued_at, now)).err()
         });
         let foreign = text("site").as_deref() != Some(self.site());
-        let reason = distrust.or(foreign.then_some(Reason::SiteMismatch));
+        let kind = text("type");
+        let is_receipt = matches!(kind.as_deref(), Some(SETTLEMENT_TYPE | COMPENSATION_TYPE));
+        let reason = distrust
+            .or(foreign.then_some(Reason::SiteMismatch))
+            .or((!is_receipt).then_some(Reason::NotAReceipt));
         Verification {
             ok: reason.is_none(),
             signature_valid: finding.valid,
@@ -87,7 +94,7 @@ impl Keyring {
             key_status: finding.site_key.map(|key| key.standing.word()),
             issued_at,
             age_seconds: issued_at.map(|at| now.0.saturating_sub(at.0).max(0) / SECOND_US),
-            kind: text("type").map(Into::into),
+            kind: kind.map(Into::into),
             stored: false,
             reason,
         }

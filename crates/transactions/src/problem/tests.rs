@@ -72,6 +72,7 @@ fn whatever_asks_for_patience_says_for_how_long() {
         (Problem::StoreUnavailable, Some(1)),
         (Problem::StoreUnsure, Some(1)),
         (Problem::NotPrimary, Some(1)),
+        (Problem::Maintenance, Some(30)),
         (Problem::IntentConflict, None),
         (Problem::InternalError, None),
     ] {
@@ -207,6 +208,8 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         (Problem::StoreUnavailable, 503, "store_unavailable"),
         (Problem::StoreUnsure, 503, "store_unavailable"),
         (Problem::NotPrimary, 503, "not_primary"),
+        (Problem::Maintenance, 503, "maintenance"),
+        (Problem::HttpsRequired, 403, "https_required"),
         (Problem::RequestTimeout, 408, "request_timeout"),
     ];
     for (problem, status, name) in problems {

@@ -257,7 +257,7 @@ impl Site {
         let settlement = receipt::Settlement {
             receipt_id,
             transaction_id: &transaction_id,
-            site_id: None,
+            site_id: held.intent.site_id.as_deref(),
             intent: &held.intent,
             authorized_at: Micros(held.authorized_at.unwrap_or(started_at.0)),
             key: &held.key,

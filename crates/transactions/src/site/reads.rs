@@ -42,9 +42,18 @@ const URGENT_PAGES_MAX: u32 = 4;
 
 impl Site {
     pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
+        self.intent_for(Caller::Agent, intent_id).await
+    }
+
+    /// For operators, whoever it belongs to.
+    pub async fn any_intent(&self, intent_id: &str) -> Result<Answer, Problem> {
+        self.intent_for(Caller::Operator, intent_id).await
+    }
+
+    async fn intent_for(&self, caller: Caller<'_>, intent_id: &str) -> Result<Answer, Problem> {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
-        permission.value.check_caller(Caller::Agent)?;
+        permission.value.check_caller(caller)?;
         let (body, state) = self.intent_shown(&permission, SHOWN_MAX).await?;
         Ok(Answer::new(200, &body).at(state))
     }
@@ -158,11 +167,20 @@ impl Site {
     }
 
     pub async fn transaction_shown(&self, id: &str) -> Result<Answer, Problem> {
+        self.transaction_for(Caller::Agent, id).await
+    }
+
+    /// For operators, whoever it belongs to.
+    pub async fn any_transaction(&self, id: &str) -> Result<Answer, Problem> {
+        self.transaction_for(Caller::Operator, id).await
+    }
+
+    async fn transaction_for(&self, caller: Caller<'_>, id: &str) -> Result<Answer, Problem> {
         let found = self.transaction_by_id(id).await?;
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",
         })?;
-        if transaction.value.manual.is_some() {
+        if transaction.value.manual.is_some() && matches!(caller, Caller::Agent) {
             return Err(Problem::Unauthorized);
         }
         let mut body = shown(&transaction)?;

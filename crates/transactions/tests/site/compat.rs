@@ -1,5 +1,7 @@
 //! The compatibility profile: a client that signs nothing and reports its effects itself.
 
+use std::time::Duration;
+
 use consign_transactions::document::hash;
 use consign_transactions::problem::Problem;
 use consign_transactions::site::Answer;
@@ -36,6 +38,25 @@ async fn drafted(user: &ForUser) -> Value {
 async fn authorized(user: &ForUser) -> String {
     let id = text(&drafted(user).await["id"]);
     user.authorize(&id).await.unwrap();
+    id
+}
+
+/// With further members.
+async fn authorized_with(user: &ForUser, more: Value) -> String {
+    let mut sent = json!({"purpose": "p", "scope": {"actions": ["pay"]}, "spend_cap_cents": 9000});
+    let members = sent.as_object_mut().unwrap();
+    members.extend(more.as_object().unwrap().clone());
+    let draft = data(&user.create(sent.to_string().as_bytes()).await.unwrap());
+    let id = text(&draft["id"]);
+    user.authorize(&id).await.unwrap();
+    id
+}
+
+async fn brought_to(user: &ForUser, intent_id: &str, key: &str, moves: &[&str]) -> String {
+    let id = text(&data(&begin(user, intent_id, key).await.unwrap())["id"]);
+    for to in moves {
+        moved(user, &id, to).await.unwrap();
+    }
     id
 }
 
@@ -282,7 +303,7 @@ async fn at_104_the_answer_to_a_users_compensation_is_given_to_no_agent() {
     let id = settled(&user).await;
     let shown = data(&user.transaction_shown(&id).await.unwrap());
     user.compensate(&id, br#"{"reason":"no"}"#).await.unwrap();
-    let key = format!("compat:{}", hash(b"no"));
+    let key = format!("compat:{id}:{}", hash(b"no"));
     let sent = json!({"intent_id": shown["intent_id"], "transaction_id": id, "reason": "no"});
     let sent = sent.to_string();
     let guessed = world.site.compensate(Some(key.as_bytes()), sent.as_bytes());
@@ -336,4 +357,112 @@ async fn at_104_nobody_but_the_caller_moves_it() {
         moved(&user, &id, to).await.unwrap();
     }
     world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_104_a_number_that_is_not_exact_everywhere_is_refused_by_the_name_of_its_member() {
+    let world = World::new().await;
+    let user = world.site.for_user("user-1");
+    let sent = |name: &str, value: &str| {
+        let scope = r#"{"actions":["read"]}"#;
+        let rest = if name == "scope" {
+            String::new()
+        } else {
+            format!(r#","scope":{scope}"#)
+        };
+        format!(r#"{{"purpose":"p","{name}":{value}{rest}}}"#)
+    };
+    for (name, value) in [
+        ("metadata", r#"{"a":1e16}"#),
+        ("metadata", r#"{"a":[1e20]}"#),
+        ("scope", r#"{"actions":["read"],"more":-1e17}"#),
+        ("spend_cap_cents", "1e16"),
+    ] {
+        let refused = user.create(sent(name, value).as_bytes()).await.unwrap_err();
+        assert_eq!(refused.status(), 400, "{value}");
+        let body = serde_json::to_value(&refused).unwrap();
+        assert_eq!(body["field"], name, "{value}");
+    }
+    let exact = sent("metadata", r#"{"a":9007199254740991,"b":1e21,"c":0.5}"#);
+    user.create(exact.as_bytes()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_104_each_transaction_of_an_intent_is_compensated_for_the_same_reason() {
+    let world = World::new().await;
+    let user = world.site.for_user("user-1");
+    let intent_id = authorized_with(&user, json!({"max_executions": 2})).await;
+    for key in ["order-1", "order-2"] {
+        let id = brought_to(&user, &intent_id, key, &MOVES).await;
+        for _ in 0..2 {
+            let undone = user.compensate(&id, br#"{"reason":"no"}"#).await.unwrap();
+            assert_eq!(data(&undone)["id"], id);
+            assert_eq!(data(&undone)["status"], "compensated");
+        }
+    }
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn at_104_copies_of_a_report_that_come_at_once_are_all_answered_with_the_row() {
+    let world = World::with(|options| options.execute_wait = Duration::from_secs(20)).await;
+    let user = world.site.for_user("user-1");
+    let id = begun(&user).await;
+    let failing = world.site.for_user("user-2");
+    let failed = begun(&failing).await;
+    let reports = MOVES.map(|to| (&user, &id, to));
+    for (user, id, to) in reports.into_iter().chain([(&failing, &failed, "failed")]) {
+        let mut copies = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            let (user, id) = (user.clone(), id.clone());
+            copies.spawn(async move { moved(&user, &id, to).await });
+        }
+        let answers = copies.join_all().await;
+        let shown = data(&user.transaction_shown(id).await.unwrap());
+        for answer in answers {
+            let answer = answer.unwrap_or_else(|refused| panic!("{to}: {refused}"));
+            assert_eq!(data(&answer)["status"], to);
+            assert_eq!(data(&answer)["started_at"], shown["started_at"]);
+        }
+    }
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_104_what_failed_is_closed_as_often_as_it_is_asked_for() {
+    let world = World::new().await;
+    let user = world.site.for_user("user-1");
+    let id = begun(&user).await;
+    moved(&user, &id, "failed").await.unwrap();
+    for reason in [r#"{"reason":"no"}"#, r#"{"reason":"no"}"#, ""] {
+        let closed = user.compensate(&id, reason.as_bytes()).await.unwrap();
+        assert_eq!(data(&closed)["status"], "compensated");
+    }
+    world.is_sound().await;
+}
+
+/// Whoever loses the row in the middle cannot know what became of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_104_a_report_that_may_have_been_kept_is_not_said_to_be_nothing() {
+    let world = World::new().await;
+    let user = world.site.for_user("user-1");
+    let id = begun(&user).await;
+    let forgetful = world.other(|options| options.lease = Duration::ZERO).await;
+    let lost = moved(&forgetful.for_user("user-1"), &id, "executing").await;
+    assert_eq!(lost.unwrap_err(), Problem::StoreUnsure);
+    let again = moved(&user, &id, "executing").await.unwrap();
+    assert_eq!(data(&again)["status"], "executing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_104_the_receipt_says_which_site_the_user_named() {
+    let world = World::new().await;
+    let user = world.site.for_user("user-1");
+    let intent_id = authorized_with(&user, json!({"site_id": "site-7"})).await;
+    let id = brought_to(&user, &intent_id, ORDER, &MOVES).await;
+    let receipt = data(&user.receipt(&id).await.unwrap());
+    assert_eq!(receipt["body"]["site_id"], "site-7");
+    let none = settled(&world.site.for_user("user-2")).await;
+    let none = data(&world.site.for_user("user-2").receipt(&none).await.unwrap());
+    assert_eq!(none["body"]["site_id"], Value::Null);
 }

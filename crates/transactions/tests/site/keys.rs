@@ -165,3 +165,15 @@ async fn at_086_each_of_two_receipts_is_found_by_its_own_id() {
     }
     assert!(world.site.receipt_shown("atp_comp_0").await.is_err());
 }
+
+/// The site signs other things too, and none of them proves a payment.
+#[tokio::test]
+async fn what_the_site_signed_and_is_no_receipt_verifies_as_none() {
+    let world = World::new().await;
+    let manifest = world.site.manifest();
+    let verified = body(&world.site.verify(manifest.as_bytes()).await.unwrap());
+    let told = &verified["verification"];
+    assert_eq!(told["signature_valid"], true);
+    assert_eq!(told["ok"], false);
+    assert_eq!(told["reason"], "not_a_receipt");
+}

@@ -177,6 +177,10 @@ fn told(reason: Reason) -> Wrong {
             "site_mismatch",
             "the receipt is of another site than the trusted keys",
         ),
+        Reason::NotAReceipt => (
+            "not_a_receipt",
+            "the site signed this, but it is no receipt",
+        ),
     }
 }
 

@@ -47,7 +47,7 @@ impl Told {
             body: None,
             answers: Vec::new(),
             // Any request may be unreadable, and any may meet a server that cannot.
-            refuses: vec![400, 431, 500, 503],
+            refuses: vec![400, 403, 431, 500, 503],
         }
     }
 
@@ -153,7 +153,10 @@ fn refusal(status: u16) -> Value {
         // A head that cannot be read is refused before anybody knows which face it is for.
         400 | 431 => ("Something in the request is wrong.", "AtpUnreadable"),
         401 => ("The signature or the token is not right.", "AtpRefusal"),
-        403 => ("The intent does not allow this.", "AtpRefusal"),
+        403 => (
+            "Neither the intent nor plain HTTP allows this.",
+            "AtpRefusal",
+        ),
         404 => ("There is no such thing.", "AtpRefusal"),
         409 => ("Refused for good; do not repeat it.", "AtpRefusal"),
         410 => ("The intent is over.", "AtpRefusal"),

@@ -53,6 +53,24 @@ fn agents() -> Vec<Told> {
         .answers(200, "AtpCancelled")
         .refuses(&[401, 403, 404, 409, 410]),
         Told::post(
+            "/api/atp/transactions/{transaction_id}/compensate",
+            "atpCompensateNamed",
+            "Have the effect undone; the path may stand for intent_id and transaction_id",
+        )
+        .once()
+        .may_take("AtpMessage", NOTE_BYTES_MAX)
+        .answers(200, "AtpTransaction")
+        .answers(202, "AtpTransaction")
+        .refuses(&[401, 404, 409, 410, 429]),
+        Told::post(
+            "/api/atp/intents/{intent_id}/revoke",
+            "atpRevoke",
+            "Take an intent back; the path may stand for intent_id",
+        )
+        .may_take("AtpMessage", NOTE_BYTES_MAX)
+        .answers(200, "AtpCancelled")
+        .refuses(&[401, 404, 409, 410]),
+        Told::post(
             "/api/atp/rails/{rail}/callback",
             "atpCallback",
             "A payment rail tells that it has news",

@@ -2,6 +2,7 @@
 
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::json::canonical;
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 use serde_json::{Map, Value, json};
@@ -36,6 +37,7 @@ const LIST_DEFAULT: u32 = 50;
 /// How far into a list a client may go.
 const OFFSET_MAX: u32 = 10_000;
 const REASON_CHARS_MAX: usize = 500;
+const INEXACT: &str = "has a number that is not exact everywhere; send it as text";
 
 impl ForUser {
     pub async fn create(&self, body: &[u8]) -> Result<Answer, Problem> {
@@ -69,6 +71,9 @@ impl ForUser {
         let mut document = Map::new();
         for name in TAKEN_OVER {
             if let Some(value) = fields.get(name) {
+                // 1e16 has one reading, and yet its canonical form is an integer that is refused.
+                let exact = canonical(value.text().as_bytes());
+                exact.map_err(|_| fields.refuse(name, INEXACT))?;
                 let unread = |_| fields.refuse(name, "cannot be read");
                 let value = serde_json::from_str(value.text()).map_err(unread)?;
                 document.insert(name.to_owned(), value);

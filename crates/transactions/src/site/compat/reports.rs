@@ -35,6 +35,12 @@ struct Move {
     summary: Option<String>,
 }
 
+/// A transaction in our hands, or one that has come to its end.
+enum Taken {
+    Held(Box<Held>),
+    Over(Box<Kept<Transaction>>),
+}
+
 impl ForUser {
     /// Once for each key, whatever else the request says.
     pub async fn begin(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
@@ -83,9 +89,10 @@ impl ForUser {
                 .begin(permission, intent, key, transaction)
                 .await?;
             if let Some(mut held) = begun {
-                // Nobody works on it, so nobody shall hold it. If this fails, the lease ends by itself.
+                // Nobody works on it, so nobody shall hold it. If this fails, it is begun all the same, and the lease ends by
+                // itself.
                 let pause = self.site.pause(&held);
-                self.site.let_go(&mut held, pause).await?;
+                let _ = self.site.let_go(&mut held, pause).await;
                 return answer(&held.transaction);
             }
         }
@@ -107,7 +114,13 @@ impl ForUser {
     }
 
     async fn noted(&self, id: &str, step: Noted) -> Result<Answer, Problem> {
-        let mut held = self.hold(id).await?;
+        let mut held = match self.hold(id).await? {
+            Taken::Held(held) => *held,
+            Taken::Over(known) => {
+                let state = known.value.state()?;
+                return Err(Problem::InvalidState { state });
+            }
+        };
         let noted = held.note(step);
         let pause = self.site.pause(&held);
         let let_go = self.site.let_go(&mut held, pause).await?;
@@ -160,24 +173,27 @@ impl ForUser {
     }
 
     async fn follow_up(&self, id: &str, asked: Move) -> Result<Answer, Problem> {
-        let mut held = self.hold(id).await?;
-        let from = held.transaction.status()?;
         let to = asked.to;
-        if from != to
-            && let Err(problem) = from.check_move(to)
-        {
+        let mut held = match self.hold(id).await? {
+            Taken::Held(held) => *held,
+            Taken::Over(known) => return known.repeated(to),
+        };
+        let from = held.transaction.status()?;
+        if from == to || !from.may_become(to) {
             let pause = self.site.pause(&held);
             self.site.let_go(&mut held, pause).await?;
-            return Err(problem);
+            return held.transaction.repeated(to);
         }
         held.report(asked, &instant::print(self.site.now()));
         let begun = held.transaction.clone();
         self.site.carry(held).await;
-        let now = self.site.again(&begun).await?;
+        // From here on nobody can say that nothing happened.
+        let now = self.site.again(&begun).await;
+        let now = now.map_err(|_| Problem::StoreUnsure)?;
         if now.status()? == to {
             return answer(&now);
         }
-        Err(Problem::StoreUnavailable)
+        Err(Problem::StoreUnsure)
     }
 
     pub async fn compensate(&self, id: &str, body: &[u8]) -> Result<Answer, Problem> {
@@ -187,8 +203,8 @@ impl ForUser {
         self.undo(known, reason).await
     }
 
-    /// By way of the protocol's own compensation. The reason makes the key, so the same request again is a repetition, and
-    /// another one comes too late.
+    /// By way of the protocol's own compensation. The transaction and the reason make the key, so the same request again is
+    /// a repetition, and another one comes too late.
     async fn undo(
         &self,
         known: Kept<Transaction>,
@@ -196,6 +212,8 @@ impl ForUser {
     ) -> Result<Answer, Problem> {
         match known.status()? {
             Reported::Failed => return self.close(known).await,
+            // Closed before: it had failed, and nothing was asked of the protocol.
+            Reported::Compensated if known.value.compensation.is_none() => return answer(&known),
             from @ (Reported::Pending | Reported::Executing) => {
                 from.check_move(Reported::Compensated)?;
             }
@@ -203,10 +221,11 @@ impl ForUser {
         }
         let reason = reason.filter(|reason| !reason.is_empty());
         let reason = reason.unwrap_or_else(|| REASON_DEFAULT.to_owned());
-        let key = IdempotencyKey::stored(format!("compat:{}", hash(reason.as_bytes())));
+        let id = known.value.id();
+        let key = IdempotencyKey::stored(format!("compat:{id}:{}", hash(reason.as_bytes())));
         let body = serde_json::json!({
             "intent_id": known.intent_id(),
-            "transaction_id": known.value.id(),
+            "transaction_id": id,
             "reason": reason,
         });
         let document = Document::read(print(&body).as_bytes(), usize::MAX)?;
@@ -215,7 +234,8 @@ impl ForUser {
         self.site
             .compensate_for(caller, &key, &request, &document)
             .await?;
-        answer(&self.site.again(&known).await?)
+        let now = self.site.again(&known).await;
+        answer(&now.map_err(|_| Problem::StoreUnsure)?)
     }
 
     /// What failed has its compensation receipt already; it is only called by its other name from now on.
@@ -244,18 +264,18 @@ impl ForUser {
     }
 
     /// Takes the row, waiting for whoever has it at the moment.
-    async fn hold(&self, id: &str) -> Result<Held, Problem> {
+    async fn hold(&self, id: &str) -> Result<Taken, Problem> {
         let until = Instant::now() + self.site.options().execute_wait;
         let mut pause = LOOK_FIRST;
         loop {
             let known = self.transaction(id).await?;
             known.manual()?;
-            let state = known.value.state()?;
-            if state.is_terminal() {
-                return Err(Problem::InvalidState { state });
+            if known.value.state()?.is_terminal() {
+                return Ok(Taken::Over(Box::new(known)));
             }
             if let Some(row) = self.site.take(known.value.row()?).await? {
-                return self.site.held(row).await;
+                let held = self.site.held(row).await?;
+                return Ok(Taken::Held(Box::new(held)));
             }
             if Instant::now() + pause >= until {
                 return Err(Problem::StoreUnavailable);
@@ -289,6 +309,17 @@ impl Reported {
             return Ok(());
         }
         Err(Problem::IllegalMove { from, to: told })
+    }
+}
+
+impl Kept<Transaction> {
+    /// To a report that changes nothing: the row, if it is there already, by whatever copy of the report.
+    fn repeated(&self, to: Reported) -> Result<Answer, Problem> {
+        let from = self.status()?;
+        if from != to {
+            from.check_move(to)?;
+        }
+        answer(self)
     }
 }
 

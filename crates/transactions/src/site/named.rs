@@ -1,0 +1,64 @@
+//! Requests whose path says what they are about, as the older client writes them. They are those of `/compensate` and
+//! `/cancel` in every other way: the same key there is the same request here.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::{Answer, Site};
+use crate::document::{Document, NOTE_BYTES_MAX};
+use crate::fields::Fields;
+use crate::problem::Problem;
+
+impl Site {
+    /// `POST /transactions/{id}/compensate`.
+    pub async fn compensate_named(
+        &self,
+        transaction_id: &str,
+        key: Option<&[u8]>,
+        body: &[u8],
+    ) -> Result<Answer, Problem> {
+        let found = self.transaction_by_id(transaction_id).await?;
+        let transaction = found.ok_or(Problem::NotFound {
+            what: "transaction",
+        })?;
+        if transaction.value.manual.is_some() {
+            return Err(Problem::Unauthorized);
+        }
+        let named = [
+            ("intent_id", transaction.intent_id()),
+            ("transaction_id", transaction_id),
+        ];
+        self.compensate(key, &completed(body, &named)?).await
+    }
+
+    /// `POST /intents/{id}/revoke`.
+    pub async fn cancel_named(&self, intent_id: &str, body: &[u8]) -> Result<Answer, Problem> {
+        let named = [("intent_id", intent_id)];
+        self.cancel(&completed(body, &named)?).await
+    }
+}
+
+/// The body with what its path says. A signed one must say it itself, for a path is not signed.
+fn completed(body: &[u8], named: &[(&str, &str)]) -> Result<Vec<u8>, Problem> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    let document = Document::read(body, NOTE_BYTES_MAX)?;
+    let fields = Fields::of(&document);
+    let unreadable = |_| Problem::InternalError;
+    let mut members: BTreeMap<String, Box<RawValue>> =
+        serde_json::from_slice(body).map_err(unreadable)?;
+    for (name, value) in named {
+        match fields.get(name) {
+            Some(said) if said.as_str().as_deref() == Some(*value) => {}
+            Some(_) => return Err(fields.refuse(name, "is not what the path names")),
+            None if document.is_signed() => {
+                return Err(fields.refuse(name, "must be in a signed body; a path is not signed"));
+            }
+            None => {
+                let value = to_raw_value(value).map_err(unreadable)?;
+                members.insert((*name).to_owned(), value);
+            }
+        }
+    }
+    serde_json::to_vec(&members).map_err(unreadable)
+}
