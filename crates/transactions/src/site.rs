@@ -15,6 +15,7 @@ pub mod compat;
 mod create;
 mod execute;
 mod keys;
+mod lists;
 mod named;
 mod reads;
 mod recent;

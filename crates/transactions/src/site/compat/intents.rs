@@ -17,7 +17,7 @@ use crate::intent::{self, Intent};
 use crate::problem::Problem;
 use crate::rail::Manual;
 use crate::site::books::{self, Burned};
-use crate::site::reads::LIST_MAX;
+use crate::site::lists::LIST_MAX;
 use crate::site::{Answer, TRIES_MAX, unavailable};
 
 /// What the document takes over from the request as it is.
