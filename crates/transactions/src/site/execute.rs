@@ -124,6 +124,7 @@ impl Site {
             updated_at: now,
             completed_at: None,
             missing_since: None,
+            resubmitted: false,
             alert: None,
             manual: None,
         })
@@ -180,6 +181,7 @@ impl Site {
             key: key.clone(),
             transaction,
             is_fresh: true,
+            has_prepared: false,
         }))
     }
 
