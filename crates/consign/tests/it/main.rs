@@ -33,6 +33,7 @@ mod transactions_clock;
 mod transactions_crash;
 mod transactions_crowd;
 mod transactions_localstripe;
+mod transactions_secrets;
 mod transactions_store;
 mod transactions_till;
 mod transactions_world;

@@ -12,11 +12,13 @@ mod switches;
 mod tls;
 mod transactions;
 mod transactions_callbacks;
+mod transactions_clock;
 mod transactions_crash;
 mod transactions_crowd;
 mod transactions_cut;
 mod transactions_localstripe;
 mod transactions_pair;
+mod transactions_secrets;
 mod transactions_till;
 mod transactions_world;
 

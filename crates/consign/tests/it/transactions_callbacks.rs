@@ -16,7 +16,7 @@ use super::transactions_world::{
 };
 
 const ID: &str = "int_abc";
-const NEW_SECRET: &str = "whsec_bmV3IGFuZCBsb25nIGVub3VnaCB0byBiZSBhIHNlY3JldA==";
+pub(crate) const NEW_SECRET: &str = "whsec_bmV3IGFuZCBsb25nIGVub3VnaCB0byBiZSBhIHNlY3JldA==";
 const FOREIGN_SECRET: &str = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 /// Only a callback can settle what takes its time.
 const NO_SWEEP: (&str, &str) = ("ATP_SWEEP_SECONDS", "3600");

@@ -4,13 +4,13 @@
 use consign_testkit::process::Server;
 use consign_testkit::shim::Shim;
 
-use super::clock::DAY_S;
 use super::start;
 use super::transactions_till::{Keys, Manner, Till};
 use super::transactions_world::{
     Shop, authorize, execute, executed_until, intent, key, receipts, state,
 };
 
+const DAY_S: i32 = 86_400;
 /// Longer than an intent of these tests lives.
 const OVER_S: i64 = 700;
 

@@ -3,15 +3,15 @@
 #![cfg(feature = "planted")]
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consign_testkit::process::Server;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::transactions_till::{Keys, Manner, Payment, Till};
 use super::transactions_world::{
-    Rail, Shop, authorize, compensate, compensated, execute, executed_until, intent, key, receipts,
-    state, wait_until_settled,
+    Rail, Shop, ask, authorize, compensate, compensated, execute, executed_until, intent, key,
+    receipts, signed, state, wait_until_settled,
 };
 use super::{PATIENCE, start};
 
@@ -50,6 +50,9 @@ fn dies_and_recovers(failpoint: &str, charged_before: usize) {
         let told = assert_paid_once(&server, &rail, ID);
         let again = execute(&server, ID, &key(ID)).expect("the server answers");
         assert_eq!(again.json(), told, "and it stays so");
+        if let Rail::Till(till) = &rail {
+            assert_eq!(till.payments(), [Payment::Paid], "nothing else lies about");
+        }
     }
 }
 
@@ -78,12 +81,12 @@ fn at_061_a_crash_before_the_payment_s_id_is_kept_pays_once() {
 }
 
 #[test]
-fn at_062_at_065_a_crash_after_the_charge_pays_once() {
+fn at_062_a_crash_after_the_charge_pays_once() {
     dies_and_recovers("after-charge", 1);
 }
 
 #[test]
-fn at_063_at_035_a_crash_before_the_answer_gives_the_stored_receipt_to_the_retry() {
+fn at_063_a_crash_before_the_answer_gives_the_stored_receipt_to_the_retry() {
     dies_and_recovers("before-answer", 1);
 }
 
@@ -175,6 +178,41 @@ fn at_060_at_061_at_062_a_kill_during_any_call_of_a_rail_that_ignores_keys_pays_
     is_killed_during_calls(Keys::Ignored);
 }
 
+/// The rail does what the dead asked for when the next one has asked again already.
+#[test]
+fn at_061_an_orphan_of_the_dead_is_called_off_when_the_payment_is_settled() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let mut server = shop.start();
+    authorize(&server, intent(ID));
+    till.answer("prepare", Manner::Late);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| execute(&server, ID, &key(ID)));
+        till.wait_until_heard("prepare", 1);
+        server.signal("KILL").expect("it can be killed");
+        assert!(asked.join().expect("no panic").is_err());
+    });
+    server.wait(PATIENCE).expect("it is dead");
+    till.be_plain();
+    till.answer("confirm", Manner::Processing);
+    let server = shop.start();
+    executed_until(&server, ID, "executed");
+    till.let_go();
+    assert_eq!(till.payments(), [Payment::Processing, Payment::Prepared]);
+    till.take_the_money();
+    executed_until(&server, ID, "settled");
+    let began = Instant::now();
+    while till.payments() != [Payment::Paid, Payment::Cancelled] {
+        let payments = till.payments();
+        assert!(
+            began.elapsed() < 2 * PATIENCE,
+            "it lies about: {payments:?}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((till.charges(), receipts(&server, ID).len()), (1, 1));
+}
+
 #[test]
 fn at_064_a_crash_after_the_refund_pays_back_once() {
     for rail in Rail::each() {
@@ -224,9 +262,194 @@ fn at_064_a_kill_during_the_refund_pays_back_once() {
     }
 }
 
+/// A request, and what it was answered with at first.
+struct Answered {
+    verb: &'static str,
+    body: Value,
+    first: (u16, String),
+}
+
+impl Answered {
+    fn ask(server: &Server, verb: &'static str, body: Value) -> Self {
+        let first = answer(server, verb, &body);
+        Self { verb, body, first }
+    }
+
+    fn assert_same(&self, server: &Server) {
+        let again = answer(server, self.verb, &self.body);
+        assert_eq!(again, self.first, "{}", self.verb);
+    }
+}
+
+fn answer(server: &Server, verb: &str, body: &Value) -> (u16, String) {
+    let mut http = server.http();
+    let reply = ask(&mut http, verb, "the-one-key-of-these-tests", body);
+    let reply = reply.expect("the server answers");
+    (reply.status, reply.text())
+}
+
+#[test]
+fn at_035_after_every_kill_and_every_stop_a_replay_is_what_was_answered_at_first() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let mut server = shop.start();
+    let mut answered = Vec::new();
+    for id in ["int_settled", "int_undone", "int_open"] {
+        answered.push(Answered::ask(&server, "authorize", signed(intent(id))));
+        if id == "int_open" {
+            till.answer("confirm", Manner::Processing);
+        }
+        let executed = Answered::ask(&server, "execute", json!({"intent_id": id}));
+        if id == "int_undone" {
+            let body = json!({"intent_id": id, "reason": "changed my mind"});
+            answered.push(Answered::ask(&server, "compensate", body));
+        } else {
+            answered.push(executed);
+        }
+    }
+    let statuses: Vec<u16> = answered.iter().map(|one| one.first.0).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 202]);
+    // What is open stays so: nobody can ask.
+    till.answer("lookup", Manner::Away);
+    for kill in [true, false, true] {
+        if kill {
+            server.kill9().expect("it can be killed");
+        } else {
+            assert!(server.terminate(PATIENCE).expect("it stops").success());
+        }
+        server = shop.start();
+        for one in &answered {
+            one.assert_same(&server);
+        }
+    }
+    let heard = ["prepare", "confirm", "refund"].map(|verb| till.heard(verb));
+    assert_eq!(heard, [3, 3, 1], "a replay asks the rail for nothing");
+}
+
+/// How far a state is on its way.
+fn rank(state: &Value) -> usize {
+    const WAY: [&str; 7] = [
+        "created",
+        "authorized",
+        "executing",
+        "executed",
+        "settled",
+        "compensated",
+        "expired",
+    ];
+    let found = WAY.iter().position(|word| state == *word);
+    found.unwrap_or_else(|| panic!("{state} is no state"))
+}
+
+/// What each of these shows now, none of them earlier than before.
+fn look(server: &Server, before: &mut [(&'static str, Value)]) {
+    for (id, known) in before {
+        let now = state(server, id);
+        assert!(rank(&now) >= rank(known), "{id}: {known} became {now}");
+        *known = now;
+    }
+}
+
+const ALL_CALLS: [&str; 5] = ["prepare", "confirm", "lookup", "cancel", "refund"];
+
+/// One transaction in each state that there is, and one that is being refunded.
+fn one_in_each_state(server: &Server, till: &Till) -> Vec<(&'static str, Value)> {
+    let about = |id: &str| json!({"intent_id": id, "reason": "changed my mind"});
+    let execute = |id: &str| answer(server, "execute", &json!({"intent_id": id}));
+    for id in ["int_created", "int_expired"] {
+        assert_eq!(answer(server, "intents", &signed(intent(id))).0, 201);
+    }
+    answer(server, "cancel", &about("int_expired"));
+    for id in [
+        "int_authorized",
+        "int_executing",
+        "int_executed",
+        "int_settled",
+        "int_compensated",
+        "int_refunded",
+    ] {
+        authorize(server, intent(id));
+    }
+    for id in ["int_settled", "int_compensated", "int_refunded"] {
+        execute(id);
+    }
+    answer(server, "compensate", &about("int_compensated"));
+    till.answer("confirm", Manner::Processing);
+    execute("int_executed");
+    for verb in ALL_CALLS {
+        till.answer(verb, Manner::Away);
+    }
+    execute("int_executing");
+    assert_eq!(answer(server, "compensate", &about("int_refunded")).0, 202);
+    let expected = [
+        ("int_created", "created"),
+        ("int_authorized", "authorized"),
+        ("int_executing", "executing"),
+        ("int_executed", "executed"),
+        ("int_settled", "settled"),
+        ("int_refunded", "settled"),
+        ("int_compensated", "compensated"),
+        ("int_expired", "expired"),
+    ];
+    expected.map(|(id, state)| (id, state.into())).into()
+}
+
+#[test]
+fn at_065_no_kill_sets_anything_back() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let mut server = shop.start();
+    let mut states = one_in_each_state(&server, &till);
+    let told = states.clone();
+    look(&server, &mut states);
+    assert_eq!(states, told);
+    let documents = |server: &Server| {
+        let ids = ["int_settled", "int_refunded", "int_compensated"];
+        ids.map(|id| receipts(server, id))
+    };
+    let before = documents(&server);
+    for _ in 0..2 {
+        server.kill9().expect("it can be killed");
+        let asked = till.heard("");
+        server = shop.start();
+        look(&server, &mut states);
+        assert_eq!(
+            states, told,
+            "the rail is away, so nothing can have happened"
+        );
+        assert_eq!(documents(&server), before);
+        // The sweep has looked at what is open, too.
+        till.wait_until_heard("", asked + 2);
+        look(&server, &mut states);
+        assert_eq!(states, told);
+    }
+    till.be_plain();
+    till.take_the_money();
+    for _ in 0..4 {
+        look(&server, &mut states);
+        server.kill9().expect("it can be killed");
+        server = shop.start();
+        look(&server, &mut states);
+    }
+    for (id, end) in [
+        ("int_executing", "settled"),
+        ("int_executed", "settled"),
+        ("int_refunded", "compensated"),
+    ] {
+        let began = Instant::now();
+        while state(&server, id) != end {
+            look(&server, &mut states);
+            assert!(began.elapsed() < 2 * PATIENCE, "{id} does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    look(&server, &mut states);
+    assert_eq!((till.charges(), till.refunds()), (5, 2));
+}
+
 /// At moments that nobody chose, again and again over one ledger.
 #[test]
-fn at_059_at_060_at_062_at_063_at_065_kills_at_any_moment_pay_once_each() {
+fn at_059_at_060_at_062_at_063_kills_at_any_moment_pay_once_each() {
     const ROUNDS: u64 = 6;
     let till = Till::open(Keys::Ignored);
     let shop = Shop::at_till(&till);

@@ -57,7 +57,7 @@ mod taken_over {
     /// The first one sleeps while the rail is about to make its payment; the second carries the transaction to its end; then
     /// the first hears of a payment that it must not confirm any more.
     #[test]
-    fn at_095_a_server_that_slept_through_its_lease_neither_pays_nor_settles() {
+    fn at_061_at_095_a_server_that_slept_through_its_lease_neither_pays_nor_settles() {
         let till = Till::open(Keys::Ignored);
         let shop = Shop::at_till(&till);
         let [one, two] = nodes(&shop, &[SHORT_LEASE]);
@@ -85,7 +85,8 @@ mod taken_over {
             assert_eq!(executed_until(&one, ID, "settled"), settled);
         });
         assert_eq!((till.charges(), receipts(&two, ID).len()), (1, 1));
-        assert_eq!(till.payments(), [Payment::Paid, Payment::Prepared]);
+        // The payment that it asked for and must not confirm is called off.
+        assert_eq!(till.payments(), [Payment::Paid, Payment::Cancelled]);
     }
 
     #[test]

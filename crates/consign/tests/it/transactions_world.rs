@@ -121,8 +121,11 @@ fn now() -> Micros {
     Micros(i64::try_from(since).expect("it is before the year 294000"))
 }
 
+/// What only the agent knows.
+pub(crate) const AGENT_SEED: [u8; 32] = [0x22; 32];
+
 fn agent() -> Signer {
-    Signer::from_seed(&[0x22; 32])
+    Signer::from_seed(&AGENT_SEED)
 }
 
 /// An intent of ten minutes.
@@ -156,7 +159,7 @@ pub(crate) fn key(id: &str) -> String {
     format!("key-of-the-agent-for-{id}")
 }
 
-fn ask(http: &mut Http, verb: &str, key: &str, body: &Value) -> io::Result<Reply> {
+pub(crate) fn ask(http: &mut Http, verb: &str, key: &str, body: &Value) -> io::Result<Reply> {
     let headers = [("Idempotency-Key", key)];
     http.send("POST", &format!("/api/atp/{verb}"), &headers, Some(body))
 }

@@ -1,10 +1,14 @@
 //! Statuses, headers and bodies; the rules themselves are proven with the site.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
+use consign_kernel::json::canonical_value;
+use consign_transactions::document::PublicKey;
+use data_encoding::{BASE64, BASE64URL_NOPAD};
 use http::Request;
 use hyper::body::Frame;
 use serde_json::{Value, json};
@@ -356,4 +360,165 @@ async fn an_operator_goes_through_intents_page_by_page() {
             .unwrap()
             .contains("before=")
     );
+}
+
+#[tokio::test]
+async fn at_101_the_audit_tells_every_way_once_from_wherever_it_is_read() {
+    let world = World::new(0).await;
+    let post = async |path: &str, body: &str| {
+        let answer = world.post(path, &[IDEMPOTENCY], body).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text);
+    };
+    for id in ["created", "withdrawn"] {
+        post("/api/atp/intents", &world.signed(id).to_string()).await;
+    }
+    for id in ["authorized", "settled", "undone"] {
+        post("/api/atp/authorize", &world.signed(id).to_string()).await;
+    }
+    post("/api/atp/cancel", r#"{"intent_id":"withdrawn"}"#).await;
+    // Each request twice: a repetition is no transition.
+    for _ in 0..2 {
+        for id in ["settled", "undone"] {
+            post("/api/atp/execute", &format!(r#"{{"intent_id":"{id}"}}"#)).await;
+        }
+        let undo = r#"{"intent_id":"undone","reason":"changed my mind"}"#;
+        post("/api/atp/compensate", undo).await;
+    }
+    let audit = async |after: u64| -> Vec<Value> {
+        let path = format!("/api/atp/admin/audit?after={after}");
+        let told = world.send("GET", &path, &[BEARER], "").await.json();
+        told["transitions"].as_array().unwrap().clone()
+    };
+    let all = audit(0).await;
+    for (id, way) in [
+        ("created", "created"),
+        ("withdrawn", "created expired"),
+        ("authorized", "created authorized"),
+        ("settled", "created authorized executing executed settled"),
+        (
+            "undone",
+            "created authorized executing executed settled compensated",
+        ),
+    ] {
+        let mut at = json!(null);
+        let mut went = Vec::new();
+        for one in all.iter().filter(|one| one["intent_id"] == id) {
+            assert_eq!(one["from"], at, "{id}");
+            at = one["to"].clone();
+            went.push(one["to"].as_str().unwrap());
+        }
+        assert_eq!(went.join(" "), way);
+        let shown = world.get(&format!("/api/atp/intents/{id}")).await.json();
+        assert_eq!(shown["state"], at);
+    }
+    for (position, one) in all.iter().enumerate() {
+        let after = one["seq"].as_u64().unwrap();
+        assert_eq!(audit(after).await, all[position + 1..], "after {after}");
+    }
+}
+
+#[tokio::test]
+async fn at_083_every_document_of_keys_shows_the_same_key_and_it_signed_the_manifest() {
+    let world = World::new(0).await;
+    let turn = async |what: &str| {
+        let path = format!("/api/atp/admin/keys/{what}");
+        let turned = world.send("POST", &path, &[BEARER], "{}").await;
+        assert_eq!(turned.status, 200, "{}", turned.text);
+    };
+    let mut seen = BTreeSet::new();
+    for rotations in 0..3 {
+        if rotations > 0 {
+            turn("announce").await;
+            turn("rotate").await;
+        }
+        let manifest = world.get("/.well-known/wab.json").await;
+        let public = manifest.json()["public_key"].as_str().unwrap().to_owned();
+        let key = PublicKey::parse(&public).unwrap();
+        assert!(is_signed_by(&manifest.text, &key), "{}", manifest.text);
+        let altered = manifest.text.replace("shop.example", "shop.examplf");
+        assert_ne!(altered, manifest.text);
+        assert!(!is_signed_by(&altered, &key));
+
+        let keys = world.get("/api/atp/keys").await.json();
+        let keys = keys["keys"].as_array().unwrap();
+        let current: Vec<_> = keys
+            .iter()
+            .filter(|key| key["status"] == "current")
+            .collect();
+        assert_eq!(current.len(), 1);
+        assert_eq!(current[0]["public_key"], public.as_str());
+        assert_eq!(current[0]["key_id"], key.id());
+
+        let jwks = world.get("/.well-known/jwks.json").await.json();
+        let jwks = jwks["keys"].as_array().unwrap();
+        for listed in keys {
+            let listed = PublicKey::parse(listed["public_key"].as_str().unwrap()).unwrap();
+            let shown: Vec<_> = jwks
+                .iter()
+                .filter(|key| key["kid"] == listed.id())
+                .collect();
+            assert_eq!(shown.len(), 1, "{}", listed.id());
+            let x = shown[0]["x"].as_str().unwrap();
+            let public = BASE64URL_NOPAD.decode(x.as_bytes()).unwrap();
+            assert_eq!(
+                listed.to_string(),
+                format!("ed25519:{}", BASE64.encode(&public))
+            );
+            assert_eq!(
+                (&shown[0]["kty"], &shown[0]["crv"]),
+                (&json!("OKP"), &json!("Ed25519"))
+            );
+            assert_eq!(
+                (&shown[0]["alg"], &shown[0]["use"]),
+                (&json!("EdDSA"), &json!("sig"))
+            );
+        }
+        seen.insert(public);
+    }
+    assert_eq!(seen.len(), 3, "each rotation brings another key");
+}
+
+/// As anybody can check it: the canonical form without the signature.
+fn is_signed_by(manifest: &str, key: &PublicKey) -> bool {
+    let mut manifest: Value = serde_json::from_str(manifest).unwrap();
+    let signature = manifest.as_object_mut().unwrap().remove("signature");
+    let signature = signature.unwrap();
+    let value = signature
+        .as_str()
+        .unwrap()
+        .strip_prefix("ed25519:")
+        .unwrap();
+    let value: [u8; 64] = BASE64.decode(value.as_bytes()).unwrap().try_into().unwrap();
+    key.verify(&canonical_value(&manifest).unwrap(), &value)
+}
+
+#[tokio::test]
+async fn at_098_a_409_and_a_410_are_the_same_bytes_every_time() {
+    let world = World::new(0).await;
+    let done = world.signed("int_done").to_string();
+    let gone = world.signed("int_gone").to_string();
+    for (path, body) in [
+        ("/api/atp/authorize", done.as_str()),
+        ("/api/atp/execute", r#"{"intent_id":"int_done"}"#),
+        ("/api/atp/intents", &gone),
+        ("/api/atp/cancel", r#"{"intent_id":"int_gone"}"#),
+    ] {
+        let answer = world.post(path, &[IDEMPOTENCY], body).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+    }
+    let other = [("Idempotency-Key", "another-key-of-the-agent")];
+    for (path, body, status) in [
+        ("/api/atp/authorize", done.as_str(), 409),
+        ("/api/atp/execute", r#"{"intent_id":"int_done"}"#, 409),
+        ("/api/atp/authorize", &gone, 410),
+        ("/api/atp/execute", r#"{"intent_id":"int_gone"}"#, 410),
+    ] {
+        let first = world.post(path, &other, body).await;
+        assert_eq!(first.status, status, "{}", first.text);
+        for _ in 0..3 {
+            let again = world.post(path, &other, body).await;
+            assert_eq!((again.status, &again.text), (first.status, &first.text));
+            assert_eq!(again.headers, first.headers);
+        }
+    }
 }

@@ -349,7 +349,7 @@ fn at_004_order_and_white_space_do_not_affect_the_signature() {
 }
 
 #[test]
-fn changing_any_signed_member_is_noticed() {
+fn at_003_changing_any_signed_member_is_noticed() {
     let genuine = signed(&AGENT_SEED, with("metadata", json!({"note": "x"})));
     let genuine: Value = serde_json::from_slice(genuine.sent()).unwrap();
     for (name, value) in [
@@ -397,7 +397,7 @@ fn the_object_form_must_name_the_agents_own_key() {
 }
 
 #[test]
-fn site_and_clock_are_checked() {
+fn at_009_at_010_site_and_clock_are_checked() {
     let intent = read(&minimal()).unwrap();
     assert_eq!(intent.check_site("https://shop.example"), Ok(()));
     let problem = intent.check_site("https://shop.example:8443").unwrap_err();

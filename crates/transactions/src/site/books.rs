@@ -167,6 +167,9 @@ pub(super) struct Transaction {
     pub(super) completed_at: Option<String>,
     /// Since when the rail has said that it knows of no such payment.
     pub(super) missing_since: Option<i64>,
+    /// The rail was asked for a payment once more, so there may be several under the reference.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) resubmitted: bool,
     /// Why a person must look at it.
     pub(super) alert: Option<String>,
     /// What its caller reported, if no rail of ours takes the effect.

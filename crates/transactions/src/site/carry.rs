@@ -36,6 +36,8 @@ pub(super) struct Held {
     pub(super) transaction: Kept<Transaction>,
     /// Nobody can have asked the rail before.
     pub(super) is_fresh: bool,
+    /// The rail was asked for a payment by this process.
+    pub(super) has_prepared: bool,
 }
 
 /// The state of a step that was taken.
@@ -56,6 +58,9 @@ impl Site {
         match self.bring_on(&mut held).await {
             Ok(true) => Some(held.transaction),
             Ok(false) => {
+                if held.has_prepared {
+                    self.call_off_late(&held).await;
+                }
                 tracing::info!(transaction_id, "a transaction went into other hands");
                 None
             }
@@ -101,7 +106,13 @@ impl Site {
             }
             let situation = self.situation(held, &charge)?;
             report = match next(report.outcome, situation) {
-                Action::Settle => return self.settle(held).await,
+                Action::Settle => {
+                    let settled = self.settle(held).await?;
+                    if settled && held.transaction.value.resubmitted {
+                        self.call_off_others(held, &charge).await;
+                    }
+                    return Ok(settled);
+                }
                 Action::Acknowledge => {
                     return Ok(self.acknowledge(held).await?
                         && self.let_go(held, self.pause(held)).await?);
@@ -118,10 +129,13 @@ impl Site {
                     }
                     rail.confirm(&charge, held.payment()).await
                 }
-                Action::Resubmit => match self.submit(held, &charge).await? {
-                    Some(report) => report,
-                    None => return Ok(false),
-                },
+                Action::Resubmit => {
+                    held.transaction.value.resubmitted = true;
+                    match self.submit(held, &charge).await? {
+                        Some(report) => report,
+                        None => return Ok(false),
+                    }
+                }
                 action @ (Action::FenceAsNotCharged | Action::FenceAsVoided) => {
                     match rail.cancel(&charge, held.payment()).await {
                         Fenced::Cancelled => {
@@ -151,6 +165,7 @@ impl Site {
         held.is_fresh = false;
         let rail = self.rail_of(&held.transaction.value);
         failpoint::hit(Failpoint::BeforeRail);
+        held.has_prepared = true;
         let prepared = rail.prepare(charge).await;
         failpoint::hit(Failpoint::AfterPrepare);
         if prepared.outcome != RailOutcome::Unconfirmed {
@@ -160,6 +175,31 @@ impl Site {
             return Ok(None);
         }
         Ok(Some(rail.confirm(charge, held.payment()).await))
+    }
+
+    /// A payment was asked for by one who has lost the transaction. As long as that is open, whoever holds it may be about to
+    /// confirm another one under the same reference, and calls off the rest when it settles.
+    async fn call_off_late(&self, held: &Held) {
+        let now = self.again(&held.transaction).await;
+        let state = now.and_then(|now| now.value.state());
+        let charge = held.transaction.value.charge(&held.intent);
+        if let (Ok(state), Ok(charge)) = (state, charge)
+            && state.is_terminal()
+        {
+            self.call_off_others(held, &charge).await;
+        }
+    }
+
+    /// Payments that were prepared and never confirmed do no harm, and shall not lie about. What was paid stays paid.
+    async fn call_off_others(&self, held: &Held, charge: &Charge) {
+        let rail = self.rail_of(&held.transaction.value);
+        let fenced = rail.cancel(charge, held.payment()).await;
+        let transaction_id = held.transaction.value.id();
+        tracing::info!(
+            transaction_id,
+            ?fenced,
+            "payments that nobody confirms were called off"
+        );
     }
 
     fn situation(&self, held: &Held, charge: &Charge) -> Result<Situation, Problem> {

@@ -124,6 +124,7 @@ impl Site {
             updated_at: now,
             completed_at: None,
             missing_since: None,
+            resubmitted: false,
             alert: None,
             word: None,
             manual: None,
@@ -181,6 +182,7 @@ impl Site {
             key: key.clone(),
             transaction,
             is_fresh: true,
+            has_prepared: false,
         }))
     }
 

@@ -23,7 +23,7 @@ use crate::problem::Problem;
 use crate::rail::Message;
 use crate::state::State;
 
-/// How many are looked at at once: a rail that hangs holds up these, and no others for longer than its time limit.
+/// How many are looked at at once. One whose rail hangs keeps its own place, and the others go on.
 const AT_ONCE: u32 = 16;
 /// How long the sweeper waits for something to fall due before it looks whether it shall end.
 const WAIT: Duration = Duration::from_secs(30);
@@ -69,11 +69,11 @@ impl Site {
 
     /// Looks at everything that is due, for as long as the process lives.
     pub async fn sweep_for_ever(self) {
+        let mut looks = Looks::default();
         loop {
-            match self.claim_due(WAIT).await {
-                Ok(rows) => {
-                    self.look_at(rows).await;
-                }
+            let room = looks.room().await;
+            match self.claim_due(room, WAIT).await {
+                Ok(rows) => looks.begin(&self, rows),
                 Err(problem) => {
                     tracing::warn!(%problem, "the sweep could not look for transactions");
                     tokio::time::sleep(PAUSE).await;
@@ -87,13 +87,14 @@ impl Site {
 
     /// One sweep now, over everything that nobody holds, though its time may not have come.
     pub async fn reconcile(&self) -> Result<Swept, Problem> {
-        let mut swept = Swept::default();
+        let mut looks = Looks::default();
         loop {
-            let rows = self.claim_due(Duration::ZERO).await?;
+            let room = looks.room().await;
+            let rows = self.claim_due(room, Duration::ZERO).await?;
             if rows.is_empty() {
                 break;
             }
-            swept.add(self.look_at(rows).await);
+            looks.begin(self, rows);
         }
         for state in [
             consign_kernel::state::State::Dispatched,
@@ -106,19 +107,16 @@ impl Site {
                     break;
                 };
                 after = last.seq;
-                for few in page.chunks(AT_ONCE as usize) {
-                    let mut taken = Vec::new();
-                    for row in few {
-                        taken.extend(self.take(row.id).await?);
-                    }
-                    swept.add(self.look_at(taken).await);
+                for row in page {
+                    looks.room().await;
+                    looks.begin(self, self.take(row.id).await?);
                 }
             }
         }
-        Ok(swept)
+        Ok(looks.end().await)
     }
 
-    async fn claim_due(&self, wait: Duration) -> Result<Vec<Row>, Problem> {
+    async fn claim_due(&self, max: u32, wait: Duration) -> Result<Vec<Row>, Problem> {
         let Hold { holder, lease_us } = self.hold();
         let claim = Claim {
             face: Face::Transaction,
@@ -128,7 +126,7 @@ impl Site {
             audience: Audience::Publisher(OWNER.to_owned()),
             worker_id: None,
             capabilities: Vec::new(),
-            max: AT_ONCE,
+            max,
             lease_us,
         };
         let claimed = self.engine().claim(None, claim, wait).await;
@@ -150,24 +148,6 @@ impl Site {
             Some(command::Answer::Claimed(mut rows)) => Ok(rows.pop()),
             _ => Ok(None),
         }
-    }
-
-    async fn look_at(&self, rows: Vec<Row>) -> Swept {
-        let mut looks = JoinSet::new();
-        for row in rows {
-            let site = self.clone();
-            looks.spawn(async move { site.look_at_one(row).await });
-        }
-        let mut swept = Swept::default();
-        for state in looks.join_all().await {
-            swept.looked_at += 1;
-            match state {
-                Some(State::Settled) => swept.settled += 1,
-                Some(State::Compensated) => swept.compensated += 1,
-                _ => swept.open += 1,
-            }
-        }
-        swept
     }
 
     async fn look_at_one(&self, row: Row) -> Option<State> {
@@ -203,6 +183,7 @@ impl Site {
             key,
             transaction,
             is_fresh: false,
+            has_prepared: false,
         })
     }
 
@@ -290,11 +271,58 @@ impl Site {
     }
 }
 
+/// Looks that are under way, and what came of those before them.
+#[derive(Default)]
+struct Looks {
+    under_way: JoinSet<Option<State>>,
+    swept: Swept,
+}
+
+impl Looks {
+    /// For how many more there is room, as soon as there is any: nobody takes what he cannot look at yet.
+    async fn room(&mut self) -> u32 {
+        while let Some(ended) = self.under_way.try_join_next() {
+            self.swept.count(ended.ok().flatten());
+        }
+        loop {
+            let busy = u32::try_from(self.under_way.len()).unwrap_or(AT_ONCE);
+            if busy < AT_ONCE {
+                return AT_ONCE - busy;
+            }
+            self.one_ended().await;
+        }
+    }
+
+    fn begin(&mut self, site: &Site, rows: impl IntoIterator<Item = Row>) {
+        for row in rows {
+            let site = site.clone();
+            self.under_way
+                .spawn(async move { site.look_at_one(row).await });
+        }
+    }
+
+    /// Whether there was one to wait for.
+    async fn one_ended(&mut self) -> bool {
+        let Some(ended) = self.under_way.join_next().await else {
+            return false;
+        };
+        self.swept.count(ended.ok().flatten());
+        true
+    }
+
+    async fn end(mut self) -> Swept {
+        while self.one_ended().await {}
+        self.swept
+    }
+}
+
 impl Swept {
-    fn add(&mut self, other: Self) {
-        self.looked_at += other.looked_at;
-        self.settled += other.settled;
-        self.compensated += other.compensated;
-        self.open += other.open;
+    fn count(&mut self, state: Option<State>) {
+        self.looked_at += 1;
+        match state {
+            Some(State::Settled) => self.settled += 1,
+            Some(State::Compensated) => self.compensated += 1,
+            _ => self.open += 1,
+        }
     }
 }

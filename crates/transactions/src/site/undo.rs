@@ -173,6 +173,7 @@ impl Site {
             key: IdempotencyKey::stored(about.key),
             transaction,
             is_fresh: true,
+            has_prepared: false,
         };
         Ok(Some((held, asked)))
     }

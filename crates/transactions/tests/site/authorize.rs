@@ -1,11 +1,14 @@
 //! Permissions: created, authorized once, withdrawn, over.
 
+use consign_kernel::ids::SECOND_US;
 use consign_kernel::receipt::Signer;
+use consign_transactions::instant;
 use consign_transactions::site::AgentKeys;
 use consign_transactions::state::State;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{KEY, OTHER_KEY, World, agent, agent_key, body, key_id, name, sign};
+use crate::bank::Mood;
+use crate::world::{KEY, OTHER_KEY, SITE, World, agent, agent_key, body, key_id, name, sign};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_001_a_signed_intent_is_created() {
@@ -18,7 +21,7 @@ async fn at_001_a_signed_intent_is_created() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_002_at_003_a_wrong_signature_leaves_nothing() {
+async fn at_002_a_wrong_signature_leaves_nothing() {
     let world = World::new().await;
     let mut changed = world.signed("int_abc");
     changed["amount_cents"] = 1501.into();
@@ -32,17 +35,113 @@ async fn at_002_at_003_a_wrong_signature_leaves_nothing() {
     assert_eq!(dump.records.len(), 1, "the site's key alone");
 }
 
+/// Every member that the protocol knows, one that it does not, and for each another value that would be valid too.
+fn members(world: &World) -> Vec<(&'static str, Value, Value)> {
+    let time = |seconds: i64| json!(instant::print(world.now().plus(seconds * SECOND_US)));
+    let key = |seed: u8| json!(agent_key(&Signer::from_seed(&[seed; 32])));
+    let after = |id: &str| json!([{"intent_id": id, "state": "settled"}]);
+    let rail = |capture: &str| json!({"name": "bank", "capture": capture});
+    vec![
+        ("intent_id", json!("int_abc"), json!("int_abd")),
+        ("site", json!(SITE), json!("https://other.example")),
+        ("agent_id", json!("agent-7"), json!("agent-8")),
+        ("agent_key", key(0x22), key(0x44)),
+        ("principal_key", key(0x55), key(0x66)),
+        ("user_id", json!("user-1"), json!("user-2")),
+        ("purpose", json!("a book"), json!("two books")),
+        (
+            "scope",
+            json!({"actions": ["pay"], "domains": ["a.example"]}),
+            json!({"actions": ["pay"], "domains": ["b.example"]}),
+        ),
+        ("amount_cents", json!(1500), json!(1501)),
+        ("currency", json!("EUR"), json!("USD")),
+        ("max_spend_cents", json!(3000), json!(0)),
+        ("max_executions", json!(1), json!(2)),
+        ("nonce", json!("n1"), json!("n2")),
+        ("issued_at", time(0), time(-1)),
+        ("expires_at", time(600), time(601)),
+        ("action_dedup_key", json!("cart-1"), json!("cart-2")),
+        ("preconditions", after("int_1"), after("int_2")),
+        ("rail", rail("manual"), rail("automatic")),
+        ("metadata", json!({"note": "x"}), json!({"note": "y"})),
+        ("unheard_of", json!([1, 2]), json!([2, 1])),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn at_009_at_010_another_site_and_another_time_are_refused() {
+async fn at_003_no_signed_member_can_be_changed_added_or_taken_away() {
+    let world = World::new().await;
+    let members = members(&world);
+    let mut whole = json!({"type": "atp.intent.v1"});
+    for (member, value, _) in &members {
+        whole[*member] = value.clone();
+    }
+    let genuine = sign(whole.clone(), &agent());
+    let before = world.ledger.store.dump().await.unwrap();
+    for (member, _, other) in &members {
+        let mut changed = genuine.clone();
+        changed[*member] = other.clone();
+        let mut lacking = genuine.clone();
+        lacking.as_object_mut().unwrap().remove(*member);
+        for body in [changed, lacking] {
+            for refused in [world.create(&body).await, world.authorize(&body, KEY).await] {
+                // Of an intent that lacks what it must have, no signature is looked at.
+                let name = name(&refused);
+                let expected = name == "invalid_signature" || body.get(*member).is_none();
+                assert!(expected, "{member}: {name}");
+            }
+        }
+    }
+    let mut added = genuine.clone();
+    added["another"] = json!(null);
+    assert_eq!(name(&world.create(&added).await), "invalid_signature");
+    let mut other_type = genuine.clone();
+    other_type["type"] = "atp.intent.v2".into();
+    assert_eq!(name(&world.create(&other_type).await), "invalid_request");
+    assert_eq!(world.ledger.store.dump().await.unwrap(), before);
+    assert_eq!(world.create(&genuine).await.unwrap().status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_009_an_intent_for_another_site_is_refused() {
     let world = World::new().await;
     let mut intent = world.intent("int_abc");
     intent["site"] = "https://other.example".into();
     let refused = world.create(&sign(intent, &agent())).await;
     assert_eq!(name(&refused), "site_mismatch");
-    let stale = world.signed("int_abc");
-    world.pass(301);
-    let refused = world.create(&stale).await;
-    assert_eq!(name(&refused), "timestamp_out_of_window");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_010_an_intent_is_fresh_for_five_minutes_before_and_after_it_was_issued() {
+    let world = World::new().await;
+    let issued = |id: &str, seconds: i64| {
+        let mut intent = world.intent(id);
+        let at = world.now().plus(seconds * SECOND_US);
+        intent["issued_at"] = instant::print(at).into();
+        intent["expires_at"] = instant::print(at.plus(600 * SECOND_US)).into();
+        sign(intent, &agent())
+    };
+    for seconds in [-301, 310, -500, 86_400] {
+        let intent = issued("int_abc", seconds);
+        for refused in [
+            world.create(&intent).await,
+            world.authorize(&intent, KEY).await,
+        ] {
+            let problem = refused.unwrap_err();
+            let told = (problem.status(), problem.name());
+            assert_eq!(told, (401, "timestamp_out_of_window"), "{seconds}");
+        }
+    }
+    let dump = world.ledger.store.dump().await.unwrap();
+    assert!(dump.intents.is_empty(), "nothing is kept of it");
+    // The last moments: one side comes nearer while this runs, so the other side keeps a distance.
+    for seconds in [-270, 0, 300] {
+        let id = format!("int_{seconds}");
+        world.create(&issued(&id, seconds)).await.unwrap();
+        let id = format!("int_at_once_{seconds}");
+        world.authorize(&issued(&id, seconds), KEY).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,6 +295,36 @@ async fn at_025_at_026_at_027_at_028_what_is_over_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn at_027_an_end_is_shown_when_its_time_has_come_though_nothing_was_written() {
+    let world = World::new().await;
+    world.create(&world.signed("int_created")).await.unwrap();
+    world.authorized("int_authorized").await;
+    let before = world.ledger.store.dump().await.unwrap();
+    let listed = async || body(&world.site.intents(10, 0, None).await.unwrap())["data"].clone();
+    for (seconds, states) in [
+        (0, ["authorized", "created"]),
+        (570, ["authorized", "created"]),
+        (30, ["expired", "expired"]),
+    ] {
+        world.pass(seconds);
+        let told = listed().await;
+        assert_eq!([&told[0]["state"], &told[1]["state"]], states);
+        for (id, state) in [("int_authorized", states[0]), ("int_created", states[1])] {
+            let answer = world.site.intent(id).await.unwrap();
+            let shown = body(&answer);
+            assert_eq!(
+                (&shown["state"], &shown["data"]["status"]),
+                (&json!(state), &json!(state))
+            );
+            assert_eq!(answer.state.map(State::word), Some(state));
+            let is_over = shown["expired_reason"] == "expired";
+            assert_eq!(is_over, state == "expired");
+        }
+    }
+    assert_eq!(world.ledger.store.dump().await.unwrap(), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn at_076_what_is_cancelled_is_over_at_once() {
     let world = World::new().await;
     world.create(&world.signed("int_created")).await.unwrap();
@@ -259,6 +388,58 @@ async fn at_087_at_088_at_089_at_090_preconditions_are_asked_when_authorizing() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn at_089_what_waits_for_something_that_can_never_settle_is_told_so() {
+    let world = World::new().await;
+    let short_lived = |id: &str| {
+        let mut intent = world.intent(id);
+        intent["expires_at"] = instant::print(world.now().plus(60 * SECOND_US)).into();
+        sign(intent, &agent())
+    };
+    let after = |first: &str| {
+        let mut intent = world.intent(&format!("after_{first}"));
+        intent["preconditions"] = json!([{"intent_id": first, "state": "settled"}]);
+        sign(intent, &agent())
+    };
+    world.create(&short_lived("int_created")).await.unwrap();
+    world
+        .authorize(&short_lived("int_authorized"), KEY)
+        .await
+        .unwrap();
+    world.authorized("int_cancelled").await;
+    world.authorized("int_declined").await;
+    let waiting: Vec<_> = [
+        "int_created",
+        "int_authorized",
+        "int_cancelled",
+        "int_declined",
+    ]
+    .map(|first| (first, after(first)))
+    .into();
+    for (first, intent) in &waiting {
+        let refused = world.authorize(intent, KEY).await.unwrap_err();
+        assert_eq!(refused.status(), 425, "{first} may come yet");
+    }
+    world.pass(61);
+    world.cancel("int_cancelled").await.unwrap();
+    world.bank.be(Mood::Declines);
+    world.execute("int_declined", KEY).await.unwrap();
+    for (first, intent) in &waiting {
+        let refused = world.authorize(intent, KEY).await.unwrap_err();
+        let told = (refused.status(), refused.name());
+        assert_eq!(told, (412, "precondition_failed"), "{first}");
+        let told = serde_json::to_value(&refused).unwrap().to_string();
+        let state = if *first == "int_declined" {
+            "compensated"
+        } else {
+            "expired"
+        };
+        assert!(told.contains(first) && told.contains(state), "{told}");
+        // The nonce is as good as before.
+        world.create(intent).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn at_091_at_092_at_093_the_same_action_is_taken_once_within_the_window() {
     let twice = |world: &World, id: &str| {
         let mut intent = world.intent(id);
@@ -285,6 +466,38 @@ async fn at_091_at_092_at_093_the_same_action_is_taken_once_within_the_window() 
     let world = World::new().await;
     world.authorize(&twice(&world, "int_1"), KEY).await.unwrap();
     world.authorize(&twice(&world, "int_2"), KEY).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_093_an_action_is_free_again_when_its_time_is_over_or_it_came_to_nothing() {
+    let world = World::with(|options| options.dedup_window_s = 86_400).await;
+    let same = |id: &str| {
+        let mut intent = world.intent(id);
+        intent["action_dedup_key"] = "cart-1".into();
+        sign(intent, &agent())
+    };
+    let is_taken = async |id: &str| {
+        let refused = world.authorize(&same(id), KEY).await;
+        assert_eq!(name(&refused), "duplicate_action", "{id}");
+    };
+    world.authorize(&same("int_expires"), KEY).await.unwrap();
+    world.pass(590);
+    is_taken("int_early").await;
+    world.pass(10);
+    // By time, and nobody has swept.
+    world.authorize(&same("int_settles"), KEY).await.unwrap();
+    world.execute("int_settles", KEY).await.unwrap();
+    world.pass(700);
+    is_taken("int_settled").await;
+    world.compensate("int_settles", KEY).await.unwrap();
+    // By compensation on request.
+    world.authorize(&same("int_declined"), KEY).await.unwrap();
+    is_taken("int_meanwhile").await;
+    world.bank.be(Mood::Declines);
+    world.execute("int_declined", KEY).await.unwrap();
+    // By compensation because the rail said no.
+    world.authorize(&same("int_last"), KEY).await.unwrap();
+    is_taken("int_too_late").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use consign_transactions::outcome::RailOutcome;
 use consign_transactions::problem::Problem;
@@ -49,6 +50,11 @@ struct Books {
     is_firm: bool,
     /// The reference of a payment that arrives at the very moment in which it is called off.
     late: Option<String>,
+    /// What is asked for this intent does not arrive.
+    held_back: Option<(&'static str, String)>,
+    /// How many calls were held back, and how many of them were let go, in the order in which they came.
+    waited: u32,
+    let_go: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -113,6 +119,55 @@ impl Bank {
             .collect()
     }
 
+    /// From now on this call does not arrive when it is about this intent.
+    pub(crate) fn hold_back(&self, verb: &'static str, intent_id: &str) {
+        self.0.lock().unwrap().held_back = Some((verb, intent_id.to_owned()));
+    }
+
+    /// Calls arrive again; those that are held back stay so.
+    pub(crate) fn hold_back_no_more(&self) {
+        self.0.lock().unwrap().held_back = None;
+    }
+
+    /// All that was held back arrives now.
+    pub(crate) fn let_go(&self) {
+        let mut books = self.0.lock().unwrap();
+        books.held_back = None;
+        books.let_go = books.waited;
+    }
+
+    /// The one that waits for longest arrives.
+    pub(crate) fn let_go_one(&self) {
+        self.0.lock().unwrap().let_go += 1;
+    }
+
+    pub(crate) async fn wait_for_held_back(&self, calls: u32) {
+        let until = Instant::now() + Duration::from_secs(20);
+        let waiting = || {
+            let books = self.0.lock().unwrap();
+            books.waited - books.let_go
+        };
+        while waiting() < calls {
+            assert!(Instant::now() < until, "fewer than {calls} calls");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn arrive(&self, verb: &'static str, charge: &Charge) {
+        tokio::task::yield_now().await;
+        let ticket = {
+            let mut books = self.0.lock().unwrap();
+            if books.held_back != Some((verb, charge.intent_id.clone())) {
+                return;
+            }
+            books.waited += 1;
+            books.waited
+        };
+        while self.0.lock().unwrap().let_go < ticket {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     fn with<T>(&self, lost: T, act: impl FnOnce(&mut Books) -> T) -> T {
         let mut books = self.0.lock().unwrap();
         books.calls += 1;
@@ -156,119 +211,130 @@ impl Bank {
     }
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> Asked<'a, T> {
-    Box::pin(async move {
-        tokio::task::yield_now().await;
-        value
-    })
-}
-
 impl Rail for Bank {
     fn name(&self) -> &'static str {
         "bank"
     }
 
     fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
-        let mute = self.0.lock().unwrap().mood == Mood::Mute;
-        if mute {
-            self.be(Mood::Well);
-        }
-        let report = self.with(Report::of(RailOutcome::Unknown), |books| {
-            // Asked twice it makes two, like a rail that ignores idempotency keys.
-            let id = format!("pay_{}", books.payments.len() + 1);
-            let reference = charge.reference.as_str().to_owned();
-            books
-                .payments
-                .insert(id.clone(), (reference, Payment::Prepared));
-            Report::of(RailOutcome::Unconfirmed).named(id)
-        });
-        if mute {
-            self.be(Mood::Mute);
-        }
-        ready(report)
+        Box::pin(async move {
+            self.arrive("prepare", charge).await;
+            let mute = self.0.lock().unwrap().mood == Mood::Mute;
+            if mute {
+                self.be(Mood::Well);
+            }
+            let report = self.with(Report::of(RailOutcome::Unknown), |books| {
+                // Asked twice it makes two, like a rail that ignores idempotency keys.
+                let id = format!("pay_{}", books.payments.len() + 1);
+                let reference = charge.reference.as_str().to_owned();
+                books
+                    .payments
+                    .insert(id.clone(), (reference, Payment::Prepared));
+                Report::of(RailOutcome::Unconfirmed).named(id)
+            });
+            if mute {
+                self.be(Mood::Mute);
+            }
+            report
+        })
     }
 
     fn confirm<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
-        ready(self.with(Report::of(RailOutcome::Unknown), |books| {
-            let found = Self::find(books, charge, id);
-            let after = match books.mood {
-                Mood::Declines => Payment::Failed,
-                Mood::Slow => Payment::Processing,
-                Mood::Holds => Payment::Held,
-                Mood::Well | Mood::Away | Mood::Mute | Mood::Wrong => Payment::Paid,
-            };
-            if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
-                && *payment == Payment::Prepared
-            {
-                *payment = after;
-            }
-            Self::report(books, charge, id)
-        }))
+        Box::pin(async move {
+            self.arrive("confirm", charge).await;
+            self.with(Report::of(RailOutcome::Unknown), |books| {
+                let found = Self::find(books, charge, id);
+                let after = match books.mood {
+                    Mood::Declines => Payment::Failed,
+                    Mood::Slow => Payment::Processing,
+                    Mood::Holds => Payment::Held,
+                    Mood::Well | Mood::Away | Mood::Mute | Mood::Wrong => Payment::Paid,
+                };
+                if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
+                    && *payment == Payment::Prepared
+                {
+                    *payment = after;
+                }
+                Self::report(books, charge, id)
+            })
+        })
     }
 
     fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
-        ready(self.with(Report::of(RailOutcome::Unknown), |books| {
-            let found = Self::find(books, charge, id);
-            if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
-                && *payment == Payment::Held
-            {
-                *payment = Payment::Paid;
-            }
-            Self::report(books, charge, id)
-        }))
+        Box::pin(async move {
+            self.arrive("capture", charge).await;
+            self.with(Report::of(RailOutcome::Unknown), |books| {
+                let found = Self::find(books, charge, id);
+                if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
+                    && *payment == Payment::Held
+                {
+                    *payment = Payment::Paid;
+                }
+                Self::report(books, charge, id)
+            })
+        })
     }
 
     fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
-        ready(self.with(Report::of(RailOutcome::Unknown), |books| {
-            Self::report(books, charge, id)
-        }))
+        Box::pin(async move {
+            self.arrive("look_up", charge).await;
+            self.with(Report::of(RailOutcome::Unknown), |books| {
+                Self::report(books, charge, id)
+            })
+        })
     }
 
     fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
-        ready(self.with(Fenced::Unknown, |books| {
-            let mut fenced = Fenced::Cancelled;
-            let is_firm = books.is_firm;
-            if let Some(reference) = books.late.take() {
-                let late = (reference, Payment::Prepared);
-                books.payments.insert("late".to_owned(), late);
-            }
-            for (reference, payment) in books.payments.values_mut() {
-                if reference == charge.reference.as_str() {
-                    match payment {
-                        Payment::Paid => fenced = Fenced::TooLate,
-                        Payment::Failed | Payment::Cancelled => {}
-                        Payment::Processing if is_firm => fenced = Fenced::TooLate,
-                        Payment::Prepared | Payment::Processing | Payment::Held => {
-                            *payment = Payment::Cancelled;
+        Box::pin(async move {
+            self.arrive("cancel", charge).await;
+            self.with(Fenced::Unknown, |books| {
+                let mut fenced = Fenced::Cancelled;
+                let is_firm = books.is_firm;
+                if let Some(reference) = books.late.take() {
+                    let late = (reference, Payment::Prepared);
+                    books.payments.insert("late".to_owned(), late);
+                }
+                for (reference, payment) in books.payments.values_mut() {
+                    if reference == charge.reference.as_str() {
+                        match payment {
+                            Payment::Paid => fenced = Fenced::TooLate,
+                            Payment::Failed | Payment::Cancelled => {}
+                            Payment::Processing if is_firm => fenced = Fenced::TooLate,
+                            Payment::Prepared | Payment::Processing | Payment::Held => {
+                                *payment = Payment::Cancelled;
+                            }
                         }
                     }
                 }
-            }
-            fenced
-        }))
+                fenced
+            })
+        })
     }
 
     fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
-        ready(self.with(Refunded::Unknown, |books| {
-            if books.refund_refused {
-                return Refunded::Refused(Failure {
-                    code: "charge_disputed".to_owned(),
-                    message: "The charge is disputed.".to_owned(),
-                });
-            }
-            let id = Self::find(books, charge, id).unwrap_or_default();
-            if books.payments.get(&id).map(|payment| payment.1) != Some(Payment::Paid) {
-                return Refunded::Refused(Failure {
-                    code: "not_paid".to_owned(),
-                    message: "There is nothing to pay back.".to_owned(),
-                });
-            }
-            let number = books.refunds.len() + 1;
-            let refund = books.refunds.entry(id);
-            Refunded::Done {
-                refund_id: Some(refund.or_insert(format!("re_{number}")).clone()),
-            }
-        }))
+        Box::pin(async move {
+            self.arrive("refund", charge).await;
+            self.with(Refunded::Unknown, |books| {
+                if books.refund_refused {
+                    return Refunded::Refused(Failure {
+                        code: "charge_disputed".to_owned(),
+                        message: "The charge is disputed.".to_owned(),
+                    });
+                }
+                let id = Self::find(books, charge, id).unwrap_or_default();
+                if books.payments.get(&id).map(|payment| payment.1) != Some(Payment::Paid) {
+                    return Refunded::Refused(Failure {
+                        code: "not_paid".to_owned(),
+                        message: "There is nothing to pay back.".to_owned(),
+                    });
+                }
+                let number = books.refunds.len() + 1;
+                let refund = books.refunds.entry(id);
+                Refunded::Done {
+                    refund_id: Some(refund.or_insert(format!("re_{number}")).clone()),
+                }
+            })
+        })
     }
 
     /// Its messages are `event payment`, and genuine if they say so.

@@ -6,7 +6,7 @@ use consign_transactions::rail::Null;
 use serde_json::json;
 
 use crate::bank::{Mood, Payment};
-use crate::world::{KEY, OTHER_KEY, World, body, name};
+use crate::world::{KEY, OTHER_KEY, World, body, name, text_of};
 
 async fn settled() -> World {
     let world = World::new().await;
@@ -16,7 +16,7 @@ async fn settled() -> World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_070_at_071_at_072_a_settled_one_is_refunded_and_both_documents_stay() {
+async fn at_070_at_072_a_settled_one_is_refunded_and_both_documents_stay() {
     let world = settled().await;
     let before = world.shown("int_abc").await["transactions"][0]["receipt"].clone();
     let answer = world.compensate("int_abc", KEY).await.unwrap();
@@ -36,6 +36,40 @@ async fn at_070_at_071_at_072_a_settled_one_is_refunded_and_both_documents_stay(
     assert_eq!(body(&replay), told, "the row as it is now");
     assert_eq!(world.shown("int_abc").await["data"]["spent_cents"], 0);
     world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_071_undoing_changes_no_byte_of_the_receipt_wherever_it_is_read() {
+    let world = settled().await;
+    let executed = world.execute("int_abc", KEY).await.unwrap();
+    let receipt = text_of(&executed.body, "receipt");
+    let told = body(&executed);
+    let id = told["receipt"]["receipt_id"].as_str().unwrap();
+    let public = world.site.receipt_shown(id).await.unwrap();
+    assert_eq!(text_of(&public.body, "receipt"), receipt);
+    let listed = text_of(
+        &world.site.receipts_of("int_abc").await.unwrap().body,
+        "receipts",
+    );
+    assert_eq!(listed, format!("[{receipt}]"));
+
+    let undone = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!(text_of(&undone.body, "receipt"), receipt);
+    let second = text_of(&undone.body, "compensation_receipt");
+    let replay = world.execute("int_abc", KEY).await.unwrap();
+    assert_eq!(text_of(&replay.body, "receipt"), receipt);
+    let after = world.site.receipt_shown(id).await.unwrap();
+    assert_eq!((after.status, after.body), (public.status, public.body));
+    let listed = text_of(
+        &world.site.receipts_of("int_abc").await.unwrap().body,
+        "receipts",
+    );
+    assert_eq!(listed, format!("[{receipt},{second}]"));
+    let restarted = world.other(|_| {}).await;
+    let elsewhere = world.execute_at(&restarted, "int_abc", KEY).await.unwrap();
+    assert_eq!(text_of(&elsewhere.body, "receipt"), receipt);
+    let verified = world.site.verify(receipt.as_bytes()).await.unwrap();
+    assert_eq!(body(&verified)["verification"]["ok"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,9 @@
 //! The site's keys: one signs, all verify what they signed, and none is trusted because it came along.
 
+use consign_transactions::site::Site;
 use serde_json::{Value, json};
 
-use crate::world::{KEY, OTHER_KEY, World, agent, body, sign};
+use crate::world::{KEY, OTHER_KEY, World, agent, body, sign, text_of};
 
 async fn settled(world: &World, id: &str) -> Value {
     world.authorized(id).await;
@@ -73,6 +74,52 @@ async fn at_084_at_085_old_receipts_stay_good_until_their_key_is_revoked() {
     );
     assert_eq!(verified(&world, &new).await["ok"], true);
     assert!(world.site.revoke_key("unknown", "why").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_084_after_rotations_old_replays_are_the_old_bytes() {
+    let world = World::new().await;
+    world.authorized("int_settled").await;
+    world.authorized("int_undone").await;
+    let undo = async |site: &Site| {
+        let sent = br#"{"intent_id":"int_undone","reason":"r"}"#;
+        site.compensate(Some(KEY.as_bytes()), sent).await.unwrap()
+    };
+    world.execute("int_undone", KEY).await.unwrap();
+    let first = [
+        world.execute("int_settled", KEY).await.unwrap(),
+        undo(&world.site).await,
+    ];
+    let receipts = [
+        text_of(&first[0].body, "receipt"),
+        text_of(&first[1].body, "receipt"),
+        text_of(&first[1].body, "compensation_receipt"),
+    ];
+    let mut signers = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        signers.insert(world.site.rotate_key("planned").await.unwrap());
+        let restarted = world.other(|_| {}).await;
+        for site in [&world.site, &restarted] {
+            let again = [
+                world.execute_at(site, "int_settled", KEY).await.unwrap(),
+                undo(site).await,
+            ];
+            for (again, first) in again.iter().zip(&first) {
+                assert!(again.replayed);
+                assert_eq!((again.status, &again.body), (first.status, &first.body));
+            }
+            for receipt in &receipts {
+                let verified = site.verify(receipt.as_bytes()).await.unwrap();
+                let found = &body(&verified)["verification"];
+                assert_eq!(
+                    (&found["ok"], &found["stored"]),
+                    (&json!(true), &json!(true))
+                );
+                assert_eq!(found["key_status"], "previous");
+            }
+        }
+    }
+    assert_eq!(signers.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

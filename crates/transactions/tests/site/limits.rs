@@ -6,7 +6,7 @@ use consign_kernel::profile::ProfileId;
 use consign_kernel::state::State;
 use serde_json::{Value, json};
 
-use crate::bank::Mood;
+use crate::bank::{Mood, Payment};
 use crate::world::{KEY, OTHER_KEY, World, body, name};
 
 async fn left_open(world: &World, id: &str) {
@@ -137,7 +137,7 @@ async fn what_finds_no_place_is_not_begun_and_what_was_begun_is_still_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_tells_the_steps_of_the_protocol_and_no_others() {
+async fn at_101_the_log_tells_the_steps_of_the_protocol_and_no_others() {
     let world = World::new().await;
     world.authorized("int_used").await;
     world.authorized("int_unused").await;
@@ -173,4 +173,120 @@ async fn the_log_tells_the_steps_of_the_protocol_and_no_others() {
             step("authorized", "expired"),
         ]
     );
+}
+
+/// The whole log, page by page.
+async fn log(world: &World) -> Vec<Value> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let page = body(&world.site.audit(after).await.unwrap());
+        all.extend(page["transitions"].as_array().unwrap().iter().cloned());
+        if page["more"] == false {
+            return all;
+        }
+        after = page["next"].as_u64().unwrap();
+    }
+}
+
+/// Ways through the protocol, each under an intent of its own.
+async fn every_way(world: &World) {
+    for id in ["created", "cancelled_early"] {
+        world.create(&world.signed(id)).await.unwrap();
+    }
+    for id in [
+        "authorized",
+        "cancelled",
+        "settled",
+        "undone",
+        "declined",
+        "late",
+        "voided",
+        "failed",
+        "lost",
+    ] {
+        world.authorized(id).await;
+    }
+    world.cancel("cancelled_early").await.unwrap();
+    world.cancel("cancelled").await.unwrap();
+    for (id, mood) in [
+        ("settled", Mood::Well),
+        ("undone", Mood::Well),
+        ("declined", Mood::Declines),
+        ("voided", Mood::Slow),
+        ("late", Mood::Slow),
+        ("lost", Mood::Mute),
+    ] {
+        world.bank.be(mood);
+        world.execute(id, KEY).await.unwrap();
+        if id == "voided" {
+            world.compensate(id, KEY).await.unwrap();
+        }
+    }
+    world.bank.be(Mood::Well);
+    world.bank.end_all(Payment::Paid);
+    world.bank.be(Mood::Slow);
+    world.execute("failed", KEY).await.unwrap();
+    world.bank.be(Mood::Well);
+    world.bank.end_all(Payment::Failed);
+    world.compensate("undone", KEY).await.unwrap();
+    // Again and again: who looks changes nothing.
+    let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
+    for _ in 0..2 {
+        world.pass(60);
+        world.site.reconcile().await.unwrap();
+        for id in [
+            "settled", "undone", "declined", "late", "voided", "failed", "lost",
+        ] {
+            world.execute(id, KEY).await.unwrap();
+        }
+        let heard = world.site.callback("bank", &genuine, b"e1 pay_1");
+        heard.await.unwrap();
+    }
+    world.pass(601);
+    world.engine.sweep().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_101_the_log_tells_every_way_once_and_in_order() {
+    let world = World::new().await;
+    every_way(&world).await;
+    let log = log(&world).await;
+    let numbers: Vec<_> = log.iter().map(|one| one["seq"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    let times: Vec<_> = log.iter().map(|one| one["at"].as_str().unwrap()).collect();
+    assert!(times.is_sorted());
+    for (id, way) in [
+        ("created", "created expired"),
+        ("cancelled_early", "created expired"),
+        ("authorized", "created authorized expired"),
+        ("cancelled", "created authorized expired"),
+        ("settled", "created authorized executing executed settled"),
+        (
+            "undone",
+            "created authorized executing executed settled compensated",
+        ),
+        ("declined", "created authorized executing compensated"),
+        ("late", "created authorized executing executed settled"),
+        (
+            "voided",
+            "created authorized executing executed compensated",
+        ),
+        (
+            "failed",
+            "created authorized executing executed compensated",
+        ),
+        ("lost", "created authorized executing executed settled"),
+    ] {
+        let own = log.iter().filter(|one| one["intent_id"] == id);
+        let mut at = Value::Null;
+        let mut went = Vec::new();
+        for one in own {
+            assert_eq!(one["from"], at, "{id}");
+            at = one["to"].clone();
+            went.push(at.as_str().unwrap().to_owned());
+        }
+        assert_eq!(went.join(" "), way, "{id}");
+        assert_eq!(world.shown(id).await["state"], at, "{id}");
+    }
+    world.is_sound().await;
 }

@@ -14,6 +14,7 @@ mod keys;
 mod limits;
 mod outcomes;
 mod recovery;
+mod refusals;
 mod tool;
 mod verifiers;
 mod worker;

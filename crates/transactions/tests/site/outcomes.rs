@@ -1,5 +1,8 @@
 //! What becomes of a transaction when the rail is away, late, slow, mute or says no.
 
+use std::time::Duration;
+
+use consign_kernel::record::Kind;
 use serde_json::Value;
 
 use crate::bank::{Mood, Payment};
@@ -115,27 +118,64 @@ async fn a_hold_is_captured() {
     assert_eq!(world.bank.charges(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// A callback and a sweep at once: both have asked the rail before either hears, and the lease of the first is over by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn at_052_a_callback_and_the_sweep_at_once_settle_once() {
-    let (world, _) = mood(Mood::Slow).await;
-    world.bank.be(Mood::Well);
-    world.bank.end_all(Payment::Paid);
-    world.pass(60);
+    const ROUNDS: usize = 8;
+    let world = World::new().await;
     let second = world.other(|_| {}).await;
-    let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
-    let (swept, called) = tokio::join!(
-        second.reconcile(),
-        world.site.callback("bank", &genuine, b"e1 pay_1")
-    );
-    swept.unwrap();
-    called.unwrap();
-    let told = body(&world.execute("int_abc", KEY).await.unwrap());
-    assert_eq!(told["state"], "settled");
-    let dump = world.ledger.store.dump().await.unwrap();
-    let settled = dump.facts.iter().filter(|fact| fact.to.name() == "acked");
-    assert_eq!(settled.count(), 1);
-    let receipts = body(&world.site.receipts_of("int_abc").await.unwrap());
-    assert_eq!(receipts["receipts"].as_array().unwrap().len(), 1);
+    for round in 1..=ROUNDS {
+        let id = format!("int_{round}");
+        world.bank.be(Mood::Slow);
+        world.authorized(&id).await;
+        world.execute(&id, KEY).await.unwrap();
+        world.bank.be(Mood::Well);
+        world.bank.end_all(Payment::Paid);
+        world.bank.hold_back("look_up", &id);
+        let sweep = {
+            let site = second.clone();
+            async move { site.reconcile().await.map(|_| ()) }
+        };
+        let call = {
+            let site = world.site.clone();
+            async move {
+                let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
+                let message = format!("e{round} pay_{round}");
+                let heard = site.callback("bank", &genuine, message.as_bytes());
+                heard.await.map(|_| ())
+            }
+        };
+        let mut looks = tokio::task::JoinSet::new();
+        // They take turns in coming first.
+        if round % 2 == 0 {
+            looks.spawn(sweep);
+            world.bank.wait_for_held_back(1).await;
+            world.pass(61);
+            looks.spawn(call);
+        } else {
+            looks.spawn(call);
+            world.bank.wait_for_held_back(1).await;
+            world.pass(61);
+            looks.spawn(sweep);
+        }
+        world.bank.wait_for_held_back(2).await;
+        world.bank.let_go();
+        for looked in looks.join_all().await {
+            looked.unwrap();
+        }
+        let told = world.execute(&id, KEY).await.unwrap();
+        assert_eq!(body(&told)["state"], "settled");
+        let receipts = body(&world.site.receipts_of(&id).await.unwrap());
+        assert_eq!(receipts["receipts"].as_array().unwrap().len(), 1);
+        let dump = world.ledger.store.dump().await.unwrap();
+        let settled = dump.facts.iter().filter(|fact| fact.to.name() == "acked");
+        assert_eq!(settled.count(), round, "one transition each");
+        let signed = dump.records.iter();
+        let signed = signed.filter(|one| one.key.kind == Kind::SignedReceipt);
+        assert_eq!(signed.count(), round, "one receipt each");
+    }
+    assert_eq!(world.bank.charges(), ROUNDS);
+    world.is_sound().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,6 +237,61 @@ async fn at_102_one_that_is_stuck_delays_no_other() {
     let told = body(&world.execute("int_other", KEY).await.unwrap());
     assert_eq!(told["state"], "settled");
     assert_eq!(world.shown("int_abc").await["state"], "executing");
+}
+
+/// Nobody but the rail can end the first one, which hangs while it is being looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_102_one_whose_rail_hangs_holds_up_no_other_in_the_sweep() {
+    let world = World::with(|options| options.sweep = Duration::from_millis(100)).await;
+    let sweeping = tokio::spawn(world.site.clone().sweep_for_ever());
+    let timekeeper = consign_engine::Timekeeper::new(world.engine.clone());
+    let keeping = tokio::spawn(timekeeper.run(std::future::pending(), || {}));
+    world.bank.hold_back("look_up", "int_stuck");
+    world.bank.be(Mood::Away);
+    world.authorized("int_stuck").await;
+    world.execute("int_stuck", KEY).await.unwrap();
+    world.bank.wait_for_held_back(1).await;
+    for id in ["int_second", "int_third"] {
+        world.bank.be(Mood::Away);
+        world.authorized(id).await;
+        let told = body(&world.execute(id, KEY).await.unwrap());
+        assert_eq!(told["state"], "executing");
+        world.bank.be(Mood::Well);
+        world.wait_until(id, "settled").await;
+    }
+    assert_eq!(world.shown("int_stuck").await["state"], "executing");
+    world.bank.let_go();
+    world.wait_until("int_stuck", "settled").await;
+    assert_eq!(world.bank.charges(), 3);
+    sweeping.abort();
+    keeping.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_102_a_sweep_by_hand_looks_at_all_the_others_while_one_hangs() {
+    let world = World::new().await;
+    // More than are looked at at once.
+    let others: Vec<String> = (0..20).map(|n| format!("int_{n}")).collect();
+    world.bank.be(Mood::Away);
+    for id in ["int_stuck"]
+        .into_iter()
+        .chain(others.iter().map(String::as_str))
+    {
+        world.authorized(id).await;
+        world.execute(id, KEY).await.unwrap();
+    }
+    world.bank.be(Mood::Well);
+    world.bank.hold_back("look_up", "int_stuck");
+    let site = world.site.clone();
+    let sweeping = tokio::spawn(async move { site.reconcile().await });
+    for id in &others {
+        world.wait_until(id, "settled").await;
+    }
+    assert_eq!(world.shown("int_stuck").await["state"], "executing");
+    world.bank.wait_for_held_back(1).await;
+    world.bank.let_go();
+    let swept = sweeping.await.unwrap().unwrap();
+    assert_eq!((swept.looked_at, swept.settled), (21, 21));
 }
 
 #[tokio::test(flavor = "multi_thread")]

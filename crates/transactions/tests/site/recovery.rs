@@ -1,5 +1,7 @@
 //! A process that died: what it held is found again, where it was or later.
 
+use std::time::{Duration, Instant};
+
 use consign_kernel::state::State;
 
 use crate::bank::{Mood, Payment};
@@ -46,6 +48,83 @@ async fn at_061_a_payment_whose_id_was_lost_is_found_by_its_reference() {
     assert_eq!(world.bank.payments(), [Payment::Paid]);
 }
 
+/// The rail is asked for a payment, and the one who asked has lost its lease before the rail hears. The next one asks again,
+/// so that there are two payments: what is not paid is called off, by whoever comes last.
+async fn prepared_twice(ends_first: bool) {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.hold_back("prepare", "int_abc");
+    let told = body(&world.execute("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "executing");
+    world.bank.wait_for_held_back(1).await;
+    world.bank.hold_back_no_more();
+    world.pass(61);
+    let second = world.other(|_| {}).await;
+    if ends_first {
+        second.reconcile().await.unwrap();
+        assert_eq!(world.shown("int_abc").await["state"], "settled");
+        assert_eq!(world.bank.payments(), [Payment::Paid]);
+        world.bank.let_go();
+    } else {
+        // The second is about to confirm when the first one's payment appears.
+        world.bank.be(Mood::Slow);
+        second.reconcile().await.unwrap();
+        assert_eq!(world.bank.payments(), [Payment::Processing]);
+        world.bank.let_go();
+        world.wait_for_payments(2).await;
+        world.bank.be(Mood::Well);
+        world.bank.end_all(Payment::Paid);
+        world.pass(61);
+        second.reconcile().await.unwrap();
+    }
+    world.wait_until("int_abc", "settled").await;
+    let until = Instant::now() + Duration::from_secs(20);
+    while world.bank.payments() != [Payment::Paid, Payment::Cancelled] {
+        let payments = world.bank.payments();
+        assert!(Instant::now() < until, "it lies about: {payments:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.bank.charges(), 1);
+    let receipts = body(&world.site.receipts_of("int_abc").await.unwrap());
+    assert_eq!(receipts["receipts"].as_array().unwrap().len(), 1);
+    world.is_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_061_a_payment_that_was_prepared_too_late_is_called_off_by_who_asked_for_it() {
+    prepared_twice(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_061_a_second_payment_is_called_off_when_the_first_has_settled() {
+    prepared_twice(false).await;
+}
+
+/// Calling off is for all payments of a transaction, so it must wait until the one that counts is paid.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_061_who_comes_late_does_not_call_off_what_another_is_about_to_confirm() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.hold_back("prepare", "int_abc");
+    world.execute("int_abc", KEY).await.unwrap();
+    world.bank.wait_for_held_back(1).await;
+    world.bank.hold_back("confirm", "int_abc");
+    world.pass(61);
+    let second = world.other(|_| {}).await;
+    let sweeping = tokio::spawn(async move { second.reconcile().await });
+    world.bank.wait_for_held_back(2).await;
+    assert_eq!(world.bank.payments(), [Payment::Prepared]);
+    world.bank.let_go_one();
+    world.wait_for_payments(2).await;
+    // Long enough for the first one to see that it is in other hands.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(world.bank.payments(), [Payment::Prepared; 2]);
+    world.bank.let_go();
+    sweeping.await.unwrap().unwrap();
+    assert_eq!(world.shown("int_abc").await["state"], "settled");
+    assert_eq!(world.bank.payments(), [Payment::Paid, Payment::Cancelled]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sweep_wakes_by_itself_when_something_is_due() {
     let world = World::with(|options| {
@@ -75,7 +154,7 @@ async fn the_sweep_wakes_by_itself_when_something_is_due() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_101_every_transition_is_told_once_in_legal_order() {
+async fn at_101_every_transition_is_kept_once_in_legal_order() {
     let world = died(Mood::Mute).await;
     world.bank.be(Mood::Well);
     world.pass(60);

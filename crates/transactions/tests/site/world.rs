@@ -1,8 +1,9 @@
 //! A ledger, a bank, a site, and an agent who signs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey, WallClock};
 use consign_kernel::ids::{Micros, SECOND_US};
@@ -15,6 +16,7 @@ use consign_transactions::instant;
 use consign_transactions::problem::Problem;
 use consign_transactions::site::{Answer, Options, Site};
 use data_encoding::BASE64;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::bank::Bank;
@@ -175,6 +177,27 @@ impl World {
         body(&self.site.intent(id).await.unwrap())
     }
 
+    pub(crate) async fn wait_for_payments(&self, count: usize) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.bank.payments().len() < count {
+            assert!(Instant::now() < until, "fewer than {count} payments");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until the intent shows this state.
+    pub(crate) async fn wait_until(&self, id: &str, state: &str) {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let shown = self.shown(id).await["state"].clone();
+            if shown == state {
+                return;
+            }
+            assert!(Instant::now() < until, "{id} is {shown}, not {state}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub(crate) async fn is_sound(&self) {
         let findings = self.ledger.store.check().await.unwrap();
         assert!(findings.is_empty(), "{findings:#?}");
@@ -203,6 +226,12 @@ pub(crate) fn key_id(seed: u8) -> String {
 
 pub(crate) fn body(answer: &Answer) -> Value {
     serde_json::from_str(&answer.body).unwrap()
+}
+
+/// The very text of a member.
+pub(crate) fn text_of(object: &str, member: &str) -> String {
+    let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object).unwrap();
+    members[member].get().to_owned()
 }
 
 pub(crate) fn name(refused: &Result<Answer, Problem>) -> &'static str {
