@@ -151,7 +151,7 @@ impl Transactions<'_> {
         self.operate(Call::get("transactions", path)).await
     }
 
-    /// For operators: what became of an effect, where no rail can say; `body` is a JSON object with `happened` and `reason`.
+    /// For operators: what became of an effect, where no rail can say; `body` is a JSON object with `outcome` and `reason`.
     pub async fn resolve(self, id: &str, body: &str) -> Result<Told<Resolved>, Error> {
         let id = encode(id.as_bytes());
         let path = format!("/api/atp/admin/transactions/{id}/resolve");

@@ -68,7 +68,7 @@ pub enum Problem {
     #[error("this is not possible while {}", .state.word())]
     InvalidState { state: State },
     /// The operator's word is asked for only where no rail can say.
-    #[error("no operator has to say what became of it: it is {}, and has no alert", .state.word())]
+    #[error("no operator has to say that: the transaction is {}, and has no alert, or one that is about something else", .state.word())]
     NotInDoubt { state: State },
     /// In the words of the compatibility profile, which has more of them than there are states.
     #[error("what is {from} cannot become {to}")]

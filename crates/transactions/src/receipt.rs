@@ -169,6 +169,8 @@ pub struct Compensation<'a> {
     pub rail: &'a str,
     pub reference: &'a RailReference,
     pub payment_id: Option<&'a str>,
+    /// Who said so, if no rail could.
+    pub resolved_by: Option<&'a str>,
 }
 
 /// The settlement receipt that a compensation refers to.
@@ -234,6 +236,7 @@ impl Compensation<'_> {
                 refund_id,
             },
             compensated_at: self.compensated_at,
+            resolved_by: self.resolved_by,
         };
         signer.sign(&body, self.compensated_at)
     }
@@ -260,6 +263,8 @@ struct CompensationBody<'a> {
     rail: RefundBody<'a>,
     #[serde(with = "instant")]
     compensated_at: Micros,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolved_by: Option<&'a str>,
 }
 
 #[derive(Serialize)]

@@ -94,7 +94,8 @@ pub(super) async fn open(
             "transactions of an earlier start are looked at again"
         );
     }
-    tokio::spawn(looked_after(site.clone()));
+    tokio::spawn(looked_at(site.clone()));
+    tokio::spawn(site.clone().sweep_for_ever());
     tokio::spawn(listen(site.clone(), heard));
     Ok(Open {
         site,
@@ -106,7 +107,7 @@ pub(super) async fn open(
 
 /// Whatever was open when the last start ended is looked at first, though its time may not have come: what kept it open may
 /// be what was mended.
-async fn looked_after(site: Site) {
+async fn looked_at(site: Site) {
     match site.reconcile().await {
         Ok(swept) if swept.looked_at > 0 => {
             let Swept {
@@ -120,7 +121,6 @@ async fn looked_after(site: Site) {
         Ok(_) => {}
         Err(problem) => tracing::warn!(%problem, "open transactions are looked at later"),
     }
-    site.sweep_for_ever().await;
 }
 
 /// Whether real money moves for agents that nobody knows, by requests that nobody signed.

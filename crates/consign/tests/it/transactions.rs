@@ -526,7 +526,15 @@ fn an_execution_waits_for_a_server_that_comes_back() {
 #[test]
 fn an_operator_finds_what_is_in_doubt_and_says_what_became_of_it() {
     let place = Place::new();
-    let mut server = serve(&place, "worker");
+    let options = place
+        .options()
+        .env("ATP_SITE", SITE)
+        .env("ATP_RAIL", "http");
+    // Nobody listens there.
+    let options = options.env("ATP_HTTP_BASE", "http://127.0.0.1:9/atp");
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let options = options.env("ATP_HTTP_SECRET", secret);
+    let mut server = start(&options.env("ATP_EXECUTE_WAIT_SECONDS", "0.1"));
     let ids: Vec<String> = (0..2)
         .map(|_| {
             let id = authorized(&place, &[]);
@@ -536,7 +544,14 @@ fn an_operator_finds_what_is_in_doubt_and_says_what_became_of_it() {
             word(&shown["transactions"][0]["transaction_id"])
         })
         .collect();
-    let early = ["tx", "resolve", &ids[0], "--never", "--reason", "impatient"];
+    let early = [
+        "tx",
+        "resolve",
+        &ids[0],
+        "not_charged",
+        "--reason",
+        "impatient",
+    ];
     let early = place.consign(&early);
     assert!(text(&early.stderr).contains("has no alert"), "{early:?}");
     server.terminate(Duration::from_secs(20)).unwrap();
@@ -548,7 +563,7 @@ fn an_operator_finds_what_is_in_doubt_and_says_what_became_of_it() {
     let begun = Instant::now();
     let is_alarming = |one: &Value| {
         let alert = one["alert"].as_str();
-        alert.is_some_and(|alert| alert.contains("ATP_RAIL=worker"))
+        alert.is_some_and(|alert| alert.contains("ATP_RAIL=http"))
     };
     loop {
         let listed = printed(&place.consign(&["tx", "list", "--json"]));
@@ -572,16 +587,16 @@ fn an_operator_finds_what_is_in_doubt_and_says_what_became_of_it() {
         "tx",
         "resolve",
         &ids[0],
-        "--happened",
+        "charged",
         "--reason",
         "seen",
         "--dry-run",
         "--json",
     ];
-    assert_eq!(printed(&place.consign(&dry))["body"]["happened"], true);
+    assert_eq!(printed(&place.consign(&dry))["body"]["outcome"], "charged");
     for (id, said, state) in [
-        (&ids[0], "--happened", "settled"),
-        (&ids[1], "--never", "compensated"),
+        (&ids[0], "charged", "settled"),
+        (&ids[1], "not_charged", "compensated"),
     ] {
         let say = [
             "tx",

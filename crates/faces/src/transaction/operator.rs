@@ -53,7 +53,10 @@ pub(super) async fn audit(State(face): State<Face>, request: Request) -> Answere
 
 pub(super) async fn reconcile(State(face): State<Face>, request: Request) -> Answered {
     face.operator(request.headers())?;
-    let swept = face.site.reconcile().await?;
+    let site = face.site.clone();
+    // It goes on if whoever asked for it hangs up.
+    let swept = tokio::spawn(async move { site.reconcile().await }).await;
+    let swept = swept.map_err(|_| Problem::InternalError)??;
     Ok(Told(Answer::of(200, &json!({"ok": true, "swept": swept}))))
 }
 

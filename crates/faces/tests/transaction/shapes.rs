@@ -117,7 +117,7 @@ async fn refusals_have_the_protocols_shape() {
         (
             "POST",
             "/api/atp/admin/transactions/tx_1/resolve",
-            r#"{"happened":true,"reason":"seen"}"#,
+            r#"{"outcome":"charged","reason":"seen"}"#,
             401,
             "unauthorized",
         ),
@@ -343,7 +343,7 @@ async fn an_operator_goes_through_intents_page_by_page() {
         let first = shown(path).await.json();
         assert_eq!(ids(&first, list), ["int_c", "int_b"]);
         let next = first["next"].as_u64().unwrap();
-        let second = shown(&format!("{path}&before={next}")).await.json();
+        let second = shown(&format!("{path}&from={next}")).await.json();
         assert_eq!(ids(&second, list), ["int_a"]);
         assert_eq!(second["next"], json!(null));
     }
@@ -358,7 +358,7 @@ async fn an_operator_goes_through_intents_page_by_page() {
         refused.json()["message"]
             .as_str()
             .unwrap()
-            .contains("before=")
+            .contains("from=")
     );
 }
 

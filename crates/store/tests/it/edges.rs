@@ -72,14 +72,16 @@ fn may_follow(from: &str, to: &str) -> bool {
     place(from) <= place(to)
 }
 
-/// A new record says this, and then the other.
+/// A new record says this, and then the other; in it is a character that PostgreSQL has no text for.
 fn say(from: &str, to: &str) -> [String; 3] {
     [
         "DELETE FROM records WHERE kind = 16".to_owned(),
         format!(
-            "INSERT INTO records (kind, owner, name, version, value) VALUES (16, 'i', 'k', 1, '{{\"state\":\"{from}\"}}')"
+            "INSERT INTO records (kind, owner, name, version, value) VALUES (16, 'i', 'k', 1, '{{\"state\":\"{from}\",\"body\":\"\\u0000\"}}')"
         ),
-        format!("UPDATE records SET value = '{{\"state\":\"{to}\"}}' WHERE kind = 16"),
+        format!(
+            "UPDATE records SET value = '{{\"state\":\"{to}\",\"body\":\"\\u0000\"}}' WHERE kind = 16"
+        ),
     ]
 }
 

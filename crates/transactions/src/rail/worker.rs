@@ -75,7 +75,7 @@ impl std::fmt::Debug for Worker {
 }
 
 impl Worker {
-    const NAME: &str = "worker";
+    pub const NAME: &str = "worker";
 
     pub fn new(engine: Engine, options: Options) -> Self {
         Self {
@@ -145,13 +145,16 @@ impl Worker {
             },
             unless: None,
         };
-        let steps = vec![
-            Command::Expect(fence(charge), 0),
-            Command::Admit(Admit {
-                items: vec![item],
-                cap: None,
-            }),
-        ];
+        let admit = Command::Admit(Admit {
+            items: vec![item],
+            cap: None,
+        });
+        // A refund is no part of what a fence keeps from happening.
+        let steps = if goal == self.goal {
+            vec![Command::Expect(fence(charge), 0), admit]
+        } else {
+            vec![admit]
+        };
         let answers = self.engine.together(steps).await;
         match answers.map(|mut answers| answers.pop()) {
             Ok(Some(Answer::Admitted(admitted))) => admitted.first().map(|one| one.id),
@@ -177,7 +180,7 @@ impl Worker {
         })
     }
 
-    /// Refused by the ledger if a worker was quicker.
+    /// If a worker is quicker, its row tells that it was taken.
     async fn take_back(&self, id: IntentId) {
         let cancel = Command::Cancel(Operate {
             id,
@@ -196,23 +199,25 @@ impl Worker {
         let why = row.last_error.as_deref().unwrap_or_default();
         match (row.state, row.cause) {
             (State::Acked, _) => report(RailOutcome::Succeeded),
-            (State::DeadLetter, Cause::Cancelled) => failed("cancelled", why),
+            // One that a worker had may have been done all the same.
+            (State::DeadLetter, Cause::Cancelled) if row.attempts == 0 => failed("cancelled", why),
             (State::Queued, _) if row.attempts == 0 && row.expires_at <= self.engine.now() => {
                 failed("nobody_took_it", "no worker took it in time")
             }
-            (State::DeadLetter, _) if self.worker_said_so(row).await => {
-                failed("worker_failed", why)
-            }
-            (State::DeadLetter, _) => report(RailOutcome::Lost),
+            (State::DeadLetter, _) => match self.worker_said_so(row).await {
+                Some(true) => failed("worker_failed", why),
+                Some(false) => report(RailOutcome::Lost),
+                None => report(RailOutcome::Unknown),
+            },
             _ => report(RailOutcome::Unknown),
         }
     }
 
     /// Whether a worker gave it up, and not its silence.
-    async fn worker_said_so(&self, row: &Intent) -> bool {
-        let facts = self.engine.timeline(row.seq).await.unwrap_or_default();
+    async fn worker_said_so(&self, row: &Intent) -> Option<bool> {
+        let facts = self.engine.timeline(row.seq).await.ok()?;
         let died = facts.iter().rev().find(|fact| fact.to == State::DeadLetter);
-        died.is_some_and(|fact| fact.verb == Verb::Fail)
+        died.map(|fact| fact.verb == Verb::Fail)
     }
 
     async fn look(&self, id: IntentId) -> Report {

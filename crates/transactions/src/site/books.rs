@@ -183,14 +183,47 @@ pub(super) struct Transaction {
 /// An operator's word on what became of an effect, or of its undoing. See `resolve`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Word {
-    pub(super) happened: bool,
+    pub(super) outcome: Said,
     pub(super) reason: String,
     pub(super) at: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Said {
+    Charged,
+    NotCharged,
+    Refunded,
+    NotRefunded,
+}
+
+impl Said {
+    pub(super) const ALL: [Self; 4] = [
+        Self::Charged,
+        Self::NotCharged,
+        Self::Refunded,
+        Self::NotRefunded,
+    ];
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Charged => "charged",
+            Self::NotCharged => "not_charged",
+            Self::Refunded => "refunded",
+            Self::NotRefunded => "not_refunded",
+        }
+    }
+
+    /// Whether it is about a refund, and not about what is refunded.
+    pub(super) const fn is_about_refund(self) -> bool {
+        matches!(self, Self::Refunded | Self::NotRefunded)
+    }
 }
 
 impl Word {
     /// What a receipt calls it.
     pub(super) const STEP: &str = "operator_resolved";
+    pub(super) const BY: &str = "operator";
 }
 
 /// The caller's own account of an effect. See `compat`.
@@ -271,6 +304,11 @@ impl Transaction {
             payment_method: intent.rail.as_ref().and_then(method),
             capture: intent.capture(),
         })
+    }
+
+    /// Whether a person said so, and no rail.
+    pub(super) fn rests_on(&self, said: Said) -> bool {
+        self.word.as_ref().is_some_and(|word| word.outcome == said)
     }
 
     /// Whether somebody asked for it, and neither that nor the rail's refusal has come to be.

@@ -12,7 +12,7 @@ use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent as Row;
 use consign_kernel::plant::{self, Plant};
 
-use super::books::{self, Belongs, Kept, Transaction, Word};
+use super::books::{self, Belongs, Kept, Said, Transaction, Word};
 use super::execute::raw;
 use super::{Site, damaged, micros};
 use crate::document::Signed;
@@ -374,6 +374,8 @@ impl Site {
             rail: &value.rail,
             reference: &RailReference::stored(&value.reference),
             payment_id: value.payment_id.as_deref(),
+            resolved_by: (value.rests_on(Said::NotCharged) || value.rests_on(Said::Refunded))
+                .then_some(Word::BY),
         };
         Ok(compensation.sign(&self.keys().signer))
     }
@@ -459,7 +461,7 @@ impl Site {
 }
 
 /// The operator reads this.
-fn unsettled(report: &Report) -> String {
+pub(super) fn unsettled(report: &Report) -> String {
     if report.outcome == RailOutcome::Lost {
         return LOST.to_owned();
     }
@@ -510,7 +512,9 @@ impl Held {
                 started_at,
                 ended_at: Some(completed_at),
             };
-            let word = self.transaction.value.word.as_ref().map(|word| Step {
+            let word = self.transaction.value.word.as_ref();
+            let word = word.filter(|word| word.outcome == Said::Charged);
+            let word = word.map(|word| Step {
                 seq: 2,
                 action: Word::STEP,
                 attempts: 1,

@@ -224,7 +224,7 @@ impl Site {
         });
         one["operator_word"] = transaction.value.word.map_or(Value::Null, |word| {
             json!({
-                "happened": word.happened,
+                "outcome": word.outcome.word(),
                 "reason": word.reason,
                 "at": instant::print(Micros(word.at)),
             })

@@ -150,7 +150,7 @@ impl Site {
         }
     }
 
-    async fn look_at_one(&self, row: Row) -> Option<State> {
+    pub(super) async fn look_at_one(&self, row: Row) -> Option<State> {
         let undoes = row.ties.parent.is_some();
         let held = match self.held(row).await {
             Ok(held) => held,
@@ -237,7 +237,7 @@ impl Site {
     }
 
     /// The transaction and what undoes it, unless they are held for good by somebody else.
-    pub(super) async fn look_at_both(&self, belongs: &Belongs) -> Result<(), Problem> {
+    async fn look_at_both(&self, belongs: &Belongs) -> Result<(), Problem> {
         let key = IdempotencyKey::stored(&belongs.key);
         let found = self.transaction(&belongs.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("transaction"))?;

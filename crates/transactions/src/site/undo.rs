@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::books::{self, About, Asked, Compensation, Kept, Permission, Transaction};
-use super::carry::{Held, LOST};
+use super::carry::{Held, LOST, unsettled};
 use super::execute::raw;
 use super::{Answer, Caller, Site, TRIES_MAX, damaged};
 use crate::document::{Document, NOTE_BYTES_MAX};
@@ -139,6 +139,8 @@ impl Site {
                 failure: None,
             },
         );
+        // Whatever was in doubt about the payment, from now on it is about its undoing.
+        transaction.value.alert = None;
         transaction.value.compensation = Some(Compensation {
             key: key.reveal().to_owned(),
             reason: request.reason.clone(),
@@ -260,20 +262,21 @@ impl Site {
         let rail = self.rail_of(&held.transaction.value);
         match rail.cancel(charge, held.payment()).await {
             Fenced::Cancelled => return self.end_undo(held, Undone::Voided).await,
-            Fenced::Unknown => return self.leave(held).await,
+            Fenced::Unknown => return self.let_go(held, self.options().sweep).await,
             Fenced::TooLate => {}
         }
         // Too late because it is paid, or because it is on its way: only what has arrived can be paid back.
-        match rail.look_up(charge, held.payment()).await.outcome {
+        let report = rail.look_up(charge, held.payment()).await;
+        match report.outcome {
             RailOutcome::Succeeded => self.refund(held, charge).await,
             RailOutcome::Failed => self.end_undo(held, Undone::Voided).await,
-            RailOutcome::Held
-            | RailOutcome::Processing
-            | RailOutcome::Unconfirmed
+            RailOutcome::Held | RailOutcome::Processing | RailOutcome::Unknown => {
+                self.let_go(held, self.options().sweep).await
+            }
+            RailOutcome::Unconfirmed
             | RailOutcome::NotFound
             | RailOutcome::Different
-            | RailOutcome::Unknown
-            | RailOutcome::Lost => self.let_go(held, self.options().sweep).await,
+            | RailOutcome::Lost => self.alert(held, unsettled(&report)).await,
         }
     }
 

@@ -199,6 +199,7 @@ fn at_079_at_072_v5_a_compensation_names_what_it_undoes() {
         rail: "stripe",
         reference: &key().rail_reference("int_abc"),
         payment_id: Some("pi_123"),
+        resolved_by: None,
     };
     let signed = compensation.sign(&site());
     let (unsigned, signature) = taken_apart(&signed);
@@ -227,6 +228,7 @@ fn at_079_v6_a_decline_ends_without_a_charge() {
         rail: "stripe",
         reference: &RailReference::stored("atp_x"),
         payment_id: Some("pi_124"),
+        resolved_by: None,
     };
     let signed = compensation.sign(&site());
     let (unsigned, signature) = taken_apart(&signed);

@@ -76,7 +76,7 @@ async fn what_does_not_fit_on_a_page_is_listed_and_swept_as_well() {
     let world = World::new().await;
     let id = |n: u32| format!("int_{n}");
     for n in 0..MANY {
-        world.create(&world.signed(&id(n))).await.unwrap();
+        world.authorized(&id(n)).await;
     }
     let page = body(&world.site.intents(200, 300, None).await.unwrap());
     assert_eq!(page["data"].as_array().unwrap().len(), 200);
@@ -86,7 +86,6 @@ async fn what_does_not_fit_on_a_page_is_listed_and_swept_as_well() {
     assert_eq!(rest["data"][0]["intent_id"], "int_0");
     world.bank.be(Mood::Away);
     for n in 0..MANY {
-        world.authorized(&id(n)).await;
         world.execute(&id(n), KEY).await.unwrap();
     }
     world.bank.be(Mood::Well);

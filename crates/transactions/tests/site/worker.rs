@@ -14,7 +14,7 @@ use consign_transactions::key::RailReference;
 use consign_transactions::money::{Cents, Currency};
 use consign_transactions::outcome::RailOutcome;
 use consign_transactions::problem::Problem;
-use consign_transactions::rail::{Charge, Fenced, Rail as _, Worker, WorkerOptions};
+use consign_transactions::rail::{Charge, Fenced, Rail as _, Refunded, Worker, WorkerOptions};
 use consign_transactions::site::{Options, Site};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -155,7 +155,7 @@ async fn what_a_worker_gave_up_is_not_charged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_worker_leaves_it_open_until_a_person_says() {
+async fn a_lost_worker_leaves_it_open_though_its_intent_is_cancelled() {
     let shop = Shop::new().await;
     assert_eq!(shop.execute().await["state"], "executing");
     let effect = shop.claim().await.remove(0);
@@ -165,12 +165,28 @@ async fn a_lost_worker_leaves_it_open_until_a_person_says() {
     let cancel = Command::Cancel(Operate {
         id: effect.id,
         face: Face::Intent,
-        reason: "it never happened".to_owned(),
+        reason: "no more of this".to_owned(),
+    });
+    shop.world.engine.apply(None, cancel).await.unwrap();
+    assert_eq!(shop.swept().await["state"], "executing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_cancelled_before_anybody_took_it_is_not_charged() {
+    let shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let found = shop.world.ledger.store.dump().await.unwrap();
+    let effect = found.intents.iter().find(|row| row.goal == "atp.effect");
+    let cancel = Command::Cancel(Operate {
+        id: effect.unwrap().id,
+        face: Face::Intent,
+        reason: "no more of this".to_owned(),
     });
     shop.world.engine.apply(None, cancel).await.unwrap();
     let told = shop.swept().await;
     assert_eq!(told["state"], "compensated");
     assert_eq!(told["compensation_receipt"]["outcome"], "not_charged");
+    assert_eq!(told["compensation_receipt"].get("resolved_by"), None);
 }
 
 impl Shop {
@@ -181,8 +197,8 @@ impl Shop {
         self.world.pass(3_600);
     }
 
-    async fn resolve(&self, transaction_id: &str, happened: bool) -> Result<Value, Problem> {
-        let sent = json!({"happened": happened, "reason": "seen at the bank"}).to_string();
+    async fn resolve(&self, transaction_id: &str, outcome: &str) -> Result<Value, Problem> {
+        let sent = json!({"outcome": outcome, "reason": "seen at the bank"}).to_string();
         let answer = self.site.resolve(transaction_id, sent.as_bytes()).await?;
         Ok(body(&answer)["transaction"].clone())
     }
@@ -202,7 +218,7 @@ async fn an_operator_says_that_a_lost_worker_did_it() {
     assert_eq!(shop.swept().await["state"], "executing");
     let alert = shop.alert().await;
     assert!(alert.as_str().unwrap().contains("tx resolve"), "{alert}");
-    let told = shop.resolve(id, true).await.unwrap();
+    let told = shop.resolve(id, "charged").await.unwrap();
     assert_eq!(told["state"], "settled");
     assert_eq!(told["alert"], Value::Null);
     assert_eq!(told["operator_word"]["reason"], "seen at the bank");
@@ -211,7 +227,7 @@ async fn an_operator_says_that_a_lost_worker_did_it() {
     let steps = receipt["transaction"]["steps"].as_array();
     let steps = steps.or_else(|| receipt["steps"].as_array()).unwrap();
     assert_eq!(steps[1]["action"], "operator_resolved");
-    let said_before = shop.resolve(id, false).await;
+    let said_before = shop.resolve(id, "not_charged").await;
     assert!(
         matches!(said_before, Err(Problem::NotInDoubt { .. })),
         "{said_before:?}"
@@ -225,11 +241,15 @@ async fn an_operator_says_that_a_lost_worker_never_did_it() {
     let id = shop.execute().await["transaction_id"].clone();
     shop.lose_a_worker().await;
     // The rail is asked once more, which is how the loss is noticed.
-    let told = shop.resolve(id.as_str().unwrap(), false).await.unwrap();
+    let told = shop
+        .resolve(id.as_str().unwrap(), "not_charged")
+        .await
+        .unwrap();
     assert_eq!(told["state"], "compensated");
     assert_eq!(told["failure"]["message"], "seen at the bank");
     let told = shop.execute().await;
     assert_eq!(told["compensation_receipt"]["outcome"], "not_charged");
+    assert_eq!(told["compensation_receipt"]["resolved_by"], "operator");
     shop.world.is_sound().await;
 }
 
@@ -238,15 +258,15 @@ async fn an_operator_has_no_say_while_a_worker_may_still_answer() {
     let shop = Shop::new().await;
     let id = shop.execute().await["transaction_id"].clone();
     let id = id.as_str().unwrap();
-    for happened in [true, false] {
-        let early = shop.resolve(id, happened).await;
+    for outcome in ["charged", "not_charged", "refunded"] {
+        let early = shop.resolve(id, outcome).await;
         assert!(
             matches!(early, Err(Problem::NotInDoubt { .. })),
             "{early:?}"
         );
     }
     let effect = shop.claim().await.remove(0);
-    let early = shop.resolve(id, false).await;
+    let early = shop.resolve(id, "not_charged").await;
     assert!(
         matches!(early, Err(Problem::NotInDoubt { .. })),
         "{early:?}"
@@ -254,7 +274,7 @@ async fn an_operator_has_no_say_while_a_worker_may_still_answer() {
     let done = Settlement::Complete { result: None };
     shop.settle(&effect, done).await;
     // The worker's word counts for more.
-    let late = shop.resolve(id, false).await;
+    let late = shop.resolve(id, "not_charged").await;
     assert!(matches!(late, Err(Problem::NotInDoubt { .. })), "{late:?}");
     assert_eq!(shop.execute().await["state"], "settled");
     shop.world.is_sound().await;
@@ -294,12 +314,14 @@ async fn what_is_fenced_off_is_never_published() {
         rail.look_up(&charge, None).await.outcome,
         RailOutcome::NotFound
     );
+    // What keeps it from happening does not keep it from being paid back.
+    assert_eq!(rail.refund(&charge, None).await, Refunded::Pending);
     shop.world.is_sound().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_says_what_became_of_a_lost_refund() {
-    for happened in [true, false] {
+    for outcome in ["refunded", "not_refunded"] {
         let shop = Shop::new().await;
         let id = shop.execute().await["transaction_id"].clone();
         let id = id.as_str().unwrap();
@@ -313,7 +335,12 @@ async fn an_operator_says_what_became_of_a_lost_refund() {
         assert_eq!(answer.status, 202);
         shop.lose_a_worker().await;
         assert_eq!(shop.swept().await["state"], "settled");
-        let told = shop.resolve(id, happened).await.unwrap();
+        for elsewhere in ["charged", "not_charged"] {
+            let misplaced = shop.resolve(id, elsewhere).await;
+            assert!(matches!(misplaced, Err(Problem::NotInDoubt { .. })));
+        }
+        let told = shop.resolve(id, outcome).await.unwrap();
+        let happened = outcome == "refunded";
         let expected = if happened { "compensated" } else { "settled" };
         assert_eq!(told["state"], expected);
         let answer = shop.site.compensate(key, sent).await.unwrap();
@@ -321,6 +348,7 @@ async fn an_operator_says_what_became_of_a_lost_refund() {
         let told = body(&answer);
         if happened {
             assert_eq!(told["compensation_receipt"]["outcome"], "refunded");
+            assert_eq!(told["compensation_receipt"]["resolved_by"], "operator");
         } else {
             assert_eq!(told["failure"]["code"], "operator");
         }

@@ -16,8 +16,9 @@ pub(crate) struct Args {
     #[arg(value_name = "TRANSACTION")]
     id: String,
 
-    #[command(flatten)]
-    word: Word,
+    /// What became of the effect, or of the refund under way
+    #[arg(value_name = "OUTCOME", value_parser = ["charged", "not_charged", "refunded", "not_refunded"])]
+    outcome: String,
 
     /// How you know
     #[arg(long, value_name = "TEXT")]
@@ -32,18 +33,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     admin: AdminArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
-struct Word {
-    /// The effect happened; or the refund, if one is under way
-    #[arg(long)]
-    happened: bool,
-
-    /// It never happened, and never will
-    #[arg(long)]
-    never: bool,
 }
 
 impl Args {
@@ -69,6 +58,6 @@ impl Args {
     }
 
     fn body(&self) -> Value {
-        json!({"happened": self.word.happened, "reason": self.reason})
+        json!({"outcome": self.outcome, "reason": self.reason})
     }
 }

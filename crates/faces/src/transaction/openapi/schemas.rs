@@ -125,7 +125,10 @@ fn requests() -> Vec<Named> {
         named(
             "AtpWord",
             whole(&[
-                ("happened", json!({"type": "boolean"})),
+                (
+                    "outcome",
+                    json!({"enum": ["charged", "not_charged", "refunded", "not_refunded"]}),
+                ),
                 (
                     "reason",
                     json!({"type": "string", "minLength": 1, "maxLength": 500}),
