@@ -170,6 +170,12 @@ pub struct Rotated {
     pub public_key: String,
 }
 
+/// The key that signs nothing good any more.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Revoked {
+    pub key_id: String,
+}
+
 /// How many transactions a sweep looked at.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Swept {

@@ -34,8 +34,8 @@ mod wire;
 pub use address::Address;
 pub use atp_wire::{
     Allowed, Announced, Authorized, Created, Failure, Health, KeyList, Permission, Rail,
-    ReceiptShown, Receipts, Resolved, Rotated, SiteKey, Swept, Transaction, TransactionList,
-    Verdict, Verified,
+    ReceiptShown, Receipts, Resolved, Revoked, Rotated, SiteKey, Swept, Transaction,
+    TransactionList, Verdict, Verified,
 };
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::atp_wire::{
     Announced, Authorized, Created, Health, KeyList, Permission, ReceiptShown, Receipts, Resolved,
-    Rotated, Swept, Transaction, TransactionList, Verified,
+    Revoked, Rotated, Swept, Transaction, TransactionList, Verified,
 };
 use crate::call::{Call, Credential, decode, nested, refused};
 use crate::query::{encode, path_with_query};
@@ -174,6 +174,13 @@ impl Transactions<'_> {
     pub async fn rotate_key(self, reason: &str) -> Result<Told<Rotated>, Error> {
         let path = "/api/atp/admin/keys/rotate".to_owned();
         let call = Call::post("rotate_key", path).json(&json!({"reason": reason}))?;
+        self.operate(call).await
+    }
+
+    /// For operators: nothing that this key signed is vouched for any more.
+    pub async fn revoke_key(self, key_id: &str, reason: &str) -> Result<Told<Revoked>, Error> {
+        let path = format!("/api/atp/admin/keys/{}/revoke", encode(key_id.as_bytes()));
+        let call = Call::post("revoke_key", path).json(&json!({"reason": reason}))?;
         self.operate(call).await
     }
 

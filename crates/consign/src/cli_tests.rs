@@ -224,6 +224,7 @@ Commands:
   show      Show the public keys; keep them to check receipts later
   announce  Make the next key known before it signs, so that verifiers can pin it in time
   rotate    Sign with a new key from now on; what was signed stays good
+  revoke    Take back what a key that was replaced has signed, because somebody else has it
   help      Print this message or the help of the given subcommand(s)
 
 Options:

@@ -96,6 +96,7 @@ fn charge() -> Charge {
         summary: None,
         payment_method: Some("pm_card_visa".to_owned()),
         capture: Capture::Automatic,
+        refunds_refused: 0,
     }
 }
 

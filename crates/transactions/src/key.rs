@@ -123,9 +123,13 @@ impl RailReference {
         &self.0
     }
 
-    /// The name of its one refund.
-    pub fn refund(&self) -> String {
-        format!("{}_refund", self.0)
+    /// The name of its one refund. A rail that refused it for good is asked under another one, since it would say the same to
+    /// the same name for ever.
+    pub fn refund(&self, refused_before: u32) -> String {
+        match refused_before {
+            0 => format!("{}_refund", self.0),
+            refused => format!("{}_refund_{}", self.0, refused + 1),
+        }
     }
 }
 

@@ -51,6 +51,15 @@ pub struct Charge {
     /// As the intent names it.
     pub payment_method: Option<String>,
     pub capture: Capture,
+    /// How many refunds of it the rail has refused for good.
+    pub refunds_refused: u32,
+}
+
+impl Charge {
+    /// The name under which the rail knows the refund.
+    pub fn refund_reference(&self) -> String {
+        self.reference.refund(self.refunds_refused)
+    }
 }
 
 /// What a rail says about a payment.

@@ -186,6 +186,7 @@ pub enum Undone<'a> {
     /// It was paid, and all of it paid back.
     Refunded {
         amount: Cents,
+        reference: &'a str,
         refund_id: Option<&'a str>,
     },
     /// It was held and released.
@@ -206,9 +207,11 @@ impl Undone<'_> {
 impl Compensation<'_> {
     pub fn sign(&self, signer: &SiteSigner) -> Signed {
         let (compensated_cents, refund_id, refund_reference) = match self.outcome {
-            Undone::Refunded { amount, refund_id } => {
-                (amount, refund_id, Some(self.reference.refund()))
-            }
+            Undone::Refunded {
+                amount,
+                reference,
+                refund_id,
+            } => (amount, refund_id, Some(reference)),
             Undone::Voided | Undone::NotCharged => (Cents::ZERO, None, None),
         };
         let body = CompensationBody {
@@ -271,6 +274,6 @@ struct CompensationBody<'a> {
 struct RefundBody<'a> {
     #[serde(flatten)]
     paid: RailBody<'a>,
-    refund_reference: Option<String>,
+    refund_reference: Option<&'a str>,
     refund_id: Option<&'a str>,
 }

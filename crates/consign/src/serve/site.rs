@@ -61,9 +61,9 @@ pub(super) async fn open(
     args: &ServeArgs,
     node: Option<i64>,
 ) -> anyhow::Result<Open> {
-    if is_open_to_anybody(&asked) {
+    if let Some(why) = open_door(&asked) {
         tracing::warn!(
-            "agents with any key of their own may spend on a rail that moves real money, and requests need no signature; \
+            "{why} on a rail that moves real money; \
              name the agents with ATP_AGENT_KEYS=registered and ATP_REGISTERED_KEYS, and set ATP_SIGNED_REQUESTS=true"
         );
     }
@@ -96,6 +96,7 @@ pub(super) async fn open(
     }
     tokio::spawn(looked_at(site.clone()));
     tokio::spawn(site.clone().sweep_for_ever());
+    tokio::spawn(site.clone().follow_keys());
     tokio::spawn(listen(site.clone(), heard));
     Ok(Open {
         site,
@@ -123,13 +124,22 @@ async fn looked_at(site: Site) {
     }
 }
 
-/// Whether real money moves for agents that nobody knows, by requests that nobody signed.
-fn is_open_to_anybody(asked: &Settings) -> bool {
+/// Who may move real money without having shown that they may.
+fn open_door(asked: &Settings) -> Option<&'static str> {
     let is_real = match asked.rail {
         settings::Rail::Stripe | settings::Rail::Http => true,
         settings::Rail::Null | settings::Rail::Worker => false,
     };
-    is_real && asked.agent_keys == settings::AgentKeys::Open && !asked.signed_requests
+    let anybody = asked.agent_keys == settings::AgentKeys::Open;
+    match (anybody, asked.signed_requests) {
+        _ if !is_real => None,
+        (true, false) => Some(
+            "agents with any key of their own may spend, and whoever knows an intent's id may execute, refund or cancel it,",
+        ),
+        (true, true) => Some("agents with any key of their own may spend"),
+        (false, false) => Some("whoever knows an intent's id may execute, refund or cancel it"),
+        (false, true) => None,
+    }
 }
 
 fn rail(
@@ -247,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_real_rail_is_open_to_anybody_unless_agents_are_named_or_requests_signed() {
+    fn a_real_rail_is_open_unless_agents_are_named_and_requests_signed() {
         let open = |variables: &[(&str, &str)]| {
             let lookup = |name: &str| {
                 let site = ("ATP_SITE", "https://shop.example");
@@ -255,19 +265,18 @@ mod tests {
                 let found = all.find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            is_open_to_anybody(&Settings::read(lookup).unwrap().unwrap())
+            open_door(&Settings::read(lookup).unwrap().unwrap()).is_some()
         };
         for rail in ["stripe", "http"] {
             let rail = ("ATP_RAIL", rail);
             assert!(open(&[rail]));
             assert!(open(&[rail, ("ATP_AGENT_KEYS", "open")]));
-            assert!(!open(&[rail, ("ATP_SIGNED_REQUESTS", "true")]));
+            let signed = ("ATP_SIGNED_REQUESTS", "true");
+            assert!(open(&[rail, signed]));
             let registered = ("ATP_AGENT_KEYS", "registered");
-            assert!(!open(&[
-                rail,
-                registered,
-                ("ATP_REGISTERED_KEYS", "ed25519:x")
-            ]));
+            let keys = ("ATP_REGISTERED_KEYS", "ed25519:x");
+            assert!(open(&[rail, registered, keys]));
+            assert!(!open(&[rail, registered, keys, signed]));
         }
         for rail in ["null", "worker"] {
             assert!(!open(&[("ATP_RAIL", rail)]), "{rail}");

@@ -243,6 +243,41 @@ fn a_key_is_announced_once_and_signs_after_the_rotation() {
 }
 
 #[test]
+fn at_085_a_key_that_somebody_else_has_is_revoked() {
+    let place = Place::new();
+    let _server = serve(&place, "null");
+    let id = authorized(&place, &[]);
+    let settled = printed(&tx(&place, &["tx", "execute", &id, "--json"]));
+    let receipt = saved(&place, "receipt.json", &settled["receipt"].to_string());
+    let keys = || printed(&place.consign(&["site", "key", "show", "--json"]))["keys"].clone();
+    let old = word(&keys()[0]["key_id"]);
+    let revoke = |id: &str, more: &[&str]| {
+        let args = [&["site", "key", "revoke", id, "--json"], more].concat();
+        place.consign(&args)
+    };
+    let current = revoke(&old, &["--yes"]);
+    assert_eq!(code(&current), 2, "it signs");
+    assert!(text(&current.stderr).contains("site key rotate"));
+    assert_eq!(code(&revoke("nobodys", &["--yes"])), 2);
+    printed(&place.consign(&["site", "key", "rotate", "--yes", "--json"]));
+    assert_eq!(code(&revoke(&old, &[])), 2, "a script must say --yes");
+    let dry = printed(&revoke(&old, &["--dry-run"]));
+    assert_eq!(dry["revoked"], false);
+    let verified = || {
+        let kept = text(&place.consign(&["site", "key", "show", "--json"]).stdout);
+        let kept = saved(&place, "keys.json", &kept);
+        code(&place.consign(&["receipt", "verify", &receipt, "--site-keys", &kept]))
+    };
+    assert_eq!(verified(), 0, "nothing was sent");
+    let done = printed(&revoke(&old, &["--yes"]));
+    assert_eq!(
+        (&done["revoked"], word(&done["key_id"])),
+        (&true.into(), old)
+    );
+    assert_ne!(verified(), 0);
+}
+
+#[test]
 fn whoever_takes_real_money_from_anybody_is_warned_once() {
     let place = Place::new();
     let real = || {
@@ -263,7 +298,12 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
         assert!(said.contains(advice), "{said}");
     }
     server.terminate(super::PATIENCE).unwrap();
-    let server = start(&real().env("ATP_SIGNED_REQUESTS", "true"));
+    let agent = "ed25519:oJql9HpnWYAv+VX43C0qFKXJnSO+l/hkEn/5ODRVpPA=";
+    let closed = real()
+        .env("ATP_SIGNED_REQUESTS", "true")
+        .env("ATP_AGENT_KEYS", "registered")
+        .env("ATP_REGISTERED_KEYS", agent);
+    let server = start(&closed);
     // What it says is added to what the first one said.
     assert_eq!(warnings(&server), 1, "{}", server.stderr());
 }

@@ -101,6 +101,7 @@ fn at_074_a_crowd_that_wants_its_money_back_gets_it_once() {
     });
     compensated(&server, ID);
     assert_eq!((till.charges(), till.refunds()), (1, 1));
+    assert_eq!(till.heard("refund"), 1, "it was never asked for twice");
     assert_eq!(receipts(&server, ID).len(), 2);
 }
 

@@ -120,7 +120,7 @@ impl Settings {
                 .unwrap_or_default(),
             http_base: filled("ATP_HTTP_BASE"),
             http_secret: secret("ATP_HTTP_SECRET"),
-            worker_goal: filled("ATP_WORKER_GOAL"),
+            worker_goal: filled("ATP_WORKER_GOAL").map(worker_goal).transpose()?,
             sweep: seconds(
                 "ATP_SWEEP_SECONDS",
                 filled("ATP_SWEEP_SECONDS"),
@@ -219,6 +219,18 @@ fn compat_secret(is_on: bool, secret: Option<String>) -> Result<Option<SecretTex
             advice: "set it to the secret with which the tokens of its users are signed (HS256), or leave ATP_COMPAT off",
         }),
     }
+}
+
+/// Effects and refunds are told apart by the ends of their goals.
+fn worker_goal(goal: String) -> Result<String, Unusable> {
+    if !goal.ends_with(".refund") {
+        return Ok(goal);
+    }
+    Err(Unusable {
+        name: "ATP_WORKER_GOAL",
+        why: "ends in .refund",
+        advice: "refunds are published under this goal with .refund behind it; choose another",
+    })
 }
 
 fn rail(word: Option<&str>) -> Result<Rail, Unusable> {
@@ -320,6 +332,16 @@ mod tests {
         assert_eq!(settings.agent_keys, AgentKeys::Open);
         let settings = read(&[site, ("ATP_SWEEP_SECONDS", "0.5")]);
         assert_eq!(settings.unwrap().unwrap().sweep, Duration::from_millis(500));
+    }
+
+    #[test]
+    fn a_goal_of_effects_is_none_of_refunds() {
+        let site = ("ATP_SITE", "https://shop.example");
+        let settings = read(&[site, ("ATP_WORKER_GOAL", "shop.pay")]);
+        let goal = settings.unwrap().unwrap().worker_goal;
+        assert_eq!(goal.as_deref(), Some("shop.pay"));
+        let refused = read(&[site, ("ATP_WORKER_GOAL", "shop.refund")]).unwrap_err();
+        assert_eq!(refused.name, "ATP_WORKER_GOAL");
     }
 
     #[test]

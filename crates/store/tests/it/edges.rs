@@ -85,6 +85,9 @@ fn say(from: &str, to: &str) -> [String; 3] {
     ]
 }
 
+/// Who has no state could take any.
+const SAY_NOTHING: &str = "UPDATE records SET value = '{}' WHERE kind = 16";
+
 fn sayings() -> impl Iterator<Item = (&'static str, &'static str)> {
     WORDS
         .into_iter()
@@ -102,6 +105,7 @@ async fn at_069_sqlite_lets_no_record_go_back() {
         meddler.execute_batch(&new).unwrap();
         let went = meddler.execute_batch(&next);
         assert_eq!(went.is_ok(), may_follow(from, to), "{from} {to}");
+        assert!(meddler.execute_batch(SAY_NOTHING).is_err(), "{from}");
     }
 }
 
@@ -116,5 +120,6 @@ async fn at_069_postgresql_lets_no_record_go_back() {
         client.batch_execute(&new).await.unwrap();
         let went = client.batch_execute(&next).await;
         assert_eq!(went.is_ok(), may_follow(from, to), "{from} {to}");
+        assert!(client.batch_execute(SAY_NOTHING).await.is_err(), "{from}");
     }
 }

@@ -77,19 +77,17 @@ impl Keyring {
     }
 }
 
-/// A revoked key stands among the previous ones too, for readers who know of no revocations.
+/// A revoked key is none of them: whoever has it can date a receipt back, and readers of this document alone would trust it.
 fn previous(key: &SiteKey) -> Option<Value> {
-    let (until, reason) = match &key.standing {
-        Standing::Previous {
-            valid_until,
-            reason,
-        } => (*valid_until, reason),
-        Standing::Revoked { revoked_at, reason } => (*revoked_at, reason),
-        Standing::Current | Standing::Next => return None,
+    let Standing::Previous {
+        valid_until,
+        reason,
+    } = &key.standing
+    else {
+        return None;
     };
-    Some(
-        json!({"key": key.key.to_string(), "valid_until": instant::print(until), "reason": reason}),
-    )
+    let until = instant::print(*valid_until);
+    Some(json!({"key": key.key.to_string(), "valid_until": until, "reason": reason}))
 }
 
 fn revoked(key: &SiteKey) -> Option<Value> {

@@ -146,7 +146,7 @@ impl Http {
             action: charge.action.as_deref(),
             summary: charge.summary.as_deref(),
             payment_id,
-            refund_reference: (verb == "refund").then(|| charge.reference.refund()),
+            refund_reference: (verb == "refund").then(|| charge.refund_reference()),
         };
         let body = serde_json::to_vec(&question).ok()?;
         // The same whenever the same is asked, so that an endpoint may answer from memory.
@@ -221,7 +221,10 @@ impl Rail for Http {
                 .await
                 .map(|answer| answer.status)
             {
-                Some(Status::Failed | Status::NotFound) => Fenced::Cancelled,
+                Some(Status::Failed) => Fenced::Cancelled,
+                // What the endpoint gave a name to cannot be unheard of.
+                Some(Status::NotFound) if id.is_some() => Fenced::Unknown,
+                Some(Status::NotFound) => Fenced::Cancelled,
                 Some(Status::Succeeded | Status::Processing) => Fenced::TooLate,
                 Some(Status::Held | Status::Unconfirmed) | None => Fenced::Unknown,
             }

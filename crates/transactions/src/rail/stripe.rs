@@ -151,8 +151,8 @@ impl Stripe {
                 "succeeded" | "processing" => Fenced::TooLate,
                 _ => Fenced::Unknown,
             },
-            Reply::Missing(_) => Fenced::Cancelled,
-            Reply::Refused(_) | Reply::Unclear => Fenced::Unknown,
+            // What was there cannot be unheard of: this may be another account.
+            Reply::Missing(_) | Reply::Refused(_) | Reply::Unclear => Fenced::Unknown,
         }
     }
 }

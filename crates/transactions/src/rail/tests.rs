@@ -14,6 +14,7 @@ pub(super) fn charge() -> Charge {
         summary: None,
         payment_method: Some("pm_card_visa".to_owned()),
         capture: Capture::Automatic,
+        refunds_refused: 0,
     }
 }
 

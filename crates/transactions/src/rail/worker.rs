@@ -34,8 +34,10 @@ const NAMESPACE: &str = "default";
 const LIFE_US: i64 = 30 * DAY_US;
 /// Longer than any intent lives, so that an effect is published once.
 const ONCE_US: i64 = 365 * DAY_US;
-/// A transaction has one effect and at most a few refunds.
+/// A transaction has one effect and at most a few refunds, of which all but the last were refused.
 const CHILDREN_MAX: u32 = 64;
+/// How the goal of a refund ends, and that of an effect never does.
+const REFUND: &str = ".refund";
 /// How often somebody who waits looks although nobody told them anything.
 const LOOK: Duration = Duration::from_secs(5);
 /// How soon they look again at the earliest, during a call and when it is over: there is news of everything that is published
@@ -88,18 +90,31 @@ impl Worker {
     }
 
     fn refund_goal(&self) -> String {
-        format!("{}.refund", self.goal)
+        format!("{}{REFUND}", self.goal)
     }
 
-    /// The intent that was published for a charge under a goal, if there is one.
-    async fn published(&self, charge: &Charge, goal: &str) -> Result<Option<Intent>, ()> {
+    /// The intent that was published for a charge, whatever its goal was called then.
+    async fn effect(&self, charge: &Charge) -> Result<Option<Intent>, ()> {
+        let mut children = self.published(charge).await?.into_iter();
+        Ok(children.find(|row| !row.goal.ends_with(REFUND)))
+    }
+
+    /// The one for its refund that no worker has failed yet.
+    async fn latest_refund(&self, charge: &Charge) -> Result<Option<Intent>, ()> {
+        let children = self.published(charge).await?.into_iter();
+        let mut refunds = children.filter(|row| row.goal.ends_with(REFUND));
+        let refused = usize::try_from(charge.refunds_refused).unwrap_or(usize::MAX);
+        Ok(refunds.nth(refused))
+    }
+
+    async fn published(&self, charge: &Charge) -> Result<Vec<Intent>, ()> {
         let parent = parent(charge).ok_or(())?;
         let children = self.engine.children(parent, CHILDREN_MAX).await;
-        let children = children.map_err(|error| {
+        let mut children = children.map_err(|error| {
             tracing::warn!(%error, "the ledger did not say what became of an effect");
         })?;
-        let ours = |row: &Intent| row.profile == ProfileId::Intent && row.goal == goal;
-        Ok(children.into_iter().find(ours))
+        children.retain(|row| row.profile == ProfileId::Intent);
+        Ok(children)
     }
 
     async fn publish(&self, charge: &Charge, goal: &str, key: String) -> Option<IntentId> {
@@ -291,7 +306,7 @@ impl Rail for Worker {
     /// Nothing exists before it is published, and being published it may happen.
     fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
         Box::pin(async move {
-            match self.published(charge, &self.goal).await {
+            match self.effect(charge).await {
                 Ok(None) => Report::of(RailOutcome::Unconfirmed),
                 Ok(Some(row)) => self.report(&row).await,
                 Err(()) => Report::of(RailOutcome::Unknown),
@@ -318,7 +333,7 @@ impl Rail for Worker {
             if let Some(id) = id.and_then(|id| id.parse().ok()) {
                 return self.look(id).await;
             }
-            match self.published(charge, &self.goal).await {
+            match self.effect(charge).await {
                 Ok(None) => Report::of(RailOutcome::NotFound),
                 Ok(Some(row)) => self.report(&row).await,
                 Err(()) => Report::of(RailOutcome::Unknown),
@@ -332,7 +347,7 @@ impl Rail for Worker {
             if self.fence_off(charge).await.is_err() {
                 return Fenced::Unknown;
             }
-            let row = match self.published(charge, &self.goal).await {
+            let row = match self.effect(charge).await {
                 Ok(None) => return Fenced::Cancelled,
                 Ok(Some(row)) => row,
                 Err(()) => return Fenced::Unknown,
@@ -353,12 +368,11 @@ impl Rail for Worker {
 
     fn refund<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Refunded> {
         Box::pin(async move {
-            let goal = self.refund_goal();
-            let report = match self.published(charge, &goal).await {
+            let report = match self.latest_refund(charge).await {
                 Ok(Some(row)) => self.report(&row).await,
                 Ok(None) => {
-                    let key = format!("effect:{}", charge.reference.refund());
-                    match self.publish(charge, &goal, key).await {
+                    let key = format!("effect:{}", charge.refund_reference());
+                    match self.publish(charge, &self.refund_goal(), key).await {
                         Some(id) => self.await_end(id, charge).await,
                         None => return Refunded::Unknown,
                     }

@@ -232,6 +232,7 @@ impl Site {
                 return Ok(());
             }
         }
+        self.check_agent(intent)?;
         intent.check_authorization(document)
     }
 

@@ -170,6 +170,11 @@ pub(super) struct Transaction {
     /// The rail was asked for a payment once more, so there may be several under the reference.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) resubmitted: bool,
+    /// When the rail was last asked for a refund, until it has said what came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) refund_sent_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) refunds_refused: u32,
     /// Why a person must look at it.
     pub(super) alert: Option<String>,
     /// What its caller reported, if no rail of ours takes the effect.
@@ -178,6 +183,14 @@ pub(super) struct Transaction {
     /// What an operator said, where no rail could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) word: Option<Word>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// An operator's word on what became of an effect, or of its undoing. See `resolve`.
@@ -303,6 +316,7 @@ impl Transaction {
             summary: self.summary.clone(),
             payment_method: intent.rail.as_ref().and_then(method),
             capture: intent.capture(),
+            refunds_refused: self.refunds_refused,
         })
     }
 

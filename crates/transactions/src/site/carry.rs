@@ -22,7 +22,7 @@ use crate::intent::{Action as Doing, Intent};
 use crate::key::{IdempotencyKey, RailReference};
 use crate::outcome::{Action, Phase, RailOutcome, Situation, next};
 use crate::problem::Problem;
-use crate::rail::{Charge, Failure, Fenced, Report};
+use crate::rail::{Charge, Failure, Fenced, Report, Worker};
 use crate::receipt::{self, Step, Undone};
 use crate::state::State;
 
@@ -50,6 +50,8 @@ const PAUSE_MAX: Duration = Duration::from_hours(1);
 /// How long a transaction whose caller reports its effects is left alone.
 const UNTIL_REPORTED: Duration = Duration::from_hours(24);
 pub(super) const LOST: &str = "its worker was lost and may have done it: find out, then say what became of it (consign tx resolve)";
+
+const SILENT: &str = "the rail does not say what became of it: see whether it can be reached with these credentials, or look at this payment there and say what became of it (consign tx resolve)";
 
 impl Site {
     /// As far as it goes now. `None` if it is in other hands, or the ledger does not answer.
@@ -147,7 +149,9 @@ impl Site {
                             return self.end(held, undone, report.failure).await;
                         }
                         Fenced::TooLate => rail.look_up(&charge, held.payment()).await,
-                        Fenced::Unknown => return self.let_go(held, self.options().sweep).await,
+                        Fenced::Unknown => {
+                            return self.let_go_in_doubt(held, self.options().sweep).await;
+                        }
                     }
                 }
                 Action::AskAgain => return self.ask_again(held, &report).await,
@@ -413,7 +417,7 @@ impl Site {
             transaction.missing_since.get_or_insert(self.now().0);
             return self.let_go(held, self.options().settle_delay).await;
         }
-        self.let_go(held, self.pause(held)).await
+        self.let_go_in_doubt(held, self.pause(held)).await
     }
 
     /// Another rail than the one it was begun on knows nothing of the payment, and whatever it said would be signed.
@@ -432,6 +436,21 @@ impl Site {
         tracing::error!(transaction_id, why, "a transaction is not settled");
         held.transaction.value.alert = Some(why);
         self.let_go(held, self.options().sweep).await
+    }
+
+    /// For a rail that did not tell. One that stays silent may never speak again, and then a person must be able to.
+    pub(super) async fn let_go_in_doubt(
+        &self,
+        held: &mut Held,
+        after: Duration,
+    ) -> Result<bool, Problem> {
+        let transaction = &held.transaction.value;
+        // Who is silent here is still at work: a worker of ours, or the caller itself.
+        let may_take_long = transaction.rail == Worker::NAME || transaction.manual.is_some();
+        if held.row.attempts >= STEADY_LOOKS && !may_take_long {
+            return self.alert(held, SILENT.to_owned()).await;
+        }
+        self.let_go(held, after).await
     }
 
     /// After how long it is worth a look again. A caller who reports effects comes by itself.
@@ -453,7 +472,11 @@ impl Site {
         self.advance(held, steps).await
     }
 
-    async fn advance(&self, held: &mut Held, steps: Vec<Command>) -> Result<bool, Problem> {
+    pub(super) async fn advance(
+        &self,
+        held: &mut Held,
+        steps: Vec<Command>,
+    ) -> Result<bool, Problem> {
         let committed = self.commit(steps).await?.is_some() || plant::on(Plant::UnfencedLease);
         held.transaction.version += u64::from(committed);
         Ok(committed)
@@ -545,7 +568,7 @@ impl Held {
         })
     }
 
-    fn extend(&self, lease: Duration) -> Command {
+    pub(super) fn extend(&self, lease: Duration) -> Command {
         let (holder, token) = self.lease();
         Command::Extend(Extend {
             id: self.row.id,

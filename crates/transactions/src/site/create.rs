@@ -38,6 +38,11 @@ impl Site {
     pub(super) fn check_signed(&self, intent: &Intent) -> Result<(), Problem> {
         intent.check_signature()?;
         intent.check_site(self.origin())?;
+        self.check_agent(intent)
+    }
+
+    /// Asked at every step, so that a key that is no longer registered stops what it began.
+    pub(super) fn check_agent(&self, intent: &Intent) -> Result<(), Problem> {
         match &self.options().agent_keys {
             AgentKeys::Open => Ok(()),
             AgentKeys::Registered(ids) if ids.contains(intent.agent_key.id()) => Ok(()),

@@ -88,6 +88,7 @@ impl Site {
             None => self.looked_up(&request.intent_id).await?,
         };
         permission.value.check_caller(Caller::Agent)?;
+        self.check_agent(&intent)?;
         intent.check_request(document, self.options().signed_requests)?;
         let amount = self.check_allowed(&permission.value, &intent, request)?;
         let transaction = self.begun(request, key, document, &intent, amount)?;
@@ -125,6 +126,8 @@ impl Site {
             completed_at: None,
             missing_since: None,
             resubmitted: false,
+            refund_sent_at: None,
+            refunds_refused: 0,
             alert: None,
             word: None,
             manual: None,

@@ -10,6 +10,7 @@ use consign_kernel::record::{Key, Kind, Put};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Keys, Site};
 use crate::document::{PublicKey, SiteSigner};
@@ -17,6 +18,9 @@ use crate::keyring::{Keyring, SiteKey, Standing};
 
 /// How long what other nodes still sign with the key before counts as signed in time.
 const HANDOVER_US: i64 = 5 * 60 * SECOND_US;
+
+/// How long a node may sign with what another one has replaced.
+const KEYS_FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
@@ -165,8 +169,19 @@ fn keys(engine: &Engine, site: &str, stored: &Stored) -> Result<Keys, KeyError> 
 }
 
 impl Site {
+    /// Takes over what other nodes do to the keys, for as long as the process lives: what a key signs after it was revoked is
+    /// good for nothing, and no receipt is signed twice.
+    pub async fn follow_keys(self) {
+        loop {
+            tokio::time::sleep(KEYS_FRESH).await;
+            if let Err(error) = self.refresh_keys().await {
+                tracing::warn!(%error, "the site's keys could not be read again");
+            }
+        }
+    }
+
     /// Takes over what another node did to the keys.
-    pub async fn refresh_keys(&self) -> Result<(), KeyError> {
+    async fn refresh_keys(&self) -> Result<(), KeyError> {
         let keys = open(self.engine(), self.origin()).await?;
         let mut held = self.inner.keys.write();
         let held = held.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut());

@@ -11,6 +11,7 @@ use super::carry::Held;
 use super::{Answer, Site, damaged};
 use crate::document::{Document, NOTE_BYTES_MAX};
 use crate::fields::Fields;
+use crate::key::RailReference;
 use crate::problem::Problem;
 use crate::rail::{Failure, Worker};
 use crate::receipt::Undone;
@@ -113,8 +114,12 @@ impl Site {
             Said::NotCharged => self.end(held, Undone::NotCharged, Some(never)).await,
             Said::Refunded if was_acknowledged => self.end_undo(held, Undone::Voided).await,
             Said::Refunded => {
+                let value = &held.transaction.value;
+                let reference =
+                    RailReference::stored(&value.reference).refund(value.refunds_refused);
                 let refunded = Undone::Refunded {
                     amount,
+                    reference: &reference,
                     refund_id: None,
                 };
                 self.end_undo(held, refunded).await

@@ -79,14 +79,18 @@ impl Site {
                     tokio::time::sleep(PAUSE).await;
                 }
             }
-            if let Err(error) = self.refresh_keys().await {
-                tracing::warn!(%error, "the site's keys could not be read again");
-            }
         }
     }
 
     /// One sweep now, over everything that nobody holds, though its time may not have come.
     pub async fn reconcile(&self) -> Result<Swept, Problem> {
+        // Who asked may leave; what was taken is looked at all the same.
+        let site = self.clone();
+        let looking = tokio::spawn(async move { site.look_at_all().await });
+        looking.await.map_err(|_| Problem::StoreUnavailable)?
+    }
+
+    async fn look_at_all(&self) -> Result<Swept, Problem> {
         let mut looks = Looks::default();
         loop {
             let room = looks.room().await;
@@ -246,7 +250,10 @@ impl Site {
         rows.extend(undo.and_then(|asked| asked.row.parse::<IntentId>().ok()));
         for id in rows {
             if let Some(row) = self.take_soon(id).await? {
-                self.look_at_one(row).await;
+                let site = self.clone();
+                // The rail that told of it may hang up.
+                let looking = tokio::spawn(async move { site.look_at_one(row).await });
+                looking.await.map_err(|_| Problem::StoreUnavailable)?;
             }
         }
         Ok(())

@@ -3,8 +3,11 @@
 //! The refund is an effect of its own, so it has a row of its own: held by one at a time, found again after a crash, and
 //! committed together with the end of the transaction that it undoes.
 
+use std::time::Duration;
+
 use consign_engine::failpoint::{self, Failpoint};
 use consign_kernel::command::{self, Command, Operate, Settlement};
+use consign_kernel::ids::Micros;
 use consign_kernel::profile::Face;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -12,7 +15,7 @@ use tokio::time::Instant;
 use super::books::{self, About, Asked, Compensation, Kept, Permission, Transaction};
 use super::carry::{Held, LOST, unsettled};
 use super::execute::raw;
-use super::{Answer, Caller, Site, TRIES_MAX, damaged};
+use super::{Answer, Caller, Site, TRIES_MAX, damaged, micros};
 use crate::document::{Document, NOTE_BYTES_MAX};
 use crate::ids;
 use crate::instant;
@@ -260,41 +263,75 @@ impl Site {
     /// What the rail has acknowledged and not ended.
     async fn call_off(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
         let rail = self.rail_of(&held.transaction.value);
-        match rail.cancel(charge, held.payment()).await {
-            Fenced::Cancelled => return self.end_undo(held, Undone::Voided).await,
-            Fenced::Unknown => return self.let_go(held, self.options().sweep).await,
-            Fenced::TooLate => {}
-        }
-        // Too late because it is paid, or because it is on its way: only what has arrived can be paid back.
+        let fenced = rail.cancel(charge, held.payment()).await;
         let report = rail.look_up(charge, held.payment()).await;
-        match report.outcome {
-            RailOutcome::Succeeded => self.refund(held, charge).await,
-            RailOutcome::Failed => self.end_undo(held, Undone::Voided).await,
-            RailOutcome::Held | RailOutcome::Processing | RailOutcome::Unknown => {
+        match (report.outcome, fenced) {
+            // What was acknowledged cannot be unheard of: this rail looks elsewhere, and so does its fence.
+            (RailOutcome::NotFound, _) => self.alert(held, unsettled(&report)).await,
+            (RailOutcome::Succeeded, _) => self.refund(held, charge).await,
+            (RailOutcome::Failed, _) | (_, Fenced::Cancelled) => {
+                self.end_undo(held, Undone::Voided).await
+            }
+            // On its way: only what has arrived can be paid back.
+            (RailOutcome::Held | RailOutcome::Processing, _) => {
                 self.let_go(held, self.options().sweep).await
             }
-            RailOutcome::Unconfirmed
-            | RailOutcome::NotFound
-            | RailOutcome::Different
-            | RailOutcome::Lost => self.alert(held, unsettled(&report)).await,
+            (RailOutcome::Unknown, _) | (RailOutcome::Unconfirmed, Fenced::Unknown) => {
+                self.let_go_in_doubt(held, self.options().sweep).await
+            }
+            (RailOutcome::Unconfirmed | RailOutcome::Different | RailOutcome::Lost, _) => {
+                self.alert(held, unsettled(&report)).await
+            }
         }
     }
 
+    /// A request that nobody answered may still be on its way, and a rail that gets it twice may well pay back twice. So it is
+    /// written down before it is sent, and sent again only when the first one must have arrived and be seen.
     async fn refund(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
+        let patience = self.options().settle_delay;
+        if let Some(sent_at) = held.transaction.value.refund_sent_at {
+            let rest_us = Micros(sent_at).plus(micros(patience)).0 - self.now().0;
+            if let Ok(rest_us @ 1..) = u64::try_from(rest_us) {
+                return self.let_go(held, Duration::from_micros(rest_us)).await;
+            }
+        }
+        if !self.note_refund(held).await? {
+            return Ok(false);
+        }
         let rail = self.rail_of(&held.transaction.value);
-        match rail.refund(charge, held.payment()).await {
+        let refunded = rail.refund(charge, held.payment()).await;
+        let reference = charge.refund_reference();
+        held.transaction.value.refund_sent_at = None;
+        match refunded {
             Refunded::Done { refund_id } => {
                 failpoint::hit(Failpoint::AfterRefund);
                 let undone = Undone::Refunded {
                     amount: charge.amount,
+                    reference: &reference,
                     refund_id: refund_id.as_deref(),
                 };
                 self.end_undo(held, undone).await
             }
             Refunded::Refused(failure) => self.give_up_undo(held, failure).await,
-            Refunded::Pending | Refunded::Unknown => self.let_go(held, self.options().sweep).await,
+            Refunded::Pending => self.let_go(held, self.options().sweep).await,
+            Refunded::Unknown => {
+                held.transaction.value.refund_sent_at = Some(self.now().0);
+                self.let_go_in_doubt(held, self.options().sweep.max(patience))
+                    .await
+            }
             Refunded::Lost => self.alert(held, LOST.to_owned()).await,
         }
+    }
+
+    /// Whether it is still ours to send.
+    async fn note_refund(&self, held: &mut Held) -> Result<bool, Problem> {
+        held.transaction.value.refund_sent_at = Some(self.now().0);
+        let steps = vec![
+            held.transaction.unchanged(),
+            held.extend(self.options().lease),
+            held.transaction.put(),
+        ];
+        self.advance(held, steps).await
     }
 
     /// The refund's row and the transaction's come to their ends in one commit, with the second receipt.
@@ -337,6 +374,7 @@ impl Site {
         };
         compensation.refused = true;
         let key = IdempotencyKey::stored(&compensation.key);
+        held.transaction.value.refunds_refused += 1;
         let asked = self.asked(&held.intent.intent_id, &key).await?;
         let mut asked = asked.ok_or_else(|| damaged("answer"))?;
         let error = failure.code.clone();

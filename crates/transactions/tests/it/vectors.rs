@@ -102,7 +102,7 @@ fn at_079_v3_references_and_hashes_are_derived() {
         "atp_5de39e4d754d223fead27829ab3e5f8e67578f64"
     );
     assert_eq!(
-        reference.refund(),
+        reference.refund(0),
         "atp_5de39e4d754d223fead27829ab3e5f8e67578f64_refund"
     );
     assert_eq!(
@@ -193,6 +193,7 @@ fn at_079_at_072_v5_a_compensation_names_what_it_undoes() {
         reason: "user_cancelled",
         outcome: Undone::Refunded {
             amount: cents(1_500),
+            reference: &key().rail_reference("int_abc").refund(0),
             refund_id: Some("re_123"),
         },
         compensated_at: at("2026-05-25T13:00:00.000Z"),

@@ -37,6 +37,7 @@ pub(crate) fn charge(key: &str, payment_method: &str) -> Charge {
         summary: Some("a book".to_owned()),
         payment_method: Some(payment_method.to_owned()),
         capture: Capture::Automatic,
+        refunds_refused: 0,
     }
 }
 

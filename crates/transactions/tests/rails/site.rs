@@ -102,6 +102,11 @@ async fn every_status_has_its_meaning() {
             assert_eq!(report.payment_id.as_deref(), Some("p_1"));
         }
         assert_eq!(rail.cancel(&charge, None).await, fenced, "{status}");
+        // What has a name was there.
+        let named = rail.cancel(&charge, Some("p_1")).await;
+        let forgotten = status == "not_found";
+        let expected = if forgotten { Fenced::Unknown } else { fenced };
+        assert_eq!(named, expected, "{status}");
     }
 }
 

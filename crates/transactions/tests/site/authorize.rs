@@ -356,6 +356,20 @@ async fn only_registered_agents_are_let_in() {
     intent["agent_key"] = agent_key(&stranger).into();
     let refused = world.create(&sign(intent, &stranger)).await;
     assert_eq!(name(&refused), "unknown_agent_key");
+
+    // Who is struck off the list goes no further with what was begun.
+    let created = world.signed("int_created");
+    world.create(&created).await.unwrap();
+    let strict = world
+        .other(|options| options.agent_keys = AgentKeys::Registered([key_id(0x44)].into()))
+        .await;
+    let short = json!({"intent_id": "int_created", "nonce": created["nonce"]});
+    let short = sign(short, &agent()).to_string();
+    let refused = strict.authorize(Some(KEY.as_bytes()), short.as_bytes());
+    assert_eq!(name(&refused.await), "unknown_agent_key");
+    let refused = world.execute_at(&strict, "int_abc", KEY).await;
+    assert_eq!(name(&refused), "unknown_agent_key");
+    assert_eq!(world.bank.calls(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

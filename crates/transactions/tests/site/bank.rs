@@ -43,7 +43,8 @@ struct Books {
     mood: Mood,
     /// By id; the reference of each.
     payments: BTreeMap<String, (String, Payment)>,
-    refunds: BTreeMap<String, String>,
+    /// The payment that each was for.
+    refunds: Vec<String>,
     calls: u32,
     refund_refused: bool,
     /// What is being processed cannot be called off any more.
@@ -95,6 +96,11 @@ impl Bank {
                 *payment = end;
             }
         }
+    }
+
+    /// As a bank does that was restored from an old backup, or another one under the same address.
+    pub(crate) fn forget_payments(&self) {
+        self.0.lock().unwrap().payments.clear();
     }
 
     /// A payment that nobody was told of.
@@ -313,6 +319,12 @@ impl Rail for Bank {
 
     fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
         Box::pin(async move {
+            // It is seen whether there was one, and only then one is asked for, as with any rail that ignores idempotency keys.
+            let before = {
+                let books = self.0.lock().unwrap();
+                let id = Self::find(&books, charge, id).unwrap_or_default();
+                books.refunds.iter().position(|one| *one == id)
+            };
             self.arrive("refund", charge).await;
             self.with(Refunded::Unknown, |books| {
                 if books.refund_refused {
@@ -328,10 +340,12 @@ impl Rail for Bank {
                         message: "There is nothing to pay back.".to_owned(),
                     });
                 }
-                let number = books.refunds.len() + 1;
-                let refund = books.refunds.entry(id);
+                let number = before.unwrap_or_else(|| {
+                    books.refunds.push(id);
+                    books.refunds.len() - 1
+                });
                 Refunded::Done {
-                    refund_id: Some(refund.or_insert(format!("re_{number}")).clone()),
+                    refund_id: Some(format!("re_{}", number + 1)),
                 }
             })
         })

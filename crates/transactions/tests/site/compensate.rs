@@ -1,6 +1,7 @@
 //! Undoing on request, once, with a document of its own.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use consign_transactions::rail::Null;
 use serde_json::json;
@@ -117,6 +118,7 @@ async fn at_074_while_a_refund_is_open_another_one_comes_too_late() {
     let second = world.compensate("int_abc", OTHER_KEY).await;
     assert_eq!(name(&second), "already_compensated");
     assert_eq!(world.bank.refunds(), 0);
+    world.pass(31);
     world.site.reconcile().await.unwrap();
     let told = body(&world.compensate("int_abc", KEY).await.unwrap());
     assert_eq!(told["state"], "compensated");
@@ -138,10 +140,55 @@ async fn at_064_a_refund_whose_answer_got_lost_is_finished_once() {
     world.bank.be(Mood::Well);
     let restarted = world.other(|_| {}).await;
     restarted.recover().await.unwrap();
+    world.pass(31);
     restarted.reconcile().await.unwrap();
     let told = body(&world.compensate("int_abc", KEY).await.unwrap());
     assert_eq!(told["state"], "compensated");
     assert_eq!(world.bank.refunds(), 1);
+    world.is_sound().await;
+}
+
+/// Nothing is to be seen of it at the bank, and it is on its way there all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_064_a_refund_that_is_on_its_way_is_not_asked_for_again() {
+    let world = settled().await;
+    world.bank.hold_back("refund", "int_abc");
+    let answer = world.compensate("int_abc", KEY).await.unwrap();
+    assert_eq!(answer.status, 202);
+    world.bank.hold_back_no_more();
+    let restarted = world.other(|_| {}).await;
+    restarted.recover().await.unwrap();
+    restarted.reconcile().await.unwrap();
+    assert_eq!(world.bank.refunds(), 0);
+    world.bank.let_go();
+    let until = Instant::now() + Duration::from_secs(20);
+    while world.bank.refunds() == 0 {
+        assert!(Instant::now() < until, "it never arrives");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.pass(31);
+    restarted.reconcile().await.unwrap();
+    let told = body(&world.compensate("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(world.bank.refunds(), 1);
+    world.is_sound().await;
+}
+
+/// What was acknowledged may still be paid, whatever the rail says it has never heard of.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_068_what_the_rail_has_forgotten_is_not_called_off() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.be(Mood::Slow);
+    world.execute("int_abc", KEY).await.unwrap();
+    world.bank.forget_payments();
+    let answer = world.compensate("int_abc", KEY).await.unwrap();
+    let told = body(&answer);
+    assert_eq!((answer.status, &told["state"]), (202, &json!("executed")));
+    assert_eq!(told["compensation_receipt"], json!(null));
+    let listed = world.site.transactions_shown(None, 10, None).await;
+    let alert = body(&listed.unwrap())["transactions"][0]["alert"].clone();
+    assert!(alert.as_str().unwrap().contains("tx resolve"), "{alert}");
     world.is_sound().await;
 }
 

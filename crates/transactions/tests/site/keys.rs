@@ -1,5 +1,7 @@
 //! The site's keys: one signs, all verify what they signed, and none is trusted because it came along.
 
+use std::time::{Duration, Instant};
+
 use consign_transactions::site::Site;
 use serde_json::{Value, json};
 
@@ -168,7 +170,12 @@ async fn at_083_at_084_the_next_key_is_announced_before_it_signs() {
     assert!(listed("current")["valid_from"].is_string());
     let new = settled(&world, "int_new").await;
     assert_eq!(new["signature"]["key_id"], listed("current")["key_id"]);
-    other.refresh_keys().await.unwrap();
+    tokio::spawn(other.clone().follow_keys());
+    let until = Instant::now() + Duration::from_secs(20);
+    while other.key_list() != world.site.key_list() {
+        assert!(Instant::now() < until, "it never hears of the new key");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     for receipt in [&old, &meanwhile, &new] {
         assert_eq!(verified(&world, receipt).await["ok"], true);
         let elsewhere = other.verify(receipt.to_string().as_bytes()).await.unwrap();

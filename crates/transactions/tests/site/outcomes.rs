@@ -56,6 +56,27 @@ async fn at_046_at_049_a_rail_that_is_away_leaves_it_executing_and_is_asked_agai
     assert_eq!(world.bank.charges(), 1);
 }
 
+/// A rail that is gone for good tells nothing; then a person may.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_068_of_a_rail_that_stays_silent_a_person_may_say_what_became() {
+    let (world, told) = mood(Mood::Away).await;
+    let id = told["transaction_id"].as_str().unwrap().to_owned();
+    let said = br#"{"outcome":"not_charged","reason":"the rail is no more"}"#;
+    let early = world.site.resolve(&id, said).await;
+    assert_eq!(name(&early), "invalid_state");
+    for _ in 0..10 {
+        assert_eq!(swept(&world).await["state"], "executing");
+    }
+    let listed = world.site.transactions_shown(None, 10, None).await;
+    let alert = body(&listed.unwrap())["transactions"][0]["alert"].clone();
+    assert!(alert.as_str().unwrap().contains("tx resolve"), "{alert}");
+    world.site.resolve(&id, said).await.unwrap();
+    let told = body(&world.execute("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "compensated");
+    assert_eq!(told["compensation_receipt"]["resolved_by"], "operator");
+    assert_eq!(world.bank.charges(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn at_050_a_lost_answer_is_found_by_the_sweep() {
     let (world, told) = mood(Mood::Mute).await;

@@ -19,7 +19,7 @@ use consign_transactions::site::{Options, Site};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::world::{KEY, SITE, World, body};
+use crate::world::{KEY, OTHER_KEY, SITE, World, body};
 
 struct Shop {
     world: World,
@@ -290,12 +290,8 @@ async fn what_nobody_ever_took_is_not_charged() {
     assert_eq!(told["failure"]["code"], "nobody_took_it");
 }
 
-/// A node that slept on its way to publishing an effect wakes up after another one ended the transaction as not charged.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_fenced_off_is_never_published() {
-    let shop = Shop::new().await;
-    let row = IntentId::new(Micros(0), Seq(1), 7).to_string();
-    let charge = Charge {
+fn charge(row: &str) -> Charge {
+    Charge {
         intent_id: "int_abc".to_owned(),
         transaction_id: format!("atp_tx_{row}"),
         reference: RailReference::stored("atp_slept"),
@@ -305,7 +301,15 @@ async fn what_is_fenced_off_is_never_published() {
         summary: None,
         payment_method: None,
         capture: Capture::Automatic,
-    };
+        refunds_refused: 0,
+    }
+}
+
+/// A node that slept on its way to publishing an effect wakes up after another one ended the transaction as not charged.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_fenced_off_is_never_published() {
+    let shop = Shop::new().await;
+    let charge = charge(&IntentId::new(Micros(0), Seq(1), 7).to_string());
     let rail = shop.rail.clone();
     assert_eq!(rail.cancel(&charge, None).await, Fenced::Cancelled);
     let late = rail.confirm(&charge, None).await;
@@ -375,6 +379,66 @@ async fn a_refund_is_an_effect_too() {
     let told = shop.swept().await;
     assert_eq!(told["state"], "compensated");
     assert_eq!(told["compensation_receipt"]["outcome"], "refunded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refund_that_a_worker_failed_may_be_asked_for_again() {
+    let shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let done = || Settlement::Complete { result: None };
+    let effect = shop.claim().await.remove(0);
+    shop.settle(&effect, done()).await;
+    assert_eq!(shop.swept().await["state"], "settled");
+    let undo = async |key: &str| {
+        let sent = br#"{"intent_id":"int_abc","reason":"r"}"#;
+        let answer = shop.site.compensate(Some(key.as_bytes()), sent).await;
+        body(&answer.unwrap())
+    };
+    undo(KEY).await;
+    let refund = shop.claim().await.remove(0);
+    let no = Settlement::Fail {
+        error: "the till is empty".to_owned(),
+    };
+    shop.settle(&refund, no).await;
+    assert_eq!(shop.swept().await["state"], "settled");
+    assert_eq!(undo(KEY).await["failure"]["message"], "the till is empty");
+
+    undo(OTHER_KEY).await;
+    let again = shop.claim().await.remove(0);
+    assert_eq!(again.goal, "atp.effect.refund");
+    shop.settle(&again, done()).await;
+    let told = shop.swept().await;
+    assert_eq!(told["state"], "compensated");
+    let reference = &told["compensation_receipt"]["rail"]["refund_reference"];
+    assert!(reference.as_str().unwrap().ends_with("_refund_2"));
+    assert_eq!(undo(KEY).await["failure"]["message"], "the till is empty");
+    shop.world.is_sound().await;
+}
+
+/// Somebody started the server with another goal while an effect was open.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_effect_is_found_under_the_goal_that_it_was_published_with() {
+    let shop = Shop::new().await;
+    assert_eq!(shop.execute().await["state"], "executing");
+    let effect = shop.claim().await.remove(0);
+    let (news, _heard) = mpsc::channel(8);
+    let renamed = Worker::new(
+        shop.world.engine.clone(),
+        WorkerOptions {
+            goal: "shop.pay".to_owned(),
+            wait: Duration::from_millis(300),
+            news,
+            watched_max: 8,
+        },
+    );
+    let row = shop.world.engine.observe(effect.id).await.unwrap().unwrap();
+    let charge = charge(&row.ties.parent.unwrap().to_string());
+    let fenced = renamed.cancel(&charge, None).await;
+    assert_eq!(fenced, Fenced::Unknown, "a worker has it");
+    shop.settle(&effect, Settlement::Complete { result: None })
+        .await;
+    let found = renamed.look_up(&charge, None).await;
+    assert_eq!(found.outcome, RailOutcome::Succeeded);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! The site of agent transactions: the keys that sign its receipts.
 
 mod announce;
+mod revoke;
 mod rotate;
 mod show;
 
@@ -23,6 +24,8 @@ pub(crate) enum KeyAction {
     Announce(Box<announce::Args>),
     /// Sign with a new key from now on; what was signed stays good
     Rotate(Box<rotate::Args>),
+    /// Take back what a key that was replaced has signed, because somebody else has it
+    Revoke(Box<revoke::Args>),
 }
 
 impl Action {
@@ -31,6 +34,7 @@ impl Action {
             Self::Key(KeyAction::Show(args)) => args.run().await,
             Self::Key(KeyAction::Announce(args)) => args.run().await,
             Self::Key(KeyAction::Rotate(args)) => args.run().await,
+            Self::Key(KeyAction::Revoke(args)) => args.run().await,
         }
     }
 }

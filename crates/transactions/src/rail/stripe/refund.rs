@@ -47,7 +47,7 @@ impl Refund {
     }
 
     fn is_ours(&self, charge: &Charge) -> bool {
-        self.metadata.get("atp_ref").and_then(Value::as_str) == Some(&*charge.reference.refund())
+        self.metadata.get("atp_ref").and_then(Value::as_str) == Some(&*charge.refund_reference())
     }
 
     fn failure(&self) -> Failure {
@@ -82,14 +82,18 @@ pub(in crate::rail) async fn pay_back(
         Sum::Told(_) if plant::on(Plant::UnlistedRefund) => charge.amount.get(),
         Sum::Told(told) => return told,
     };
-    let reference = charge.reference.refund();
+    let reference = charge.refund_reference();
     let form = vec![
         (what, paid.to_owned()),
         ("amount", left.to_string()),
         ("metadata[atp_ref]", reference),
         ("metadata[intent_id]", charge.intent_id.clone()),
     ];
-    let key = key(charge, "refund");
+    // Stripe repeats its answer to a key, so a refund that it refused is asked for under another one.
+    let key = match charge.refunds_refused {
+        0 => key(charge, "refund"),
+        refused => key(charge, &format!("refund_{}", refused + 1)),
+    };
     let refusal = match api.post::<Refund>(REFUNDS, &form, Some(&key)).await {
         Reply::Done(refund) => return refund.told(),
         Reply::Refused(failure) => Some(failure),
@@ -148,7 +152,7 @@ mod tests {
     use crate::rail::tests::charge;
 
     fn sum(refunds: &[(u64, &str, bool)]) -> String {
-        let reference = charge().reference.refund();
+        let reference = charge().refund_reference();
         let refunds = refunds.iter().enumerate().map(|(index, (amount, status, ours))| {
             let metadata = if *ours { json!({"atp_ref": reference}) } else { json!({}) };
             let refund = json!({
