@@ -1,14 +1,19 @@
 //! Two servers on one database carry each other's transactions, and never the same one at once.
 #![cfg(feature = "planted")]
 
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use consign_testkit::process::{self, Server};
+use serde_json::json;
 
 use super::start;
-use super::transactions_crowd::{assert_one_for_all, assert_one_of_many};
+use super::transactions_crowd::{assert_one_for_all, assert_one_of_many, assert_one_refund};
 use super::transactions_till::{Keys, Till};
-use super::transactions_world::{Shop, authorize, intent};
+use super::transactions_world::{
+    Rail, Shop, ask, authorize, execute, intent, key, state, wait_until_settled,
+};
 
 const ID: &str = "int_abc";
 
@@ -43,13 +48,57 @@ fn at_042_a_crowd_with_as_many_keys_at_two_servers_pays_once() {
     assert_one_of_many(&[&one, &two], &till);
 }
 
+#[test]
+fn at_074_a_crowd_at_two_servers_that_wants_its_money_back_gets_it_once() {
+    let rail = Rail::Till(Till::open(Keys::Ignored));
+    let shop = Shop::at(&rail);
+    let [one, two] = nodes(&shop, &[]);
+    assert_one_refund(&[&one, &two], &rail);
+}
+
+/// One server is asked to execute and the other to cancel, at the same moment: one of them is refused, and the rail agrees.
+#[test]
+fn at_076_at_077_what_is_cancelled_at_one_server_is_not_charged_by_the_other() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let [one, two] = nodes(&shop, &[]);
+    let mut charged = 0;
+    for number in 0..12 {
+        let id = format!("int_{number}");
+        authorize(&one, intent(&id));
+        let barrier = Barrier::new(2);
+        let (executed, cancelled) = thread::scope(|scope| {
+            let executing = scope.spawn(|| {
+                barrier.wait();
+                execute(&one, &id, &key(&id)).expect("the server answers")
+            });
+            barrier.wait();
+            let mut http = two.http();
+            let body = json!({"intent_id": id});
+            let cancelled = ask(&mut http, "cancel", &key(&id), &body);
+            let executed = executing.join().expect("no panic");
+            (
+                executed.status,
+                cancelled.expect("the server answers").status,
+            )
+        });
+        match (executed, cancelled) {
+            (200 | 202, 409) => {
+                wait_until_settled(&two, &id);
+                charged += 1;
+            }
+            (410, 200) => assert_eq!(state(&one, &id), "expired"),
+            other => panic!("{id}: {other:?}"),
+        }
+        assert_eq!(till.charges(), charged, "{id}");
+    }
+}
+
 /// Only a binary for tests lets a lease be that short.
 mod taken_over {
     use super::super::PATIENCE;
     use super::super::transactions_till::{Manner, Payment};
-    use super::super::transactions_world::{
-        execute, executed_until, key, receipts, wait_until_settled,
-    };
+    use super::super::transactions_world::{executed_until, receipts};
     use super::*;
 
     const SHORT_LEASE: (&str, &str) = ("CONSIGN_SITE_LEASE_MS", "1500");
