@@ -7,8 +7,8 @@ use consign_testkit::process::{self, Server};
 
 use super::start;
 use super::transactions_crowd::{assert_one_for_all, assert_one_of_many};
-use super::transactions_till::{Keys, Till};
-use super::transactions_world::{Shop, authorize, intent};
+use super::transactions_till::{Keys, Manner, Payment, Till};
+use super::transactions_world::{Shop, authorize, execute, intent, key, wait_until_settled};
 
 const ID: &str = "int_abc";
 
@@ -43,13 +43,35 @@ fn at_042_a_crowd_with_as_many_keys_at_two_servers_pays_once() {
     assert_one_of_many(&[&one, &two], &till);
 }
 
+/// A name is for people, and replicas may have one together. What is left behind is known by its data directory.
+#[test]
+fn at_061_a_server_that_starts_under_the_name_of_another_takes_nothing_from_it() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let one = start(&shop.options());
+    authorize(&one, intent(ID));
+    till.answer("prepare", Manner::Late);
+    std::thread::scope(|scope| {
+        scope.spawn(|| execute(&one, ID, &key(ID)));
+        till.wait_until_heard("prepare", 1);
+        let second = shop.place.path("second");
+        process::copy_secrets(&shop.place.data(), &second).expect("there are secrets to copy");
+        let two = start(&shop.node("one", shop.place.options_with(second)));
+        // It sweeps every 0.2 seconds, and asks the rail about whatever it has taken.
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(till.heard(""), 1, "the second asks, too");
+        till.be_plain();
+        till.let_go();
+        wait_until_settled(&two, ID);
+    });
+    assert_eq!(till.payments(), [Payment::Paid]);
+    assert!(!one.stderr().contains("other hands"), "{}", one.stderr());
+}
+
 /// Only a binary for tests lets a lease be that short.
 mod taken_over {
     use super::super::PATIENCE;
-    use super::super::transactions_till::{Manner, Payment};
-    use super::super::transactions_world::{
-        execute, executed_until, key, receipts, wait_until_settled,
-    };
+    use super::super::transactions_world::{executed_until, receipts};
     use super::*;
 
     const SHORT_LEASE: (&str, &str) = ("CONSIGN_SITE_LEASE_MS", "1500");
