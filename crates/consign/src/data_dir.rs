@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::lock::DataLock;
+use crate::serve::ledger::random_bytes;
+
+const NODE_ID: &str = "node_id";
 /// How far above a new directory its entries may be new as well: `.local/share/consign/agent` in a home without any.
 const DIRECTORIES_SYNCED: usize = 5;
 
@@ -33,7 +37,7 @@ impl DataArgs {
     }
 }
 
-/// A data directory: `address`, `lock`, `consign.db` and `keys/`.
+/// A data directory: `address`, `lock`, `node_id`, `consign.db` and `keys/`.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDir {
     root: PathBuf,
@@ -71,6 +75,12 @@ impl DataDir {
         self.keys().join(name)
     }
 
+    /// The name of this directory's server in a shared database. Whoever holds the lock is the only one of that name, so what is
+    /// held under it at a start was left behind by one before. Drawn once: what an operator calls a server is the same for many.
+    pub(crate) fn node_id(&self, _lock: &DataLock) -> anyhow::Result<String> {
+        drawn_once(&self.root)
+    }
+
     /// Makes the directory and its `keys`, readable by the owner alone. Existing ones are kept.
     pub(crate) fn create(&self) -> anyhow::Result<()> {
         for directory in [self.root.clone(), self.keys()] {
@@ -95,6 +105,21 @@ impl DataDir {
             }
         }
     }
+}
+
+/// A name that belongs to a directory for good.
+pub(crate) fn drawn_once(directory: &Path) -> anyhow::Result<String> {
+    let path = directory.join(NODE_ID);
+    let fresh = format!("{:032x}", u128::from_le_bytes(random_bytes()?));
+    let kept = write_private_once(&path, fresh.as_bytes())?;
+    let name = String::from_utf8_lossy(&kept).trim().to_owned();
+    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    anyhow::ensure!(
+        plain,
+        "{} holds no name of a node; remove it, and another one is drawn",
+        path.display()
+    );
+    Ok(name)
 }
 
 /// Writes a whole file that only its owner can read, durably.

@@ -25,6 +25,7 @@ use crate::followers::Followers;
 use crate::housekeeping::Schedule;
 use crate::keys::SealKey;
 use crate::nodes::Duty;
+use crate::off_duty::LeftUndone;
 use crate::places::{Place, Places};
 use crate::pulse::Pulse;
 use crate::seeds::Seeds;
@@ -212,7 +213,7 @@ impl Engine {
     async fn run(
         &self,
         gate: Option<Gate>,
-        steps: Vec<Command>,
+        mut steps: Vec<Command>,
         apart: Apart,
     ) -> Result<Vec<Result<Answer, Refusal>>, Error> {
         if plant::on(Plant::TornBatch)
@@ -220,18 +221,33 @@ impl Engine {
         {
             return self.admit_one_by_one(gate, admit).await;
         }
-        let claims = |step: &Command| matches!(step, Command::Claim(_));
+        let leases = |step: &Command| {
+            matches!(
+                step,
+                Command::Claim(_) | Command::Take(_) | Command::Begin(_)
+            )
+        };
+        // Ordering: counted before it is asked whether this node gives out work, so that one that stops counts whoever was
+        // told that it does.
         let _in_flight = steps
             .iter()
-            .any(claims)
-            .then(|| self.inner.duty.claim_begins());
+            .any(leases)
+            .then(|| self.inner.duty.lease_begins());
+        let left_undone = self
+            .off_duty()
+            .map(|_| LeftUndone::take_out(&mut steps, self.has_wrong_clock()))
+            .transpose()?;
+        if left_undone.is_some() && gate.is_none() && steps.is_empty() {
+            return Ok(with(left_undone, Vec::new()));
+        }
         let request = Request {
             gate,
             steps,
             apart,
             seed: self.inner.seeds.next(),
         };
-        Ok(self.inner.store.execute(request).await??)
+        let answers = self.inner.store.execute(request).await??;
+        Ok(with(left_undone, answers))
     }
 
     /// One command, refused or answered.
@@ -282,6 +298,7 @@ impl Engine {
             ..gate.clone()
         });
         let mut gate = gate;
+        let mut duty = self.inner.duty.subscribe();
         tokio::pin!(leave);
         loop {
             let looking = self
@@ -302,17 +319,20 @@ impl Engine {
             // Woken or not, the ledger is asked again.
             tokio::select! {
                 _ = tokio::time::timeout(pause, ticket.woken()) => {}
+                // Perhaps it gives out work again.
+                _ = duty.changed() => {}
                 () = &mut leave => return Ok(Vec::new()),
             }
         }
     }
 
-    /// One intent as it is now: time has acted on it before it is shown.
+    /// One intent as it is now: time has acted on it before it is shown, unless nobody knows here what time it is.
     pub async fn observe(&self, id: IntentId) -> Result<Option<Intent>, Error> {
         let Some(intent) = self.inner.store.intent(id).await? else {
             return Ok(None);
         };
-        if intent.shelf != Shelf::Leased || intent.wake_at > self.now() {
+        let is_over = intent.shelf == Shelf::Leased && intent.wake_at <= self.now();
+        if !is_over || self.has_wrong_clock() {
             return Ok(Some(intent));
         }
         let Answer::Observed(seen) = self.apply(None, Command::Observe(id)).await? else {
@@ -515,6 +535,16 @@ impl Inner {
         }
         self.followers.tell(&news.told);
     }
+}
+
+fn with(
+    left_undone: Option<LeftUndone>,
+    mut answers: Vec<Result<Answer, Refusal>>,
+) -> Vec<Result<Answer, Refusal>> {
+    if let Some(left_undone) = left_undone {
+        left_undone.put_in(&mut answers);
+    }
+    answers
 }
 
 fn claimed(answer: Answer) -> Result<Vec<Intent>, Error> {

@@ -67,9 +67,10 @@ impl Schedule {
 }
 
 impl Engine {
-    /// Called with every request: runs the pass when its time has come. After a failure it waits a minute.
+    /// Called with every request: runs the pass when its time has come. After a failure it waits a minute, and with a wrong clock
+    /// until that is set.
     pub async fn cleanup_if_due(&self, face: Face) -> Option<CleanupReport> {
-        if !self.inner.cleanup.take(self.now()) {
+        if self.has_wrong_clock() || !self.inner.cleanup.take(self.now()) {
             return None;
         }
         match self.cleanup(Operator::vouched(), face).await {
@@ -87,8 +88,12 @@ impl Engine {
         self.inner.cleanup.next_at.load(Ordering::Relaxed) <= self.now().0
     }
 
+    /// With a wrong clock nothing is over that could go.
     pub async fn cleanup(&self, _: Operator, face: Face) -> Result<CleanupReport, Error> {
         let mut report = CleanupReport::default();
+        if self.has_wrong_clock() {
+            return Ok(report);
+        }
         loop {
             let Answer::Cleaned(cleaned) = self
                 .apply(

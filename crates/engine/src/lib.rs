@@ -11,6 +11,7 @@ mod housekeeping;
 mod import;
 mod keys;
 mod nodes;
+mod off_duty;
 mod places;
 mod pulse;
 mod receipts;

@@ -2,8 +2,9 @@
 //!
 //! A node is a record that expires. Its heartbeat and an operator both write it, each only on the version it knows, so
 //! neither undoes the other: a heartbeat that finds another version reads what is wished, and then writes again.
-//! Invariant: a node counts as drained only when it has refused claims since the heartbeat before, none waits for the
-//! ledger any more, and no lease of its own is left. So a claim that was on its way when it stopped is not overlooked.
+//! Invariant: a node counts as drained only when it has refused claims since the heartbeat before, no request for a lease waits
+//! for the ledger any more, and no lease of its own is left, of whatever face: what its automation runs and what its site
+//! carries out counts as what its workers hold. So a claim that was on its way when it stopped is not overlooked.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -104,15 +105,20 @@ struct Told {
 pub(crate) struct Duty {
     id: OnceLock<i64>,
     reasons: watch::Sender<Reasons>,
-    /// Claims that were given to the ledger, which has not answered.
-    claims: AtomicUsize,
+    /// Requests for leases that were given to the ledger, which has not answered.
+    asked: AtomicUsize,
 }
 
 impl Duty {
     /// To be kept until the ledger has answered.
-    pub(crate) fn claim_begins(&self) -> InFlight<'_> {
-        self.claims.fetch_add(1, Ordering::AcqRel);
-        InFlight(&self.claims)
+    pub(crate) fn lease_begins(&self) -> InFlight<'_> {
+        self.asked.fetch_add(1, Ordering::AcqRel);
+        InFlight(&self.asked)
+    }
+
+    /// Marked as changed whenever there is another reason to give out no work, or one less.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Reasons> {
+        self.reasons.subscribe()
     }
 }
 
@@ -135,7 +141,7 @@ pub enum OffDuty {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Reasons {
+pub(crate) struct Reasons {
     drain: bool,
     wrong_clock: bool,
 }
@@ -201,7 +207,7 @@ impl Heartbeat {
         }
         let refusing = self.engine.is_draining();
         let duty = &self.engine.inner.duty;
-        let stopped = refusing && duty.claims.load(Ordering::Acquire) == 0;
+        let stopped = refusing && duty.asked.load(Ordering::Acquire) == 0;
         if self.identity.alone && self.is_told(refusing, stopped).await? {
             return Ok(());
         }
@@ -222,9 +228,9 @@ impl Heartbeat {
                 drain,
                 "an operator decides whether this node gives out work"
             );
+            let reasons = &self.engine.inner.duty.reasons;
+            reasons.send_modify(|reasons| reasons.drain = drain);
         }
-        let reasons = &self.engine.inner.duty.reasons;
-        reasons.send_modify(|reasons| reasons.drain = drain);
         self.put(drain, drain && stopped).await
     }
 
@@ -281,6 +287,11 @@ impl Engine {
     /// Why this node gives out no work; `None` when it does.
     pub fn off_duty(&self) -> Option<OffDuty> {
         self.inner.duty.reasons.borrow().first()
+    }
+
+    /// What is over by a wrong clock may not be over.
+    pub fn has_wrong_clock(&self) -> bool {
+        self.inner.duty.reasons.borrow().wrong_clock
     }
 
     /// Returns when this node gives out no more work.

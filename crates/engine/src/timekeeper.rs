@@ -12,7 +12,7 @@ use consign_kernel::once::Scope;
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 
-use crate::{Engine, Error, OffDuty};
+use crate::{Engine, Error};
 
 const NAP_MAX: Duration = Duration::from_secs(1);
 const NAP_MIN: Duration = Duration::from_millis(2);
@@ -84,7 +84,7 @@ impl Timekeeper {
         let swept = self.engine.sweep().await?;
         let now = self.engine.now();
         let mut more = swept.more;
-        if now >= self.forget_at {
+        if now >= self.forget_at && !self.engine.has_wrong_clock() {
             // A piece that fails is not tried again at once: leases and delays have their turn.
             self.forget_at = now.plus(FORGET_INTERVAL_US);
             let rest = self.forget(now).await?;
@@ -183,10 +183,6 @@ pub struct Swept {
 impl Engine {
     /// Lets time act on a bounded number of rows.
     pub async fn sweep(&self) -> Result<Swept, Error> {
-        if self.off_duty() == Some(OffDuty::WrongClock) {
-            // What is over by a wrong clock may not be over.
-            return Ok(Swept::default());
-        }
         let sweep = Command::Sweep(Sweep {
             limit: limits::SWEEP_ROWS_MAX,
         });

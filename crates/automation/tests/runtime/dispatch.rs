@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use consign_automation::runtime::SubmittedBy;
+use consign_engine::{Heartbeat, Identity, NodeState, Operator};
 use consign_kernel::intent::Intent;
 use consign_kernel::state::{Cause, State};
 use serde_json::{Value, json};
 
-use crate::world::{OK, World, keyed, run};
+use crate::world::{OK, WAITS, World, keyed, run};
 
+/// Far more than the dispatcher takes to begin a job.
+const MOMENT: Duration = Duration::from_millis(500);
 /// Says when it begins and ends, and takes a moment in between.
 const SLOW: &str = r#"echo "+$(basename $(dirname $0))" >> $here/order; sleep 0.1; echo "-$(basename $(dirname $0))" >> $here/order
 echo '{"status":"ok","result":"done"}'"#;
@@ -41,6 +44,66 @@ async fn a_job_runs_and_its_outcome_is_kept_du_123() {
     let patience = deadline.duration_since(log.started_at);
     assert_eq!(patience, jiff::SignedDuration::from_mins(1));
     assert!(log.started_at <= log.completed_at && log.created_at <= log.started_at);
+}
+
+/// The end of a job makes room for the next one, which is taken in the same commit on a node that serves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draining_node_finishes_what_runs_and_begins_nothing_until_it_is_resumed() {
+    let world = World::new();
+    world.plugin("slow", &format!("{WAITS}{OK}"));
+    world.plugin("echo", OK);
+    let config = "service: {max_workers: 1}\nplugins: {slow: {}, echo: {}}";
+    let runtime = world.start(config).await;
+    let identity = Identity {
+        id: 1,
+        name: "here".to_owned(),
+        address: String::new(),
+        version: String::new(),
+        alone: false,
+    };
+    let mut heart = Heartbeat::new(world.engine.clone(), identity);
+    heart.beat().await.unwrap();
+    let running = run(&runtime, "slow", "work", Value::Null).await;
+    let waiting = run(&runtime, "echo", "work", Value::Null).await;
+    let is_running = |job: &Intent| job.state == State::Dispatched;
+    world.until(running, is_running).await;
+    let drain = |drain| world.engine.drain_node(Operator::vouched(), 1, drain);
+    drain(true).await.unwrap();
+    for _ in 0..2 {
+        heart.beat().await.unwrap();
+    }
+    let nodes = || world.engine.nodes(Operator::vouched());
+    assert_eq!(nodes().await.unwrap()[0].state, NodeState::Draining);
+    std::fs::write(world.path("go"), "").unwrap();
+    assert_eq!(world.ended(running).await.state, State::Acked);
+    let another = run(&runtime, "echo", "work", Value::Null).await;
+    tokio::time::sleep(MOMENT).await;
+    for id in [waiting, another] {
+        let job = world.intent(id).await;
+        assert_eq!((job.state, job.attempts), (State::Queued, 0));
+    }
+    heart.beat().await.unwrap();
+    assert_eq!(nodes().await.unwrap()[0].state, NodeState::Drained);
+
+    drain(false).await.unwrap();
+    heart.beat().await.unwrap();
+    for id in [waiting, another] {
+        assert_eq!(world.ended(id).await.state, State::Acked);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_a_wrong_clock_begins_no_job_until_it_is_set() {
+    let world = World::new();
+    world.plugin("echo", OK);
+    let runtime = world.start("plugins: {echo: {}}").await;
+    world.engine.clock_is_wrong(true);
+    let id = run(&runtime, "echo", "work", Value::Null).await;
+    tokio::time::sleep(MOMENT).await;
+    let job = world.intent(id).await;
+    assert_eq!((job.state, job.attempts), (State::Queued, 0));
+    world.engine.clock_is_wrong(false);
+    assert_eq!(world.ended(id).await.state, State::Acked);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,6 +17,11 @@ pub(super) fn name(text: &str) -> Result<String, String> {
         let rule = format!("1 to {NAME_CHARS_MAX} characters, none of them a control character");
         return Err(rule);
     }
+    if text.contains('/') {
+        let why =
+            "without a slash, which parts a node from its start where it is told who holds what";
+        return Err(why.to_owned());
+    }
     Ok(text.to_owned())
 }
 
@@ -89,9 +94,11 @@ mod tests {
     #[test]
     fn a_name_is_short_and_plain_and_there_is_always_one() {
         assert_eq!(name("web 1").as_deref(), Ok("web 1"));
-        for bad in ["", "a\nb", &"x".repeat(65)] {
+        for bad in ["", "a\nb", "a/b", &"x".repeat(65)] {
             assert!(name(bad).is_err(), "{bad:?}");
         }
+        let refused = name("a/b").unwrap_err();
+        assert!(refused.contains("slash"), "{refused}");
         let own = default_name();
         assert!(own.ends_with(&format!(":{}", std::process::id())), "{own}");
         assert!(own.len() > 2 && !own.starts_with(':'), "{own}");

@@ -20,13 +20,11 @@ use consign_transactions::rail::{
 use consign_transactions::site::{AgentKeys, Options, Site, Swept};
 use tokio::sync::mpsc;
 
-use super::ServeArgs;
 use super::ledger::random_bytes;
 use super::site_file::SiteFile;
 use crate::failure::Failure;
 use crate::planted;
 use crate::secrets::Secrets;
-use crate::system::NODE;
 
 /// A worker's news that may wait; what is dropped beyond them is found by the sweep.
 const NEWS_MAX: usize = 1_024;
@@ -54,13 +52,8 @@ pub(super) struct Open {
     compat_secret: Option<SecretText>,
 }
 
-/// `node` is this node's number where several share the ledger.
-pub(super) async fn open(
-    engine: Engine,
-    asked: Settings,
-    args: &ServeArgs,
-    node: Option<i64>,
-) -> anyhow::Result<Open> {
+/// Nobody else that runs on the ledger is called `node`: what is held under this name was left behind.
+pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyhow::Result<Open> {
     if let Some(why) = open_door(&asked) {
         tracing::warn!(
             "{why} on a rail that moves real money; \
@@ -74,11 +67,7 @@ pub(super) async fn open(
         settings::AgentKeys::Open => AgentKeys::Open,
         settings::AgentKeys::Registered(keys) => registered(&keys)?,
     };
-    options.node = match (node, &args.node_name) {
-        (None, _) => NODE.to_owned(),
-        (Some(_), Some(name)) => name.clone(),
-        (Some(number), None) => number.to_string(),
-    };
+    options.node = node;
     options.start = format!("{:016x}", u64::from_le_bytes(random_bytes()?));
     options.lease = planted::site_lease()?.unwrap_or(options.lease);
     options.sweep = asked.sweep;

@@ -43,7 +43,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         password_file: args.store_password_file.as_deref(),
     };
     let place = Place::of(named, settings.db_path.as_deref(), &data)?;
-    let _lock = DataLock::acquire(&data)?;
+    let lock = DataLock::acquire(&data)?;
     let _database_lock = place.lock()?;
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
     let overrides = Overrides::new(&settings, seal_key);
@@ -115,7 +115,12 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let files = automation.as_ref().map(|running| running.files.clone());
     let site = match site_settings {
         Some(asked) => {
-            Some(site::open(engine.clone(), asked, &args, shared.then_some(node_id)).await?)
+            let node = if shared {
+                data.node_id(&lock)?
+            } else {
+                NODE.to_owned()
+            };
+            Some(site::open(engine.clone(), asked, node).await?)
         }
         None => None,
     };

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::commands::automation::config::tree::Tree;
-use crate::data_dir::{DataDir, sync_directory, write_private};
+use crate::data_dir::{DataDir, drawn_once, sync_directory, write_private};
 use crate::failure::{Exit, Failure};
 use crate::lock::{self, DataLock};
 use crate::place::Place;
@@ -26,7 +26,6 @@ use crate::serve::ledger::{Ledger, random_bytes};
 
 const LOCK: &str = "ductile.lock";
 const SOCKET: &str = "ductile.sock";
-const NODE_ID: &str = "node_id";
 const ELSEWHERE: &str = "ledger_elsewhere";
 /// What to do about a ledger that only another server opens.
 pub(crate) const ASK_ITS_SERVER: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` begins a new ledger";
@@ -85,12 +84,7 @@ impl StateDir {
     /// The name of this directory's service in a shared database. Whoever holds the lock is the only one of that name, so the jobs
     /// that run under it at a start are left over and taken back at once. Drawn once: host names and paths are the same on many machines.
     pub(crate) fn node(&self, _lock: &DataLock) -> anyhow::Result<String> {
-        if let Some(name) = self.noted(NODE_ID)? {
-            return Ok(name);
-        }
-        let name = format!("{:032x}", u128::from_le_bytes(random_bytes()?));
-        write_private(&self.dir.join(NODE_ID), name.as_bytes())?;
-        Ok(name)
+        drawn_once(&self.dir)
     }
 
     /// Notes that the jobs lie in the store of a server, without its password.

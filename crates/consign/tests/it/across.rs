@@ -144,6 +144,42 @@ fn killed_while_serving(world: &World, options: Options) {
     }
 }
 
+#[test]
+fn a_drained_node_runs_no_scheduled_job_until_it_is_resumed() {
+    let place = Place::new();
+    drained_beside_schedules(&place, place.options());
+}
+
+#[test]
+fn a_drained_node_does_the_same_on_postgresql() {
+    let place = Place::new();
+    let cluster = postgres::shared().expect("PostgreSQL runs");
+    let database = cluster.database("consign_nothing", |_| {});
+    let database = database.expect("a database can be made");
+    let options = place.options().arg("--store").arg(&database.url());
+    drained_beside_schedules(&place, options);
+}
+
+fn drained_beside_schedules(place: &Place, options: Options) {
+    let world = World::new();
+    world.plugin("tick", &format!("echo ran >> $here/ran; {OK}"));
+    world.config("service: {tick_interval: 100ms}\nplugins: {tick: {schedules: [{every: 1s}]}}\n");
+    let config = world.path("config.yaml");
+    let options = options.arg("--config").arg(config.to_str().expect("plain"));
+    let _server = start(&options.arg("--node-name").arg("only"));
+    let ran = || world.read("ran").lines().count();
+    until("the schedule runs", || ran() > 0);
+    let drained = place.consign(&["node", "drain", "only", "--wait"]);
+    assert!(drained.status.success(), "{drained:?}");
+    let before = ran();
+    // As long as three runs take.
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(ran(), before, "a drained node runs a job");
+    let resumed = place.consign(&["node", "resume", "only"]);
+    assert!(resumed.status.success(), "{resumed:?}");
+    until("the schedule runs again", || ran() > before);
+}
+
 fn publish_goal(http: &mut Http, goal: &str) -> String {
     let body = json!({"goal": goal, "payload": {}, "backoff_base": 1});
     let reply = http.post("/intent", &body).expect("the server answers");

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::start;
 use super::transactions_crowd::{assert_one_for_all, assert_one_of_many, assert_one_refund};
-use super::transactions_till::{Keys, Till};
+use super::transactions_till::{Keys, Manner, Payment, Till};
 use super::transactions_world::{
     Rail, Shop, ask, authorize, execute, intent, key, state, wait_until_settled,
 };
@@ -94,10 +94,34 @@ fn at_076_at_077_what_is_cancelled_at_one_server_is_not_charged_by_the_other() {
     }
 }
 
+/// A name is for people, and replicas may have one together. What is left behind is known by its data directory.
+#[test]
+fn at_061_a_server_that_starts_under_the_name_of_another_takes_nothing_from_it() {
+    let till = Till::open(Keys::Ignored);
+    let shop = Shop::at_till(&till);
+    let one = start(&shop.options());
+    authorize(&one, intent(ID));
+    till.answer("prepare", Manner::Late);
+    std::thread::scope(|scope| {
+        scope.spawn(|| execute(&one, ID, &key(ID)));
+        till.wait_until_heard("prepare", 1);
+        let second = shop.place.path("second");
+        process::copy_secrets(&shop.place.data(), &second).expect("there are secrets to copy");
+        let two = start(&shop.node("one", shop.place.options_with(second)));
+        // It sweeps every 0.2 seconds, and asks the rail about whatever it has taken.
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(till.heard(""), 1, "the second asks, too");
+        till.be_plain();
+        till.let_go();
+        wait_until_settled(&two, ID);
+    });
+    assert_eq!(till.payments(), [Payment::Paid]);
+    assert!(!one.stderr().contains("other hands"), "{}", one.stderr());
+}
+
 /// Only a binary for tests lets a lease be that short.
 mod taken_over {
     use super::super::PATIENCE;
-    use super::super::transactions_till::{Manner, Payment};
     use super::super::transactions_world::{executed_until, receipts};
     use super::*;
 

@@ -99,7 +99,7 @@ impl Shop {
         }
     }
 
-    /// With a name of its own, a server that comes back knows on any database what it held before.
+    /// By its data directory, a server that comes back knows on any database what it held before.
     pub(crate) fn options(&self) -> Options {
         self.node("one", self.place.options())
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use consign_engine::{Differing, Engine, Heartbeat, Identity, NodeInfo, NodeState, Operator};
-use consign_kernel::command::Settlement;
+use consign_kernel::command::{Answer, Command, Extend, Settlement};
 use consign_kernel::intent::Intent;
 
 use crate::held::Held;
-use crate::world::{MAIN, World, claim, engine, engine_with, intent};
+use crate::world::{Frozen, MAIN, World, claim, engine, engine_with, intent, woken};
 
 fn identity(id: i64) -> Identity {
     Identity {
@@ -159,6 +159,53 @@ async fn a_drained_node_hears_of_it_finishes_and_may_serve_again() {
     assert!(!world.engine.is_draining());
     assert_eq!(states(&other).await[0], (1, NodeState::Serving));
     assert_eq!(wish(&world.engine, 3, true).await, None, "nobody is node 3");
+}
+
+/// Whoever asks, and whatever else is asked for in the same commit.
+#[tokio::test(start_paused = true)]
+async fn a_draining_node_claims_for_nobody_and_wakes_those_who_wait_when_it_serves_again() {
+    let _frozen = Frozen::new();
+    let world = World::new();
+    let mut heart = Heartbeat::new(world.engine.clone(), identity(1));
+    heart.beat().await.unwrap();
+    let held = take(&world).await;
+    wish(&world.engine, 1, true).await.unwrap();
+    heart.beat().await.unwrap();
+    let id = world.publish(intent()).await;
+    let looked = world.engine.claim(None, claim(), Duration::ZERO).await;
+    assert_eq!(looked.unwrap(), []);
+    let kept = Command::Extend(Extend {
+        id: held.id,
+        holder: "main".to_owned(),
+        token: held.token.unwrap(),
+        lease_us: 60_000_000,
+    });
+    let next = Command::Claim(claim());
+    let steps = vec![kept.clone(), next, kept];
+    let answers = world.engine.together(steps).await.unwrap();
+    assert!(
+        matches!(
+            answers.as_slice(),
+            [
+                Answer::Extended { .. },
+                Answer::Claimed(none),
+                Answer::Extended { .. }
+            ] if none.is_empty()
+        ),
+        "{answers:?}"
+    );
+
+    let engine = world.engine.clone();
+    let waiter = tokio::spawn(async move {
+        let wait = Duration::from_secs(30);
+        engine.claim(None, claim(), wait).await.unwrap()
+    });
+    while world.engine.waiters() == 0 {
+        tokio::task::yield_now().await;
+    }
+    wish(&world.engine, 1, false).await.unwrap();
+    heart.beat().await.unwrap();
+    assert_eq!(woken(waiter).await[0].id, id);
 }
 
 #[tokio::test]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use consign_engine::{Operator, Timekeeper};
-use consign_kernel::command::{Admit, Command, NewIntent};
-use consign_kernel::ids::DAY_US;
+use consign_engine::{CleanupReport, Heartbeat, Identity, OffDuty, Operator, Timekeeper};
+use consign_kernel::command::{Admit, Command, Hold, NewIntent, OnceGuard, Take};
+use consign_kernel::ids::{DAY_US, SECOND_US};
+use consign_kernel::once::{self, Scope};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::State;
@@ -129,6 +130,84 @@ async fn what_is_due_and_cannot_be_moved_is_not_asked_for_again_and_again() {
     timekeeper.tick().await.unwrap();
     let nap = timekeeper.tick().await.unwrap();
     assert!(nap > Duration::from_millis(100), "nothing is due: {nap:?}");
+}
+
+/// As after a failover to a database whose clock is behind: the time of this node is ahead until the database's has caught up.
+#[tokio::test]
+async fn a_node_with_a_wrong_clock_ends_no_lease_and_forgets_nothing() {
+    for drains in [false, true] {
+        let world = World::new();
+        let mut timekeeper = Timekeeper::new(world.engine.clone());
+        let key = once::Key {
+            scope: Scope::IntentIdempotency,
+            owner: "main".to_owned(),
+            key: "first".to_owned(),
+        };
+        let id = world
+            .publish(NewIntent {
+                attempts_max: 1,
+                once: Some(OnceGuard {
+                    key,
+                    fingerprint: [1; 32],
+                    lifetime_us: SECOND_US,
+                }),
+                ..intent()
+            })
+            .await;
+        let claimed = world.engine.claim(None, claim(), Duration::ZERO).await;
+        assert_eq!(claimed.unwrap().len(), 1);
+        if drains {
+            // That comes first among the reasons, and hides no other.
+            drained(&world).await;
+        }
+        let before = world.store.dump().await.unwrap();
+        world.engine.clock_is_wrong(true);
+        world.clock.advance_s(3_600);
+        timekeeper.tick().await.unwrap();
+        assert!(world.engine.cleanup_if_due(Face::Intent).await.is_none());
+        let operator = Operator::vouched();
+        let report = world.engine.cleanup(operator, Face::Intent).await.unwrap();
+        assert_eq!(report, CleanupReport::default());
+        let seen = world.engine.observe(id).await.unwrap().unwrap();
+        assert_eq!(seen.state, State::Dispatched);
+        let claimed = world.engine.claim(None, claim(), Duration::ZERO).await;
+        assert_eq!(claimed.unwrap(), []);
+        let taken = Command::Take(Take {
+            id,
+            face: Face::Intent,
+            hold: Hold {
+                holder: "main".to_owned(),
+                lease_us: SECOND_US,
+            },
+        });
+        let refused = world.engine.apply(None, taken).await.unwrap_err();
+        assert!(refused.to_string().contains("clock"), "{refused}");
+        assert_eq!(world.store.dump().await.unwrap(), before);
+
+        world.engine.clock_is_wrong(false);
+        assert!(world.engine.cleanup_is_due(), "it was put off");
+        timekeeper.tick().await.unwrap();
+        let after = world.store.dump().await.unwrap();
+        assert_eq!((after.once.len(), before.once.len()), (0, 1));
+        assert_eq!(after.intents[0].state, State::DeadLetter);
+    }
+}
+
+async fn drained(world: &World) {
+    let identity = Identity {
+        id: 1,
+        name: "only".to_owned(),
+        address: String::new(),
+        version: String::new(),
+        alone: true,
+    };
+    let mut heart = Heartbeat::new(world.engine.clone(), identity);
+    heart.beat().await.unwrap();
+    let operator = Operator::vouched();
+    let wished = world.engine.drain_node(operator, 1, true).await;
+    assert!(wished.unwrap().is_some());
+    heart.beat().await.unwrap();
+    assert_eq!(world.engine.off_duty(), Some(OffDuty::Draining));
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! Agent transactions as HTTP shows them, merged into the router of the Intent Protocol as the server does it.
+//! `postgres.rs` runs the same tests.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,3 +16,9 @@ mod world;
 use consign_testkit::ledger::Backend;
 
 const BACKEND: Backend = Backend::Sqlite;
+
+#[test]
+fn every_file_of_tests_runs_on_both_databases() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transaction");
+    consign_testkit::ledger::assert_all_listed(folder, &["main.rs", "postgres.rs"]);
+}

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use consign_engine::{Heartbeat, Identity, NodeState, Operator, Timekeeper};
 use consign_kernel::state::State;
+use consign_transactions::problem::Problem;
 
 use crate::bank::{Mood, Payment};
 use crate::world::{KEY, World, body};
@@ -151,6 +153,70 @@ async fn the_sweep_wakes_by_itself_when_something_is_due() {
     assert_eq!(world.bank.charges(), 1);
     sweeping.abort();
     keeping.abort();
+}
+
+/// What comes is carried out, by whom it came to; what nobody asks for is left to others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_draining_node_serves_requests_and_sweeps_nothing_until_it_is_resumed() {
+    let world = World::with(|options| options.sweep = Duration::from_millis(100)).await;
+    let identity = Identity {
+        id: 1,
+        name: "only".to_owned(),
+        address: String::new(),
+        version: String::new(),
+        alone: true,
+    };
+    let mut heart = Heartbeat::new(world.engine.clone(), identity);
+    heart.beat().await.unwrap();
+    let sweeping = tokio::spawn(world.site.clone().sweep_for_ever());
+    let timekeeper = Timekeeper::new(world.engine.clone());
+    let keeping = tokio::spawn(timekeeper.run(std::future::pending(), || {}));
+    let drain = |drain| world.engine.drain_node(Operator::vouched(), 1, drain);
+    drain(true).await.unwrap();
+    heart.beat().await.unwrap();
+    for id in ["int_abc", "int_def"] {
+        world.authorized(id).await;
+    }
+    world.bank.be(Mood::Away);
+    let told = body(&world.execute("int_abc", KEY).await.unwrap());
+    assert_eq!(told["state"], "executing");
+    world.bank.be(Mood::Well);
+    let told = body(&world.execute("int_def", KEY).await.unwrap());
+    assert_eq!(told["state"], "settled");
+    // Several times as long as it takes on duty.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(world.shown("int_abc").await["state"], "executing");
+    heart.beat().await.unwrap();
+    let nodes = world.engine.nodes(Operator::vouched()).await.unwrap();
+    assert_eq!((nodes[0].state, nodes[0].leases), (NodeState::Drained, 0));
+
+    drain(false).await.unwrap();
+    heart.beat().await.unwrap();
+    world.wait_until("int_abc", "settled").await;
+    assert_eq!(world.bank.charges(), 2);
+    sweeping.abort();
+    keeping.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_061_a_node_with_a_wrong_clock_takes_no_transaction_by_its_name_either() {
+    let world = World::new().await;
+    world.authorized("int_abc").await;
+    world.bank.hold_back("prepare", "int_abc");
+    world.execute("int_abc", KEY).await.unwrap();
+    world.bank.wait_for_held_back(1).await;
+    world.bank.hold_back_no_more();
+    let fast = world.other(|_| {}).await;
+    // By its clock the lease of the first is over.
+    world.engine.clock_is_wrong(true);
+    world.pass(61);
+    let refused = fast.reconcile().await.unwrap_err();
+    assert!(matches!(refused, Problem::StoreUnavailable), "{refused}");
+    assert_eq!(world.bank.payments(), []);
+    world.engine.clock_is_wrong(false);
+    fast.reconcile().await.unwrap();
+    assert_eq!(world.shown("int_abc").await["state"], "settled");
+    world.bank.let_go();
 }
 
 #[tokio::test(flavor = "multi_thread")]
