@@ -11,6 +11,7 @@ pub(crate) mod copy;
 mod flush;
 mod held;
 mod horizon;
+mod hosts;
 mod load;
 mod locks;
 mod nodes;
