@@ -328,11 +328,13 @@ pub(super) async fn under_way(
 }
 
 pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
+    // A range and an order that only the index by profile has. With `profile = p` the planner would take the older one,
+    // without the profile, where all rows so far are of one.
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
-        " FROM unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile = p \
-         ORDER BY settled_at DESC, seq DESC LIMIT $2) i ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
+        " FROM unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile BETWEEN p AND p \
+         ORDER BY profile DESC, settled_at DESC, seq DESC LIMIT $2) i ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
     );
     let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();
     let found = readers.query(sql, &[&profiles, &i64::from(limit)]).await?;
