@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the writer's queue is full; try again shortly")]
+    #[error("too many requests wait for the database; try again shortly")]
     Busy,
     #[error("storage failed, nothing was written: {0}")]
     Unavailable(String),

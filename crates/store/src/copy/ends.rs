@@ -73,6 +73,9 @@ pub(crate) trait Source {
     fn origin(&mut self) -> Result<String, Error>;
     /// Where time and the sequences stand: no number above has been given out.
     fn position(&mut self) -> Result<Position, Error>;
+    /// The highest numbers that an intent and a fact have, zero for none.
+    fn highest(&mut self) -> Result<[u64; 2], Error>;
+    /// As the database counts them, whatever the reading by pages makes of them.
     fn count(&mut self, table: Table) -> Result<u64, Error>;
     /// The next rows in the order of their keys, at most so many.
     fn page(&mut self, table: Table, after: &Cursor, limit: u32) -> Result<Page, Error>;

@@ -7,6 +7,8 @@
 mod digest;
 mod ends;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 
@@ -103,16 +105,9 @@ pub fn look(from: &End, to: &End, anew: bool) -> Result<Plan, Error> {
     let content = Content::of(&mut *source)?;
     let mut found = Found::Nothing;
     if let Some(mut target) = to.existing()? {
-        if target.identity()? == source.identity()? {
-            obstacles.push(same(from));
-        } else {
-            if target.others()? > 0 {
-                obstacles.push(in_use(to));
-            }
-            let fingerprint = content.fingerprint;
-            found = find(&mut *target, &fingerprint)?.0;
-            obstacles.extend(refusal(&found, to, anew));
-        }
+        let seen = Seen::at(&mut *target, &mut *source, &content, (from, to), anew)?;
+        found = seen.found;
+        obstacles.extend(seen.obstacles);
     }
     Ok(Plan {
         tables: content.counts,
@@ -121,25 +116,69 @@ pub fn look(from: &End, to: &End, anew: bool) -> Result<Plan, Error> {
     })
 }
 
+/// What lies in a target, and why nothing is copied to it.
+struct Seen {
+    found: Found,
+    mark: Option<Mark>,
+    obstacles: Vec<String>,
+}
+
+impl Seen {
+    fn at<T: Marked + ?Sized>(
+        target: &mut T,
+        source: &mut dyn Source,
+        content: &Content,
+        (from, to): (&End, &End),
+        anew: bool,
+    ) -> Result<Self, Error> {
+        if target.identity()? == source.identity()? {
+            return Ok(Self {
+                found: Found::Nothing,
+                mark: None,
+                obstacles: vec![same(from)],
+            });
+        }
+        let mut obstacles = Vec::new();
+        if target.others()? > 0 {
+            obstacles.push(in_use(to));
+        }
+        let (found, mark) = find(target, &content.fingerprint)?;
+        obstacles.extend(refusal(&found, to, anew));
+        Ok(Self {
+            found,
+            mark,
+            obstacles,
+        })
+    }
+
+    fn unless_refused(self) -> Result<Self, Error> {
+        match self.obstacles.into_iter().next() {
+            Some(obstacle) => Err(Error::Copy(obstacle)),
+            None => Ok(Self {
+                obstacles: Vec::new(),
+                ..self
+            }),
+        }
+    }
+}
+
 /// Copies everything, and verifies it. Blocks until it is done.
 pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<Report, Error> {
-    let mut source = options.from.source()?;
+    let Options { from, to, anew, .. } = options;
+    let mut source = from.source()?;
     if source.others()? > 0 {
-        return Err(Error::Copy(in_use(&options.from)));
-    }
-    let mut target = options.to.target(options.now_us)?;
-    if source.identity()? == target.identity()? {
-        return Err(Error::Copy(same(&options.from)));
-    }
-    if target.others()? > 0 {
-        return Err(Error::Copy(in_use(&options.to)));
+        return Err(Error::Copy(in_use(from)));
     }
     let content = Content::of(&mut *source)?;
-    let (found, mark) = find(&mut *target, &content.fingerprint)?;
-    if let Some(refusal) = refusal(&found, &options.to, options.anew) {
-        return Err(Error::Copy(refusal));
+    // To be written to it is brought up to date first, and one that is refused is not changed.
+    if let Some(mut target) = to.existing()? {
+        Seen::at(&mut *target, &mut *source, &content, (from, to), *anew)?.unless_refused()?;
     }
-    let resumed = mark.filter(|_| found == Found::Part && !options.anew);
+    let mut target = to.target(options.now_us)?;
+    // Somebody may have come meanwhile; from here on the lock keeps other copies away.
+    let seen = Seen::at(&mut *target, &mut *source, &content, (from, to), *anew)?;
+    let Seen { found, mark, .. } = seen.unless_refused()?;
+    let resumed = mark.filter(|_| found == Found::Part && !anew);
     let mut work = Work {
         source: &mut *source,
         target: &mut *target,
@@ -147,12 +186,11 @@ pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<Report,
         content: &content,
         progress,
     };
-    let report = work.run(&options.from, options.now_us, resumed)?;
+    let report = work.run(from, options.now_us, resumed)?;
     // A server that was started meanwhile has taken numbers, and what it wrote would be missing.
     if !same_numbers(source.position()?, content.position) || source.others()? > 0 {
         return Err(Error::Copy(format!(
-            "{} was used during the copy; stop its servers and copy with --anew",
-            options.from
+            "{from} was used during the copy; stop its servers and copy with --anew"
         )));
     }
     target.finish(content.position)?;
@@ -206,7 +244,8 @@ impl Content {
         hasher.update(source.origin()?.as_bytes());
         hasher.update(&position.time.0.to_le_bytes());
         let numbers = counts.iter().map(|(_, count)| *count);
-        for number in numbers.chain([position.seq, position.fact]) {
+        // Not the position: a PostgreSQL that crashed goes on some numbers further, with the same rows.
+        for number in numbers.chain(source.highest()?) {
             hasher.update(&number.to_le_bytes());
         }
         Ok(Self {
@@ -222,7 +261,10 @@ impl Content {
 }
 
 /// What lies in a target, with its mark.
-fn find(target: &mut dyn Marked, fingerprint: &[u8; 32]) -> Result<(Found, Option<Mark>), Error> {
+fn find<T: Marked + ?Sized>(
+    target: &mut T,
+    fingerprint: &[u8; 32],
+) -> Result<(Found, Option<Mark>), Error> {
     if let Some(mark) = target.mark()? {
         let found = if mark.fingerprint == *fingerprint {
             Found::Part
@@ -332,10 +374,10 @@ impl<P: FnMut(Progress)> Work<'_, P> {
         Ok(())
     }
 
-    /// Reads both sides once more, by the same code.
+    /// Reads both sides once more, by the same code; and what that code passed over, the database has counted.
     fn verify(&mut self) -> Result<Vec<Copied>, Error> {
         let (mut tables, mut done) = (Vec::new(), 0);
-        for table in Table::ALL {
+        for (table, counted) in &self.content.counts {
             let [mut expected, mut found] = [Digest::default(); 2];
             for (is_source, digest) in [(true, &mut expected), (false, &mut found)] {
                 let mut cursor = Cursor::start();
@@ -371,6 +413,15 @@ impl<P: FnMut(Progress)> Work<'_, P> {
                     found.hex(),
                     expected.rows,
                     expected.hex(),
+                )));
+            }
+            let there = self.target.count(*table)?;
+            if expected.rows != *counted || there != *counted {
+                return Err(Error::Copy(format!(
+                    "the copy is not whole: of {} the source counts {counted} rows and the target {there}, and {} were \
+                     compared; check the source with `consign store check`, then copy with --anew",
+                    table.name(),
+                    expected.rows,
                 )));
             }
             tables.push(Copied {

@@ -1,4 +1,4 @@
-//! Where the database is and how it is reached.
+//! Where the database is and how it is reached. Which of several hosts is entered, `hosts` knows.
 //!
 //! Invariant: a password never appears in a message, and over a network it travels only to a server that proved its name.
 
@@ -19,6 +19,7 @@ use tokio_postgres::config::{ChannelBinding, Host, SslMode, SslNegotiation, Targ
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::hosts::{Hosts, Says, Told};
 use super::settings;
 use super::wire::{self, Failure, Row, Wire};
 use crate::Error;
@@ -29,12 +30,10 @@ pub(super) const SCHEMA: &str = "consign";
 const MESSAGES_MAX: usize = 256;
 /// For one host, until it answers at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// For all of them, until one has let us in.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub struct Address {
-    config: Config,
+    hosts: Hosts,
     /// How to prove who the server is, for both kinds of connections.
     tls: Option<(Arc<ClientConfig>, MakeRustlsConnect)>,
 }
@@ -89,30 +88,37 @@ impl Address {
                 Some((Arc::new(tls.clone()), MakeRustlsConnect::new(tls)))
             }
         };
-        Ok(Self { config, tls })
+        let hosts = Hosts::of(&config)?;
+        Ok(Self { hosts, tls })
     }
 
     /// The same place for somebody who only looks: a standby will do. Of several hosts, the first that answers.
     #[must_use]
     pub fn for_reading(&self) -> Self {
-        let mut address = self.clone();
-        address.config.target_session_attrs(TargetSessionAttrs::Any);
-        address
+        Self {
+            hosts: self.hosts.for_reading(),
+            tls: self.tls.clone(),
+        }
     }
 
     pub(super) fn database(&self) -> &str {
-        self.config.get_dbname().unwrap_or_default()
+        self.hosts.any().get_dbname().unwrap_or_default()
     }
 
     /// A connection that the calling thread drives itself.
     pub(super) fn open(&self) -> Result<Wire, Error> {
-        let failed = |failure: Failure| unreachable(&failure.to_string());
         let tls = self.tls.as_ref().map(|(tls, _)| tls);
-        let mut wire = wire::open(&self.config, tls).map_err(failed)?;
-        let differing = wire.run(&settings::DIFFERING).map_err(failed)?;
-        settings::confirm(differing.first().map(Row::word))?;
-        wire.run(settings::OF_WRITER).map_err(failed)?;
-        Ok(wire)
+        let mut told = Told::default();
+        for (index, host) in self.hosts.in_turn() {
+            match wire::open(host, tls, self.hosts.patience()) {
+                Ok(wire) => {
+                    self.hosts.entered(index);
+                    return set_up(wire);
+                }
+                Err(failure) => told.hear(Says::of_failure(&failure), || reason(&failure)),
+            }
+        }
+        Err(told.most())
     }
 
     /// A connection whose traffic the current runtime carries.
@@ -121,42 +127,68 @@ impl Address {
     }
 
     pub(super) async fn connect_hearing(&self) -> Result<Connected, Error> {
+        let mut told = Told::default();
+        for (index, host) in self.hosts.in_turn() {
+            // A server may take the connection and then say nothing.
+            match timeout(self.hosts.patience(), self.connect_to(host)).await {
+                Ok(Ok((connected, differing))) => {
+                    self.hosts.entered(index);
+                    settings::confirm(differing.as_deref())?;
+                    return Ok(connected);
+                }
+                Ok(Err(error)) => told.hear(Says::of_driver(&error), || {
+                    let why = cause(&error);
+                    // The driver's words are for those who program it.
+                    let missing = why.ends_with("password missing");
+                    unreachable(if missing { wire::NO_PASSWORD } else { &why })
+                }),
+                Err(_elapsed) => {
+                    told.hear(Says::Nothing, || unreachable("it did not answer in time"))
+                }
+            }
+        }
+        Err(told.most())
+    }
+
+    /// One host, and the first of its settings that is not as it should be.
+    async fn connect_to(
+        &self,
+        host: &Config,
+    ) -> Result<(Connected, Option<String>), tokio_postgres::Error> {
         let (said, heard) = channel(MESSAGES_MAX);
-        let connecting = async {
-            let client = match &self.tls {
-                None => {
-                    let (client, connection) = self.config.connect(NoTls).await?;
-                    tokio::spawn(carry(connection, said));
-                    client
-                }
-                Some((_, tls)) => {
-                    let (client, connection) = self.config.connect(tls.clone()).await?;
-                    tokio::spawn(carry(connection, said));
-                    client
-                }
-            };
-            let differing = client.simple_query(&settings::DIFFERING).await?;
-            Ok((client, differing))
+        let client = match &self.tls {
+            None => {
+                let (client, connection) = host.connect(NoTls).await?;
+                tokio::spawn(carry(connection, said));
+                client
+            }
+            Some((_, tls)) => {
+                let (client, connection) = host.connect(tls.clone()).await?;
+                tokio::spawn(carry(connection, said));
+                client
+            }
         };
-        // A server may take the connection and then say nothing.
-        let connected = timeout(CONNECT_PATIENCE, connecting)
-            .await
-            .map_err(|_elapsed| unreachable("it did not answer in time"))?;
-        let (client, differing) = connected.map_err(|error: tokio_postgres::Error| {
-            let why = cause(&error);
-            // The driver's words are for those who program it.
-            let missing = why.ends_with("password missing");
-            unreachable(if missing { wire::NO_PASSWORD } else { &why })
-        })?;
+        let differing = client.simple_query(&settings::DIFFERING).await?;
         let first = differing.iter().find_map(|message| {
             if let SimpleQueryMessage::Row(row) = message {
-                return row.get(0);
+                return row.get(0).map(str::to_owned);
             }
             None
         });
-        settings::confirm(first)?;
-        Ok(Connected { client, heard })
+        Ok((Connected { client, heard }, first))
     }
+}
+
+fn set_up(mut wire: Wire) -> Result<Wire, Error> {
+    let failed = |failure: Failure| reason(&failure);
+    let differing = wire.run(&settings::DIFFERING).map_err(failed)?;
+    settings::confirm(differing.first().map(Row::word))?;
+    wire.run(settings::OF_WRITER).map_err(failed)?;
+    Ok(wire)
+}
+
+fn reason(failure: &Failure) -> Error {
+    unreachable(&failure.to_string())
 }
 
 pub(super) struct Connected {
@@ -188,14 +220,7 @@ where
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;
-        for (index, host) in self.config.get_hosts().iter().enumerate() {
-            let comma = if index > 0 { "," } else { "" };
-            match host {
-                Host::Tcp(name) => write!(f, "{comma}{name}")?,
-                #[cfg(unix)]
-                Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
-            }
-        }
+        self.hosts.fmt(f)?;
         write!(f, "/{}", self.database())
     }
 }
@@ -287,7 +312,7 @@ fn unreachable(why: &str) -> Error {
     Error::Unavailable(format!("cannot reach the database: {why}"))
 }
 
-fn unfit(reason: &str) -> Error {
+pub(super) fn unfit(reason: &str) -> Error {
     Error::Address(reason.to_owned())
 }
 

@@ -16,6 +16,8 @@ use tokio::time::sleep;
 use tokio_postgres::AsyncMessage;
 
 use super::address::Address;
+use super::reads::in_time;
+use super::wire::{PATIENCE, Parameters};
 use crate::group::Shared;
 use crate::{Error, News};
 
@@ -109,15 +111,14 @@ async fn ring_once(
     } else {
         let connected = address.connect().await?;
         // Nothing is lost with a bell, so nobody waits for a disk.
-        connected
-            .batch_execute("SET synchronous_commit = off")
-            .await?;
+        let lightly = connected.batch_execute("SET synchronous_commit = off");
+        in_time(PATIENCE, lightly).await?;
         connected
     };
     for payload in payloads {
-        connected
-            .execute("SELECT pg_notify($1, $2)", &[&CHANNEL, payload])
-            .await?;
+        let parameters: Parameters<'_> = &[&CHANNEL, payload];
+        let told = connected.execute("SELECT pg_notify($1, $2)", parameters);
+        in_time(PATIENCE, told).await?;
     }
     *client = Some(connected);
     Ok(())
@@ -143,7 +144,7 @@ async fn hear_until_lost(
     missed: bool,
 ) -> Result<(), Error> {
     let mut connected = address.connect_hearing().await?;
-    connected.client.batch_execute("LISTEN consign").await?;
+    in_time(PATIENCE, connected.client.batch_execute("LISTEN consign")).await?;
     if missed {
         shared.listeners.tell_heard(&News {
             missed,

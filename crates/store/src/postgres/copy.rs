@@ -199,6 +199,12 @@ impl Source for End {
         })
     }
 
+    fn highest(&mut self) -> Result<[u64; 2], Error> {
+        let sql = "SELECT (SELECT coalesce(max(seq), 0) FROM intents), (SELECT coalesce(max(seq), 0) FROM facts)";
+        let row = self.one(sql)?;
+        Ok([unsigned(&row, 0)?, unsigned(&row, 1)?])
+    }
+
     fn count(&mut self, table: Table) -> Result<u64, Error> {
         let found = match table {
             Table::Intents => self.query("SELECT count(*) FROM intents", &[])?,

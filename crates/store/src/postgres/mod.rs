@@ -11,6 +11,7 @@ pub(crate) mod copy;
 mod flush;
 mod held;
 mod horizon;
+mod hosts;
 mod load;
 mod locks;
 mod nodes;
@@ -54,7 +55,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// A name for databases that hold nothing but this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_12";
+pub const TEMPLATE: &str = "consign_template_13";
 
 #[derive(Clone)]
 pub struct Options {

@@ -18,12 +18,17 @@ use tokio_postgres::{Client, Row, Statement};
 use super::address::Address;
 use super::horizon::{Horizon, Watch, end_of};
 use super::rows::{self, FACT_COLUMNS, fact_columns, intent_columns, signed, stored};
-use super::wire::{PATIENCE, Parameters, silent};
+use super::wire::{PATIENCE, Parameters, is_silent, silent};
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
+
+/// In line for a connection. Statements take moments: whoever waits this long waits behind a database that is silent.
+const LINE_PATIENCE: Duration = Duration::from_secs(2);
+/// For so long a database that could not be reached is not asked for another connection.
+const FAILURE_SHARED: Duration = Duration::from_secs(1);
 
 /// For one statement of whoever looks at everything.
 const LONG: Duration = Duration::from_hours(1);
@@ -32,6 +37,8 @@ pub(super) struct Readers {
     address: Address,
     idle: Mutex<Vec<Reader>>,
     places: Semaphore,
+    /// When the database could not be reached, and why.
+    failed: Mutex<Option<(Instant, String)>>,
 }
 
 struct Reader {
@@ -54,16 +61,20 @@ impl Readers {
             address,
             idle: Mutex::default(),
             places: Semaphore::new(count),
+            failed: Mutex::default(),
         })
     }
 
     pub(super) async fn lend(&self) -> Result<Lent<'_>, Error> {
-        let place = self.places.acquire().await.map_err(|_| Error::Closed)?;
+        let place = timeout(LINE_PATIENCE, self.places.acquire()).await;
+        let place = place
+            .map_err(|_elapsed| Error::Busy)?
+            .map_err(|_| Error::Closed)?;
         let idle = self.idle().pop();
         let reader = match idle.filter(|reader| !reader.client.is_closed()) {
             Some(reader) => reader,
             None => Reader {
-                client: self.address.connect().await?,
+                client: self.connect().await?,
                 statements: HashMap::new(),
             },
         };
@@ -73,6 +84,22 @@ impl Readers {
             open: false,
             _place: place,
         })
+    }
+
+    async fn connect(&self) -> Result<Client, Error> {
+        let fresh = |at: &Instant| at.elapsed() < FAILURE_SHARED;
+        if let Some((_, why)) = self.failed().as_ref().filter(|(at, _)| fresh(at)) {
+            return Err(Error::Unavailable(why.clone()));
+        }
+        let connected = self.address.connect().await;
+        if let Err(Error::Unavailable(why)) = &connected {
+            *self.failed() = Some((Instant::now(), why.clone()));
+        }
+        connected
+    }
+
+    fn failed(&self) -> std::sync::MutexGuard<'_, Option<(Instant, String)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
@@ -118,6 +145,10 @@ impl Lent<'_> {
         let patience = if self.open { LONG } else { PATIENCE };
         let done = reader.query(text, parameters, patience).await;
         self.reader = Some(reader).filter(|_| done.is_ok());
+        if done.as_ref().is_err_and(is_silent) {
+            // What hangs for one hangs for all that were made before.
+            self.readers.idle().clear();
+        }
         done
     }
 }
@@ -148,7 +179,7 @@ impl Reader {
 }
 
 /// A database behind a broken network never answers.
-async fn in_time<T>(
+pub(super) async fn in_time<T>(
     patience: Duration,
     asked: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, Error> {
@@ -297,11 +328,13 @@ pub(super) async fn under_way(
 }
 
 pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
+    // A range and an order that only the index by profile has. With `profile = p` the planner would take the older one,
+    // without the profile, where all rows so far are of one.
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
-        " FROM unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile = p \
-         ORDER BY settled_at DESC, seq DESC LIMIT $2) i ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
+        " FROM unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile BETWEEN p AND p \
+         ORDER BY profile DESC, settled_at DESC, seq DESC LIMIT $2) i ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
     );
     let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();
     let found = readers.query(sql, &[&profiles, &i64::from(limit)]).await?;

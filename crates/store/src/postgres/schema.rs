@@ -1,6 +1,6 @@
 //! Opening a database: whose schema it is, and which migrations it needs.
 //!
-//! Invariant: nodes that start together migrate one after the other, a schema that is not ours is left untouched, and what
+//! Invariant: nodes that start together migrate one after the other and wait only where there is something to do, a schema that is not ours is left untouched, and what
 //! nodes of the version before still use stays, so that nodes can be replaced one by one while the others work.
 
 use std::time::{Duration, Instant};
@@ -121,11 +121,8 @@ pub(super) async fn pending(address: &Address) -> Result<Option<Vec<String>>, Er
     let client = address.connect().await?;
     let found = found(&client).await?;
     known(address, &found, None)?;
-    let missing = MIGRATIONS
-        .iter()
-        .filter(|migration| migration.version > found.version);
     Ok(Some(
-        missing
+        missing(&found, None)
             .map(|migration| format!("{:04} {}", migration.version, migration.name))
             .collect(),
     ))
@@ -139,30 +136,61 @@ pub(super) async fn migrate(
 ) -> Result<(), Error> {
     let client = address.connect().await?;
     fits(&client, address).await?;
+    // Whoever finds nothing to do waits for nobody.
+    let before = found(&client).await?;
+    known(address, &before, hold)?;
+    if missing(&before, hold).next().is_none() {
+        return Ok(());
+    }
     // A migration may take long, and so may others that are before us.
     client
         .batch_execute("SET statement_timeout = 0; SET lock_timeout = 0")
         .await?;
-    while !client.query_one(LOCK, &[]).await?.try_get::<_, bool>(0)? {
-        tracing::debug!("another node brings the schema up to date");
-        tokio::time::sleep(LOCK_PAUSE).await;
-    }
+    lock(&client).await?;
     make_schema(&client).await?;
     let found = found(&client).await?;
     known(address, &found, hold)?;
-    let last = hold.unwrap_or(i32::MAX);
-    for migration in MIGRATIONS {
-        if migration.version > found.version && migration.version <= last {
-            tracing::info!(
-                version = migration.version,
-                name = migration.name,
-                "migrating the database"
-            );
-            run(&client, migration, now_us).await?;
-        }
+    for migration in missing(&found, hold) {
+        tracing::info!(
+            version = migration.version,
+            name = migration.name,
+            "migrating the database"
+        );
+        run(&client, migration, now_us).await?;
     }
     // The lock ends with the connection.
     Ok(())
+}
+
+/// Those that a database still needs, in order.
+fn missing(found: &Found, hold: Option<i32>) -> impl Iterator<Item = &'static Migration> {
+    let (done, last) = (found.version, hold.unwrap_or(i32::MAX));
+    MIGRATIONS
+        .iter()
+        .filter(move |migration| migration.version > done && migration.version <= last)
+}
+
+async fn lock(client: &Client) -> Result<(), Error> {
+    let (began, mut told) = (Instant::now(), None);
+    while !client.query_one(LOCK, &[]).await?.try_get::<_, bool>(0)? {
+        if is_time(&mut told) {
+            tracing::info!(
+                waited_s = began.elapsed().as_secs(),
+                "another node brings the schema up to date; this one waits for it"
+            );
+        }
+        tokio::time::sleep(LOCK_PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Whether somebody who waits should say so: at once, and then every few seconds.
+fn is_time(told: &mut Option<Instant>) -> bool {
+    let time = told.is_none_or(|at| at.elapsed() >= TELL_INTERVAL);
+    if time {
+        *told = Some(Instant::now());
+    }
+    time
 }
 
 async fn run(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
@@ -196,8 +224,7 @@ async fn run_together(
             ended => return ended,
         }
         client.batch_execute("ROLLBACK").await?;
-        if told.is_none_or(|at: Instant| at.elapsed() >= TELL_INTERVAL) {
-            told = Some(Instant::now());
+        if is_time(&mut told) {
             tracing::info!(
                 version = migration.version,
                 waited_s = began.elapsed().as_secs(),
@@ -239,7 +266,8 @@ async fn record(client: &Client, migration: &Migration, now_us: i64) -> Result<(
     Ok(())
 }
 
-/// Refuses servers and databases on which the ledger would not be what it promises.
+/// Refuses servers and databases on which the ledger would not be what it promises, and warns of one that keeps no
+/// promise itself.
 async fn fits(client: &Client, address: &Address) -> Result<(), Error> {
     let version: String = show(client, "SHOW server_version_num").await?;
     if version.parse().unwrap_or(0) < SERVER_VERSION_MIN {
@@ -253,6 +281,11 @@ async fn fits(client: &Client, address: &Address) -> Result<(), Error> {
             "database {} is encoded as {encoding}; make one with ENCODING 'UTF8' TEMPLATE template0",
             address.database()
         )));
+    }
+    if show(client, "SHOW fsync").await? == "off" {
+        tracing::warn!(
+            "the database runs with fsync = off: what was answered is lost, or the whole database, when its machine fails"
+        );
     }
     Ok(())
 }
@@ -318,7 +351,47 @@ async fn make_schema(client: &Client) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tracing::span;
+
     use super::*;
+
+    /// Counts warnings.
+    #[derive(Clone, Default)]
+    struct Warned(Arc<AtomicUsize>);
+
+    impl tracing::Subscriber for Warned {
+        fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
+            *of.level() == tracing::Level::WARN
+        }
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[tokio::test]
+    async fn a_database_that_syncs_nothing_is_warned_of_once() {
+        let cluster = consign_testkit::postgres::shared().unwrap();
+        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let client = address.connect().await.unwrap();
+        let warned = Warned::default();
+        let listening = tracing::subscriber::set_default(warned.clone());
+        fits(&client, &address).await.unwrap();
+        drop(listening);
+        assert_eq!(warned.0.load(Ordering::Relaxed), 1);
+    }
 
     #[tokio::test]
     async fn a_migration_that_finds_its_tables_in_use_for_too_long_says_what_to_do() {

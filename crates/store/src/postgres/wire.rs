@@ -171,6 +171,10 @@ pub(super) fn silent() -> crate::Error {
     crate::Error::Unavailable(SILENT.to_owned())
 }
 
+pub(super) fn is_silent(error: &crate::Error) -> bool {
+    matches!(error, crate::Error::Unavailable(why) if why == SILENT)
+}
+
 fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

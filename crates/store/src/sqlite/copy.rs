@@ -153,6 +153,13 @@ impl Source for Reader {
         writer::read_position(&self.connection)
     }
 
+    fn highest(&mut self) -> Result<[u64; 2], Error> {
+        let sql = "SELECT (SELECT coalesce(max(seq), 0) FROM intents), (SELECT coalesce(max(seq), 0) FROM facts)";
+        Ok(self.connection.query_row(sql, [], |row| {
+            Ok([rows::unsigned(row, 0)?, rows::unsigned(row, 1)?])
+        })?)
+    }
+
     fn count(&mut self, table: Table) -> Result<u64, Error> {
         let sql = match table {
             Table::Intents => "SELECT count(*) FROM intents",
@@ -364,6 +371,10 @@ impl Source for Writer {
 
     fn position(&mut self) -> Result<Position, Error> {
         self.reader.position()
+    }
+
+    fn highest(&mut self) -> Result<[u64; 2], Error> {
+        self.reader.highest()
     }
 
     fn count(&mut self, table: Table) -> Result<u64, Error> {

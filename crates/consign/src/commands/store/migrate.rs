@@ -25,8 +25,9 @@ pub(crate) struct Args {
 }
 
 const WHEN: &str = "\
-A server does the same when it starts. Make a backup first: a server of an older
-version refuses a schema of a newer one.";
+A server does the same when it starts. Make a backup first: from then on a server
+of an older version refuses the file. On PostgreSQL servers of the version before
+go on working beside new ones, and older ones refuse a schema that is too new.";
 
 #[derive(Serialize)]
 struct Report {

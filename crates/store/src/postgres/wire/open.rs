@@ -1,4 +1,4 @@
-//! Opening a connection: which host, whether it is who it says, and how it is told who we are.
+//! Opening a connection to one host: whether it is who it says, and how it is told who we are.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -23,56 +23,40 @@ use super::{Failure, PATIENCE, Row, Stream, Wire};
 
 /// For one host, until it answers at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// And until it has let us in.
-const ENTRY_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(in super::super) const NO_PASSWORD: &str = "the server wants a password and was given none; set \
     CONSIGN_STORE_PASSWORD, or name a file by --store-password-file";
 
-/// Of several hosts, the first that takes writes.
+/// Enters the one host of an address, if it takes writes. `patience` is until it has let us in.
 pub(in super::super) fn open(
     config: &Config,
     tls: Option<&Arc<ClientConfig>>,
+    patience: Duration,
 ) -> Result<Wire, Failure> {
-    let count = config.get_hosts().len().max(config.get_hostaddrs().len());
-    let mut failed = Failure::Lost(io::Error::other("the address names no host"));
-    for index in 0..count {
-        match open_host(config, index, tls) {
-            Ok(wire) => return Ok(wire),
-            Err(failure) => failed = failure,
-        }
-    }
-    Err(failed)
-}
-
-fn open_host(
-    config: &Config,
-    index: usize,
-    tls: Option<&Arc<ClientConfig>>,
-) -> Result<Wire, Failure> {
-    let stream = connect(config, index, tls)?;
-    stream.patience(ENTRY_PATIENCE)?;
+    let stream = connect(config, tls, patience)?;
+    stream.patience(patience)?;
     let mut wire = Wire::new(stream);
-    wire.enter(config)?;
+    wire.enter(config, patience)?;
     wire.stream.patience(PATIENCE)?;
     let rows = wire.run("SHOW transaction_read_only")?;
     if rows.first().is_some_and(|row| Row::word(row) == "on") {
         let standby = "the server takes no writes; name the primary too";
-        return Err(Failure::Lost(io::Error::other(standby)));
+        // The same kind as from the driver of readers.
+        let kind = io::ErrorKind::PermissionDenied;
+        return Err(Failure::Lost(io::Error::new(kind, standby)));
     }
     Ok(wire)
 }
 
 fn connect(
     config: &Config,
-    index: usize,
     tls: Option<&Arc<ClientConfig>>,
+    patience: Duration,
 ) -> io::Result<Box<dyn Stream>> {
-    let ports = config.get_ports();
-    let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
+    let port = config.get_ports().first().copied().unwrap_or(5432);
     // An address that was given apart saves looking up the name.
-    let ip = config.get_hostaddrs().get(index);
-    let (name, stream) = match (config.get_hosts().get(index), ip) {
+    let ip = config.get_hostaddrs().first();
+    let (name, stream) = match (config.get_hosts().first(), ip) {
         #[cfg(unix)]
         (Some(Host::Unix(folder)), _) => {
             let path = folder.join(format!(".s.PGSQL.{port}"));
@@ -85,7 +69,7 @@ fn connect(
     };
     keep_alive(&stream, config)?;
     Ok(match tls {
-        Some(tls) => Box::new(secure(stream, name, tls)?),
+        Some(tls) => Box::new(secure(stream, name, tls, patience)?),
         None => Box::new(stream),
     })
 }
@@ -123,8 +107,13 @@ fn keep_alive(stream: &TcpStream, config: &Config) -> io::Result<()> {
 type Secured = StreamOwned<ClientConnection, TcpStream>;
 
 /// The server is asked for TLS before anything else is said.
-fn secure(mut stream: TcpStream, name: String, tls: &Arc<ClientConfig>) -> io::Result<Secured> {
-    stream.patience(ENTRY_PATIENCE)?;
+fn secure(
+    mut stream: TcpStream,
+    name: String,
+    tls: &Arc<ClientConfig>,
+    patience: Duration,
+) -> io::Result<Secured> {
+    stream.patience(patience)?;
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
     stream.write_all(&request)?;
@@ -145,8 +134,8 @@ fn secure(mut stream: TcpStream, name: String, tls: &Arc<ClientConfig>) -> io::R
 
 impl Wire {
     /// Says who we are and proves it, until the server is ready.
-    pub(super) fn enter(&mut self, config: &Config) -> Result<(), Failure> {
-        let deadline = Instant::now() + ENTRY_PATIENCE;
+    pub(super) fn enter(&mut self, config: &Config, patience: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + patience;
         let user = config.get_user().unwrap_or_default();
         let password = || {
             let missing = || io::Error::other(NO_PASSWORD);

@@ -173,12 +173,12 @@ fn a_server_that_lets_us_in_without_its_own_proof_is_left() {
     let mut config = tokio_postgres::Config::new();
     config.user("app").password("hidden");
     let (mut wire, heard) = scripted(&[sasl, welcome.clone()]);
-    assert!(lost(wire.enter(&config)).contains("prove"));
+    assert!(lost(wire.enter(&config, PATIENCE)).contains("prove"));
     let heard = heard.lock().unwrap();
     assert!(!String::from_utf8_lossy(&heard).contains("hidden"));
     // One that asks for nothing has nothing to prove.
     let (mut wire, _) = scripted(&[welcome]);
-    wire.enter(&config).unwrap();
+    wire.enter(&config, PATIENCE).unwrap();
 }
 
 #[test]

@@ -78,6 +78,26 @@ async fn a_copy_to_a_file_goes_on_where_it_was_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_from_postgres_goes_on_though_its_server_crashed_meanwhile() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::default());
+    let first = filled(&folder, "first.db", &clock, 1_500).await;
+    let before = content(&first, &clock).await;
+    let kept = fresh_database().await;
+    let (second, third) = (database(&kept), file(&folder, "third.db"));
+    copied(&first, &second).await;
+    for after in [2, 4] {
+        cut_off(&second, &third, after).await;
+        // As after a crash: what PostgreSQL had reserved of its sequences is passed over.
+        let jump = "SELECT setval(name, (SELECT max(last_value) FROM pg_sequences) + 32) \
+                    FROM (VALUES ('consign.intent_blocks'), ('consign.fact_blocks')) AS s (name)";
+        kept.sql(jump).unwrap();
+        assert_eq!(look(&second, &third).await.found, Found::Part);
+    }
+    assert!(copied(&second, &third).await.resumed);
+    same(&content(&third, &clock).await, &before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_changed_meanwhile_is_noticed_and_copied_anew_when_asked() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::default());
     let first = filled(&folder, "first.db", &clock, 1_500).await;

@@ -35,6 +35,25 @@ async fn a_target_that_is_the_source_or_has_content_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_is_refused_keeps_its_schema() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::default());
+    let first = filled(&folder, "first.db", &clock, 50).await;
+    let kept = fresh_database().await;
+    let second = database(&kept);
+    let node = world(&second, &clock).await;
+    node.publish(item()).await;
+    drop(node);
+    // As if the last migration had not been there yet.
+    let before =
+        "DELETE FROM consign.migrations WHERE version = 8; DROP INDEX consign.intents_by_end";
+    kept.sql(before).unwrap();
+    let said = refusal(&first, &second).await;
+    assert!(said.contains("consign store migrate"), "{said}");
+    let last = kept.sql("SELECT max(version) FROM consign.migrations");
+    assert_eq!(last.unwrap().trim(), "7");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_with_servers_on_it_is_neither_copied_nor_written_to() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::default());
     let first = filled(&folder, "first.db", &clock, 50).await;

@@ -183,6 +183,12 @@ async fn the_older_kinds_of_passwords_open_too() {
     assert!(why.contains("password authentication failed"), "{why}");
 }
 
+fn hosts(ports: &[u16]) -> String {
+    let each = ports.iter().map(|port| format!("127.0.0.1:{port}"));
+    let hosts: Vec<_> = each.collect();
+    format!("postgres://app@{}/ledger", hosts.join(","))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_several_hosts_the_one_that_takes_writes_is_found() {
     let rules = "host ledger app 127.0.0.1/32 trust";
@@ -192,13 +198,6 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found() {
     // Nobody listens there any more when its port is known.
     let dead = |listener: TcpListener| listener.local_addr().unwrap().port();
     let dead = dead(TcpListener::bind("127.0.0.1:0").unwrap());
-    let hosts = |ports: &[u16]| {
-        let hosts: Vec<_> = ports
-            .iter()
-            .map(|port| format!("127.0.0.1:{port}"))
-            .collect();
-        format!("postgres://app@{}/ledger", hosts.join(","))
-    };
     let (reads_at, writes_at) = (reads.cluster.port, writes.cluster.port);
     let world = open(&hosts(&[dead, reads_at, writes_at]), None)
         .await
@@ -216,6 +215,49 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found() {
     writes.reload();
     works(&world).await;
     assert_eq!(writes.intents(), "2");
+}
+
+/// As a primary whose machine sleeps: the kernel takes the connection, and nobody speaks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_hosts_one_that_is_silent_costs_a_moment_and_only_once() {
+    let server = Server::start("host ledger app 127.0.0.1/32 trust");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_at = silent.local_addr().unwrap().port();
+    let url = hosts(&[silent_at, server.cluster.port]);
+    let began = Instant::now();
+    let world = open(&url, None).await.unwrap();
+    works(&world).await;
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
+    for _ in 0..3 {
+        server.dismiss();
+        let began = Instant::now();
+        works(&world).await;
+        assert!(
+            began.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_refusals_the_one_that_says_why_is_told() {
+    let rules = "host ledger app 127.0.0.1/32 trust";
+    let (writes, reads) = (Server::start(rules), Server::start(rules));
+    reads.configure("default_transaction_read_only = on");
+    reads.reload();
+    let url = hosts(&[writes.cluster.port, reads.cluster.port]);
+    let world = open(&url, Some("wrong")).await.unwrap();
+    works(&world).await;
+    writes.change_rules("host ledger app 127.0.0.1/32 scram-sha-256");
+    writes.dismiss();
+    for why in [told(&world).await, refused(&url, Some("wrong")).await] {
+        assert!(why.contains("password authentication failed"), "{why}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

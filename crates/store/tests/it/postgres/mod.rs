@@ -4,6 +4,7 @@ mod entry;
 mod locked;
 mod migrations;
 mod nodes;
+mod silent;
 mod streams;
 mod trouble;
 mod warnings;

@@ -1,0 +1,215 @@
+//! One of several hosts: which is tried first, how long each may take, and whose refusal is told.
+//!
+//! Invariant: a host that takes connections and says nothing costs its own time; the next one is tried all the same.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+
+use super::address::unfit;
+use super::wire::Failure;
+use crate::Error;
+
+/// Until a host has let us in.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same where another one may be better.
+const PATIENCE_OF_SEVERAL: Duration = Duration::from_secs(4);
+
+#[derive(Clone)]
+pub(super) struct Hosts {
+    /// The address once for each host; never empty.
+    each: Vec<Config>,
+    /// The one that was entered last, by any connection: it is tried first.
+    last: Arc<AtomicUsize>,
+}
+
+impl Hosts {
+    pub(super) fn of(config: &Config) -> Result<Self, Error> {
+        let (hosts, ips, ports) = (
+            config.get_hosts(),
+            config.get_hostaddrs(),
+            config.get_ports(),
+        );
+        let count = hosts.len().max(ips.len());
+        if count == 0 {
+            return Err(unfit("it names no host"));
+        }
+        let fits = |len: usize, fewer: &[usize]| len == count || fewer.contains(&len);
+        if !fits(hosts.len(), &[0]) || !fits(ips.len(), &[0]) || !fits(ports.len(), &[0, 1]) {
+            return Err(unfit(
+                "it names more of hosts, hostaddr and ports than of the others",
+            ));
+        }
+        Ok(Self {
+            each: (0..count).map(|index| only(config, index)).collect(),
+            last: Arc::default(),
+        })
+    }
+
+    /// A standby will do, and which one is remembered apart.
+    pub(super) fn for_reading(&self) -> Self {
+        let mut each = self.each.clone();
+        for host in &mut each {
+            host.target_session_attrs(TargetSessionAttrs::Any);
+        }
+        Self {
+            each,
+            last: Arc::default(),
+        }
+    }
+
+    /// For what is the same for all of them.
+    pub(super) fn any(&self) -> &Config {
+        &self.each[0]
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        if self.each.len() > 1 {
+            PATIENCE_OF_SEVERAL
+        } else {
+            PATIENCE
+        }
+    }
+
+    /// The one that was entered last, then the others as they were named.
+    pub(super) fn in_turn(&self) -> impl Iterator<Item = (usize, &Config)> {
+        let last = self.last.load(Ordering::Relaxed);
+        let others = (0..self.each.len()).filter(move |index| *index != last);
+        std::iter::once(last)
+            .chain(others)
+            .map(|index| (index, &self.each[index]))
+    }
+
+    pub(super) fn entered(&self, index: usize) {
+        self.last.store(index, Ordering::Relaxed);
+    }
+}
+
+/// As they were named, with commas between them.
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.each.iter().flat_map(Config::get_hosts);
+        for (index, host) in named.enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            match host {
+                Host::Tcp(name) => write!(f, "{comma}{name}")?,
+                #[cfg(unix)]
+                Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same with one of its hosts. The driver offers no way to take hosts away, so everything else is carried over.
+fn only(config: &Config, index: usize) -> Config {
+    let mut one = Config::new();
+    match config.get_hosts().get(index) {
+        Some(Host::Tcp(name)) => drop(one.host(name)),
+        #[cfg(unix)]
+        Some(Host::Unix(path)) => drop(one.host_path(path)),
+        None => {}
+    }
+    if let Some(ip) = config.get_hostaddrs().get(index) {
+        one.hostaddr(*ip);
+    }
+    let ports = config.get_ports();
+    if let Some(port) = ports.get(index).or(ports.first()) {
+        one.port(*port);
+    }
+    if let Some(user) = config.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        one.password(password);
+    }
+    if let Some(database) = config.get_dbname() {
+        one.dbname(database);
+    }
+    if let Some(options) = config.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(limit) = config.get_connect_timeout() {
+        one.connect_timeout(*limit);
+    }
+    if let Some(limit) = config.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*limit);
+    }
+    if let Some(interval) = config.get_keepalives_interval() {
+        one.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        one.keepalives_retries(retries);
+    }
+    one.keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding())
+        .ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation());
+    one
+}
+
+/// How much it says that a host was not entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Says {
+    /// It was not reached, or did not answer.
+    Nothing,
+    /// It takes no writes, as standbys do.
+    Standby,
+    /// It refused us for a reason, such as a wrong password.
+    Reason,
+}
+
+impl Says {
+    pub(super) fn of_failure(failure: &Failure) -> Self {
+        match failure {
+            Failure::Refused(_) => Self::Reason,
+            Failure::Lost(error) => Self::of_kind(error.kind()),
+        }
+    }
+
+    pub(super) fn of_driver(error: &tokio_postgres::Error) -> Self {
+        let source = error.source();
+        match source.and_then(|source| source.downcast_ref::<io::Error>()) {
+            Some(error) => Self::of_kind(error.kind()),
+            None if error.is_closed() => Self::Nothing,
+            None => Self::Reason,
+        }
+    }
+
+    fn of_kind(kind: io::ErrorKind) -> Self {
+        match kind {
+            io::ErrorKind::PermissionDenied => Self::Standby,
+            // Our own words, and those about a certificate that does not fit.
+            io::ErrorKind::Other | io::ErrorKind::InvalidData => Self::Reason,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What was heard from the hosts that were not entered: the first of those that say most.
+#[derive(Default)]
+pub(super) struct Told(Option<(Says, Error)>);
+
+impl Told {
+    pub(super) fn hear(&mut self, says: Says, error: impl FnOnce() -> Error) {
+        if self.0.as_ref().is_none_or(|(most, _)| says > *most) {
+            self.0 = Some((says, error()));
+        }
+    }
+
+    pub(super) fn most(self) -> Error {
+        self.0
+            .map_or_else(|| unfit("it names no host"), |(_, error)| error)
+    }
+}
