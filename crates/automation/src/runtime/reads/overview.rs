@@ -127,9 +127,12 @@ impl Runtime {
         let mut last_runs: BTreeMap<String, Value> = BTreeMap::new();
         let known = program.plugins().count();
         self.each_log(LAST_RUNS_AMONG, |log| {
-            last_runs.entry(log.plugin.clone()).or_insert_with(|| {
-                json!({"job_id": log.job_id, "status": log.status, "completed_at": written(log.completed_at)})
-            });
+            // Switches and plugins that are gone have left logs as well.
+            if program.plugin(&log.plugin).is_some() {
+                last_runs.entry(log.plugin.clone()).or_insert_with(|| {
+                    json!({"job_id": log.job_id, "status": log.status, "completed_at": written(log.completed_at)})
+                });
+            }
             last_runs.len() < known
         })
         .await?;
