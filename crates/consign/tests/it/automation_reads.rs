@@ -80,6 +80,27 @@ fn a_job_is_inspected_with_its_lineage_its_baggage_and_its_moves_du_113() {
 }
 
 #[test]
+fn logs_are_asked_for_by_the_id_of_a_job_or_the_name_of_a_plugin_du_124() {
+    let world = world(PLUGINS);
+    let ran = world.json(&["plugin", "run", "echo"]);
+    world.json(&["plugin", "run", "echo"]);
+    let id = word(&ran["job_id"]);
+    for args in [
+        &["job", "logs", &id][..],
+        &["logs", &id],
+        &["logs", &id.replace('-', "")],
+    ] {
+        let logs = world.json(args);
+        assert_eq!(logs["total"], 1, "{args:?}: {logs}");
+        assert_eq!(word(&logs["logs"][0]["job_id"]), id);
+    }
+    assert_eq!(world.json(&["logs", "echo"])["total"], 2);
+    let nobody = "018bcfe5-6800-7000-8000-080e072a033d";
+    refused(&world, &["job", "logs", nobody], "there is no such job");
+    refused(&world, &["job", "logs", "nobody"], "nobody");
+}
+
+#[test]
 fn a_reload_says_what_came_of_it_and_falls_back_to_a_signal_du_117() {
     let world = world("plugins: {echo: {}}\n");
     refused(&world, &["system", "reload"], "no service runs");
