@@ -80,6 +80,34 @@ fn a_job_is_inspected_with_its_lineage_its_baggage_and_its_moves_du_113() {
 }
 
 #[test]
+fn a_run_is_shown_step_by_step_with_and_without_a_service_du_085() {
+    let world = world(&format!("{PLUGINS}{PIPELINE}"));
+    let ran = world.json(&["pipeline", "run", "line"]);
+    let (root, last) = (word(&ran["job_id"]), word(&ran["tree"][1]["job_id"]));
+    let run = world.json(&["pipeline", "show", "--run", &last]);
+    let id = word(&run["instance_id"]);
+    let mut service = world.start();
+    for name in [&id, &root, &last] {
+        assert_eq!(world.json(&["pipeline", "show", "--run", name]), run);
+    }
+    service.signal("TERM");
+    service.wait();
+    assert_eq!(world.json(&["pipeline", "show", "--run", &id]), run);
+    let steps = run["steps"].as_array().expect("a list").iter();
+    let states: Vec<String> = steps.map(|step| word(&step["status"])).collect();
+    assert_eq!(states, ["succeeded", "succeeded"], "{run}");
+    let shown = said(&world, &["pipeline", "show", "--run", &id]);
+    for part in ["line, run ", ": succeeded", "STATUS", &root, &last] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let nobody = "018bcfe5-6800-7000-8000-080e072a033d";
+    let args = ["pipeline", "show", "--run", nobody];
+    refused(&world, &args, "there is no such run of a pipeline");
+    let both = world.ductile(&["pipeline", "show", "line", "--run", &id]);
+    assert_eq!(code(&both), 1, "{both:?}");
+}
+
+#[test]
 fn logs_are_asked_for_by_the_id_of_a_job_or_the_name_of_a_plugin_du_124() {
     let world = world(PLUGINS);
     let ran = world.json(&["plugin", "run", "echo"]);
