@@ -13,6 +13,7 @@ use super::checks::{left_out, of_plugin};
 use super::jobs::brief;
 use super::{put, word_of, written};
 use crate::breaker;
+use crate::config::{MASK, masked};
 use crate::runtime::keep;
 use crate::runtime::service::Runtime;
 
@@ -20,6 +21,8 @@ use crate::runtime::service::Runtime;
 const COMMANDS_MAX: u32 = 1_000;
 /// Attempts among which the last one of each plugin is looked for.
 const LAST_RUNS_AMONG: usize = 1_000;
+/// A plugin's state may have a megabyte, and there may be many plugins.
+const STATE_BYTES_MAX: usize = 16 << 10;
 /// Open jobs that are shown one by one.
 const ACTIVE_MAX: u32 = 100;
 /// A fact may be as large as a plugin's state.
@@ -151,8 +154,14 @@ impl Runtime {
             put(&mut shown, "healthy", Some(healthy));
             let circuit = self.breaker_of(&plugin.name).await?;
             put(&mut shown, "breaker", Some(circuit.as_str()));
-            let updated_at = state.and_then(|state| state.updated_at);
-            put(&mut shown, "state_updated_at", updated_at.map(written));
+            if let Some(state) = state {
+                put(
+                    &mut shown,
+                    "state_updated_at",
+                    state.updated_at.map(written),
+                );
+                add_state(&mut shown, state.state);
+            }
             put(&mut shown, "last_run", last_runs.remove(&plugin.name));
             plugins.push(Value::Object(shown));
         }
@@ -206,5 +215,20 @@ impl Runtime {
     ) -> Result<Option<T>, Error> {
         let record = self.engine().record(key).await?;
         Ok(record.and_then(|record| serde_json::from_str(&record.value).ok()))
+    }
+}
+
+/// What the plugin keeps, without secrets as far as their names tell. Nothing yet is nothing to show.
+fn add_state(shown: &mut Map<String, Value>, state: Map<String, Value>) {
+    if state.is_empty() {
+        return;
+    }
+    let state = masked(&Value::Object(state), MASK);
+    let bytes = state.to_string().len();
+    if bytes > STATE_BYTES_MAX {
+        put(shown, "state_left_out", Some(true));
+        put(shown, "state_bytes", Some(bytes));
+    } else {
+        put(shown, "state", Some(state));
     }
 }
