@@ -15,7 +15,8 @@ use consign_kernel::receipt::{PublicKey, Signer};
 use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 use consign_store::{
-    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, News, SharedStore, Stats,
+    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, News, Outline, OutlinePage,
+    SharedStore, Stats, Work,
 };
 use tokio::sync::{Notify, watch};
 
@@ -347,6 +348,11 @@ impl Engine {
         Ok(self.inner.store.intents(filter).await?)
     }
 
+    /// The same without what they carry.
+    pub async fn outlines(&self, filter: IntentFilter) -> Result<OutlinePage, Error> {
+        Ok(self.inner.store.outlines(filter).await?)
+    }
+
     pub async fn dead(&self, _: Operator, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
         self.sweep().await?;
         Ok(self.inner.store.dead(face, limit).await?)
@@ -491,9 +497,35 @@ impl Engine {
         capability: &str,
         goal: Option<&str>,
         limit: u32,
-    ) -> Result<Vec<Intent>, Error> {
+    ) -> Result<Vec<Outline>, Error> {
         let (capability, goal) = (capability.to_owned(), goal.map(str::to_owned));
         Ok(self.inner.store.open_jobs(capability, goal, limit).await?)
+    }
+
+    /// Jobs that wait or run, oldest first; see [`consign_store::Store::queue`].
+    pub async fn queue(&self, state: Option<State>, limit: u32) -> Result<Vec<Outline>, Error> {
+        Ok(self.inner.store.queue(state, limit).await?)
+    }
+
+    /// How many jobs wait and run, by capability.
+    pub async fn work(&self) -> Result<Vec<Work>, Error> {
+        Ok(self.inner.store.work(self.now()).await?)
+    }
+
+    /// What a job brought about; see [`consign_store::Store::child_jobs`].
+    pub async fn child_jobs(&self, parent: IntentId, limit: u32) -> Result<Vec<Outline>, Error> {
+        Ok(self.inner.store.child_jobs(parent, limit).await?)
+    }
+
+    /// A job by what its payload has in it; see [`consign_store::Store::job_naming`].
+    pub async fn job_naming(
+        &self,
+        text: &str,
+        after: IntentId,
+        among: u32,
+    ) -> Result<Option<Outline>, Error> {
+        let found = self.inner.store.job_naming(text.to_owned(), after, among);
+        Ok(found.await?)
     }
 
     /// Rows of a profile that somebody holds or may take; see [`consign_store::Store::under_way`].

@@ -25,7 +25,8 @@ pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::failpoint;
 pub use consign_store::{
-    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, SharedStore, Stats,
+    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, Outline, OutlinePage,
+    SharedStore, Stats, Work,
 };
 pub use engine::{Caller, Engine, Operator, Options};
 pub use error::Error;

@@ -8,6 +8,7 @@ mod check;
 mod error;
 mod group;
 mod ledger;
+mod outline;
 
 pub mod copy;
 pub mod failpoint;
@@ -35,6 +36,7 @@ use consign_kernel::state::State;
 
 pub use error::Error;
 pub use ledger::News;
+pub use outline::{Outline, OutlinePage, Work};
 #[cfg(feature = "simulation")]
 pub use passing::Passing;
 
@@ -63,8 +65,22 @@ pub trait Store: Send + Sync + 'static {
     /// Newest first.
     fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage>;
 
+    /// As [`intents`](Self::intents), without what they carry.
+    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage>;
+
     /// What an intent brought about, in the order of admission.
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>>;
+
+    /// The jobs among them, without what they carry.
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>>;
+
+    /// The first job after an id whose payload has a text in it; only so many of those that come next are looked at.
+    fn job_naming(
+        &self,
+        text: String,
+        after: IntentId,
+        among: u32,
+    ) -> Answered<'_, Option<Outline>>;
 
     /// Jobs of automations that wait or run for a capability, by goal and then oldest first; of one goal if it is named.
     fn open_jobs(
@@ -72,7 +88,13 @@ pub trait Store: Send + Sync + 'static {
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>>;
+    ) -> Answered<'_, Vec<Outline>>;
+
+    /// Jobs of automations that wait or run, or are in the one of both states that is named: in the order of admission.
+    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>>;
+
+    /// How many of them there are by capability. Those that are due after `now` are put off.
+    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>>;
 
     /// Rows of a profile in a state that are held, let go for a while, or there for whoever comes first: in the order of
     /// admission, after a row. What waits in a queue or has ended is not looked at.
@@ -168,13 +190,33 @@ pub struct IntentFilter {
 impl IntentFilter {
     /// Whether the row is of the kind that is asked for, whoever owns it and wherever it lies.
     pub(crate) fn wants(&self, intent: &Intent) -> bool {
-        intent.profile.profile().face == self.face
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|namespace| intent.namespace == *namespace)
-            && self.goal.as_ref().is_none_or(|goal| intent.goal == *goal)
-            && self.state.is_none_or(|state| intent.state == state)
+        let Intent {
+            profile,
+            namespace,
+            goal,
+            state,
+            ..
+        } = intent;
+        self.wants_kind(*profile, namespace, goal, *state)
+    }
+
+    pub(crate) fn wants_outline(&self, outline: &Outline) -> bool {
+        let Outline {
+            profile,
+            namespace,
+            goal,
+            state,
+            ..
+        } = outline;
+        self.wants_kind(*profile, namespace, goal, *state)
+    }
+
+    fn wants_kind(&self, profile: ProfileId, namespace: &str, goal: &str, state: State) -> bool {
+        let wanted = |wish: &Option<String>, is: &str| wish.as_ref().is_none_or(|wish| wish == is);
+        profile.profile().face == self.face
+            && wanted(&self.namespace, namespace)
+            && wanted(&self.goal, goal)
+            && self.state.is_none_or(|wish| state == wish)
     }
 }
 

@@ -15,7 +15,7 @@ use consign_kernel::state::State;
 
 use crate::{
     Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Listener,
-    SharedStore, Stats, Store,
+    Outline, OutlinePage, SharedStore, Stats, Store, Work,
 };
 
 pub trait Passing: Send + Sync + 'static {
@@ -68,8 +68,13 @@ impl<P: Passing> Store for P {
     reads! {
         fn intent(id: IntentId) -> Option<Intent>;
         fn intents(filter: IntentFilter) -> IntentPage;
+        fn outlines(filter: IntentFilter) -> OutlinePage;
         fn children(parent: IntentId, limit: u32) -> Vec<Intent>;
-        fn open_jobs(capability: String, goal: Option<String>, limit: u32) -> Vec<Intent>;
+        fn child_jobs(parent: IntentId, limit: u32) -> Vec<Outline>;
+        fn job_naming(text: String, after: IntentId, among: u32) -> Option<Outline>;
+        fn open_jobs(capability: String, goal: Option<String>, limit: u32) -> Vec<Outline>;
+        fn queue(state: Option<State>, limit: u32) -> Vec<Outline>;
+        fn work(now: Micros) -> Vec<Work>;
         fn under_way(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent>;
         fn dead(face: Face, limit: u32) -> Vec<Intent>;
         fn facts(intent: Seq, limit: u32) -> Vec<Fact>;

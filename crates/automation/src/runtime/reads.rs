@@ -1,7 +1,8 @@
 //! What people and programs ask about jobs, in the shapes of the protocol's HTTP interface.
 //!
-//! Invariant: nothing here changes anything, and every question looks at a bounded number of rows. The faces and the command line
-//! show the same shapes, so they are made in one place.
+//! Invariant: nothing here changes anything, and every question looks at a bounded number of rows. What jobs carry may be large: lists
+//! and counts are made of outlines, and whoever needs more holds it one job at a time. The faces and the command line show the same
+//! shapes, so they are made in one place.
 
 mod catalogue;
 mod checks;
@@ -12,6 +13,7 @@ mod overview;
 pub(super) mod room;
 mod runs;
 
+use consign_engine::Outline;
 use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::ProfileId;
@@ -57,8 +59,8 @@ fn state_of(word: &str) -> Option<State> {
     }
 }
 
-pub(super) fn word_of(intent: &Intent) -> &'static str {
-    let word = intent.profile.profile().word(intent.state, intent.cause);
+fn word_of(job: &Outline) -> &'static str {
+    let word = job.profile.profile().word(job.state, job.cause);
     word.unwrap_or("queued")
 }
 
@@ -71,8 +73,8 @@ fn is_job(intent: &Intent) -> bool {
 }
 
 /// Which attempt it is in, or will be.
-fn attempt_of(intent: &Intent) -> u32 {
-    intent.attempts + u32::from(intent.state == State::Queued)
+fn attempt_of(job: &Outline) -> u32 {
+    job.attempts + u32::from(job.state == State::Queued)
 }
 
 fn moment(at: Micros) -> Value {

@@ -80,6 +80,101 @@ fn a_job_is_inspected_with_its_lineage_its_baggage_and_its_moves_du_113() {
 }
 
 #[test]
+fn a_run_is_shown_step_by_step_with_and_without_a_service_du_085() {
+    let world = world(&format!("{PLUGINS}{PIPELINE}"));
+    let ran = world.json(&["pipeline", "run", "line"]);
+    let (root, last) = (word(&ran["job_id"]), word(&ran["tree"][1]["job_id"]));
+    let run = world.json(&["pipeline", "show", "--run", &last]);
+    let id = word(&run["instance_id"]);
+    let mut service = world.start();
+    for name in [&id, &root, &last] {
+        assert_eq!(world.json(&["pipeline", "show", "--run", name]), run);
+    }
+    service.signal("TERM");
+    service.wait();
+    assert_eq!(world.json(&["pipeline", "show", "--run", &id]), run);
+    let steps = run["steps"].as_array().expect("a list").iter();
+    let states: Vec<String> = steps.map(|step| word(&step["status"])).collect();
+    assert_eq!(states, ["succeeded", "succeeded"], "{run}");
+    let shown = said(&world, &["pipeline", "show", "--run", &id]);
+    for part in ["line, run ", ": succeeded", "STATUS", &root, &last] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let nobody = "018bcfe5-6800-7000-8000-080e072a033d";
+    let args = ["pipeline", "show", "--run", nobody];
+    refused(&world, &args, "there is no such run of a pipeline");
+    let both = world.ductile(&["pipeline", "show", "line", "--run", &id]);
+    assert_eq!(code(&both), 1, "{both:?}");
+}
+
+#[test]
+fn plugins_say_how_they_are_when_they_are_asked_and_show_what_they_keep_du_124() {
+    let world = World::new();
+    let keeps = r#"{"n":7,"api_token":"very-secret"}"#;
+    let well = format!(
+        "case \"$request\" in\n  *'\"work\"'*) echo '{{\"status\":\"ok\",\"result\":\"kept\",\"state_updates\":{keeps}}}' ;;\n  \
+         *) echo '{{\"status\":\"ok\",\"result\":\"all is well\"}}' ;;\nesac"
+    );
+    world.plugin("well", &well);
+    world.plugin("ill", r#"echo '{"status":"error","error":"no disk left"}'"#);
+    world.plugin("other", OK);
+    for name in ["well", "ill"] {
+        let manifest = format!("plugins/{name}/manifest.yaml");
+        let with_health = format!("{}  health: {{type: read}}\n", world.read(&manifest));
+        std::fs::write(world.path(&manifest), with_health).expect("a file can be written");
+    }
+    world.config("plugins: {ill: {}, other: {}, well: {}}\n");
+    let _service = world.start();
+    world.json(&["plugin", "run", "well", "work"]);
+    let calm = world.json(&["status"]);
+    assert_eq!(calm["healthy"], true, "{calm}");
+    let jobs = world.json(&["job", "list"]);
+    assert_eq!(jobs["total"], 1, "a look runs nothing: {jobs}");
+    let kept = json!({"n": 7, "api_token": "[redacted]"});
+    assert_eq!(calm["plugins"][2]["state"], kept, "{calm}");
+
+    let asked = world.json(&["status", "--health"]);
+    assert_eq!(asked["healthy"], false, "{asked}");
+    let plugins = &asked["plugins"];
+    assert_eq!(plugins[2]["health"]["ok"], true, "{asked}");
+    assert_eq!(plugins[2]["health"]["result"], "all is well", "{asked}");
+    assert_eq!(plugins[0]["health"]["ok"], false, "{asked}");
+    let detail = word(&plugins[0]["health"]["detail"]);
+    assert!(detail.contains("no disk left"), "{asked}");
+    assert!(plugins[1].get("health").is_none(), "it has no such command");
+    let queue = world.json(&["queue"]);
+    assert_eq!(queue["jobs"], json!([]), "nothing is left behind");
+    let output = world.ductile(&["status", "--health"]);
+    assert_eq!(code(&output), 1, "{output:?}");
+    let shown = text(&output.stdout);
+    for part in ["all is well", "no disk left", "state of well", r#""n":7"#] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.contains("very-secret"), "{shown}");
+}
+
+#[test]
+fn logs_are_asked_for_by_the_id_of_a_job_or_the_name_of_a_plugin_du_124() {
+    let world = world(PLUGINS);
+    let ran = world.json(&["plugin", "run", "echo"]);
+    world.json(&["plugin", "run", "echo"]);
+    let id = word(&ran["job_id"]);
+    for args in [
+        &["job", "logs", &id][..],
+        &["logs", &id],
+        &["logs", &id.replace('-', "")],
+    ] {
+        let logs = world.json(args);
+        assert_eq!(logs["total"], 1, "{args:?}: {logs}");
+        assert_eq!(word(&logs["logs"][0]["job_id"]), id);
+    }
+    assert_eq!(world.json(&["logs", "echo"])["total"], 2);
+    let nobody = "018bcfe5-6800-7000-8000-080e072a033d";
+    refused(&world, &["job", "logs", nobody], "there is no such job");
+    refused(&world, &["job", "logs", "nobody"], "nobody");
+}
+
+#[test]
 fn a_reload_says_what_came_of_it_and_falls_back_to_a_signal_du_117() {
     let world = world("plugins: {echo: {}}\n");
     refused(&world, &["system", "reload"], "no service runs");

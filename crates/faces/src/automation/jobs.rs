@@ -102,9 +102,13 @@ pub(super) async fn run(
     _: Allowed<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, Reject> {
-    let run = face.runtime.pipeline_run(&id).await?;
-    let unknown = || Reject::not_found("there is no such run of a pipeline");
-    Ok(ok(&run.ok_or_else(unknown)?))
+    let runtime = face.runtime.clone();
+    let read = async move {
+        let run = runtime.pipeline_run(&id).await?;
+        let unknown = || Reject::not_found("there is no such run of a pipeline");
+        Ok(ok(&run.ok_or_else(unknown)?))
+    };
+    face.runtime.aside(read).await
 }
 
 pub(super) async fn facts(

@@ -29,16 +29,9 @@ pub(super) async fn scheduler_jobs(
     State(face): State<Face>,
     _: Allowed<JobsRead>,
 ) -> Result<Response, Reject> {
-    let mut in_flight = face.runtime.in_flight().await?;
-    let schedules = face.runtime.schedules().await?;
-    let jobs = schedules.into_iter().map(|schedule| {
-        let key = (schedule.plugin.clone(), schedule.schedule_id.clone());
-        let open = in_flight.remove(&key).unwrap_or_default();
-        let mut shown = json!(schedule);
-        shown["in_flight"] = open.into();
-        shown
-    });
-    Ok(ok(&json!({"jobs": jobs.collect::<Vec<_>>()})))
+    let runtime = face.runtime.clone();
+    let read = async move { Ok(ok(&runtime.scheduler_jobs().await?)) };
+    face.runtime.aside(read).await
 }
 
 /// One that the configuration has; what is left of others is only listed.

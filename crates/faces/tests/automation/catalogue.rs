@@ -163,3 +163,28 @@ async fn facts_and_the_state_of_the_service_are_shown_du_080() {
     assert!(status["plugins"][0]["state_updated_at"].is_string());
     assert!(status["plugins"][1].get("last_run").is_none());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_that_is_gone_hides_no_other_s_last_run_du_124() {
+    let world = world().await;
+    let kept = world.begin("/plugin/one/poll", "").await;
+    world.ended(&kept).await;
+    let loaded = world.get("/system/status").await.json;
+    let names = loaded["plugins"].as_array().unwrap().iter();
+    let others: Vec<&str> = names
+        .map(|plugin| plugin["name"].as_str().unwrap())
+        .filter(|name| *name != "one")
+        .collect();
+    for other in &others {
+        let id = world.begin(&format!("/plugin/{other}/poll"), "").await;
+        world.ended(&id).await;
+    }
+    let text = std::fs::read_to_string(world.path("config.yaml")).unwrap();
+    let (tokens, _) = text.split_once("\nplugins:").unwrap();
+    let hooks = "webhooks: {listen: '127.0.0.1:0'}";
+    world.adopt_text(&format!("{tokens}\nplugins: {{one: {{}}}}\n{hooks}\n"));
+    let status = world.get("/system/status").await.json;
+    assert_eq!(status["plugins"].as_array().unwrap().len(), 1, "{status}");
+    let last = &status["plugins"][0]["last_run"];
+    assert_eq!(last["job_id"], kept.as_str(), "{status}");
+}

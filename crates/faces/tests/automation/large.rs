@@ -1,16 +1,23 @@
 //! Trees and logs of jobs that printed much, in an order that holds over all pages.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consign_engine::Error;
+use consign_kernel::command::{Admit, Command, NewIntent};
+use consign_kernel::ids::DAY_US;
+use consign_kernel::intent::Ties;
+use consign_kernel::profile::ProfileId;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 /// Much more than all entries of an answer without their output.
 const ANSWER_BYTES_MAX: usize = (8 << 20) + (1 << 20);
+const LARGE_JOBS: usize = 120;
+/// More than a list looks at.
+const CROWD: usize = 21_000;
 const SOURCE: &str = r#"
 event='{"type":"made","payload":{}}'
 echo "{\"status\":\"ok\",\"result\":\"done\",\"events\":[$event,$event,$event,$event]}"
@@ -24,13 +31,19 @@ case "$request" in *'"wait"'*) while [ ! -e "$here/go" ]; do sleep 0.02; done ;;
 echo '{"status":"ok","result":"done"}'
 "#;
 const CONFIG: &str = "
-plugins: {source: {}, loud: {}, waits: {}}
+plugins: {source: {}, loud: {}, waits: {}, single: {parallelism: 1}}
+pipelines: [{name: line, on: start, steps: [{id: a, uses: source}, {id: b, uses: waits.work}]}]
 routes: [{from: source, event_type: made, to: loud}]
 webhooks: {listen: '127.0.0.1:0'}
 ";
 
 async fn world() -> World {
-    let plugins = [("source", SOURCE), ("loud", LOUD), ("waits", WAITS)];
+    let plugins = [
+        ("source", SOURCE),
+        ("loud", LOUD),
+        ("waits", WAITS),
+        ("single", WAITS),
+    ];
     World::start(&plugins, CONFIG).await
 }
 
@@ -121,6 +134,124 @@ async fn what_ended_last_is_first_in_the_log_however_old_its_job_is_du_105() {
     world.ended(&old).await;
     let logs = world.get("/job-logs?limit=1").await.json;
     assert_eq!(logs["logs"][0]["job_id"], old.as_str(), "{logs}");
+}
+
+/// What this process holds, and the most that it held since the last `forget_peak`, in KiB.
+fn memory(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_open_jobs_carry_is_not_read_to_list_or_count_them_du_105() {
+    let world = world().await;
+    // One that begins, so that the others wait.
+    let wait = json!({"payload": {"do": "wait"}}).to_string();
+    let first = world.begin("/plugin/single/work", &wait).await;
+    world.until(&first, &["running"]).await;
+    let large = json!({"payload": {"do": "wait", "text": "x".repeat(900_000)}}).to_string();
+    let mut made = vec![first];
+    for _ in 0..LARGE_JOBS {
+        made.push(world.begin("/plugin/single/work", &large).await);
+    }
+    let (before, mut listed) = (memory("VmRSS"), Vec::new());
+    forget_peak();
+    for path in [
+        "/queue",
+        "/jobs?limit=1000",
+        "/analytics/queue",
+        "/analytics/summary",
+        "/scheduler/jobs",
+    ] {
+        let answer = world.get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        listed.push(answer.json);
+    }
+    let grown = memory("VmHWM").saturating_sub(before);
+    std::fs::write(world.path("go"), "").unwrap();
+    assert!(grown < 40 << 10, "{grown} KiB for {LARGE_JOBS} jobs");
+    let ids = |jobs: &Value| -> Vec<String> {
+        let jobs = jobs["jobs"].as_array().unwrap().iter();
+        jobs.map(|job| job["job_id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(ids(&listed[0]), made, "oldest first");
+    let mut newest_first = ids(&listed[1]);
+    newest_first.reverse();
+    assert_eq!(newest_first, made);
+    assert_eq!(listed[2]["queue_depth"], LARGE_JOBS, "{}", listed[2]);
+    let lane = &listed[2]["plugin_lanes"][0];
+    assert_eq!(
+        (&lane["queued"], &lane["running"]),
+        (&json!(LARGE_JOBS), &json!(1))
+    );
+    assert_eq!(listed[2]["active_jobs"][0]["job_id"], made[0].as_str());
+}
+
+/// Jobs of a plugin that is not there, which wait for ever.
+async fn crowd(world: &World, count: usize) {
+    let job = NewIntent {
+        profile: ProfileId::Automation,
+        namespace: "automation".to_owned(),
+        goal: "poll".to_owned(),
+        owner: "automation".to_owned(),
+        public: false,
+        target: None,
+        capability: Some("nobody".to_owned()),
+        priority: 0,
+        payload: r#"{"plugin":"nobody","command":"poll","submitted_by":"api"}"#.to_owned(),
+        traceparent: None,
+        delay_us: 0,
+        ttl_us: DAY_US,
+        attempts_max: 1,
+        backoff_us: 0,
+        once: None,
+        ties: Ties::default(),
+        unless: None,
+    };
+    let hundred = Command::Admit(Admit {
+        items: vec![job; 100],
+        cap: None,
+    });
+    for _ in 0..count / 1_000 {
+        let steps = vec![hundred.clone(); 10];
+        world.engine.together(steps).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_younger_jobs_hides_neither_a_run_nor_what_waits_longest_du_085_du_105() {
+    let world = world().await;
+    let root = world.begin("/pipeline/line", "").await;
+    let path = format!("/pipeline-run/{root}");
+    let began = Instant::now();
+    let run = loop {
+        let run = world.get(&path).await.json;
+        if run["steps"][1]["status"] == "succeeded" && run["status"] == "succeeded" {
+            break run;
+        }
+        assert!(began.elapsed() < PATIENCE, "{run}");
+    };
+    let wait = json!({"payload": {"do": "wait"}}).to_string();
+    let oldest = world.begin("/plugin/single/work", &wait).await;
+    world.until(&oldest, &["running"]).await;
+    crowd(&world, CROWD).await;
+    let by_instance = format!("/pipeline-run/{}", run["instance_id"].as_str().unwrap());
+    assert_eq!(world.get(&by_instance).await.json, run);
+    assert_eq!(world.get(&path).await.json, run);
+    let queue = world.get("/queue?limit=1").await.json;
+    let figures = world.get("/analytics/queue").await.json;
+    std::fs::write(world.path("go"), "").unwrap();
+    assert_eq!(queue["jobs"][0]["job_id"], oldest.as_str());
+    assert_eq!(figures["queue_depth"], CROWD, "{figures}");
+    let lanes = figures["plugin_lanes"].as_array().unwrap().iter();
+    let queued: Vec<&Value> = lanes.map(|lane| &lane["queued"]).collect();
+    assert_eq!(queued, [&json!(CROWD), &json!(0)], "{figures}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

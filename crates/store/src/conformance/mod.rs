@@ -17,6 +17,7 @@ mod gate;
 mod lease;
 mod once;
 mod operate;
+mod outlines;
 mod paging;
 mod races;
 mod records;
@@ -36,6 +37,7 @@ pub use gate::*;
 pub use lease::*;
 pub use once::*;
 pub use operate::*;
+pub use outlines::*;
 pub use paging::*;
 pub use races::*;
 pub use records::*;
@@ -169,6 +171,9 @@ macro_rules! conformance {
             one_of_a_series_whoever_comes_first,
             children_are_found_by_their_parent_in_order,
             open_jobs_are_found_by_their_work,
+            what_waits_and_runs_is_outlined_oldest_first_and_counted,
+            an_outline_is_the_row_without_what_it_carries,
+            a_job_is_found_by_what_its_payload_names,
             behind_a_refused_step_nothing_happens,
             a_failed_attempt_is_told_and_then_what_follows_du_057_du_059_du_060,
             an_attempt_that_nothing_cures_rests_as_failed_du_058,

@@ -327,7 +327,7 @@ pub async fn behind_a_refused_step_nothing_happens(world: World) {
     world.is_sound().await;
 }
 
-fn failing(timed_out: bool, again: bool) -> Settlement {
+pub(super) fn failing(timed_out: bool, again: bool) -> Settlement {
     Settlement::FailAttempt {
         error: "broken".to_owned(),
         timed_out,

@@ -25,7 +25,7 @@ use crate::group::Listeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY};
 use crate::{
     Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, News, Stats, Store,
+    Listener, News, Outline, OutlinePage, Stats, Store, Work,
 };
 
 pub struct Memory {
@@ -82,6 +82,39 @@ impl Data {
         self.stats.commits += u64::from(wrote);
         Ok((news, wrote))
     }
+
+    /// The newest first.
+    fn page(&self, filter: &IntentFilter) -> IntentPage {
+        let wanted = |intent: &&Intent| {
+            filter.wants(intent)
+                && filter.before.is_none_or(|before| intent.seq < before)
+                && filter
+                    .owner
+                    .as_ref()
+                    .is_none_or(|owner| intent.owner == *owner)
+        };
+        let limit = filter.limit as usize;
+        let intents: Vec<Intent> = self
+            .intents
+            .values()
+            .rev()
+            .filter(wanted)
+            .take(limit)
+            .cloned()
+            .collect();
+        let next = intents
+            .last()
+            .map(|intent| intent.seq)
+            .filter(|_| intents.len() == limit);
+        IntentPage { intents, next }
+    }
+
+    fn open_jobs(&self) -> impl Iterator<Item = &Intent> {
+        self.intents.values().filter(|intent| {
+            intent.profile == ProfileId::Automation
+                && matches!(intent.state, State::Queued | State::Dispatched)
+        })
+    }
 }
 
 impl fmt::Debug for Memory {
@@ -122,29 +155,15 @@ impl Store for Memory {
     }
 
     fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
-        let data = self.data();
-        let wanted = |intent: &&Intent| {
-            filter.wants(intent)
-                && filter.before.is_none_or(|before| intent.seq < before)
-                && filter
-                    .owner
-                    .as_ref()
-                    .is_none_or(|owner| intent.owner == *owner)
-        };
-        let limit = filter.limit as usize;
-        let intents: Vec<Intent> = data
-            .intents
-            .values()
-            .rev()
-            .filter(wanted)
-            .take(limit)
-            .cloned()
-            .collect();
-        let next = intents
-            .last()
-            .map(|intent| intent.seq)
-            .filter(|_| intents.len() == limit);
-        ready(IntentPage { intents, next })
+        ready(self.data().page(&filter))
+    }
+
+    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage> {
+        let page = self.data().page(&filter);
+        ready(OutlinePage {
+            outlines: page.intents.iter().map(Outline::from).collect(),
+            next: page.next,
+        })
     }
 
     fn open_jobs(
@@ -152,17 +171,42 @@ impl Store for Memory {
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
+    ) -> Answered<'_, Vec<Outline>> {
         let data = self.data();
-        let open = |intent: &&Intent| {
-            intent.profile == ProfileId::Automation
-                && matches!(intent.state, State::Queued | State::Dispatched)
-                && intent.capability.as_ref() == Some(&capability)
-                && goal.as_ref().is_none_or(|goal| intent.goal == *goal)
+        let wanted = |job: &&Intent| {
+            job.capability.as_ref() == Some(&capability)
+                && goal.as_ref().is_none_or(|goal| job.goal == *goal)
         };
-        let mut jobs: Vec<&Intent> = data.intents.values().filter(open).collect();
+        let mut jobs: Vec<&Intent> = data.open_jobs().filter(wanted).collect();
         jobs.sort_by_key(|job| (&job.goal, job.seq));
-        ready(jobs.into_iter().take(limit as usize).cloned().collect())
+        let jobs = jobs.into_iter().take(limit as usize);
+        ready(jobs.map(Outline::from).collect())
+    }
+
+    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>> {
+        let data = self.data();
+        let wanted = |job: &&Intent| state.is_none_or(|state| job.state == state);
+        let jobs = data.open_jobs().filter(wanted).take(limit as usize);
+        ready(jobs.map(Outline::from).collect())
+    }
+
+    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>> {
+        let data = self.data();
+        let mut work: BTreeMap<Option<String>, Work> = BTreeMap::new();
+        for job in data.open_jobs() {
+            let capability = job.capability.clone();
+            let count = work.entry(capability.clone()).or_insert(Work {
+                capability,
+                queued: 0,
+                delayed: 0,
+                running: 0,
+            });
+            let is_queued = job.state == State::Queued;
+            count.queued += u64::from(is_queued);
+            count.delayed += u64::from(is_queued && job.run_at > now);
+            count.running += u64::from(!is_queued);
+        }
+        ready(work.into_values().collect())
     }
 
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
@@ -174,6 +218,31 @@ impl Store for Memory {
                 .cloned()
                 .collect(),
         )
+    }
+
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>> {
+        let data = self.data();
+        let wanted = |intent: &&Intent| {
+            intent.profile == ProfileId::Automation && intent.ties.parent == Some(parent)
+        };
+        let jobs = data.intents.values().filter(wanted).take(limit as usize);
+        ready(jobs.map(Outline::from).collect())
+    }
+
+    fn job_naming(
+        &self,
+        text: String,
+        after: IntentId,
+        among: u32,
+    ) -> Answered<'_, Option<Outline>> {
+        let data = self.data();
+        let is_next =
+            |intent: &&Intent| intent.profile == ProfileId::Automation && intent.id > after;
+        let mut jobs: Vec<&Intent> = data.intents.values().filter(is_next).collect();
+        jobs.sort_by_key(|job| job.id);
+        let mut jobs = jobs.into_iter().take(among as usize);
+        let found = jobs.find(|job| job.payload.contains(&text));
+        ready(found.map(Outline::from))
     }
 
     fn under_way(

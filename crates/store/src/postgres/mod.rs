@@ -41,7 +41,7 @@ pub(crate) use address::cause;
 
 use crate::{
     Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, Stats, Store,
+    Listener, Outline, OutlinePage, Stats, Store, Work,
 };
 use bells::Bells;
 use horizon::Horizon;
@@ -220,19 +220,44 @@ impl Store for Postgres {
         Box::pin(async move { reads::intents(&self.readers, &filter).await })
     }
 
+    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage> {
+        Box::pin(async move { reads::outlines(&self.readers, &filter).await })
+    }
+
     fn open_jobs(
         &self,
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
+    ) -> Answered<'_, Vec<Outline>> {
         Box::pin(async move {
             reads::open_jobs(&self.readers, &capability, goal.as_deref(), limit).await
         })
     }
 
+    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>> {
+        Box::pin(reads::queue(&self.readers, state, limit))
+    }
+
+    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>> {
+        Box::pin(reads::work(&self.readers, now))
+    }
+
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         Box::pin(reads::children(&self.readers, parent, limit))
+    }
+
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>> {
+        Box::pin(reads::child_jobs(&self.readers, parent, limit))
+    }
+
+    fn job_naming(
+        &self,
+        text: String,
+        after: IntentId,
+        among: u32,
+    ) -> Answered<'_, Option<Outline>> {
+        Box::pin(async move { reads::job_naming(&self.readers, &text, after, among).await })
     }
 
     fn under_way(

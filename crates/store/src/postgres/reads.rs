@@ -17,10 +17,20 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::address::Address;
 use super::horizon::{Horizon, Watch, end_of};
+<<<<<<< HEAD
 use super::rows::{self, FACT_COLUMNS, fact_columns, intent_columns, signed, stored};
 use super::wire::{PATIENCE, Parameters, is_silent, silent};
+=======
+use super::rows::{
+    self, FACT_COLUMNS, fact_columns, intent_columns, outline_columns, signed, stored,
+};
+use super::wire::{PATIENCE, Parameters, silent};
+>>>>>>> w-auto-b
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
-use crate::{Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage};
+use crate::{
+    Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Outline, OutlinePage,
+    Work,
+};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
@@ -210,11 +220,11 @@ macro_rules! newest {
 
 /// Those of them that are asked for, and how many were looked at.
 macro_rules! listing {
-    ($condition:literal) => {
+    ($columns:ident, $condition:literal) => {
         (
             concat!(
                 "SELECT ",
-                intent_columns!(),
+                $columns!(),
                 " FROM ",
                 newest!($condition),
                 " WHERE i.profile = ANY($4) AND ($5::text IS NULL OR i.namespace = $5) AND ($6::text IS NULL OR i.goal = $6) \
@@ -227,10 +237,34 @@ macro_rules! listing {
 
 pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<IntentPage, Error> {
     // Two statements, so that each has the index it needs: the owner's rows, or all.
-    let (wanted, looked) = match filter.owner {
-        Some(_) => listing!("owner = $2"),
-        None => listing!("$2::text IS NULL"),
+    let statements = match filter.owner {
+        Some(_) => listing!(intent_columns, "owner = $2"),
+        None => listing!(intent_columns, "$2::text IS NULL"),
     };
+    let (found, next) = page(readers, filter, statements).await?;
+    let intents = found.iter().map(rows::intent).collect::<Result<_, _>>()?;
+    Ok(IntentPage { intents, next })
+}
+
+pub(super) async fn outlines(
+    readers: &Readers,
+    filter: &IntentFilter,
+) -> Result<OutlinePage, Error> {
+    let statements = match filter.owner {
+        Some(_) => listing!(outline_columns, "owner = $2"),
+        None => listing!(outline_columns, "$2::text IS NULL"),
+    };
+    let (found, next) = page(readers, filter, statements).await?;
+    let outlines = found.iter().map(rows::outline).collect::<Result<_, _>>()?;
+    Ok(OutlinePage { outlines, next })
+}
+
+/// The rows of a page, each with its place first, and where to go on.
+async fn page(
+    readers: &Readers,
+    filter: &IntentFilter,
+    (wanted, looked): (&'static str, &'static str),
+) -> Result<(Vec<Row>, Option<Seq>), Error> {
     let mut reader = readers.lend().await?;
     let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
     let scan = i64::from(SCAN_ROWS_MAX);
@@ -250,23 +284,17 @@ pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<
             ],
         )
         .await?;
-    let intents = found
-        .iter()
-        .map(rows::intent)
-        .collect::<Result<Vec<_>, _>>()?;
-    if intents.len() == filter.limit as usize {
-        let next = intents.last().map(|intent| intent.seq);
-        return Ok(IntentPage { intents, next });
+    if found.len() == filter.limit as usize {
+        let next = found.last().map(|row| rows::unsigned(row, 0)).transpose()?;
+        return Ok((found, next.map(Seq)));
     }
     // The page is short: because all was seen, or because enough was.
     let seen = reader.query(looked, &[&before, &owner, &scan]).await?;
     let seen = seen.first().ok_or(Error::Closed)?;
     let (count, last): (i64, Option<i64>) = (rows::get(seen, 0)?, rows::get(seen, 1)?);
     let more = last.filter(|_| count == scan);
-    Ok(IntentPage {
-        intents,
-        next: more.and_then(|seq| u64::try_from(seq).ok()).map(Seq),
-    })
+    let next = more.and_then(|seq| u64::try_from(seq).ok()).map(Seq);
+    Ok((found, next))
 }
 
 pub(super) async fn children(
@@ -285,15 +313,50 @@ pub(super) async fn children(
     found.iter().map(rows::intent).collect()
 }
 
+pub(super) async fn child_jobs(
+    readers: &Readers,
+    parent: IntentId,
+    limit: u32,
+) -> Result<Vec<Outline>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        outline_columns!(),
+        " FROM intents i WHERE i.parent = $1 AND i.profile = 1 ORDER BY i.seq LIMIT $2"
+    );
+    let found = readers
+        .query(sql, &[&&parent.0[..], &i64::from(limit)])
+        .await?;
+    found.iter().map(rows::outline).collect()
+}
+
+/// Payloads stay where they are; nothing is sorted, so that the walk ends with the first that is found.
+pub(super) async fn job_naming(
+    readers: &Readers,
+    text: &str,
+    after: IntentId,
+    among: u32,
+) -> Result<Option<Outline>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        outline_columns!(),
+        " FROM (SELECT * FROM intents WHERE id > $1 AND profile = 1 ORDER BY id LIMIT $2) i \
+         WHERE strpos(i.payload, $3) > 0 LIMIT 1"
+    );
+    let found = readers
+        .query(sql, &[&&after.0[..], &i64::from(among), &stored(text)])
+        .await?;
+    found.first().map(rows::outline).transpose()
+}
+
 pub(super) async fn open_jobs(
     readers: &Readers,
     capability: &str,
     goal: Option<&str>,
     limit: u32,
-) -> Result<Vec<Intent>, Error> {
+) -> Result<Vec<Outline>, Error> {
     let sql = concat!(
         "SELECT ",
-        intent_columns!(),
+        outline_columns!(),
         " FROM intents i WHERE i.profile = 1 AND i.state IN (2, 3) AND i.capability = $1 \
          AND ($2::text IS NULL OR i.goal = $2) ORDER BY i.goal, i.seq LIMIT $3"
     );
@@ -301,7 +364,40 @@ pub(super) async fn open_jobs(
     let found = readers
         .query(sql, &[&capability, &goal, &i64::from(limit)])
         .await?;
-    found.iter().map(rows::intent).collect()
+    found.iter().map(rows::outline).collect()
+}
+
+/// Through the index of open jobs: the sum keeps the planner from walking all rows in their order instead.
+pub(super) async fn queue(
+    readers: &Readers,
+    state: Option<State>,
+    limit: u32,
+) -> Result<Vec<Outline>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        outline_columns!(),
+        " FROM intents i WHERE i.profile = 1 AND i.state IN (2, 3) AND ($1::smallint IS NULL OR i.state = $1) \
+         ORDER BY i.seq + 0 LIMIT $2"
+    );
+    let state = state.map(|state| i16::from(state.code()));
+    let found = readers.query(sql, &[&state, &i64::from(limit)]).await?;
+    found.iter().map(rows::outline).collect()
+}
+
+pub(super) async fn work(readers: &Readers, now: Micros) -> Result<Vec<Work>, Error> {
+    let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > $1), \
+               count(*) FILTER (WHERE state = 3) FROM intents WHERE profile = 1 AND state IN (2, 3) \
+               GROUP BY capability ORDER BY capability NULLS FIRST";
+    let found = readers.query(sql, &[&now.0]).await?;
+    let work = |row: &Row| {
+        Ok(Work {
+            capability: rows::optional_text(row, 0)?,
+            queued: rows::unsigned(row, 1)?,
+            delayed: rows::unsigned(row, 2)?,
+            running: rows::unsigned(row, 3)?,
+        })
+    };
+    found.iter().map(work).collect()
 }
 
 /// Through the index of deadlines: the sum keeps the planner from walking all rows in their order instead.

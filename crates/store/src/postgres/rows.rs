@@ -11,7 +11,7 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::{Cause, State, Verb};
 use tokio_postgres::types::FromSql;
 
-use crate::Error;
+use crate::{Error, Outline};
 
 /// A row, whichever way it came.
 pub(super) trait Source {
@@ -44,6 +44,15 @@ macro_rules! intent_columns {
 pub(super) use intent_columns;
 
 pub(super) const INTENT_COLUMNS: usize = 33;
+
+/// Columns in the order [`outline`] reads them.
+macro_rules! outline_columns {
+    () => {
+        "i.seq, i.id, i.profile, i.state, i.cause, i.run_at, i.attempts, i.created_at, i.claimed_at, i.settled_at, \
+         i.namespace, i.goal, i.capability, i.holder, i.last_error"
+    };
+}
+pub(super) use outline_columns;
 
 macro_rules! fact_columns {
     () => {
@@ -96,6 +105,26 @@ pub(super) fn intent(row: &impl Source) -> Result<Intent, Error> {
             parent: optional_bytes(row, 31)?.map(IntentId),
             series: optional_text(row, 32)?,
         },
+    })
+}
+
+pub(super) fn outline(row: &impl Source) -> Result<Outline, Error> {
+    Ok(Outline {
+        seq: Seq(unsigned(row, 0)?),
+        id: IntentId(bytes(row, 1)?),
+        profile: coded(row, 2, ProfileId::from_code)?,
+        state: coded(row, 3, State::from_code)?,
+        cause: coded(row, 4, Cause::from_code)?,
+        run_at: Micros(get(row, 5)?),
+        attempts: small(row, 6)?,
+        created_at: Micros(get(row, 7)?),
+        claimed_at: get::<Option<i64>>(row, 8)?.map(Micros),
+        settled_at: get::<Option<i64>>(row, 9)?.map(Micros),
+        namespace: text(row, 10)?,
+        goal: text(row, 11)?,
+        capability: optional_text(row, 12)?,
+        holder: optional_text(row, 13)?,
+        last_error: optional_text(row, 14)?,
     })
 }
 
@@ -256,7 +285,7 @@ pub(super) fn text(row: &impl Source, index: usize) -> Result<String, Error> {
     Ok(read(get(row, index)?))
 }
 
-fn optional_text(row: &impl Source, index: usize) -> Result<Option<String>, Error> {
+pub(super) fn optional_text(row: &impl Source, index: usize) -> Result<Option<String>, Error> {
     Ok(get::<Option<&str>>(row, index)?.map(read))
 }
 

@@ -35,7 +35,7 @@ pub use schema::{Holds, identify, migrate, pending};
 
 use crate::{
     Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, Stats, Store,
+    Listener, Outline, OutlinePage, Stats, Store, Work,
 };
 use reads::Readers;
 use writer::Writer;
@@ -153,20 +153,50 @@ impl Store for Sqlite {
             .run(move |connection| reads::intents(connection, &filter))
     }
 
+    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage> {
+        self.readers
+            .run(move |connection| reads::outlines(connection, &filter))
+    }
+
     fn open_jobs(
         &self,
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
+    ) -> Answered<'_, Vec<Outline>> {
         self.readers.run(move |connection| {
             reads::open_jobs(connection, &capability, goal.as_deref(), limit)
         })
     }
 
+    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>> {
+        self.readers
+            .run(move |connection| reads::queue(connection, state, limit))
+    }
+
+    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>> {
+        self.readers
+            .run(move |connection| reads::work(connection, now))
+    }
+
     fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
         self.readers
             .run(move |connection| reads::children(connection, parent, limit))
+    }
+
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>> {
+        self.readers
+            .run(move |connection| reads::child_jobs(connection, parent, limit))
+    }
+
+    fn job_naming(
+        &self,
+        text: String,
+        after: IntentId,
+        among: u32,
+    ) -> Answered<'_, Option<Outline>> {
+        self.readers
+            .run(move |connection| reads::job_naming(connection, &text, after, among))
     }
 
     fn under_way(

@@ -12,13 +12,16 @@ use consign_kernel::lane::{Column, Probe};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::rows::{self, fact_columns, intent_columns, signed};
+use super::rows::{self, fact_columns, intent_columns, outline_columns, signed};
 use super::schema;
 use crate::group::Shared;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
-use crate::{Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage};
+use crate::{
+    Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Outline,
+    OutlinePage, Work,
+};
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
@@ -94,41 +97,68 @@ pub(super) fn intent(connection: &Connection, id: IntentId) -> Result<Option<Int
         .optional()?)
 }
 
-pub(super) fn intents(connection: &Connection, filter: &IntentFilter) -> Result<IntentPage, Error> {
-    // Two statements, so that each has the index it needs: the owner's rows, or all.
-    let sql = if filter.owner.is_some() {
-        concat!(
-            "SELECT ",
-            intent_columns!(),
-            " FROM intents WHERE owner = ?2 AND seq < ?1 ORDER BY seq DESC LIMIT ?3"
-        )
-    } else {
-        concat!(
-            "SELECT ",
-            intent_columns!(),
-            " FROM intents WHERE seq < ?1 AND ?2 IS NULL ORDER BY seq DESC LIMIT ?3"
-        )
+/// The newest rows, or the newest of an owner: two statements, so that each has the index it needs.
+macro_rules! newest {
+    ($filter:ident, $columns:ident) => {
+        if $filter.owner.is_some() {
+            concat!(
+                "SELECT ",
+                $columns!(),
+                " FROM intents WHERE owner = ?2 AND seq < ?1 ORDER BY seq DESC LIMIT ?3"
+            )
+        } else {
+            concat!(
+                "SELECT ",
+                $columns!(),
+                " FROM intents WHERE seq < ?1 AND ?2 IS NULL ORDER BY seq DESC LIMIT ?3"
+            )
+        }
     };
+}
+
+pub(super) fn intents(connection: &Connection, filter: &IntentFilter) -> Result<IntentPage, Error> {
+    let sql = newest!(filter, intent_columns);
+    let wants = |intent: &Intent| (intent.seq, filter.wants(intent));
+    let (intents, next) = page(connection, filter, sql, rows::intent, wants)?;
+    Ok(IntentPage { intents, next })
+}
+
+pub(super) fn outlines(
+    connection: &Connection,
+    filter: &IntentFilter,
+) -> Result<OutlinePage, Error> {
+    let sql = newest!(filter, outline_columns);
+    let wants = |outline: &Outline| (outline.seq, filter.wants_outline(outline));
+    let (outlines, next) = page(connection, filter, sql, rows::outline, wants)?;
+    Ok(OutlinePage { outlines, next })
+}
+
+/// `wants` says of each row where it lies and whether it is asked for.
+fn page<T>(
+    connection: &Connection,
+    filter: &IntentFilter,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    wants: impl Fn(&T) -> (Seq, bool),
+) -> Result<(Vec<T>, Option<Seq>), Error> {
     let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![before, filter.owner, SCAN_ROWS_MAX])?;
-    let (mut intents, mut looked, mut last) = (Vec::new(), 0, None);
+    let (mut page, mut looked, mut last) = (Vec::new(), 0, None);
     while let Some(row) = found.next()? {
-        let intent = rows::intent(row)?;
+        let row = read(row)?;
         looked += 1;
-        last = Some(intent.seq);
-        if filter.wants(&intent) {
-            intents.push(intent);
+        let (seq, is_wanted) = wants(&row);
+        last = Some(seq);
+        if is_wanted {
+            page.push(row);
         }
-        if intents.len() == filter.limit as usize {
+        if page.len() == filter.limit as usize {
             break;
         }
     }
-    let more = intents.len() == filter.limit as usize || looked == SCAN_ROWS_MAX;
-    Ok(IntentPage {
-        intents,
-        next: last.filter(|_| more),
-    })
+    let more = page.len() == filter.limit as usize || looked == SCAN_ROWS_MAX;
+    Ok((page, last.filter(|_| more)))
 }
 
 pub(super) fn children(
@@ -146,20 +176,86 @@ pub(super) fn children(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
+pub(super) fn child_jobs(
+    connection: &Connection,
+    parent: IntentId,
+    limit: u32,
+) -> Result<Vec<Outline>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        outline_columns!(),
+        " FROM intents WHERE parent = ?1 AND profile = 1 ORDER BY seq LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(params![parent.0, limit], rows::outline)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Payloads stay where they are; nothing is sorted, so that the walk ends with the first that is found.
+pub(super) fn job_naming(
+    connection: &Connection,
+    text: &str,
+    after: IntentId,
+    among: u32,
+) -> Result<Option<Outline>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        outline_columns!(),
+        " FROM (SELECT * FROM intents WHERE id > ?1 AND +profile = 1 ORDER BY id LIMIT ?2) WHERE instr(payload, ?3) > 0 LIMIT 1"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement
+        .query_row(params![after.0, among, text], rows::outline)
+        .optional()?)
+}
+
 pub(super) fn open_jobs(
     connection: &Connection,
     capability: &str,
     goal: Option<&str>,
     limit: u32,
-) -> Result<Vec<Intent>, Error> {
+) -> Result<Vec<Outline>, Error> {
     let sql = concat!(
         "SELECT ",
-        intent_columns!(),
+        outline_columns!(),
         " FROM intents WHERE profile = 1 AND state IN (2, 3) AND capability = ?1 AND (?2 IS NULL OR goal = ?2) \
          ORDER BY goal, seq LIMIT ?3"
     );
     let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(params![capability, goal, limit], rows::intent)?;
+    let found = statement.query_map(params![capability, goal, limit], rows::outline)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Through the index of open jobs: the plus sign keeps the planner from walking all rows in their order instead.
+pub(super) fn queue(
+    connection: &Connection,
+    state: Option<State>,
+    limit: u32,
+) -> Result<Vec<Outline>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        outline_columns!(),
+        " FROM intents INDEXED BY jobs_by_work WHERE profile = 1 AND state IN (2, 3) AND (?1 IS NULL OR state = ?1) \
+         ORDER BY +seq LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(params![state.map(State::code), limit], rows::outline)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn work(connection: &Connection, now: Micros) -> Result<Vec<Work>, Error> {
+    let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > ?1), \
+               count(*) FILTER (WHERE state = 3) FROM intents INDEXED BY jobs_by_work \
+               WHERE profile = 1 AND state IN (2, 3) GROUP BY capability ORDER BY capability";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map([now.0], |row| {
+        Ok(Work {
+            capability: row.get(0)?,
+            queued: rows::unsigned(row, 1)?,
+            delayed: rows::unsigned(row, 2)?,
+            running: rows::unsigned(row, 3)?,
+        })
+    })?;
     Ok(found.collect::<Result<_, _>>()?)
 }
 

@@ -10,6 +10,8 @@ use consign_kernel::state::{Cause, State, Verb};
 use rusqlite::Row;
 use rusqlite::types::Type;
 
+use crate::Outline;
+
 /// Columns in the order [`intent`] reads them.
 macro_rules! intent_columns {
     () => {
@@ -19,6 +21,15 @@ macro_rules! intent_columns {
     };
 }
 pub(super) use intent_columns;
+
+/// Columns in the order [`outline`] reads them. All of them lie before result and payload, so that none of these is read.
+macro_rules! outline_columns {
+    () => {
+        "seq, id, profile, state, cause, run_at, attempts, created_at, claimed_at, settled_at, namespace, goal, \
+         capability, holder, last_error"
+    };
+}
+pub(super) use outline_columns;
 
 /// The four columns of lanes behind those of an intent.
 pub(super) fn lanes(row: &Row<'_>) -> rusqlite::Result<[Option<i64>; 4]> {
@@ -73,6 +84,26 @@ pub(super) fn intent(row: &Row<'_>) -> rusqlite::Result<Intent> {
             parent: row.get::<_, Option<[u8; 16]>>(31)?.map(IntentId),
             series: row.get(32)?,
         },
+    })
+}
+
+pub(super) fn outline(row: &Row<'_>) -> rusqlite::Result<Outline> {
+    Ok(Outline {
+        seq: Seq(unsigned(row, 0)?),
+        id: IntentId(row.get(1)?),
+        profile: coded(row, 2, ProfileId::from_code)?,
+        state: coded(row, 3, State::from_code)?,
+        cause: coded(row, 4, Cause::from_code)?,
+        run_at: Micros(row.get(5)?),
+        attempts: row.get(6)?,
+        created_at: Micros(row.get(7)?),
+        claimed_at: row.get::<_, Option<i64>>(8)?.map(Micros),
+        settled_at: row.get::<_, Option<i64>>(9)?.map(Micros),
+        namespace: row.get(10)?,
+        goal: row.get(11)?,
+        capability: row.get(12)?,
+        holder: row.get(13)?,
+        last_error: row.get(14)?,
     })
 }
 

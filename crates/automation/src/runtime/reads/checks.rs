@@ -6,6 +6,7 @@ use consign_engine::Error;
 use serde_json::{Value, json};
 
 use super::is_over;
+use super::jobs::{LOOKED_AT_MAX, every_job};
 use crate::breaker;
 use crate::program::Program;
 use crate::runtime::job::{Job, SubmittedBy, job_id};
@@ -14,6 +15,10 @@ use crate::runtime::service::Runtime;
 
 /// Rows that are named when something is wrong with them.
 const NAMED_MAX: usize = 5;
+/// Rows that are held at once with what they carry.
+const WHOLE_ROWS: u32 = 20;
+/// Open jobs of a command among which those of a schedule are looked for.
+const IN_FLIGHT_MAX: u32 = 500;
 
 impl Runtime {
     /// What somebody should look at: plugins that could not be set up or are not started any more, and schedules that cannot run.
@@ -55,16 +60,22 @@ impl Runtime {
     /// Whether the newest jobs are as they must be: readable, and with an end if they are over.
     pub async fn selfcheck(&self) -> Result<Vec<Value>, Error> {
         let (mut unreadable, mut endless) = (Vec::new(), Vec::new());
-        self.each_job(None, None, |intent| {
-            if Job::read(intent).is_err() {
-                unreadable.push(job_id(intent.id));
+        let mut filter = every_job(WHOLE_ROWS);
+        for _ in 0..LOOKED_AT_MAX / WHOLE_ROWS as usize {
+            let page = self.engine().intents(filter.clone()).await?;
+            for intent in &page.intents {
+                if Job::read(intent).is_err() {
+                    unreadable.push(job_id(intent.id));
+                }
+                if is_over(intent) && intent.settled_at.is_none() {
+                    endless.push(job_id(intent.id));
+                }
             }
-            if is_over(intent) && intent.settled_at.is_none() {
-                endless.push(job_id(intent.id));
+            filter.before = page.next;
+            if page.next.is_none() {
+                break;
             }
-            true
-        })
-        .await?;
+        }
         let seal = self.engine().check_seal().await;
         Ok(vec![
             check("seal_key", seal.err().map(|error| error.to_string())),
@@ -73,17 +84,46 @@ impl Runtime {
         ])
     }
 
-    /// The jobs that the clock made and that are not over, under the plugin and the schedule that they belong to.
-    pub async fn in_flight(&self) -> Result<BTreeMap<(String, String), Vec<String>>, Error> {
-        let mut found: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-        for intent in self.open().await? {
-            let job = Job::read(&intent).ok();
-            let job = job.filter(|job| job.submitted_by == SubmittedBy::Scheduler);
-            if let Some(job) = job {
-                let schedule = job.schedule_id.unwrap_or_default();
-                let jobs = found.entry((job.plugin, schedule)).or_default();
-                jobs.push(job_id(intent.id));
+    /// The schedules with the jobs of each that are not over. `in_flight_capped` says that its command has more open jobs than were
+    /// looked at.
+    pub async fn scheduler_jobs(&self) -> Result<Value, Error> {
+        let schedules = self.schedules().await?;
+        // Several schedules may have one command.
+        let mut open: BTreeMap<(&str, &str), Vec<(String, String)>> = BTreeMap::new();
+        for schedule in &schedules {
+            let of = (schedule.plugin.as_str(), schedule.command.as_str());
+            if !open.contains_key(&of) {
+                open.insert(of, self.scheduled(of.0, of.1).await?);
             }
+        }
+        let shown = schedules.iter().map(|schedule| {
+            let of = (schedule.plugin.as_str(), schedule.command.as_str());
+            let all = open.get(&of).map_or(&[][..], Vec::as_slice);
+            let own = all.iter().filter(|(id, _)| *id == schedule.schedule_id);
+            let own: Vec<&str> = own.map(|(_, job)| job.as_str()).collect();
+            let mut shown = json!(schedule);
+            shown["in_flight"] = own.into();
+            if all.len() >= IN_FLIGHT_MAX as usize {
+                shown["in_flight_capped"] = true.into();
+            }
+            shown
+        });
+        Ok(json!({"jobs": shown.collect::<Vec<_>>()}))
+    }
+
+    /// The open jobs of a command, each with the schedule that made it, or none if something else did.
+    async fn scheduled(&self, plugin: &str, command: &str) -> Result<Vec<(String, String)>, Error> {
+        let engine = self.engine();
+        let open = engine
+            .open_jobs(plugin, Some(command), IN_FLIGHT_MAX)
+            .await?;
+        let mut found = Vec::new();
+        for job in open {
+            let whole = self.observed(job.id).await?;
+            let read = whole.and_then(|intent| Job::read(&intent).ok());
+            let made = read.filter(|job| job.submitted_by == SubmittedBy::Scheduler);
+            let schedule = made.and_then(|job| job.schedule_id);
+            found.push((schedule.unwrap_or_default(), job_id(job.id)));
         }
         Ok(found)
     }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use consign_engine::{Error, IntentFilter, Operator};
-use consign_kernel::ids::{IntentId, Seq};
+use consign_engine::{Error, IntentFilter, Operator, Outline};
+use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::state::State;
@@ -39,10 +39,10 @@ pub struct Tree {
 }
 
 impl JobFilter {
-    fn wants(&self, intent: &Intent) -> bool {
+    fn wants(&self, job: &Outline) -> bool {
         let plugin = self.plugin.as_deref();
-        plugin.is_none_or(|plugin| intent.capability.as_deref() == Some(plugin))
-            && self.status.is_none_or(|status| word_of(intent) == status)
+        plugin.is_none_or(|plugin| job.capability.as_deref() == Some(plugin))
+            && self.status.is_none_or(|status| word_of(job) == status)
     }
 }
 
@@ -73,11 +73,11 @@ impl Runtime {
         while let Some(parent) = parents.pop_front() {
             let left = jobs_max.saturating_sub(tree.jobs.len());
             let limit = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1);
-            let children = self.engine().children(parent, limit).await?;
-            let mut children = children.iter().filter(|child| is_job(child));
+            let mut children = self.engine().child_jobs(parent, limit).await?.into_iter();
             for child in children.by_ref().take(left) {
-                let log = self.last_log(child).await?;
-                let shown = Value::Object(shape(child, log.as_ref()));
+                let Some(shown) = self.job(child.id).await? else {
+                    continue;
+                };
                 tree.jobs.push(room.take(shown));
                 parents.push_back(child.id);
             }
@@ -91,11 +91,11 @@ impl Runtime {
         let (mut jobs, mut total) = (Vec::new(), 0_u64);
         let wanted = filter.status.and_then(state_of);
         let command = filter.command.clone();
-        self.each_job(wanted, command, |intent| {
-            if filter.wants(intent) {
+        self.each_job(wanted, command, |job| {
+            if filter.wants(job) {
                 total += 1;
                 if jobs.len() < filter.limit {
-                    jobs.push(brief(intent));
+                    jobs.push(brief(job));
                 }
             }
             true
@@ -106,60 +106,39 @@ impl Runtime {
 
     /// What waits or runs, oldest first.
     pub async fn queue(&self, limit: usize) -> Result<Value, Error> {
-        let mut open = self.open().await?;
-        open.truncate(limit);
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let open = self.engine().queue(None, limit).await?;
         let jobs: Vec<Value> = open.iter().map(brief).collect();
         Ok(json!({"jobs": jobs}))
     }
 
-    pub(super) async fn open(&self) -> Result<Vec<Intent>, Error> {
-        let mut open = Vec::new();
-        for state in [State::Queued, State::Dispatched] {
-            self.each_job(Some(state), None, |intent| {
-                open.push(intent.clone());
-                true
-            })
-            .await?;
-        }
-        open.sort_by_key(|intent| intent.seq);
-        // One that was taken between the two looks is there twice.
-        open.dedup_by_key(|intent| intent.seq);
-        Ok(open)
-    }
-
-    /// Shows jobs from the newest on, until there are none, enough was looked at, or `see` says no.
+    /// Shows jobs from the newest on, until there are none, enough was looked at, or `see` says no. Whether enough was looked at
+    /// is the answer: then there may be more.
     pub(super) async fn each_job(
         &self,
         state: Option<State>,
         command: Option<String>,
-        mut see: impl FnMut(&Intent) -> bool,
-    ) -> Result<(), Error> {
-        let mut before: Option<Seq> = None;
+        mut see: impl FnMut(&Outline) -> bool,
+    ) -> Result<bool, Error> {
+        let mut filter = IntentFilter {
+            goal: command,
+            state,
+            ..every_job(PAGE_ROWS)
+        };
         let mut looked_at = 0;
         while looked_at < LOOKED_AT_MAX {
-            let filter = IntentFilter {
-                face: Face::Automation,
-                owner: Some(OWNER.to_owned()),
-                namespace: Some(NAMESPACE.to_owned()),
-                goal: command.clone(),
-                state,
-                before,
-                limit: PAGE_ROWS,
-            };
-            let page = self.engine().intents(filter).await?;
+            let page = self.engine().outlines(filter.clone()).await?;
             // A page may be short because much of what it looked at was not wanted.
             looked_at += PAGE_ROWS as usize;
-            for intent in page.intents.iter().filter(|intent| is_job(intent)) {
-                if !see(intent) {
-                    return Ok(());
-                }
+            if !page.outlines.iter().all(&mut see) {
+                return Ok(false);
             }
             let Some(next) = page.next else {
-                return Ok(());
+                return Ok(false);
             };
-            before = Some(next);
+            filter.before = Some(next);
         }
-        Ok(())
+        Ok(true)
     }
 
     pub(super) async fn observed(&self, id: IntentId) -> Result<Option<Intent>, Error> {
@@ -201,33 +180,43 @@ impl Runtime {
     }
 }
 
-/// A line of a list.
-pub(super) fn brief(intent: &Intent) -> Value {
-    let mut object = Map::new();
-    put(&mut object, "job_id", Some(job_id(intent.id)));
-    put(&mut object, "plugin", intent.capability.clone());
-    put(&mut object, "command", Some(intent.goal.clone()));
-    put(&mut object, "status", Some(word_of(intent)));
-    put(&mut object, "attempt", Some(attempt_of(intent)));
-    put(&mut object, "created_at", Some(moment(intent.created_at)));
-    let begun = intent.claimed_at.filter(|_| intent.state != State::Queued);
-    put(&mut object, "started_at", begun.map(moment));
-    put(&mut object, "completed_at", completed_at(intent));
-    if intent.state == State::Queued && intent.attempts > 0 {
-        put(&mut object, "next_retry_at", Some(moment(intent.run_at)));
+/// All jobs, newest first.
+pub(super) fn every_job(limit: u32) -> IntentFilter {
+    IntentFilter {
+        face: Face::Automation,
+        owner: Some(OWNER.to_owned()),
+        namespace: Some(NAMESPACE.to_owned()),
+        goal: None,
+        state: None,
+        before: None,
+        limit,
     }
-    put(&mut object, "last_error", intent.last_error.clone());
-    Value::Object(object)
 }
 
-fn completed_at(intent: &Intent) -> Option<Value> {
-    let settled_at = intent.settled_at.filter(|_| is_over(intent));
-    settled_at.map(moment)
+/// A line of a list.
+pub(super) fn brief(job: &Outline) -> Value {
+    let mut object = Map::new();
+    put(&mut object, "job_id", Some(job_id(job.id)));
+    put(&mut object, "plugin", job.capability.clone());
+    put(&mut object, "command", Some(job.goal.clone()));
+    put(&mut object, "status", Some(word_of(job)));
+    put(&mut object, "attempt", Some(attempt_of(job)));
+    put(&mut object, "created_at", Some(moment(job.created_at)));
+    let begun = job.claimed_at.filter(|_| job.state != State::Queued);
+    put(&mut object, "started_at", begun.map(moment));
+    let is_over = job.profile.profile().is_terminal(job.state);
+    let ended = job.settled_at.filter(|_| is_over);
+    put(&mut object, "completed_at", ended.map(moment));
+    if job.state == State::Queued && job.attempts > 0 {
+        put(&mut object, "next_retry_at", Some(moment(job.run_at)));
+    }
+    put(&mut object, "last_error", job.last_error.clone());
+    Value::Object(object)
 }
 
 /// Everything about a job.
 pub(super) fn shape(intent: &Intent, log: Option<&keep::Log>) -> Map<String, Value> {
-    let Value::Object(mut object) = brief(intent) else {
+    let Value::Object(mut object) = brief(&Outline::from(intent)) else {
         return Map::new();
     };
     if let Some(log) = log {

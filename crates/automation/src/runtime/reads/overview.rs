@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use consign_engine::Error;
+use consign_engine::{Error, Outline};
 use consign_kernel::ids::DAY_US;
 use consign_kernel::record::Kind;
 use consign_kernel::state::State;
@@ -13,6 +13,7 @@ use super::checks::{left_out, of_plugin};
 use super::jobs::brief;
 use super::{put, word_of, written};
 use crate::breaker;
+use crate::config::{MASK, masked};
 use crate::runtime::keep;
 use crate::runtime::service::Runtime;
 
@@ -20,8 +21,10 @@ use crate::runtime::service::Runtime;
 const COMMANDS_MAX: u32 = 1_000;
 /// Attempts among which the last one of each plugin is looked for.
 const LAST_RUNS_AMONG: usize = 1_000;
+/// A plugin's state may have a megabyte, and there may be many plugins.
+const STATE_BYTES_MAX: usize = 16 << 10;
 /// Open jobs that are shown one by one.
-const ACTIVE_MAX: usize = 100;
+const ACTIVE_MAX: u32 = 100;
 /// A fact may be as large as a plugin's state.
 const FACTS_PER_PAGE: u32 = 50;
 const FACT_PAGES_MAX: usize = 100;
@@ -83,52 +86,42 @@ impl Runtime {
 
     pub async fn queue_figures(&self) -> Result<Value, Error> {
         let count = self.counted().await?;
-        let open = self.open().await?;
-        let now = self.engine().now();
-        let delayed = open
-            .iter()
-            .filter(|intent| intent.state == State::Queued && intent.run_at > now)
-            .count();
-        let mut lanes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-        for intent in &open {
-            let lane = lanes.entry(intent.capability.as_deref().unwrap_or_default());
-            let (queued, running) = lane.or_default();
-            *if intent.state == State::Queued {
-                queued
-            } else {
-                running
-            } += 1;
-        }
-        let lanes = lanes.into_iter().map(|(plugin, (queued, running))| {
+        let work = self.engine().work().await?;
+        let delayed: u64 = work.iter().map(|work| work.delayed).sum();
+        let lanes = work.iter().map(|work| {
+            let plugin = work.capability.as_deref().unwrap_or_default();
             let limit = self.program().parallelism(plugin);
-            json!({"plugin": plugin, "queued": queued, "running": running, "parallelism": limit})
+            json!({"plugin": plugin, "queued": work.queued, "running": work.running, "parallelism": limit})
         });
-        let running = open
-            .iter()
-            .filter(|intent| intent.state == State::Dispatched);
+        let running = Some(State::Dispatched);
+        let running = self.engine().queue(running, ACTIVE_MAX).await?;
         Ok(json!({
             "queue_depth": count(State::Queued),
             "running_count": count(State::Dispatched),
             "delayed_count": delayed,
             "dead_count": count(State::DeadLetter),
-            "active_jobs": running.take(ACTIVE_MAX).map(brief).collect::<Vec<_>>(),
+            "active_jobs": running.iter().map(brief).collect::<Vec<_>>(),
             "plugin_lanes": lanes.collect::<Vec<_>>(),
         }))
     }
 
-    /// How many of the jobs of the last day are where.
+    /// How many of the jobs of the last day are where; of the newest of them, if that says `capped`.
     pub async fn summary(&self) -> Result<Value, Error> {
         let since = self.engine().now().plus(-DAY_US);
         let mut stats: BTreeMap<&str, u64> = BTreeMap::new();
-        self.each_job(None, None, |intent| {
-            let recent = intent.created_at >= since;
+        let count = |job: &Outline| {
+            let recent = job.created_at >= since;
             if recent {
-                *stats.entry(word_of(intent)).or_default() += 1;
+                *stats.entry(word_of(job)).or_default() += 1;
             }
             recent
-        })
-        .await?;
-        Ok(json!({"window": "24h", "stats": stats}))
+        };
+        let is_capped = self.each_job(None, None, count).await?;
+        let mut summary = json!({"window": "24h", "stats": stats});
+        if is_capped {
+            summary["capped"] = true.into();
+        }
+        Ok(summary)
     }
 
     pub async fn status(&self) -> Result<Value, Error> {
@@ -137,9 +130,12 @@ impl Runtime {
         let mut last_runs: BTreeMap<String, Value> = BTreeMap::new();
         let known = program.plugins().count();
         self.each_log(LAST_RUNS_AMONG, |log| {
-            last_runs.entry(log.plugin.clone()).or_insert_with(|| {
-                json!({"job_id": log.job_id, "status": log.status, "completed_at": written(log.completed_at)})
-            });
+            // Switches and plugins that are gone have left logs as well.
+            if program.plugin(&log.plugin).is_some() {
+                last_runs.entry(log.plugin.clone()).or_insert_with(|| {
+                    json!({"job_id": log.job_id, "status": log.status, "completed_at": written(log.completed_at)})
+                });
+            }
             last_runs.len() < known
         })
         .await?;
@@ -158,8 +154,14 @@ impl Runtime {
             put(&mut shown, "healthy", Some(healthy));
             let circuit = self.breaker_of(&plugin.name).await?;
             put(&mut shown, "breaker", Some(circuit.as_str()));
-            let updated_at = state.and_then(|state| state.updated_at);
-            put(&mut shown, "state_updated_at", updated_at.map(written));
+            if let Some(state) = state {
+                put(
+                    &mut shown,
+                    "state_updated_at",
+                    state.updated_at.map(written),
+                );
+                add_state(&mut shown, state.state);
+            }
             put(&mut shown, "last_run", last_runs.remove(&plugin.name));
             plugins.push(Value::Object(shown));
         }
@@ -213,5 +215,20 @@ impl Runtime {
     ) -> Result<Option<T>, Error> {
         let record = self.engine().record(key).await?;
         Ok(record.and_then(|record| serde_json::from_str(&record.value).ok()))
+    }
+}
+
+/// What the plugin keeps, without secrets as far as their names tell. Nothing yet is nothing to show.
+fn add_state(shown: &mut Map<String, Value>, state: Map<String, Value>) {
+    if state.is_empty() {
+        return;
+    }
+    let state = masked(&Value::Object(state), MASK);
+    let bytes = state.to_string().len();
+    if bytes > STATE_BYTES_MAX {
+        put(shown, "state_left_out", Some(true));
+        put(shown, "state_bytes", Some(bytes));
+    } else {
+        put(shown, "state", Some(state));
     }
 }

@@ -1,52 +1,101 @@
 //! One run of a pipeline: its steps as a graph, each with the jobs that ran it.
+//!
+//! Each of its jobs names the run, and brought about those that follow it: so the run is found where it began, and then followed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use consign_engine::Error;
+use consign_engine::{Error, Outline};
+use consign_kernel::ids::{IntentId, Seq};
 use consign_kernel::intent::Intent;
 use serde_json::{Map, Value, json};
 
 use super::catalogue::step;
-use super::jobs::brief;
+use super::jobs::{TREE_MAX, brief};
 use super::{put, word_of};
 use crate::pipeline::Position;
 use crate::runtime::job::{Job, job_id, parse_job_id};
 use crate::runtime::service::Runtime;
 
+/// Jobs of one run that are shown.
+const JOBS_MAX: usize = TREE_MAX;
+/// Jobs from the beginning of a run on, among which its first one is.
+const FIRST_AMONG: u32 = 20_000;
+/// Jobs behind it that may have come from other nodes at the same instant.
+const NEXT_AMONG: u32 = 50;
+/// More than the clocks of two nodes may differ: one that is two seconds off takes no work.
+const CLOCKS_DIFFER_MS: u128 = 5_000;
+
+struct Run {
+    instance: String,
+    /// In the order of admission, each with its step.
+    jobs: BTreeMap<Seq, (Position, Outline)>,
+    /// It has more jobs than are shown.
+    more: bool,
+}
+
 impl Runtime {
     /// `id` is that of the run, or of any of its jobs.
     pub async fn pipeline_run(&self, id: &str) -> Result<Option<Value>, Error> {
-        let mut instance = id.to_owned();
-        let mut steps: Vec<(Position, Intent)> = Vec::new();
-        let observed = match parse_job_id(id) {
-            Some(id) => self.observed(id).await?,
-            None => None,
+        let Some(named) = parse_job_id(id) else {
+            return Ok(None);
         };
-        if let Some(intent) = observed {
-            let Some(of_job) = Job::read(&intent).ok().and_then(|job| job.instance_id) else {
+        let mut run = Run {
+            instance: job_id(named),
+            jobs: BTreeMap::new(),
+            more: false,
+        };
+        let mut waiting = VecDeque::new();
+        if let Some(intent) = self.observed(named).await? {
+            let Some(instance) = Job::read(&intent).ok().and_then(|job| job.instance_id) else {
                 return Ok(None);
             };
-            instance = of_job;
+            run.instance = instance;
+            waiting.push_back(named);
         }
-        self.each_job(None, None, |intent| {
-            let job = Job::read(intent).ok();
-            let job = job.filter(|job| job.instance_id.as_ref() == Some(&instance));
-            if let Some(position) = job.and_then(|job| job.position) {
-                steps.push((position, intent.clone()));
+        self.find_first(&run.instance, &mut waiting).await?;
+        while let Some(id) = waiting.pop_front() {
+            let Some(intent) = self.observed(id).await? else {
+                continue;
+            };
+            // What it carries is let go before the next one is read.
+            if !run.take(&intent) {
+                continue;
             }
-            true
-        })
-        .await?;
-        // From the first job on.
-        steps.reverse();
-        Ok(self.run_shape(&instance, &steps))
+            let left = JOBS_MAX.saturating_sub(run.jobs.len() + waiting.len());
+            let limit = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1);
+            let children = self.engine().child_jobs(id, limit).await?;
+            run.more |= children.len() > left;
+            waiting.extend(children.iter().take(left).map(|child| child.id));
+        }
+        Ok(self.run_shape(&run))
     }
 
-    fn run_shape(&self, instance: &str, steps: &[(Position, Intent)]) -> Option<Value> {
-        let (first, root) = steps.first()?;
-        let mut ran: BTreeMap<&str, Vec<&Intent>> = BTreeMap::new();
-        for (position, intent) in steps {
-            ran.entry(&position.step).or_default().push(intent);
+    /// The jobs that a run began with. Its id tells when that was, so they are near, however many jobs came since.
+    async fn find_first(
+        &self,
+        instance: &str,
+        found: &mut VecDeque<IntentId>,
+    ) -> Result<(), Error> {
+        let Some(begun) = parse_job_id(instance) else {
+            return Ok(());
+        };
+        let text = format!(r#""instance_id":"{instance}""#);
+        let (mut after, mut among) = (shortly_before(begun), FIRST_AMONG);
+        while found.len() < JOBS_MAX
+            && let Some(job) = self.engine().job_naming(&text, after, among).await?
+        {
+            found.push_back(job.id);
+            // Those that it began with came in one commit.
+            (after, among) = (job.id, NEXT_AMONG);
+        }
+        Ok(())
+    }
+
+    fn run_shape(&self, run: &Run) -> Option<Value> {
+        let (first, root) = run.jobs.values().next()?;
+        let mut ran: BTreeMap<&str, Vec<&Outline>> = BTreeMap::new();
+        for (position, job) in run.jobs.values() {
+            ran.entry(&position.step).or_default().push(job);
         }
         let program = self.program();
         let mut graph: Vec<Map<String, Value>> = Vec::new();
@@ -65,17 +114,39 @@ impl Runtime {
             add_jobs(&mut shown, Some(jobs));
             graph.push(shown);
         }
-        let states = steps.iter().map(|(_, intent)| word_of(intent));
-        let state = worst(states);
-        Some(json!({
-            "instance_id": instance, "pipeline": first.pipeline, "root_job_id": job_id(root.id), "status": state, "steps": graph,
-        }))
+        let state = worst(run.jobs.values().map(|(_, job)| word_of(job)));
+        let mut shown = json!({
+            "instance_id": run.instance, "pipeline": first.pipeline, "root_job_id": job_id(root.id), "status": state, "steps": graph,
+        });
+        if run.more {
+            shown["more"] = true.into();
+        }
+        Some(shown)
     }
 }
 
-fn add_jobs(shown: &mut Map<String, Value>, jobs: Option<Vec<&Intent>>) {
+impl Run {
+    /// Whether it is one of its jobs that was not there yet.
+    fn take(&mut self, intent: &Intent) -> bool {
+        let job = Job::read(intent).ok();
+        let own = job.filter(|job| job.instance_id.as_ref() == Some(&self.instance));
+        let Some(position) = own.and_then(|job| job.position) else {
+            return false;
+        };
+        let job = (position, Outline::from(intent));
+        self.jobs.insert(intent.seq, job).is_none()
+    }
+}
+
+/// The earliest id of a time that is surely before this one, whatever the clocks of nodes say.
+fn shortly_before(id: IntentId) -> IntentId {
+    let ms = (u128::from_be_bytes(id.0) >> 80).saturating_sub(CLOCKS_DIFFER_MS);
+    IntentId((ms << 80).to_be_bytes())
+}
+
+fn add_jobs(shown: &mut Map<String, Value>, jobs: Option<Vec<&Outline>>) {
     let jobs = jobs.unwrap_or_default();
-    let states = jobs.iter().map(|intent| word_of(intent));
+    let states = jobs.iter().map(|job| word_of(job));
     let state = if jobs.is_empty() {
         "not_reached"
     } else {

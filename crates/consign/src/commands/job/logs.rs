@@ -1,7 +1,8 @@
-//! `job logs` and `logs [PLUGIN]`
+//! `job logs [PLUGIN|JOB]` and `logs [PLUGIN|JOB]`
 
 use std::fmt::Write as _;
 
+use consign_automation::runtime::parse_job_id;
 use serde_json::Value;
 
 use crate::commands::automation::ask::{answered, cell, print};
@@ -12,11 +13,11 @@ use crate::{ductile, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
-    /// Only what this plugin did
-    #[arg(value_name = "PLUGIN")]
+    /// Only what this plugin did, or only the attempts of the job with this id
+    #[arg(value_name = "PLUGIN|JOB")]
     name: Option<String>,
 
-    /// The same
+    /// Only what this plugin did
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     plugin: Option<String>,
 
@@ -55,10 +56,11 @@ pub(crate) struct LogsArgs {
 impl LogsArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let with_result = self.include_result || self.service.tree.verbose;
-        let plugin = self.name.or(self.plugin);
+        let (job, name) = told_apart(self.name);
+        let (job, plugin) = (self.job.or(job), self.plugin.or(name));
         let wanted = query(&[
             ("plugin", plugin.clone()),
-            ("job_id", self.job),
+            ("job_id", job.clone()),
             ("status", self.status),
             ("query", self.query),
             ("from", self.from),
@@ -69,6 +71,9 @@ impl LogsArgs {
         let answer = answered(&self.service, &format!("/job-logs{wanted}"))?;
         let is_empty = answer["logs"].as_array().is_none_or(Vec::is_empty);
         // Nothing is also what a mistyped name has; a service elsewhere may not let us ask.
+        if let Some(job) = job.filter(|_| is_empty) {
+            answered(&self.service, &format!("/job/{}", segment(&job)))?;
+        }
         if let Some(plugin) = plugin.filter(|_| is_empty && self.service.api_url.is_none()) {
             answered(&self.service, &format!("/plugin/{}", segment(&plugin)))?;
         }
@@ -76,6 +81,14 @@ impl LogsArgs {
             let logs = answer["logs"].as_array().into_iter().flatten();
             logs.map(entry).collect::<Vec<_>>().concat()
         })
+    }
+}
+
+/// The id of a job or the name of a plugin. One that has such a name can still be named with `--plugin`.
+fn told_apart(name: Option<String>) -> (Option<String>, Option<String>) {
+    match name {
+        Some(name) if parse_job_id(&name).is_some() => (Some(name), None),
+        name => (None, name),
     }
 }
 

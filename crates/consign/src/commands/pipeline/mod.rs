@@ -2,8 +2,9 @@
 
 use clap::Subcommand;
 use consign_automation::program::Program;
+use serde_json::Value;
 
-use crate::commands::automation::ask::{answered, catalogue, cell, load, rows};
+use crate::commands::automation::ask::{answered, ask, catalogue, cell, load, rows};
 use crate::commands::automation::config::tree::TreeArgs;
 use crate::commands::automation::service::ServiceArgs;
 use crate::commands::plugin::{PayloadArgs, start};
@@ -14,7 +15,7 @@ use crate::system::segment;
 pub(crate) enum Action {
     /// List the pipelines and what starts them
     List(ListArgs),
-    /// Show a pipeline as the graph of its steps
+    /// Show a pipeline, or one of its runs, as the graph of its steps
     Show(ShowArgs),
     /// Start a pipeline by its name
     Run(RunArgs),
@@ -29,7 +30,12 @@ pub(crate) struct ListArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
     /// The name of the pipeline
-    name: String,
+    #[arg(required_unless_present = "run")]
+    name: Option<String>,
+
+    /// A run instead, by its id or that of any of its jobs: each step with its state and its jobs
+    #[arg(long, value_name = "ID", conflicts_with = "name")]
+    run: Option<String>,
 
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
@@ -80,12 +86,14 @@ fn list(args: &ListArgs) -> anyhow::Result<Exit> {
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
-    let known = |program: &Program| {
-        Ok(program
-            .pipeline_sheet(&args.name)
-            .ok_or_else(|| unknown(&args.name))?)
-    };
-    let path = format!("/pipeline/{}", segment(&args.name));
+    if let Some(id) = &args.run {
+        let path = format!("/pipeline-run/{}", segment(id));
+        return ask(&args.service, &path, drawn_run);
+    }
+    let name = args.name.as_deref().unwrap_or_default();
+    let known =
+        |program: &Program| Ok(program.pipeline_sheet(name).ok_or_else(|| unknown(name))?);
+    let path = format!("/pipeline/{}", segment(name));
     catalogue(&args.service, &path, known, |answer| {
         let (name, trigger) = (cell(&answer["name"]), cell(&answer["trigger"]));
         let columns = [
@@ -107,6 +115,31 @@ fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
         let steps = rows(&answer["steps"], shown);
         format!("{name}, started by {trigger}\n\n{steps}")
     })
+}
+
+fn drawn_run(run: &Value) -> String {
+    let mut steps = run["steps"].clone();
+    for step in steps.as_array_mut().into_iter().flatten() {
+        let jobs = step["jobs"].as_array().into_iter().flatten();
+        let ids: Vec<Value> = jobs.map(|job| job["job_id"].clone()).collect();
+        step["job_ids"] = ids.into();
+    }
+    let columns = [
+        ("STEP", "id"),
+        ("PLUGIN", "plugin"),
+        ("STATUS", "status"),
+        ("NEXT", "next"),
+        ("JOBS", "job_ids"),
+    ];
+    let [pipeline, id, status] = ["pipeline", "instance_id", "status"].map(|key| cell(&run[key]));
+    let mut text = format!(
+        "{pipeline}, run {id}: {status}\n\n{}",
+        rows(&steps, &columns)
+    );
+    if run["more"] == true {
+        text.push_str("\nit has more jobs than are shown\n");
+    }
+    text
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<Exit> {

@@ -3,6 +3,7 @@
 mod backup;
 mod breaker;
 mod checks;
+mod health;
 mod reload;
 mod skills;
 mod start;

@@ -6,28 +6,39 @@ use consign_automation::config::Verify;
 use serde_json::{Value, json};
 
 use super::checks::{judged_by, listed};
+use super::health;
 use crate::commands::automation::ask::{answered, block_on, cell, print, rows};
 use crate::commands::automation::config::tree::Tree;
 use crate::commands::automation::service::ServiceArgs;
 use crate::failure::{Exit, Failure};
 use crate::system::{Reach, StateDir};
 
-const AFTER_HELP: &str = "Ends with 1 if something is wrong, or if no service runs.";
+const AFTER_HELP: &str = "\
+Ends with 1 if something is wrong, a plugin that is asked for its health among it, or if no service
+runs. Without --health nothing is run: a look at the service costs its plugins nothing.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct StatusArgs {
+    /// Run the health command of each plugin that has one, and tell what it says
+    #[arg(long)]
+    health: bool,
+
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
 }
 
 impl StatusArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let whole = if self.service.api_url.is_some() {
+        let mut whole = if self.service.api_url.is_some() {
             answered(&self.service, "/system/status")?
         } else {
             self.seen_from_here()?
         };
+        // Only a service that told how it is can be asked for more.
+        if self.health && whole["plugins"].is_array() {
+            block_on(health::ask(&self.service, &mut whole))?;
+        }
         print(&self.service.tree, &whole, shown)?;
         let healthy = whole["healthy"] == true;
         Ok(if healthy { Exit::Done } else { Exit::Failed })
@@ -147,15 +158,42 @@ fn shown(whole: &Value) -> String {
         for plugin in plugins.as_array_mut().into_iter().flatten() {
             plugin["last_status"] = plugin["last_run"]["status"].clone();
             plugin["last_at"] = plugin["last_run"]["completed_at"].clone();
+            plugin["answer"] = said(&plugin["health"]);
         }
-        let columns = [
+        let mut columns = vec![
             ("PLUGIN", "name"),
             ("HEALTHY", "healthy"),
             ("BREAKER", "breaker"),
             ("LAST RUN", "last_status"),
             ("AT", "last_at"),
         ];
+        let each = || plugins.as_array().into_iter().flatten();
+        if each().any(|plugin| plugin["health"].is_object()) {
+            columns.push(("SAYS", "answer"));
+        }
         text.push_str(&rows(&plugins, &columns));
+        for plugin in each().filter(|plugin| plugin["state"].is_object()) {
+            let [name, state, at] =
+                ["name", "state", "state_updated_at"].map(|key| cell(&plugin[key]));
+            let _ = writeln!(text, "\nstate of {name}, {at}\n    {state}");
+        }
+        for plugin in each().filter(|plugin| plugin["state_left_out"] == true) {
+            let [name, bytes] = ["name", "state_bytes"].map(|key| cell(&plugin[key]));
+            let _ = writeln!(
+                text,
+                "\nthe state of {name} has {bytes} bytes, too many to show here"
+            );
+        }
     }
     text
+}
+
+/// What a plugin said of its health, or why it said nothing.
+fn said(health: &Value) -> Value {
+    let key = if health["ok"] == true {
+        "result"
+    } else {
+        "detail"
+    };
+    health[key].clone()
 }

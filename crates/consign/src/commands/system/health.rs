@@ -1,0 +1,90 @@
+//! The health of plugins, asked of each that has a command for it.
+//!
+//! Invariant: nothing is left behind. A job that does not begin or end in time is cancelled, and one that failed is not tried again.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::commands::automation::service::ServiceArgs;
+use crate::system::{Reach, segment};
+
+const COMMAND: &str = "health";
+/// Plugins that are asked at the same time.
+const AT_ONCE: usize = 8;
+/// For each of these groups: its jobs may have to wait for others, and then run as long as their timeout lets them.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Adds what the plugins say to the status of their service: to each plugin, and to the checks.
+pub(super) async fn ask(service: &ServiceArgs, whole: &mut Value) -> anyhow::Result<()> {
+    let Some(reach) = service.running().await? else {
+        return Ok(());
+    };
+    let listed = reach.get("/plugins").await?.body;
+    let listed = listed["plugins"].as_array().into_iter().flatten();
+    let has_health = |plugin: &&Value| {
+        let mut commands = plugin["commands"].as_array().into_iter().flatten();
+        commands.any(|command| command == COMMAND)
+    };
+    let names = listed.filter(has_health);
+    let names: Vec<&str> = names.filter_map(|plugin| plugin["name"].as_str()).collect();
+    for group in names.chunks(AT_ONCE) {
+        let mut asked = Vec::new();
+        for name in group {
+            let path = format!("/plugin/{}/{COMMAND}", segment(name));
+            asked.push((*name, reach.post(&path, None).await));
+        }
+        let until = Instant::now() + PATIENCE;
+        for (name, job) in asked {
+            let said = match job {
+                Ok(job) => answer(&reach, &job.body["job_id"], until).await?,
+                Err(error) => json!({"ok": false, "detail": error.to_string()}),
+            };
+            add(whole, name, said);
+        }
+    }
+    Ok(())
+}
+
+/// What came of the one attempt that a question is worth.
+async fn answer(reach: &Reach, id: &Value, until: Instant) -> anyhow::Result<Value> {
+    let path = format!("/job/{}", segment(id.as_str().unwrap_or_default()));
+    loop {
+        let job = reach.get(&path).await?.body;
+        let is_open = matches!(job["status"].as_str(), Some("queued" | "running"));
+        let has_failed = job["status"] == "queued" && job["attempt"].as_u64() > Some(1);
+        let is_late = is_open && Instant::now() >= until;
+        if is_open && (has_failed || is_late) {
+            let reason = json!({"reason": "asked for by `status --health`, which waits no longer"});
+            // It may have ended just now.
+            let _ = reach.post(&format!("{path}/cancel"), Some(&reason)).await;
+        }
+        if has_failed || !is_open {
+            let ok = job["status"] == "succeeded";
+            return Ok(json!({
+                "ok": ok, "job_id": id, "result": job["result"]["result"], "detail": job["last_error"],
+            }));
+        }
+        if is_late {
+            let detail = format!("no answer within {} s", PATIENCE.as_secs());
+            return Ok(json!({"ok": false, "job_id": id, "detail": detail}));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn add(whole: &mut Value, name: &str, said: Value) {
+    let check =
+        json!({"name": format!("health {name}"), "ok": said["ok"], "detail": said["detail"]});
+    if said["ok"] != true {
+        whole["healthy"] = false.into();
+    }
+    if let Some(checks) = whole["checks"].as_array_mut() {
+        checks.push(check);
+    }
+    let mut plugins = whole["plugins"].as_array_mut().into_iter().flatten();
+    if let Some(plugin) = plugins.find(|plugin| plugin["name"] == name) {
+        plugin["health"] = said;
+    }
+}
