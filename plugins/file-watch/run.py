@@ -65,11 +65,11 @@ def answer(snapshot, events, left, logs):
 def event(path, before, after):
     kind = "removed" if after is None else "created" if before is None else "changed"
     payload = {"path": path}
-    size, modified_ns = before if after is None else after
     if after is not None:
+        size, modified_ns = after
         payload.update(size=size, modified_at=instant(modified_ns))
-    key = f"file_watch.{kind}:{path}:{size}:{modified_ns}"
-    return {"type": f"file_watch.{kind}", "payload": payload, "dedupe_key": key}
+    # No dedupe_key: the state is kept together with the events, and a file that comes again with its old time is news.
+    return {"type": f"file_watch.{kind}", "payload": payload}
 
 
 def instant(nanoseconds):

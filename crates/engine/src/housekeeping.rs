@@ -124,6 +124,7 @@ impl Engine {
         report.store_deleted = self
             .forget(|| Forget::Records {
                 kind: Kind::Kv,
+                ahead_us: 0,
                 limit: PIECE_ROWS,
             })
             .await?;

@@ -122,7 +122,11 @@ impl Timekeeper {
             })
             .collect();
         for kind in FORGOTTEN_KINDS {
-            pieces.push(Forget::Records { kind, limit });
+            pieces.push(Forget::Records {
+                kind,
+                ahead_us: 0,
+                limit,
+            });
         }
         for piece in pieces {
             for number in 1..=FORGET_PIECES_MAX {

@@ -316,11 +316,27 @@ pub struct Purge {
 
 #[derive(Clone, Debug)]
 pub enum Forget {
-    Once { scope: once::Scope, limit: u32 },
-    OnceOf { owner: String },
-    OnceOfFace { face: Face, limit: u32 },
-    Records { kind: record::Kind, limit: u32 },
-    AllRecords { kind: record::Kind, limit: u32 },
+    Once {
+        scope: once::Scope,
+        limit: u32,
+    },
+    OnceOf {
+        owner: String,
+    },
+    OnceOfFace {
+        face: Face,
+        limit: u32,
+    },
+    /// Those that are over, and those that will be within `ahead_us`.
+    Records {
+        kind: record::Kind,
+        ahead_us: i64,
+        limit: u32,
+    },
+    AllRecords {
+        kind: record::Kind,
+        limit: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

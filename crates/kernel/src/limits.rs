@@ -56,6 +56,9 @@ pub const NONCE_US: i64 = 660 * SECOND_US;
 pub const RATE_MEMORY_US: i64 = HOUR_US;
 pub const RETENTION_US: i64 = 7 * DAY_US;
 pub const FACT_RETENTION_US: i64 = 30 * DAY_US;
+/// The end that a record bears whose retention is a setting: later than any that is set. It is forgotten as much earlier as the
+/// setting of that moment says, so a change holds for what is written already. Migrations know this number.
+pub const RECORD_LIFE_US: i64 = 36_500 * DAY_US;
 pub const DEAD_LIST_MAX: u32 = 100;
 
 // Work per commit.

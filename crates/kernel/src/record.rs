@@ -55,6 +55,8 @@ stored! {
         RailEvent = 22 => "rail_event",
         /// The keys that sign for a site.
         SiteKey = 23 => "site_key",
+        /// The id of an automation's job that is gone from the queue, by its number, which is what its facts know it by.
+        PastJob = 24 => "past_job",
     }
 }
 

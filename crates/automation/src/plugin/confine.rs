@@ -22,9 +22,52 @@ use super::environment::Variables;
 use super::run::{Launcher, why_not_started};
 
 /// Where programs and what they need to start lie. Those that a system does not have are left out.
-const SYSTEM: &[&str] = &[
-    "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc", "/opt",
+const SYSTEM: &[&str] = &["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt"];
+/// What programs need of `/etc`, which is otherwise where services keep their configurations and secrets, ours too.
+const ETC: &[&str] = &[
+    // To start.
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/alternatives",
+    "/etc/perl",
+    // To find hosts and users.
+    "/etc/gai.conf",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    // To trust others.
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    // To know where and when they are.
+    "/etc/debian_version",
+    "/etc/localtime",
+    "/etc/locale.alias",
+    "/etc/machine-id",
+    "/etc/os-release",
+    "/etc/timezone",
+    // To deal with files.
+    "/etc/fonts",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/terminfo",
 ];
+/// The start of Python reads a file in a directory that is named after its version.
+const ETC_PYTHON: &str = "python3";
 const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",

@@ -2,8 +2,15 @@
 //!
 //! While a [`Group`] lives its members may; when it is dropped they are killed, on whatever path that happens.
 
+use std::time::Duration;
+
 use consign_kernel::plant::{self, Plant};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
+use tokio::time::sleep;
+
+/// Numbers are given out in turn, so none comes back between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Group {
@@ -22,6 +29,15 @@ impl Group {
     /// Asks the members to end.
     pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);
+    }
+
+    /// Ready when no member is left. Those that the leader started may need longer to end than it does.
+    pub(super) async fn is_empty(&self) {
+        while let Some(leader) = self.leader
+            && test_kill_process_group(leader) != Err(Errno::SRCH)
+        {
+            sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Kills what is left, once: later the number of the group may be that of strangers.

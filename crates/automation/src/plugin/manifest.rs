@@ -42,13 +42,12 @@ impl Manifest {
     }
 }
 
-/// After a success of `command`, its `state_updates` are kept as a fact of this type.
+/// After a success of `command`, its `state_updates` are kept as a fact of this type, and replace the plugin's state whole: that is
+/// the one view there is, named `mirror_object` or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactOutput {
     pub command: String,
     pub fact_type: String,
-    /// The snapshot also replaces the plugin's state.
-    pub mirrored: bool,
 }
 
 pub(super) const FREE_NAME: &str =
@@ -268,17 +267,9 @@ fn fact_output(
     let Some(fact_type) = filled(raw.fact_type) else {
         return Err(Error::unfit(key("fact_type"), "", "the type of the fact"));
     };
-    let mirrored = match filled(raw.compatibility_view).as_deref() {
-        None => false,
-        Some("mirror_object") => true,
-        Some(other) => {
-            let fix = "`mirror_object`, or leave it out";
-            return Err(Error::unfit(key("compatibility_view"), other, fix));
-        }
-    };
-    Ok(FactOutput {
-        command,
-        fact_type,
-        mirrored,
-    })
+    if let Some(other) = filled(raw.compatibility_view).filter(|view| view != "mirror_object") {
+        let fix = "`mirror_object`, or leave it out";
+        return Err(Error::unfit(key("compatibility_view"), &other, fix));
+    }
+    Ok(FactOutput { command, fact_type })
 }

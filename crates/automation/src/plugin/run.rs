@@ -158,9 +158,13 @@ async fn attend(
         };
         if !matches!(how, How::Exited(_)) {
             group.terminate();
-            let _ = timeout(limits.grace, child.wait()).await;
+            let all_ended = async {
+                let _ = child.wait().await;
+                group.is_empty().await;
+            };
+            let _ = timeout(limits.grace, all_ended).await;
         }
-        // Invariant: no await lies between the end of the leader and this kill, while its number cannot be that of strangers.
+        // Invariant: no await lies between the last look at the group and this kill, so its number is not that of strangers.
         group.kill();
         if !matches!(how, How::Exited(_)) {
             // By its own number, for a leader that left its group was not reached; it fails for one that has ended.

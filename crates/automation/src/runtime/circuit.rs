@@ -5,6 +5,7 @@
 
 use consign_engine::{Engine, Error};
 use consign_kernel::error::Refusal;
+use consign_kernel::limits::RECORD_LIFE_US;
 use consign_kernel::record::Kind;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -12,11 +13,10 @@ use serde_json::json;
 
 use super::attempt::{Attempt, Ended};
 use super::commit::{Commit, Seen, TRIES_MAX, read, read_some};
-use super::job::{Job, micros};
+use super::job::Job;
 use super::keep;
 use super::service::{Inner, Runtime};
 use crate::breaker::{State, Transition};
-use crate::program::Program;
 
 /// How a breaker stands, and what brought it there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,7 +75,7 @@ impl Runtime {
 
     /// Closes a breaker by hand; scheduled jobs go on with the next tick.
     pub async fn reset_breaker(&self, plugin: &str, command: &str) -> Result<(), Error> {
-        let (inner, program) = (&self.inner, self.program());
+        let inner = &self.inner;
         for _ in 0..TRIES_MAX {
             let key = keep::breaker(plugin, command);
             let mut seen: Seen<keep::Circuit> = read(&inner.engine, key).await?;
@@ -83,14 +83,7 @@ impl Runtime {
             let transition = seen.value.breaker.reset(now);
             seen.value.updated_at = Some(now);
             let mut commit = Commit::default();
-            change(
-                &inner.engine,
-                &program,
-                &seen,
-                transition.clone(),
-                None,
-                &mut commit,
-            );
+            change(&inner.engine, &seen, transition.clone(), None, &mut commit);
             match inner.engine.together(commit.steps([])).await {
                 Err(Error::Refused(Refusal::VersionMismatch)) => {}
                 done => {
@@ -108,15 +101,13 @@ impl Runtime {
 /// The breaker as it is now, and the line of its history that says why.
 pub(super) fn change(
     engine: &Engine,
-    program: &Program,
     seen: &Seen<keep::Circuit>,
     transition: Transition,
     job_id: Option<String>,
     commit: &mut Commit,
 ) {
     let (plugin, command) = (&seen.key.owner, &seen.key.name);
-    let retention = program.config().service.breaker_transitions_retention;
-    let until = engine.now().plus(micros(retention));
+    let until = engine.now().plus(RECORD_LIFE_US);
     let line = keep::CircuitChange {
         command: command.clone(),
         transition,
@@ -155,7 +146,7 @@ pub(super) async fn count(
     match &transition {
         Some(transition) => {
             let (transition, job_id) = (transition.clone(), Some(id.clone()));
-            change(engine, &attempt.program, &seen, transition, job_id, commit);
+            change(engine, &seen, transition, job_id, commit);
         }
         None => commit.replace(&seen),
     }

@@ -8,13 +8,14 @@ use consign_kernel::command::{Admit, Admitted, Answer, Claim, Command, Settle, S
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::limits::RECORD_LIFE_US;
 use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::attempt::{Attempt, End, Ended, Failure};
 use super::commit::{Commit, Seen, TRIES_MAX};
-use super::job::{Job, SubmittedBy, job_id, micros};
+use super::job::{Job, SubmittedBy, job_id};
 use super::service::{instant, uuid};
 use super::successors::{self, Source};
 use super::{circuit, keep, memory, served, setup};
@@ -366,8 +367,7 @@ fn write_log(
         parent_job_id: attempt.intent.ties.parent.map(job_id),
         source_event_id: job.source_event_id.clone(),
     };
-    let retention = attempt.program.config().service.job_log_retention;
-    let until = engine.now().plus(micros(retention));
+    let until = engine.now().plus(RECORD_LIFE_US);
     let key = keep::log(&log.job_id, log.attempt);
     commit.put(key, &log, Some(until));
 }

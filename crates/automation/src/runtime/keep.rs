@@ -96,6 +96,7 @@ pub struct State {
     pub facts: u64,
 }
 
+/// Stored, it has an `id` as its first member: the number that the ledger gives to each fact of whatever plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fact {
     pub seq: u64,

@@ -132,7 +132,7 @@ impl Look<'_> {
         let mut commit = Commit::default();
         read.circuit.value.updated_at = Some(now);
         let (engine, line) = (&self.inner.engine, change.clone());
-        circuit::change(engine, self.program, &read.circuit, line, None, &mut commit);
+        circuit::change(engine, &read.circuit, line, None, &mut commit);
         engine.together(commit.steps([])).await?;
         self.tell_transition(&change);
         Ok(())
@@ -159,7 +159,7 @@ impl Look<'_> {
         match &read.change {
             Some(change) => {
                 let line = change.clone();
-                circuit::change(engine, self.program, &read.circuit, line, None, &mut commit);
+                circuit::change(engine, &read.circuit, line, None, &mut commit);
             }
             None => commit.replace(&read.circuit),
         }

@@ -1,7 +1,7 @@
 //! What a plugin remembers from one job to the next: its state, and its facts, which are only ever added to.
 
 use consign_engine::{Engine, Error};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::attempt::{Attempt, Ended, Failure};
 use super::commit::{Commit, Seen, read};
@@ -48,15 +48,12 @@ pub(super) async fn remember(
         };
         commit.put(keep::fact(plugin, seq), &fact, None);
     }
-    if rules.iter().any(|rule| rule.mirrored) {
-        seen.value.state.clone_from(&response.state_updates);
-    } else if rules.is_empty() {
-        let updates = response.state_updates.clone();
-        seen.value.state.extend(updates);
+    if !rules.is_empty() {
+        seen.value.state.clear();
     }
-    let bytes = |map: &Map<String, Value>| Value::Object(map.clone()).to_string().len();
-    // A snapshot that becomes a fact alone is bounded as well.
-    let bytes = bytes(&seen.value.state).max(bytes(&response.state_updates));
+    seen.value.state.extend(response.state_updates.clone());
+    // A snapshot is the whole state then, so facts are bounded as well.
+    let bytes = Value::Object(seen.value.state.clone()).to_string().len();
     if bytes > STATE_BYTES_MAX {
         let error = format!("its state would have {bytes} bytes; {STATE_BYTES_MAX} are allowed");
         return Ok(Err(Failure::for_good(error)));

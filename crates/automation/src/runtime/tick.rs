@@ -8,6 +8,7 @@ use std::time::Duration;
 use consign_engine::{Engine, Error};
 use consign_kernel::command::{Answer, Clean, Command, Forget, ForgetFacts};
 use consign_kernel::ids::FactSeq;
+use consign_kernel::limits::RECORD_LIFE_US;
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 
@@ -59,9 +60,9 @@ struct Retention {
 
 impl Retention {
     async fn forget(&mut self, engine: &Engine, service: &Service) -> Result<(), Error> {
-        for kind in [Kind::JobLog, Kind::BreakerChange] {
-            forget_records(engine, kind).await?;
-        }
+        let changes = service.breaker_transitions_retention;
+        forget_records(engine, Kind::JobLog, service.job_log_retention).await?;
+        forget_records(engine, Kind::BreakerChange, changes).await?;
         clean(engine, micros(service.job_queue_retention)).await?;
         // Transitions and attempts are told by the same facts.
         let retention = service
@@ -83,15 +84,16 @@ impl Retention {
             };
             self.facts_seen = after;
         }
-        Ok(())
+        forget_records(engine, Kind::PastJob, retention).await
     }
 }
 
-/// They say themselves until when they are kept.
-async fn forget_records(engine: &Engine, kind: Kind) -> Result<(), Error> {
+/// Those that are older than the retention of today, whatever it was when they were written.
+async fn forget_records(engine: &Engine, kind: Kind, retention: Duration) -> Result<(), Error> {
     for _ in 0..PIECES_MAX {
         let piece = Command::Forget(Forget::Records {
             kind,
+            ahead_us: RECORD_LIFE_US.saturating_sub(micros(retention)),
             limit: PIECE_ROWS,
         });
         let full = Answer::Forgotten {

@@ -196,7 +196,7 @@ fn both_forms_of_commands_load_with_all_that_is_said_around_them_du_030() {
         ("health", Access::Write),
     ];
     assert_eq!(accesses, expected);
-    assert!(inbox.config_required.is_empty() && inbox.fact_outputs[0].mirrored);
+    assert!(inbox.config_required.is_empty() && inbox.fact_outputs.len() == 1);
 }
 
 #[tokio::test]

@@ -112,6 +112,39 @@ async fn a_sandbox_opens_what_is_named_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn of_etc_a_sandbox_opens_what_programs_need_and_no_configuration() {
+    let world = World::new();
+    let etc = Path::new("/etc");
+    let [users, hidden] = ["passwd", "profile"].map(|name| etc.join(name));
+    assert!(users.exists() && hidden.exists(), "so nothing was tried");
+    let job = trying(&world, &[&users, &hidden, etc]);
+    let confined = run_confined(&world, job, "    sandbox: true\n").await;
+    assert_eq!(result(&confined), serde_json::json!(["r", "", ""]));
+    assert_eq!(confined.stderr.text(), "", "the interpreter lacks nothing");
+    // What is needed of the rest can be named.
+    let job = trying(&world, &[&hidden]);
+    let named = run_confined(&world, job, "    sandbox: {read: [/etc/profile]}\n").await;
+    assert_eq!(result(&named), serde_json::json!(["r"]));
+}
+
+#[test]
+fn the_unit_for_systemd_lets_plugins_confine_themselves() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/consign-automation.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    let filter = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("SystemCallFilter="));
+    let allowed: Vec<&str> = filter.unwrap().split(' ').collect();
+    for call in ["create_ruleset", "add_rule", "restrict_self"] {
+        let call = format!("landlock_{call}");
+        assert!(
+            allowed.contains(&call.as_str()),
+            "{call} ends a plugin with SIGSYS"
+        );
+    }
+}
+
+#[tokio::test]
 async fn sandbox_true_leaves_the_temporary_directory_alone_writable_and_files_work_by_name() {
     let world = World::new();
     let one = world.file("elsewhere/one", "1", 0o644);

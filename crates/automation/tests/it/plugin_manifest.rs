@@ -48,7 +48,7 @@ stopwatch: {max_subs: 256}
     assert_eq!(found.config_required, ["client_id", "client_secret"]);
     assert_eq!(found.config_optional, ["access_token"]);
     assert_eq!(found.fact_outputs[0].command, "poll");
-    assert!(found.fact_outputs[0].mirrored);
+    assert_eq!(found.fact_outputs[0].fact_type, "withings.weight");
     assert_eq!(found.stopwatch_subs_max, 256);
     assert_eq!(found.command("poll").unwrap().idempotent, Some(true));
 }
@@ -174,7 +174,7 @@ fn bad_fact_outputs_and_stopwatches_are_refused_du_033() {
     for unset in ["", ", compatibility_view: ''"] {
         let unset = good.replace("fact_type: t", &format!("fact_type: t{unset}"));
         let found = read(&format!("{}{unset}", manifest("x")));
-        assert!(!found.fact_outputs[0].mirrored);
+        assert_eq!(found.fact_outputs.len(), 1);
     }
     for (from, to, message) in [
         (

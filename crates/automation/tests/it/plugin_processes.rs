@@ -45,6 +45,25 @@ async fn sigterm_comes_first_and_an_answer_after_the_deadline_rescues_nothing_du
 }
 
 #[tokio::test]
+async fn what_a_plugin_started_has_the_grace_too_though_the_plugin_ends_at_once_du_044() {
+    let world = World::new();
+    let tidied = world.path("tidied");
+    let child = format!(
+        "trap \"sleep 0.5; echo yes > {}; exit\" TERM; while :; do sleep 0.05; done",
+        tidied.display()
+    );
+    let mut job = world.bash(&format!(
+        "trap 'exit 0' TERM\nbash -c '{child}' >/dev/null 2>&1 &\nwait"
+    ));
+    job.timeout = PATIENCE;
+    job.limits.grace = Duration::from_secs(5);
+    let ended = finish(job).await;
+    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(std::fs::read_to_string(tidied).unwrap(), "yes\n");
+    assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace_du_044() {
     let world = World::new();
     let mut job = world.bash("trap '' TERM\nsleep 60 & echo $!\nwhile :; do sleep 60; done");

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use consign_automation::runtime::{job_id, keep};
-use consign_kernel::command::{Answer, Command, Forget};
-use consign_kernel::record::Kind;
+use consign_automation::runtime::job_id;
 use consign_kernel::state::State;
 use serde_json::Value;
 
@@ -54,25 +52,47 @@ async fn old_jobs_logs_and_facts_go_and_open_ones_stay_du_121() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    // Its log was written with the shorter retention; the others keep theirs.
-    let began = std::time::Instant::now();
-    while world.record(keep::log(&job_id(late), 1)).await.is_some() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it stays");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    // The setting of today holds for what was written before it, too; and of past jobs, what only their facts need goes with these.
+    for left in [
+        "SELECT count(*) FROM job_log",
+        "SELECT count(*) FROM records WHERE kind = 24",
+        "SELECT count(*) FROM facts WHERE intent <> (SELECT seq FROM intents WHERE capability = 'slow')",
+    ] {
+        let began = std::time::Instant::now();
+        while world.ledger.sql(left) != ["0"] {
+            assert!(began.elapsed() < Duration::from_secs(20), "{left}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let rest = Command::Forget(Forget::Records {
-        kind: Kind::JobLog,
-        limit: 10,
-    });
-    let rest = world.engine.apply(None, rest).await.unwrap();
-    assert_eq!(
-        rest,
-        Answer::Forgotten { rows: 0 },
-        "the row itself is gone"
-    );
-    assert!(world.record(keep::log(&job_id(done[0]), 1)).await.is_some());
     assert_eq!(world.intent(slow).await.state, State::Dispatched);
     std::fs::write(world.path("go"), "").unwrap();
     world.until(slow, |job| job.state == State::Acked).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_pruned_job_went_through_is_still_told_by_the_tables_du_121_du_122() {
+    let world = World::new();
+    world.plugin("quick", OK);
+    let config = "service: {tick_interval: 100ms, dedupe_ttl: 1s, job_queue_retention: 1s}";
+    let runtime = world.start(config).await;
+    let id = run(&runtime, "quick", "poll", Value::Null).await;
+    world.ended(id).await;
+    let told = || {
+        let job = job_id(id);
+        let moves = format!(
+            "SELECT from_status, to_status FROM job_transitions WHERE job_id = '{job}' ORDER BY id"
+        );
+        let attempts = format!("SELECT attempt FROM job_attempts WHERE job_id = '{job}'");
+        (world.ledger.sql(&moves), world.ledger.sql(&attempts))
+    };
+    let moves = ["|queued", "queued|running", "running|succeeded"].map(str::to_owned);
+    let whole = (moves.to_vec(), vec!["1".to_owned()]);
+    assert_eq!(told(), whole);
+    let began = std::time::Instant::now();
+    while world.engine.observe(id).await.unwrap().is_some() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it stays");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(told(), whole);
+    assert_eq!(world.ledger.sql("SELECT count(*) FROM job_queue"), ["0"]);
 }

@@ -45,21 +45,35 @@ async fn without_rules_updates_are_merged_and_sent_next_time_du_079_du_082() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_appends_facts_and_mirrors_the_last_one_du_080() {
     let world = World::new();
-    let rules = "fact_outputs:\n  - {when: {command: poll}, from: state_updates, fact_type: counter.snapshot, compatibility_view: mirror_object}\n";
+    // The view is named, left out, or left empty: it is the same one.
+    for view in [
+        "",
+        ", compatibility_view: ''",
+        ", compatibility_view: mirror_object",
+    ] {
+        let plugin = format!("counter{}", view.len());
+        mirrors(&world, &plugin, view).await;
+    }
+}
+
+async fn mirrors(world: &World, plugin: &str, view: &str) {
+    let rules = format!(
+        "fact_outputs:\n  - {{when: {{command: poll}}, from: state_updates, fact_type: counter.snapshot{view}}}\n"
+    );
     let body = "seen = request['state'].get('seen', 0)\nok(state_updates={'seen': seen + 1, f'only{seen}': True})";
-    world.python("counter", rules, body);
+    world.python(plugin, &rules, body);
     let runtime = world.start("").await;
     for _ in 0..3 {
-        let id = run(&runtime, "counter", "poll", Value::Null).await;
+        let id = run(&runtime, plugin, "poll", Value::Null).await;
         world.ended(id).await;
     }
     assert_eq!(
-        state(&world, "counter").await,
+        state(world, plugin).await,
         json!({"seen": 3, "only2": true})
     );
     let facts = world
         .engine
-        .last_records(Kind::PluginFact, "counter", "", 10)
+        .last_records(Kind::PluginFact, plugin, "", 10)
         .await
         .unwrap();
     let facts: Vec<keep::Fact> = facts
@@ -72,6 +86,7 @@ async fn a_rule_appends_facts_and_mirrors_the_last_one_du_080() {
         .collect();
     assert_eq!(told, [(3, json!(3)), (2, json!(2)), (1, json!(1))]);
     assert_eq!(facts[0].fact_type, "counter.snapshot");
+    runtime.stop(std::time::Duration::from_secs(5)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,7 +108,7 @@ async fn too_much_to_remember_fails_the_job_and_changes_nothing_du_081() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mebibyte_is_remembered_and_a_byte_more_is_not_also_as_a_fact_du_081() {
     let world = World::new();
-    // The snapshot is `{"s":"xx…"}`; under `work` it becomes a fact and no state.
+    // The snapshot is `{"s":"xx…"}`; under `work` it becomes a fact too.
     let body = "ok(state_updates={'s': 'x' * (request['payload']['bytes'] - 8)})";
     let rule = "fact_outputs: [{when: {command: work}, from: state_updates, fact_type: seen}]\n";
     world.python("big", rule, body);

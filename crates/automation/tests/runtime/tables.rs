@@ -1,6 +1,8 @@
 //! The protocol's tables, as a stranger reads them.
 
-use consign_automation::runtime::job_id;
+use consign_automation::runtime::{job_id, keep};
+use consign_kernel::command::Command;
+use consign_kernel::record::Put;
 use serde_json::{Value, json};
 
 use crate::world::{OK, World, run};
@@ -218,4 +220,36 @@ async fn no_character_of_a_plugin_makes_a_table_unreadable() {
                 .is_empty()
         );
     }
+}
+
+/// Whoever reads new facts by their ids meets each of them once, whatever the clock said when they were made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_ids_of_facts_only_grow_du_122() {
+    let world = World::new();
+    for (plugin, created_at) in [
+        ("b", "2026-03-01"),
+        ("a", "2026-02-01"),
+        ("c", "2026-01-01"),
+    ] {
+        let fact = keep::Fact {
+            seq: 1,
+            fact_type: "seen".to_owned(),
+            job_id: "j".to_owned(),
+            command: "poll".to_owned(),
+            fact: serde_json::Map::new(),
+            created_at: format!("{created_at}T00:00:00Z").parse().unwrap(),
+        };
+        let put = Command::Put(Put {
+            key: keep::fact(plugin, 1),
+            value: serde_json::to_string(&fact).unwrap(),
+            expires_at: None,
+            expect: None,
+        });
+        world.engine.apply(None, put).await.unwrap();
+        let record = world.record(keep::fact(plugin, 1)).await.unwrap();
+        let kept: keep::Fact = serde_json::from_str(&record.value).unwrap();
+        assert_eq!(kept, fact);
+    }
+    let ids = "SELECT id, plugin_name, seq FROM plugin_facts ORDER BY id";
+    assert_eq!(world.ledger.sql(ids), ["1|b|1", "2|a|1", "3|c|1"]);
 }

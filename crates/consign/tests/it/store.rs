@@ -169,7 +169,13 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
     let file = place.path("data/consign.db");
     let meddler = rusqlite::Connection::open(&file).unwrap();
     meddler
-        .execute_batch("DELETE FROM migrations WHERE version = 6; DROP TRIGGER records_go_forward;")
+        .execute_batch(
+            r#"DELETE FROM migrations WHERE version = 7; DROP TRIGGER plugin_facts_numbered;
+            DROP TRIGGER plugin_facts_copied; DROP TABLE plugin_fact_ids;
+            INSERT INTO records (kind, owner, name, version, value, expires_at) VALUES
+            (6, '', 'j-1', 1, '{"completed_at":"2026-01-01T00:00:00.500000000Z"}', 5),
+            (8, 'p', '1', 1, '{"seq":1,"created_at":"2026-01-01T00:00:00Z","fact":{}}', NULL);"#,
+        )
         .unwrap();
     drop(meddler);
     let to = format!("sqlite:{}", place.path("to.db").display());
@@ -179,14 +185,21 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
         text(&refused.stderr).contains("consign store migrate"),
         "{refused:?}"
     );
-    assert_eq!(migrate(&["--dry-run"]), json!(["0006 forward"]));
+    assert_eq!(migrate(&["--dry-run"]), json!(["0007 past_jobs"]));
     assert_eq!(
         migrate(&["--dry-run"]),
-        json!(["0006 forward"]),
+        json!(["0007 past_jobs"]),
         "nothing was changed"
     );
-    assert_eq!(migrate(&[]), json!(["0006 forward"]));
+    assert_eq!(migrate(&[]), json!(["0007 past_jobs"]));
     assert_eq!(migrate(&[]), json!([]));
+    // A fact of a plugin has its number, and a log an end that no retention reaches.
+    let sql = "SELECT f.id, l.expires_at FROM plugin_facts f, records l WHERE l.kind = 6";
+    let kept: (i64, i64) = rusqlite::Connection::open(&file)
+        .unwrap()
+        .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert_eq!(kept, (1, 4_920_825_600_000_000));
     assert_eq!(rows(&printed(&copy(&place, &from, &to, &[])), "facts"), 1);
 }
 

@@ -10,7 +10,8 @@ use crate::ids::Micros;
 use crate::intent::{Intent, Shelf};
 use crate::limits;
 use crate::plant::{self, Plant};
-use crate::profile::Expiry;
+use crate::profile::{Expiry, ProfileId};
+use crate::record::{Key, Kind, Record};
 use crate::state::{Cause, State, Verb};
 
 /// Why an intent died whose worker never said anything.
@@ -198,10 +199,40 @@ pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decisio
     for row in rows {
         clean_one(row, cx, &mut writes, &mut cleaned);
     }
+    let past: Vec<Write> = writes
+        .iter()
+        .filter_map(|write| past_job(write, cx.now))
+        .collect();
+    writes.extend(past);
     Decision {
         writes,
         answer: Answer::Cleaned(cleaned),
     }
+}
+
+/// Facts outlive their job, and know it by its number alone.
+fn past_job(write: &Write, now: Micros) -> Option<Write> {
+    let row = match write {
+        Write::Remove(row) if row.profile == ProfileId::Automation => row,
+        Write::Remove(_)
+        | Write::New(_)
+        | Write::Change { .. }
+        | Write::Fact(_)
+        | Write::Once(_)
+        | Write::Put(_)
+        | Write::Delete(_) => return None,
+    };
+    let ended_at = row.settled_at.unwrap_or(now);
+    Some(Write::Put(Record {
+        key: Key {
+            kind: Kind::PastJob,
+            owner: String::new(),
+            name: format!("{:020}", row.seq.0),
+        },
+        version: 1,
+        value: row.id.to_string(),
+        expires_at: Some(ended_at.plus(limits::RECORD_LIFE_US)),
+    }))
 }
 
 fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned: &mut Cleaned) {

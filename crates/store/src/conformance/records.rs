@@ -165,6 +165,7 @@ pub async fn expired_records_are_forgotten_oldest_first(world: World) {
     );
     let records = |limit| Forget::Records {
         kind: Kind::Kv,
+        ahead_us: 0,
         limit,
     };
     assert_eq!(forget(&world, records(10)).await, 0);
@@ -174,6 +175,20 @@ pub async fn expired_records_are_forgotten_oldest_first(world: World) {
     let left: Vec<_> = left.iter().map(|record| record.key.name.as_str()).collect();
     assert_eq!(left, ["for ever", "late"]);
     assert_eq!(forget(&world, records(2)).await, 1);
+    let later = Some(world.now().plus(10));
+    assert!(
+        put(&world, key("a", "later"), "", later, None)
+            .await
+            .is_ok()
+    );
+    let ahead = |ahead_us| Forget::Records {
+        kind: Kind::Kv,
+        ahead_us,
+        limit: 2,
+    };
+    assert_eq!(forget(&world, ahead(9)).await, 0);
+    assert_eq!(forget(&world, ahead(-10)).await, 0);
+    assert_eq!(forget(&world, ahead(10)).await, 1, "though it lives");
 }
 
 pub async fn forgetting_all_of_a_kind_spares_other_kinds(world: World) {

@@ -178,14 +178,19 @@ impl Tx for Data {
             Forget::OnceOfFace { face, limit } => Ok(drop_where(&mut self.once, *limit, |key| {
                 key.scope.face() == *face
             })),
-            Forget::Records { kind, limit } => {
+            Forget::Records {
+                kind,
+                ahead_us,
+                limit,
+            } => {
+                let over_by = now.plus(*ahead_us);
                 let mut over: Vec<(Micros, record::Key)> = self
                     .records
                     .values()
                     .filter(|record| record.key.kind == *kind)
                     .filter_map(|record| {
                         Some((
-                            record.expires_at.filter(|until| *until <= now)?,
+                            record.expires_at.filter(|until| *until <= over_by)?,
                             record.key.clone(),
                         ))
                     })

@@ -17,15 +17,10 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::address::Address;
 use super::horizon::{Horizon, Watch, end_of};
-<<<<<<< HEAD
-use super::rows::{self, FACT_COLUMNS, fact_columns, intent_columns, signed, stored};
-use super::wire::{PATIENCE, Parameters, is_silent, silent};
-=======
 use super::rows::{
     self, FACT_COLUMNS, fact_columns, intent_columns, outline_columns, signed, stored,
 };
-use super::wire::{PATIENCE, Parameters, silent};
->>>>>>> w-auto-b
+use super::wire::{PATIENCE, Parameters, is_silent, silent};
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
     Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Outline, OutlinePage,

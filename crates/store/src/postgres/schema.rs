@@ -84,6 +84,13 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Online,
         sql: include_str!("migrations/0008_deaths_of_each.sql"),
     },
+    Migration {
+        version: 9,
+        name: "past_jobs",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0009_past_jobs.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.

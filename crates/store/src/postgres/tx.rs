@@ -504,12 +504,17 @@ impl Open<'_> {
                 }
                 Ok(forgotten)
             }
-            Forget::Records { kind, limit } => {
+            Forget::Records {
+                kind,
+                ahead_us,
+                limit,
+            } => {
+                let until = now.plus(*ahead_us).0;
                 let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
                            WHERE kind = $1 AND expires_at <= $2 ORDER BY expires_at, owner, name LIMIT $3 \
                            FOR UPDATE SKIP LOCKED)";
                 let (kind, limit) = (i16::from(kind.code()), i64::from(*limit));
-                self.session.execute_anew(sql, &[&kind, &now.0, &limit])
+                self.session.execute_anew(sql, &[&kind, &until, &limit])
             }
             Forget::AllRecords { kind, limit } => {
                 let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \

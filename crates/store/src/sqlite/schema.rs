@@ -57,6 +57,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "forward",
         sql: include_str!("migrations/0006_forward.sql"),
     },
+    Migration {
+        version: 7,
+        name: "past_jobs",
+        sql: include_str!("migrations/0007_past_jobs.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

@@ -465,12 +465,17 @@ impl Tx for Open<'_, '_> {
                 }
                 changed
             }
-            Forget::Records { kind, limit } => {
+            Forget::Records {
+                kind,
+                ahead_us,
+                limit,
+            } => {
+                let until = now.plus(*ahead_us).0;
                 let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \
                            WHERE kind = ?1 AND expires_at <= ?2 ORDER BY expires_at, owner, name LIMIT ?3)";
                 self.prepared
                     .get(sql)?
-                    .execute(params![kind.code(), now.0, limit])?
+                    .execute(params![kind.code(), until, limit])?
             }
             Forget::AllRecords { kind, limit } => {
                 let sql = "DELETE FROM records WHERE (kind, owner, name) IN (SELECT kind, owner, name FROM records \

@@ -9,7 +9,7 @@ use landlock::{
     Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 
-use super::{DEVICES, Error, SYSTEM, Sandbox};
+use super::{DEVICES, ETC, ETC_PYTHON, Error, SYSTEM, Sandbox};
 
 /// The first that also forbids to cut off files that may not be written.
 const REQUIRED: ABI = ABI::V3;
@@ -37,9 +37,18 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<(), Error> {
 
     let read = AccessFs::from_read(WELCOME);
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    for (paths, access) in [(SYSTEM, read), (DEVICES, device)] {
+    for (paths, access) in [(SYSTEM, read), (ETC, read), (DEVICES, device)] {
         for path in paths.iter().map(Path::new).filter(|path| path.exists()) {
             ruleset = allowed(ruleset, path, access)?;
+        }
+    }
+    for entry in std::fs::read_dir("/etc").into_iter().flatten().flatten() {
+        if entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(ETC_PYTHON.as_bytes())
+        {
+            ruleset = allowed(ruleset, &entry.path(), read)?;
         }
     }
     let write = AccessFs::from_all(WELCOME);

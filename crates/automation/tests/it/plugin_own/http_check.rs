@@ -287,7 +287,7 @@ async fn only_web_addresses_are_taken() {
     assert!(
         facts
             .iter()
-            .all(|fact| fact.fact_type == "http_check.snapshot" && fact.mirrored)
+            .all(|fact| fact.fact_type == "http_check.snapshot")
     );
     assert_eq!(facts.len(), 2);
 }

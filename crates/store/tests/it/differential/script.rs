@@ -167,6 +167,7 @@ impl Script {
             }),
             Step::ForgetRecords(limit) => Command::Forget(Forget::Records {
                 kind: record::Kind::Kv,
+                ahead_us: i64::from(*limit % 2) * DAY_US,
                 limit: *limit,
             }),
             Step::ForgetFacts(limit) => Command::ForgetFacts(ForgetFacts {
