@@ -14,17 +14,21 @@ use consign_kernel::state::State;
 use super::service::{Inner, Runtime};
 use super::setup;
 use crate::config::Config;
-use crate::program::Program;
+use crate::plugin::discovery::MANIFEST;
+use crate::program::{Plugin, Program};
 
 /// Jobs per commit.
 const PIECE_JOBS: u32 = 200;
-const REMOVED: &str = "its plugin was removed or disabled by a reload";
+const REMOVED: &str = "its plugin was removed or disabled";
 
 /// What a reload did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     pub added: Vec<String>,
+    /// Disabled, or gone from the configuration and the disk alike.
     pub removed: Vec<String>,
+    /// There, and not fit to run at the moment; their jobs wait.
+    pub left_out: Vec<String>,
     /// Queued jobs of removed plugins that are dead now.
     pub ended_jobs: usize,
 }
@@ -51,11 +55,17 @@ impl Runtime {
                 .collect()
         };
         let (before, after) = (names(&old), names(&program));
-        let removed: Vec<String> = before.difference(&after).cloned().collect();
+        let missing = old.plugins().filter(|plugin| !after.contains(&plugin.name));
+        let (removed, left_out): (Vec<&Plugin>, Vec<&Plugin>) =
+            missing.partition(|plugin| is_removed(plugin, &program));
+        let named = |plugins: Vec<&Plugin>| -> Vec<String> {
+            plugins.iter().map(|plugin| plugin.name.clone()).collect()
+        };
+        let (removed, left_out) = (named(removed), named(left_out));
         {
             let mut all_removed = self.inner.removed();
             all_removed.extend(removed.iter().cloned());
-            all_removed.retain(|name| !after.contains(name));
+            all_removed.retain(|name| !is_wanted(&program, name));
         }
         self.adopt(Arc::clone(&program));
         setup::set_up(&self.inner, &program).await?;
@@ -66,6 +76,7 @@ impl Runtime {
         let reloaded = Reloaded {
             added,
             removed,
+            left_out,
             ended_jobs,
         };
         tracing::info!(
@@ -85,6 +96,7 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
     };
     let differing = [
         ("state.path", old.state_path != new.state_path),
+        ("api.enabled", old.api.enabled != new.api.enabled),
         ("api.listen", old.api.listen != new.api.listen),
         ("webhooks.listen", webhooks(old) != webhooks(new)),
     ];
@@ -92,12 +104,31 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
     differing.next().map(|(key, _)| key)
 }
 
+/// Whether somebody means to run it, even if that cannot be done at the moment.
+fn is_wanted(program: &Program, name: &str) -> bool {
+    let configured = program.config().plugins.get(name);
+    program.plugin(name).is_some()
+        || configured.is_some_and(|configured| configured.enabled)
+        || program.left_out().any(|(left_out, _)| left_out == name)
+}
+
+/// Whether a plugin that ran until now is not to run any more. One that is broken, or just being worked on, keeps its jobs.
+fn is_removed(plugin: &Plugin, program: &Program) -> bool {
+    if is_wanted(program, &plugin.name) {
+        return false;
+    }
+    let is_disabled = program.config().plugins.contains_key(&plugin.name);
+    // An alias is nothing but its configuration. What cannot be looked at may still be there.
+    let is_gone = || matches!(plugin.directory.join(MANIFEST).try_exists(), Ok(false));
+    is_disabled || plugin.base.is_some() || is_gone()
+}
+
 impl Inner {
     pub(super) fn removed(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends what waits for plugins that a reload took away. Later rounds find what still ran then and has failed since.
+    /// Ends what waits for plugins that are not to run any more. Later rounds find what still ran then and has failed since.
     pub(super) async fn end_removed(&self) -> Result<usize, Error> {
         let removed: Vec<String> = self.removed().iter().cloned().collect();
         let mut ended = 0;

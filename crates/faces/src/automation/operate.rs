@@ -136,7 +136,7 @@ pub(super) async fn reload(
     let at = face.runtime.now();
     Ok(ok(&json!({
         "status": "ok", "reloaded_at": format!("{at:.9}"), "message": "the configuration was loaded anew",
-        "added": reloaded.added, "removed": reloaded.removed, "ended_jobs": reloaded.ended_jobs,
+        "added": reloaded.added, "removed": reloaded.removed, "left_out": reloaded.left_out, "ended_jobs": reloaded.ended_jobs,
     })))
 }
 
