@@ -82,7 +82,8 @@ pub(super) async fn run(
     _: Allowed<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, Reject> {
-    let enqueued = face.runtime.run_schedule(&plugin, &id).await?;
+    let submitter = face.submitter();
+    let enqueued = face.runtime.run_schedule(&plugin, &id, submitter).await?;
     let job_id = job_id(enqueued.id);
     let body = json!({"plugin": plugin, "schedule_id": id, "job_id": job_id, "status": "queued"});
     Ok(ok(&body))
