@@ -1,13 +1,14 @@
 //! Another configuration while the service runs.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use consign_automation::runtime::ReloadError;
+use consign_automation::runtime::{ReloadError, Runtime, keep};
+use consign_kernel::ids::IntentId;
 use consign_kernel::state::State;
 use serde_json::{Value, json};
 
-use crate::world::{OK, WAITS, World, run};
+use crate::world::{OK, PATIENCE, WAITS, World, run};
 
 const TICK: &str = "service: {tick_interval: 100ms}\n";
 /// While it is busy, everything else waits.
@@ -207,4 +208,110 @@ async fn schedules_routes_and_plugin_configuration_hold_from_then_on_du_117() {
         "a new plugin is set up first"
     );
     runtime.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_that_cannot_end_all_jobs_holds_and_says_so_and_the_rest_ends_later_du_118() {
+    let world = World::new();
+    world.plugin("first", &format!("{WAITS}{OK}"));
+    world.plugin("mail", OK);
+    let runtime = world.start(ONE_WORKER).await;
+    let first = run(&runtime, "first", "poll", Value::Null).await;
+    world.until(first, |_| world.path("began").exists()).await;
+    let waiting = run(&runtime, "mail", "poll", Value::Null).await;
+    world.obstacles.refuse_ends(true);
+    let without = format!("{ONE_WORKER}plugins: {{mail: {{enabled: false}}}}");
+    let reloaded = runtime.reload(world.program(&without)).await.unwrap();
+    assert!(reloaded.unfinished);
+    assert_eq!(reloaded.ended_jobs, 0);
+    assert!(runtime.program().plugin("mail").is_none(), "it holds");
+    world.obstacles.refuse_ends(false);
+    assert_eq!(world.ended(waiting).await.state, State::DeadLetter);
+    std::fs::write(world.path("go"), "").unwrap();
+}
+
+/// A job of `mail` that waits while no service runs.
+async fn left_waiting(world: &World) -> IntentId {
+    world.plugin("mail", OK);
+    let idle = world.idle("");
+    run(&idle, "mail", "poll", Value::Null).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_ends_what_waits_for_a_disabled_plugin_du_116_du_118() {
+    let world = World::new();
+    let waiting = left_waiting(&world).await;
+    let runtime = world
+        .start(&format!("{TICK}plugins: {{mail: {{enabled: false}}}}"))
+        .await;
+    assert_eq!(world.ended(waiting).await.state, State::DeadLetter);
+    assert_eq!(stranded(&runtime).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removal_that_was_cut_off_is_gone_on_with_at_the_next_start_du_116_du_118() {
+    let world = World::new();
+    world.plugin("first", &format!("{WAITS}{OK}"));
+    world.plugin("mail", OK);
+    let mortal = world.start_mortal(ONE_WORKER);
+    let first = run(&mortal.runtime, "first", "poll", Value::Null).await;
+    world.until(first, |_| world.path("began").exists()).await;
+    let waiting = run(&mortal.runtime, "mail", "poll", Value::Null).await;
+    std::fs::remove_dir_all(world.path("plugins/mail")).unwrap();
+    world.obstacles.refuse_ends(true);
+    let program = world.program(ONE_WORKER);
+    let reloaded = mortal.runtime.reload(program).await.unwrap();
+    assert_eq!(reloaded.removed, ["mail"]);
+    assert!(reloaded.unfinished);
+    mortal.die();
+    assert_eq!(world.intent(waiting).await.state, State::Queued);
+    world.obstacles.refuse_ends(false);
+    std::fs::write(world.path("go"), "").unwrap();
+    let runtime = world.start(ONE_WORKER).await;
+    assert_eq!(world.ended(waiting).await.state, State::DeadLetter);
+    // Nothing is left to do, so one that comes back in another way is nobody's to end.
+    let note = keep::removal("here", "mail");
+    let began = Instant::now();
+    while world.record(note.clone()).await.is_some() {
+        assert!(began.elapsed() < PATIENCE, "the note stays");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    runtime.stop(Duration::from_secs(5)).await;
+}
+
+/// What the overview and the doctor say of the jobs of `mail`, which is the same.
+async fn stranded(runtime: &Runtime) -> Option<Value> {
+    let of = |checks: &[Value]| {
+        let mut checks = checks.iter();
+        checks
+            .find(|check| check["name"] == "jobs of mail")
+            .cloned()
+    };
+    let status = runtime.status().await.unwrap();
+    let told = of(status["checks"].as_array().unwrap());
+    assert_eq!(of(&runtime.doctor().await.unwrap()), told);
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_a_plugin_that_means_nothing_here_wait_and_are_told_du_116() {
+    let world = World::new();
+    let waiting = left_waiting(&world).await;
+    let aside = world.path("aside");
+    std::fs::rename(world.path("plugins/mail"), &aside).unwrap();
+    let runtime = world.start(TICK).await;
+    let told = stranded(&runtime).await.unwrap();
+    assert_eq!(told["ok"], false);
+    let detail = told["detail"].as_str().unwrap();
+    for part in ["here: 1;", "no plugin `mail`", "job cancel"] {
+        assert!(detail.contains(part), "{detail}");
+    }
+    assert_eq!(runtime.status().await.unwrap()["healthy"], false);
+    // More than one round of those who end what is over.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(world.intent(waiting).await.state, State::Queued);
+    std::fs::rename(aside, world.path("plugins/mail")).unwrap();
+    runtime.reload(world.program(TICK)).await.unwrap();
+    assert_eq!(world.ended(waiting).await.state, State::Acked);
+    assert_eq!(stranded(&runtime).await, None);
 }

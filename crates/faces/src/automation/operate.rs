@@ -135,9 +135,15 @@ pub(super) async fn reload(
 ) -> Result<Response, Reject> {
     let reloaded = face.options.loader.reload(&face.runtime).await?;
     let at = face.runtime.now();
+    let message = if reloaded.unfinished {
+        "the configuration was loaded anew; not all that follows from it is done, and it is tried again: see the log"
+    } else {
+        "the configuration was loaded anew"
+    };
     Ok(ok(&json!({
-        "status": "ok", "reloaded_at": format!("{at:.9}"), "message": "the configuration was loaded anew",
+        "status": "ok", "reloaded_at": format!("{at:.9}"), "message": message,
         "added": reloaded.added, "removed": reloaded.removed, "left_out": reloaded.left_out, "ended_jobs": reloaded.ended_jobs,
+        "unfinished": reloaded.unfinished,
     })))
 }
 

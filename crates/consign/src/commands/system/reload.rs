@@ -116,5 +116,8 @@ fn reloaded(answer: &Value) -> String {
             let _ = write!(text, "; jobs that ended: {ended}");
         }
     }
+    if answer["unfinished"] == true {
+        text.push_str("; not all that follows from it is done, and it is tried again: see the log");
+    }
     text
 }
