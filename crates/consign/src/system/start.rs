@@ -2,12 +2,15 @@
 //!
 //! Order matters: configuration, lock, ledger, runtime. Whatever fails, fails before anything runs.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use consign_automation::config::Verify;
 use consign_faces::web::door::Door;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
-use super::automation::Automation;
+use super::automation::{Automation, Files};
 use super::logs;
 use super::notify::Supervisor;
 use super::state::{Open, StateDir};
@@ -23,7 +26,7 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     logs::start(&program.config().service);
     planted::wake_defect();
     Automation::tell(&problems);
-    let supervisor = Supervisor::from_environment();
+    let supervisor = Arc::new(Supervisor::from_environment());
     let mut signals = Signals::listen()?;
     let state = StateDir::of(program.config());
     let open = Open::new(&state).await?;
@@ -37,33 +40,51 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
         Automation::start(engine, tree, program, NODE.to_owned(), Door::default()).await?;
     let files = automation.files();
     supervisor.ready();
+    // Each in a task of its own: none of them holds up a signal, and a reload holds up none of them.
+    let beats = tokio::spawn(keep_alive(Arc::clone(&supervisor), files.clone()));
+    let again = Arc::new(Notify::new());
+    let reloads = tokio::spawn(reload_when_told(
+        Arc::clone(&again),
+        Arc::clone(&supervisor),
+        files,
+    ));
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             () = open.ledger.until_lost() => break,
-            _ = signals.hangup.recv() => {
-                supervisor.reloading();
-                files.reload().await;
-                supervisor.ready();
-            }
-            () = supervisor.wants_to_know() => supervisor.alive(),
+            _ = signals.hangup.recv() => again.notify_one(),
         }
     }
+    // One that is cut off here is made good by the next start.
+    reloads.abort();
     supervisor.stopping();
     let mut stop = std::pin::pin!(automation.stop());
-    loop {
-        tokio::select! {
-            () = &mut stop => break,
-            // Who asks twice does not want to wait.
-            _ = signals.terminate.recv() => break,
-            _ = signals.interrupt.recv() => break,
-            () = supervisor.wants_to_know() => supervisor.alive(),
-        }
+    tokio::select! {
+        () = &mut stop => {}
+        // Who asks twice does not want to wait.
+        _ = signals.terminate.recv() => {}
+        _ = signals.interrupt.recv() => {}
     }
     open.close().await?;
+    beats.abort();
     tracing::info!(component = "service", "stopped");
     Ok(Exit::Done)
+}
+
+async fn keep_alive(supervisor: Arc<Supervisor>, files: Files) {
+    let ailment = || files.runtime().ailment();
+    supervisor.keep_alive(ailment).await;
+}
+
+/// Signals that come while one reload is under way are followed by one more.
+async fn reload_when_told(again: Arc<Notify>, supervisor: Arc<Supervisor>, files: Files) {
+    loop {
+        again.notified().await;
+        supervisor.reloading();
+        files.reload().await;
+        supervisor.ready();
+    }
 }
 
 struct Signals {
