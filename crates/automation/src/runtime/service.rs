@@ -276,6 +276,11 @@ impl Runtime {
         self.inner.adopted.send_modify(|count| *count += 1);
     }
 
+    /// Tells whenever another configuration holds.
+    pub fn adoptions(&self) -> watch::Receiver<u64> {
+        self.inner.adopted.subscribe()
+    }
+
     /// Ends a job, whether it waits or runs. Where it runs, its process is asked to end.
     pub async fn cancel(&self, id: IntentId, reason: &str) -> Result<(), Error> {
         let operator = Operator::vouched();

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::automation::{Automation, Files};
-use super::logs;
+use super::logs::{self, Log};
 use super::notify::Supervisor;
 use super::state::{Open, StateDir};
 use crate::commands::automation::config::tree::Tree;
@@ -23,7 +23,7 @@ pub(crate) const NODE: &str = "automation";
 
 pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     let (program, problems) = tree.load(Verify::AsConfigured)?;
-    logs::start(&program.config().service);
+    let log = logs::start(&program.config().service);
     planted::wake_defect();
     Automation::tell(&problems);
     let supervisor = Arc::new(Supervisor::from_environment());
@@ -42,6 +42,7 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     supervisor.ready();
     // Each in a task of its own: none of them holds up a signal, and a reload holds up none of them.
     let beats = tokio::spawn(keep_alive(Arc::clone(&supervisor), files.clone()));
+    let following = tokio::spawn(follow(log, files.clone()));
     let again = Arc::new(Notify::new());
     let reloads = tokio::spawn(reload_when_told(
         Arc::clone(&again),
@@ -68,6 +69,7 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     }
     open.close().await?;
     beats.abort();
+    following.abort();
     tracing::info!(component = "service", "stopped");
     Ok(Exit::Done)
 }
@@ -84,6 +86,14 @@ async fn reload_when_told(again: Arc<Notify>, supervisor: Arc<Supervisor>, files
         supervisor.reloading();
         files.reload().await;
         supervisor.ready();
+    }
+}
+
+/// Writes the log as the configuration of the moment wants it, whoever asked for that.
+async fn follow(log: Log, files: Files) {
+    let mut adoptions = files.runtime().adoptions();
+    while adoptions.changed().await.is_ok() {
+        log.follow(&files.runtime().program().config().service);
     }
 }
 

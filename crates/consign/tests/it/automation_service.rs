@@ -441,6 +441,28 @@ fn a_reload_that_takes_long_holds_up_neither_the_watchdog_nor_the_end_du_117() {
 }
 
 #[test]
+fn level_and_form_of_the_log_follow_a_reload_du_117_du_120() {
+    let world = world();
+    world.config("service: {log_level: error}\nplugins: {echo: {}}\n");
+    let mut service = world.start_quietly();
+    assert_eq!(service.lines(), [""; 0]);
+    world.config("service: {log_level: debug, log_format: text}\nplugins: {echo: {}}\n");
+    service.signal("HUP");
+    service.until_logged("the configuration was reloaded");
+    let lines = service.lines();
+    assert!(!lines[0].starts_with('{'), "{lines:?}");
+    world.config("service: {log_level: info}\nplugins: {echo: {}}\n");
+    let seen = lines.len();
+    service.signal("HUP");
+    until("lines of JSON", || {
+        let lines = service.lines();
+        lines[seen..].iter().any(|line| line.starts_with('{'))
+    });
+    service.signal("TERM");
+    assert!(service.wait().success());
+}
+
+#[test]
 fn a_confined_plugin_is_started_by_the_binary_itself() {
     let world = World::new();
     world.plugin("small", &format!("ulimit -n > $here/limit; {OK}"));
