@@ -23,6 +23,7 @@ mod publication;
 mod publish;
 pub mod reads;
 mod reload;
+mod removed;
 mod scheduler;
 mod schedules;
 mod serve;

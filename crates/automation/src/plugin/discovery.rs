@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::manifest::{self, MANIFEST_BYTES_MAX, Manifest};
 use super::trust::{self, Distrust, Symlinks};
 
-const MANIFEST: &str = "manifest.yaml";
+pub(crate) const MANIFEST: &str = "manifest.yaml";
 const DEPTH_MAX: usize = 8;
 const DIRECTORIES_MAX: usize = 10_000;
 /// A program with such a name and no manifest beside it was probably meant to be a plugin.

@@ -56,6 +56,15 @@ pub fn setup(plugin: &str) -> Key {
     key(Kind::PluginSetup, "", plugin)
 }
 
+/// Beside the setups: who owns the notes of plugins whose jobs a node has to end. See `removed`.
+pub fn removals(node: &str) -> String {
+    format!("removed/{node}")
+}
+
+pub fn removal(node: &str, plugin: &str) -> Key {
+    key(Kind::PluginSetup, &removals(node), plugin)
+}
+
 /// See `aftermath`.
 pub fn watermark() -> Key {
     key(Kind::Watermark, "", "automation")

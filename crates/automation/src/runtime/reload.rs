@@ -3,30 +3,29 @@
 //! What was opened at start (the ledger, the listeners) cannot change this way; such a configuration is refused as a whole.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use consign_engine::Error;
-use consign_kernel::command::{Command, Operate};
-use consign_kernel::error::Refusal;
-use consign_kernel::profile::Face;
-use consign_kernel::state::State;
 
+use super::removed::is_removed;
 use super::service::{Inner, Runtime};
 use super::setup;
 use crate::config::Config;
-use crate::program::Program;
-
-/// Jobs per commit.
-const PIECE_JOBS: u32 = 200;
-const REMOVED: &str = "its plugin was removed or disabled by a reload";
+use crate::program::{Plugin, Program};
 
 /// What a reload did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     pub added: Vec<String>,
+    /// Disabled, or gone from the configuration and the disk alike.
     pub removed: Vec<String>,
+    /// There, and not fit to run at the moment; their jobs wait.
+    pub left_out: Vec<String>,
     /// Queued jobs of removed plugins that are dead now.
     pub ended_jobs: usize,
+    /// Something that follows from it is not done yet, as the log says; it is tried again.
+    pub unfinished: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +37,7 @@ pub enum ReloadError {
 }
 
 impl Runtime {
-    /// From now on this configuration holds, unless the error says that it needs a restart.
+    /// From now on this configuration holds. If there is an error, the old one holds on.
     pub async fn reload(&self, program: Arc<Program>) -> Result<Reloaded, ReloadError> {
         let old = self.program();
         if let Some(key) = fixed(old.config(), program.config()) {
@@ -51,22 +50,26 @@ impl Runtime {
                 .collect()
         };
         let (before, after) = (names(&old), names(&program));
-        let removed: Vec<String> = before.difference(&after).cloned().collect();
-        {
-            let mut all_removed = self.inner.removed();
-            all_removed.extend(removed.iter().cloned());
-            all_removed.retain(|name| !after.contains(name));
-        }
+        let missing = old.plugins().filter(|plugin| !after.contains(&plugin.name));
+        let (removed, left_out): (Vec<&Plugin>, Vec<&Plugin>) =
+            missing.partition(|plugin| is_removed(plugin, &program));
+        let named = |plugins: Vec<&Plugin>| -> Vec<String> {
+            plugins.iter().map(|plugin| plugin.name.clone()).collect()
+        };
+        let (removed, left_out) = (named(removed), named(left_out));
+        // What can fail comes first: behind it the new one holds, whatever happens.
+        self.inner.note_removed(&program, &removed).await?;
         self.adopt(Arc::clone(&program));
-        setup::set_up(&self.inner, &program).await?;
-        let ended_jobs = self.inner.end_removed().await?;
+        let (ended_jobs, unfinished) = self.follow(&program).await;
         self.inner.loose_ends.notify_one();
         self.inner.until_served().await;
         let added = after.difference(&before).cloned().collect();
         let reloaded = Reloaded {
             added,
             removed,
+            left_out,
             ended_jobs,
+            unfinished,
         };
         tracing::info!(
             component = "reload",
@@ -74,6 +77,24 @@ impl Runtime {
             "the configuration was reloaded"
         );
         Ok(reloaded)
+    }
+
+    /// Sets up what is new and ends what waits for plugins that are gone; gives how many jobs, and whether something is left to do.
+    async fn follow(&self, program: &Arc<Program>) -> (usize, bool) {
+        let inner = &self.inner;
+        // Before it is tried: whoever asked for the reload may hang up in the middle.
+        inner.setup_owed.store(true, Ordering::SeqCst);
+        let set_up = setup::set_up(inner, program).await;
+        if set_up.is_ok() {
+            inner.setup_owed.store(false, Ordering::SeqCst);
+        }
+        let mut ended = 0;
+        let all_ended = inner.end_removed(&mut ended).await;
+        let error = set_up.and(all_ended).err();
+        if let Some(error) = &error {
+            tracing::warn!(component = "reload", %error, "the new configuration holds, and not all that follows from it is done; it is tried again");
+        }
+        (ended, error.is_some())
     }
 }
 
@@ -85,6 +106,7 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
     };
     let differing = [
         ("state.path", old.state_path != new.state_path),
+        ("api.enabled", old.api.enabled != new.api.enabled),
         ("api.listen", old.api.listen != new.api.listen),
         ("webhooks.listen", webhooks(old) != webhooks(new)),
     ];
@@ -93,43 +115,14 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
 }
 
 impl Inner {
-    pub(super) fn removed(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends what waits for plugins that a reload took away. Later rounds find what still ran then and has failed since.
-    pub(super) async fn end_removed(&self) -> Result<usize, Error> {
-        let removed: Vec<String> = self.removed().iter().cloned().collect();
-        let mut ended = 0;
-        for plugin in removed {
-            loop {
-                let open = self.engine.open_jobs(&plugin, None, PIECE_JOBS).await?;
-                let is_last = open.len() < PIECE_JOBS as usize;
-                let waiting = open.into_iter().filter(|job| job.state == State::Queued);
-                let ends: Vec<Command> = waiting
-                    .map(|job| {
-                        Command::Cancel(Operate {
-                            id: job.id,
-                            face: Face::Automation,
-                            reason: REMOVED.to_owned(),
-                        })
-                    })
-                    .collect();
-                let is_stuck = ends.is_empty();
-                for answer in self.engine.execute(None, ends).await? {
-                    match answer {
-                        Ok(_) => ended += 1,
-                        // Taken or ended by somebody else meanwhile.
-                        Err(Refusal::IllegalState | Refusal::NotFound) => {}
-                        Err(refusal) => return Err(refusal.into()),
-                    }
-                }
-                // Those that run are not many more than workers.
-                if is_last || is_stuck {
-                    break;
-                }
-            }
+    /// What follows from a configuration that holds, as far as it could not be done at once.
+    pub(super) async fn catch_up_with_reload(&self) -> Result<(), Error> {
+        if self.setup_owed.swap(false, Ordering::SeqCst)
+            && let Err(error) = setup::set_up(self, &self.program()).await
+        {
+            self.setup_owed.store(true, Ordering::SeqCst);
+            return Err(error);
         }
-        Ok(ended)
+        self.end_removed(&mut 0).await
     }
 }

@@ -88,11 +88,16 @@ impl Runtime {
     }
 
     /// One job as the entry would make it, now. It says nothing about the entry and its breaker.
-    pub async fn run_schedule(&self, plugin: &str, id: &str) -> Result<Enqueued, ScheduleError> {
+    pub async fn run_schedule(
+        &self,
+        plugin: &str,
+        id: &str,
+        submitted_by: SubmittedBy,
+    ) -> Result<Enqueued, ScheduleError> {
         let program = self.program();
         let entry = entry(&program, plugin, id)?;
         let payload = Value::Object(entry.payload.clone());
-        let job = Job::root(plugin, &entry.command, SubmittedBy::Api, payload);
+        let job = Job::root(plugin, &entry.command, submitted_by, payload);
         Ok(self.enqueue(job, None).await?)
     }
 

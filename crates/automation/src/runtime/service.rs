@@ -1,7 +1,6 @@
 //! The service as a whole: it starts, takes back what an earlier start left behind, runs jobs, takes a new configuration, and stops.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use super::errand::{self, Errand};
 use super::hub::Hub;
 use super::job::job_id;
 use super::reads::room::LARGE_READS_MAX;
+use super::removed::Removed;
 use super::scheduler;
 use super::serve;
 use super::served::{self, Held};
@@ -84,8 +84,10 @@ pub(super) struct Inner {
     /// Turns of those who read many megabytes.
     pub(super) large_reads: Semaphore,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// Plugins that reloads took away.
-    pub(super) removed: Mutex<BTreeSet<String>>,
+    /// Plugins whose jobs end.
+    pub(super) removed: Mutex<Removed>,
+    /// A plugin that a reload brought is perhaps not set up yet.
+    pub(super) setup_owed: AtomicBool,
     pub(super) started_at: Timestamp,
 }
 
@@ -113,6 +115,10 @@ impl Inner {
         }
     }
 
+    pub(super) fn node(&self) -> &str {
+        &self.node
+    }
+
     pub(super) fn holder(&self) -> String {
         Recover::holder(&self.node, &self.start)
     }
@@ -131,12 +137,15 @@ impl Runtime {
     pub async fn start(options: Options) -> Result<Self, Error> {
         let runtime = Self::idle(options);
         runtime.recover().await?;
-        setup::set_up(&runtime.inner, &runtime.program()).await?;
+        let program = runtime.program();
+        runtime.inner.recall_removed(&program).await?;
+        setup::set_up(&runtime.inner, &program).await?;
         runtime.keep_going("dispatcher", dispatch::dispatch);
         runtime.keep_leases();
         runtime.keep_going("scheduler", scheduler::schedule);
         runtime.keep_going("housekeeping", tick::keep_house);
         runtime.keep_going("intents", serve::serve);
+        runtime.tell_stranded().await;
         Ok(runtime)
     }
 
@@ -198,6 +207,7 @@ impl Runtime {
             large_reads: Semaphore::new(LARGE_READS_MAX),
             tasks: Mutex::default(),
             removed: Mutex::default(),
+            setup_owed: AtomicBool::default(),
             started_at,
         });
         Self { inner }
@@ -264,6 +274,11 @@ impl Runtime {
         self.inner.changed.notify_one();
         self.inner.replan.notify_one();
         self.inner.adopted.send_modify(|count| *count += 1);
+    }
+
+    /// Tells whenever another configuration holds.
+    pub fn adoptions(&self) -> watch::Receiver<u64> {
+        self.inner.adopted.subscribe()
     }
 
     /// Ends a job, whether it waits or runs. Where it runs, its process is asked to end.

@@ -19,9 +19,8 @@ use super::finish::INIT;
 use super::job::{Job, SubmittedBy};
 use super::keep;
 use super::service::{Inner, Runtime};
+use crate::plugin::discovery::MANIFEST;
 use crate::program::{Plugin, Program};
-
-const MANIFEST: &str = "manifest.yaml";
 
 /// How the setup of a plugin went.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -33,8 +33,8 @@ pub(super) async fn keep_house(inner: Arc<Inner>) {
     while !*stopping.borrow_and_update() {
         let program = inner.program();
         let service = &program.config().service;
-        if let Err(error) = inner.end_removed().await {
-            tracing::warn!(component = "reload", %error, "jobs of removed plugins could not be ended; the next round tries again");
+        if let Err(error) = inner.catch_up_with_reload().await {
+            tracing::warn!(component = "reload", %error, "not all is done that follows from the configuration; the next round tries again");
         }
         // Before anything is removed: what follows from a job needs the job.
         if let Err(error) = aftermath.go(&inner, &program).await {

@@ -384,7 +384,10 @@ async fn an_entry_rests_while_it_is_paused_and_runs_when_it_is_told() {
         ("every", ScheduleStatus::PausedManual)
     );
     assert!(info.next.is_empty());
-    let by_hand = runtime.run_schedule("mail", "default").await.unwrap();
+    let by_hand = runtime
+        .run_schedule("mail", "default", SubmittedBy::Cli)
+        .await
+        .unwrap();
     assert_eq!(world.ended(by_hand.id).await.state, State::Acked);
     runtime.resume_schedule("mail", "default").await.unwrap();
     world.jobs_are("mail", before + 2).await;

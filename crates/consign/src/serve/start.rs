@@ -198,8 +198,9 @@ fn until_told(
                         Some(Err(error)) => tracing::error!(%error, "the certificate was not reloaded; the old one stays"),
                         None => tracing::info!("SIGHUP: there is no certificate to reload"),
                     }
-                    if let Some(files) = &files {
-                        files.reload().await;
+                    // Beside this loop: whoever ends the server does not wait for it.
+                    if let Some(files) = files.clone() {
+                        tokio::spawn(async move { files.reload().await });
                     }
                 }
             }

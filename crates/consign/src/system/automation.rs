@@ -146,6 +146,10 @@ impl Automation {
 }
 
 impl Files {
+    pub(super) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// Reads the configuration again. One that does not hold is told in the log, and the old one stays.
     pub(crate) async fn reload(&self) {
         if let Err(error) = self.loader.reload(&self.runtime).await {

@@ -4,6 +4,8 @@
 //! is about one.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use consign_automation::config::model::{LogLevel, Service};
 use jiff::Timestamp;
@@ -11,57 +13,103 @@ use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+/// The running log, for those who change what it shows.
+pub(super) struct Log {
+    is_json: Arc<AtomicBool>,
+    /// Nothing to set where `RUST_LOG` filters.
+    filter: Option<Box<dyn Fn(EnvFilter) + Send + Sync>>,
+}
+
 /// `RUST_LOG` beats the configuration.
-pub(super) fn start(service: &Service) {
-    let level = match service.log_level {
+pub(super) fn start(service: &Service) -> Log {
+    let given = EnvFilter::try_from_default_env().ok();
+    let is_given = given.is_some();
+    let is_json = Arc::new(AtomicBool::new(service.log_json));
+    let lines = tracing_subscriber::fmt()
+        .with_writer(std::io::stdout)
+        .with_ansi(false)
+        .event_format(Lines {
+            is_json: Arc::clone(&is_json),
+            text: tracing_subscriber::fmt::format().with_target(false),
+        })
+        .with_env_filter(given.unwrap_or_else(|| filter(service)))
+        .with_filter_reloading();
+    let handle = lines.reload_handle();
+    // A second start in one process keeps the first one's log.
+    let _ = lines.try_init();
+    let set = move |filter| {
+        if let Err(error) = handle.reload(filter) {
+            tracing::warn!(component = "service", %error, "the level of the log could not be set");
+        }
+    };
+    let filter: Box<dyn Fn(EnvFilter) + Send + Sync> = Box::new(set);
+    Log {
+        is_json,
+        filter: (!is_given).then_some(filter),
+    }
+}
+
+impl Log {
+    /// From now on as this configuration has it.
+    pub(super) fn follow(&self, service: &Service) {
+        self.is_json.store(service.log_json, Ordering::Relaxed);
+        if let Some(set) = &self.filter {
+            set(filter(service));
+        }
+    }
+}
+
+fn filter(service: &Service) -> EnvFilter {
+    EnvFilter::new(match service.log_level {
         LogLevel::Debug => "debug",
         LogLevel::Info => "info",
         LogLevel::Warn => "warn",
         LogLevel::Error => "error",
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stdout)
-        .with_ansi(false);
-    // A second start in one process keeps the first one's log.
-    let _ = if service.log_json {
-        lines.event_format(JsonLines).try_init()
-    } else {
-        lines.with_target(false).try_init()
-    };
+    })
 }
 
-struct JsonLines;
+/// One line for each event, in the form of the moment.
+struct Lines {
+    is_json: Arc<AtomicBool>,
+    text: Format,
+}
 
-impl<S, N> FormatEvent<S, N> for JsonLines
+impl<S, N> FormatEvent<S, N> for Lines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(
         &self,
-        _context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
+        context: &FmtContext<'_, S, N>,
+        writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let metadata = event.metadata();
-        let mut fields = Fields(Map::new());
-        event.record(&mut fields);
-        let mut line = fields.0;
-        // What the event says of itself cannot take their place.
-        let now = format!("{:.6}", Timestamp::now());
-        line.insert("timestamp".to_owned(), now.into());
-        line.insert("level".to_owned(), metadata.level().to_string().into());
-        line.entry("component")
-            .or_insert_with(|| component(metadata.target()).into());
-        line.entry("message").or_insert_with(|| "".into());
-        writeln!(writer, "{}", Value::Object(line))
+        if self.is_json.load(Ordering::Relaxed) {
+            json_line(writer, event)
+        } else {
+            self.text.format_event(context, writer, event)
+        }
     }
+}
+
+fn json_line(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    let metadata = event.metadata();
+    let mut fields = Fields(Map::new());
+    event.record(&mut fields);
+    let mut line = fields.0;
+    // What the event says of itself cannot take their place.
+    let now = format!("{:.6}", Timestamp::now());
+    line.insert("timestamp".to_owned(), now.into());
+    line.insert("level".to_owned(), metadata.level().to_string().into());
+    line.entry("component")
+        .or_insert_with(|| component(metadata.target()).into());
+    line.entry("message").or_insert_with(|| "".into());
+    writeln!(writer, "{}", Value::Object(line))
 }
 
 /// The part of the program that speaks, where it does not say so itself.

@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval};
 
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
@@ -44,15 +44,29 @@ impl Supervisor {
         self.tell("STOPPING=1\nSTATUS=waiting for running jobs");
     }
 
-    pub(super) fn alive(&self) {
-        self.tell("WATCHDOG=1");
-    }
-
-    /// Returns when it is time to say that we are alive; never, if nobody wants to know.
-    pub(super) async fn wants_to_know(&self) {
-        match self.alive_within {
-            Some(within) => sleep(within / 2).await,
-            None => std::future::pending().await,
+    /// Says again and again that we are alive, but only while we are well: else we are ended and begin anew. Never ends.
+    pub(super) async fn keep_alive<F>(&self, ailment: impl Fn() -> F)
+    where
+        F: Future<Output = Option<String>>,
+    {
+        let Some(within) = self.alive_within else {
+            return std::future::pending().await;
+        };
+        let mut beat = interval(within / 2);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut was_well = true;
+        loop {
+            beat.tick().await;
+            let ailment = ailment().await;
+            match &ailment {
+                None => self.tell("WATCHDOG=1"),
+                Some(ailment) if was_well => {
+                    let message = "the supervisor does not hear that the service is alive until it is well again";
+                    tracing::error!(component = "service", ailment, "{message}");
+                }
+                Some(_) => {}
+            }
+            was_well = ailment.is_none();
         }
     }
 
@@ -76,4 +90,44 @@ fn connect(address: &str) -> Option<UnixDatagram> {
     socket.set_nonblocking(true).ok()?;
     socket.connect_addr(&address.ok()?).ok()?;
     Some(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_watchdog_hears_of_us_only_while_we_are_well() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let supervisor = Supervisor {
+            socket: Some(ours),
+            alive_within: Some(Duration::from_secs(2)),
+        };
+        let is_well = AtomicBool::new(true);
+        let heard = || {
+            let mut buffer = [0; 64];
+            let beats = std::iter::from_fn(|| theirs.recv(&mut buffer).ok());
+            beats.count()
+        };
+        let ailment = || {
+            let is_unwell = !is_well.load(Ordering::SeqCst);
+            std::future::ready(is_unwell.then(|| "unwell".to_owned()))
+        };
+        let story = async {
+            for (well, least) in [(true, 3), (false, 0), (true, 3)] {
+                is_well.store(well, Ordering::SeqCst);
+                // Beside the beats, which fall on whole seconds.
+                tokio::time::sleep(Duration::from_millis(3_500)).await;
+                let count = heard();
+                assert!(if well { count >= least } else { count == 0 }, "{count}");
+            }
+        };
+        tokio::select! {
+            () = supervisor.keep_alive(ailment) => {}
+            () = story => {}
+        }
+    }
 }

@@ -2,13 +2,16 @@
 //!
 //! Order matters: configuration, lock, ledger, runtime. Whatever fails, fails before anything runs.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use consign_automation::config::Verify;
 use consign_faces::web::door::Door;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
-use super::automation::Automation;
-use super::logs;
+use super::automation::{Automation, Files};
+use super::logs::{self, Log};
 use super::notify::Supervisor;
 use super::state::{Open, StateDir};
 use crate::commands::automation::config::tree::Tree;
@@ -20,10 +23,10 @@ pub(crate) const NODE: &str = "automation";
 
 pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     let (program, problems) = tree.load(Verify::AsConfigured)?;
-    logs::start(&program.config().service);
+    let log = logs::start(&program.config().service);
     planted::wake_defect();
     Automation::tell(&problems);
-    let supervisor = Supervisor::from_environment();
+    let supervisor = Arc::new(Supervisor::from_environment());
     let mut signals = Signals::listen()?;
     let state = StateDir::of(program.config());
     let open = Open::new(&state).await?;
@@ -37,33 +40,61 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
         Automation::start(engine, tree, program, NODE.to_owned(), Door::default()).await?;
     let files = automation.files();
     supervisor.ready();
+    // Each in a task of its own: none of them holds up a signal, and a reload holds up none of them.
+    let beats = tokio::spawn(keep_alive(Arc::clone(&supervisor), files.clone()));
+    let following = tokio::spawn(follow(log, files.clone()));
+    let again = Arc::new(Notify::new());
+    let reloads = tokio::spawn(reload_when_told(
+        Arc::clone(&again),
+        Arc::clone(&supervisor),
+        files,
+    ));
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => break,
             _ = signals.interrupt.recv() => break,
             () = open.ledger.until_lost() => break,
-            _ = signals.hangup.recv() => {
-                supervisor.reloading();
-                files.reload().await;
-                supervisor.ready();
-            }
-            () = supervisor.wants_to_know() => supervisor.alive(),
+            _ = signals.hangup.recv() => again.notify_one(),
         }
     }
+    // One that is cut off here is made good by the next start.
+    reloads.abort();
     supervisor.stopping();
     let mut stop = std::pin::pin!(automation.stop());
-    loop {
-        tokio::select! {
-            () = &mut stop => break,
-            // Who asks twice does not want to wait.
-            _ = signals.terminate.recv() => break,
-            _ = signals.interrupt.recv() => break,
-            () = supervisor.wants_to_know() => supervisor.alive(),
-        }
+    tokio::select! {
+        () = &mut stop => {}
+        // Who asks twice does not want to wait.
+        _ = signals.terminate.recv() => {}
+        _ = signals.interrupt.recv() => {}
     }
     open.close().await?;
+    beats.abort();
+    following.abort();
     tracing::info!(component = "service", "stopped");
     Ok(Exit::Done)
+}
+
+async fn keep_alive(supervisor: Arc<Supervisor>, files: Files) {
+    let ailment = || files.runtime().ailment();
+    supervisor.keep_alive(ailment).await;
+}
+
+/// Signals that come while one reload is under way are followed by one more.
+async fn reload_when_told(again: Arc<Notify>, supervisor: Arc<Supervisor>, files: Files) {
+    loop {
+        again.notified().await;
+        supervisor.reloading();
+        files.reload().await;
+        supervisor.ready();
+    }
+}
+
+/// Writes the log as the configuration of the moment wants it, whoever asked for that.
+async fn follow(log: Log, files: Files) {
+    let mut adoptions = files.runtime().adoptions();
+    while adoptions.changed().await.is_ok() {
+        log.follow(&files.runtime().program().config().service);
+    }
 }
 
 struct Signals {

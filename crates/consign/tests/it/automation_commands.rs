@@ -185,7 +185,7 @@ fn the_running_service_answers_under_both_names_du_113() {
 }
 
 #[test]
-fn a_schedule_runs_by_the_clock_and_is_paused_resumed_and_run_by_hand() {
+fn a_schedule_runs_by_the_clock_and_is_paused_resumed_and_run_by_hand_r_15() {
     let world = world();
     world.plugin("tick", &format!("echo tick >> $here/ticks; {OK}"));
     world.config("service: {tick_interval: 1s}\nplugins: {tick: {schedules: [{every: 1s}]}, echo: {schedules: [{cron: '0 0 1 1 *'}]}}\n");
@@ -205,6 +205,8 @@ fn a_schedule_runs_by_the_clock_and_is_paused_resumed_and_run_by_hand() {
     until("it ran", || {
         world.json(&["job", "show", &id])["status"] == "succeeded"
     });
+    let shown = world.json(&["job", "show", &id]);
+    assert_eq!(shown["submitted_by"], "cli", "{shown}");
     let refused = world.ductile(&["schedule", "pause", "echo", "other"]);
     assert_eq!(code(&refused), 1);
     assert!(

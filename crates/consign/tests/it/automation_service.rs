@@ -397,6 +397,72 @@ fn a_supervisor_hears_of_every_turn() {
 }
 
 #[test]
+fn a_reload_that_takes_long_holds_up_neither_the_watchdog_nor_the_end_du_117() {
+    let world = world();
+    let address = world.path("notify");
+    let supervisor = UnixDatagram::bind(&address).expect("a socket can be made");
+    supervisor
+        .set_read_timeout(Some(LONG))
+        .expect("a limit can be set");
+    let mut service = world.start_with(&[
+        ("NOTIFY_SOCKET", address.to_str().expect("plain")),
+        ("WATCHDOG_USEC", "400000"),
+    ]);
+    // What the supervisor hears until this comes.
+    let told_until = |wanted: &str| {
+        let (mut buffer, mut told) = ([0; 256], Vec::new());
+        loop {
+            let length = supervisor.recv(&mut buffer).expect("it is told in time");
+            told.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+            if told.last().is_some_and(|last| last.contains(wanted)) {
+                return told;
+            }
+        }
+    };
+    // A program so large that it takes a while to see whether it is new.
+    world.plugin("large", OK);
+    let manifest = world.path("plugins/large/manifest.yaml");
+    let known = world.read("plugins/large/manifest.yaml");
+    fs::write(manifest, format!("{known}  init: {{type: write}}\n")).expect("it can be written");
+    let program = fs::OpenOptions::new()
+        .write(true)
+        .open(world.path("plugins/large/run"));
+    let program = program.expect("it can be opened");
+    program.set_len(4 << 30).expect("holes need no room");
+    service.signal("HUP");
+    told_until("RELOADING=1");
+    for _ in 0..3 {
+        let told = told_until("WATCHDOG=1");
+        assert_eq!(told.len(), 1, "the reload is still under way: {told:?}");
+    }
+    service.signal("TERM");
+    told_until("STOPPING=1");
+    assert!(service.wait().success());
+}
+
+#[test]
+fn level_and_form_of_the_log_follow_a_reload_du_117_du_120() {
+    let world = world();
+    world.config("service: {log_level: error}\nplugins: {echo: {}}\n");
+    let mut service = world.start_quietly();
+    assert_eq!(service.lines(), [""; 0]);
+    world.config("service: {log_level: debug, log_format: text}\nplugins: {echo: {}}\n");
+    service.signal("HUP");
+    service.until_logged("the configuration was reloaded");
+    let lines = service.lines();
+    assert!(!lines[0].starts_with('{'), "{lines:?}");
+    world.config("service: {log_level: info}\nplugins: {echo: {}}\n");
+    let seen = lines.len();
+    service.signal("HUP");
+    until("lines of JSON", || {
+        let lines = service.lines();
+        lines[seen..].iter().any(|line| line.starts_with('{'))
+    });
+    service.signal("TERM");
+    assert!(service.wait().success());
+}
+
+#[test]
 fn a_confined_plugin_is_started_by_the_binary_itself() {
     let world = World::new();
     world.plugin("small", &format!("ulimit -n > $here/limit; {OK}"));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -109,6 +110,16 @@ impl World {
         command.envs(variables.iter().copied());
         let service = Service::spawn(command);
         service.until_logged("the automation runs");
+        service
+    }
+
+    /// Starts one whose log says nothing of that, and waits until it answers.
+    pub(crate) fn start_quietly(&self) -> Service {
+        let command = self.command(&self.path("ductile"), &["system", "start"]);
+        let service = Service::spawn(command);
+        until("it answers", || {
+            UnixStream::connect(self.path("state/ductile.sock")).is_ok()
+        });
         service
     }
 

@@ -75,7 +75,8 @@ pub(super) async fn run(
     _: Allowed<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, Reject> {
-    let enqueued = face.runtime.run_schedule(&plugin, &id).await?;
+    let submitter = face.submitter();
+    let enqueued = face.runtime.run_schedule(&plugin, &id, submitter).await?;
     let job_id = job_id(enqueued.id);
     let body = json!({"plugin": plugin, "schedule_id": id, "job_id": job_id, "status": "queued"});
     Ok(ok(&body))
@@ -127,9 +128,15 @@ pub(super) async fn reload(
 ) -> Result<Response, Reject> {
     let reloaded = face.options.loader.reload(&face.runtime).await?;
     let at = face.runtime.now();
+    let message = if reloaded.unfinished {
+        "the configuration was loaded anew; not all that follows from it is done, and it is tried again: see the log"
+    } else {
+        "the configuration was loaded anew"
+    };
     Ok(ok(&json!({
-        "status": "ok", "reloaded_at": format!("{at:.9}"), "message": "the configuration was loaded anew",
-        "added": reloaded.added, "removed": reloaded.removed, "ended_jobs": reloaded.ended_jobs,
+        "status": "ok", "reloaded_at": format!("{at:.9}"), "message": message,
+        "added": reloaded.added, "removed": reloaded.removed, "left_out": reloaded.left_out, "ended_jobs": reloaded.ended_jobs,
+        "unfinished": reloaded.unfinished,
     })))
 }
 

@@ -1,4 +1,4 @@
-//! A ledger that stands in the way of settlements and claims for as long as a test says so. Everything else passes.
+//! A ledger that stands in the way of settlements, claims and ends for as long as a test says so. Everything else passes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +11,7 @@ use consign_store::{Answered, Error, Passing, SharedStore};
 #[derive(Debug, Default)]
 pub struct Obstacles {
     refusing: AtomicBool,
+    refusing_ends: AtomicBool,
     claims: Mutex<Claims>,
     rivals: AtomicUsize,
     met: AtomicUsize,
@@ -39,6 +40,11 @@ impl Obstacles {
     /// Whether requests that settle something are turned away.
     pub fn refuse(&self, refusing: bool) {
         self.refusing.store(refusing, Ordering::SeqCst);
+    }
+
+    /// Whether requests by which an operator ends something are turned away.
+    pub fn refuse_ends(&self, refusing: bool) {
+        self.refusing_ends.store(refusing, Ordering::SeqCst);
     }
 
     /// So many times somebody writes a record first that a settlement expects to be as it was read, if it is there.
@@ -71,6 +77,11 @@ impl Obstacles {
         let refuses = self.refusing.load(Ordering::SeqCst) && request.steps.iter().any(settles);
         self.met.fetch_add(usize::from(refuses), Ordering::SeqCst);
         refuses
+    }
+
+    fn refuses_end(&self, request: &Request) -> bool {
+        let ends = |step: &Command| matches!(step, Command::Cancel(_));
+        self.refusing_ends.load(Ordering::SeqCst) && request.steps.iter().any(ends)
     }
 
     /// The record that a rival is to write before this request.
@@ -126,7 +137,11 @@ impl Passing for Behind {
     }
 
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
-        if self.obstacles.refuses_claim(&request) || self.obstacles.refuses(&request) {
+        let obstacles = &self.obstacles;
+        if obstacles.refuses_claim(&request)
+            || obstacles.refuses(&request)
+            || obstacles.refuses_end(&request)
+        {
             return Box::pin(async { Err(Error::Busy) });
         }
         let Some(key) = self.obstacles.contended(&request) else {

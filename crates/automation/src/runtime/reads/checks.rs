@@ -1,13 +1,15 @@
 //! Lists of checks for whoever runs the service: what needs a hand, and whether the ledger holds what it must.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use consign_engine::Error;
+use consign_engine::{Error, Operator};
+use consign_kernel::state::State;
 use serde_json::{Value, json};
 
 use super::is_over;
 use super::jobs::{LOOKED_AT_MAX, every_job};
 use crate::breaker;
+use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
 use crate::program::Program;
 use crate::runtime::job::{Job, SubmittedBy, job_id};
 use crate::runtime::keep::{self, ScheduleStatus};
@@ -29,6 +31,7 @@ impl Runtime {
             checks.push(of_plugin(&plugin.name, ailment));
         }
         checks.extend(left_out(&self.program()));
+        checks.extend(self.stranded_checks().await?);
         for schedule in self.schedules().await? {
             let detail = match schedule.status {
                 ScheduleStatus::PausedInvalid => Some(
@@ -55,6 +58,47 @@ impl Runtime {
         }
         let is_open = self.breaker_of(plugin).await? == breaker::State::Open;
         Ok(is_open.then(|| "its breaker is open".to_owned()))
+    }
+
+    /// How many queued jobs wait for plugins that cannot be run here.
+    pub(in crate::runtime) async fn stranded(&self) -> Result<BTreeMap<String, usize>, Error> {
+        let mut stranded: BTreeMap<String, usize> = BTreeMap::new();
+        if self.counted().await?(State::Queued) == 0 {
+            return Ok(stranded);
+        }
+        let program = self.program();
+        self.each_job(Some(State::Queued), None, |intent| {
+            let plugin = intent.capability.as_deref().unwrap_or_default();
+            let is_ours = [PUBLISH_PLUGIN, SWITCH_PLUGIN].contains(&plugin);
+            if !is_ours && program.plugin(plugin).is_none() {
+                *stranded.entry(plugin.to_owned()).or_default() += 1;
+            }
+            true
+        })
+        .await?;
+        Ok(stranded)
+    }
+
+    /// Jobs that nobody here takes. Where other nodes share the ledger, one of them may know the plugin: then it is only told.
+    pub(super) async fn stranded_checks(&self) -> Result<Vec<Value>, Error> {
+        let stranded = self.stranded().await?;
+        if stranded.is_empty() {
+            return Ok(Vec::new());
+        }
+        let program = self.program();
+        let nodes = self.engine().nodes(Operator::vouched()).await?;
+        let is_shared = nodes.iter().any(|node| !node.here);
+        let left_out: BTreeSet<&str> = program.left_out().map(|(name, _)| name).collect();
+        let checks = stranded.into_iter().map(|(plugin, jobs)| {
+            let why = program.missing_plugin(&plugin);
+            let what = "bring it back and reload, or end them with `job cancel`";
+            let detail = format!("queued jobs that nobody takes here: {jobs}; {why}; {what}");
+            let mut check = check(&format!("jobs of {plugin}"), Some(detail));
+            let is_unknown = !program.is_known(&plugin) && !left_out.contains(plugin.as_str());
+            check["ok"] = (is_shared && is_unknown).into();
+            check
+        });
+        Ok(checks.collect())
     }
 
     /// Whether the newest jobs are as they must be: readable, and with an end if they are over.

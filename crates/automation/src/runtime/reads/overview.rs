@@ -166,6 +166,7 @@ impl Runtime {
             plugins.push(Value::Object(shown));
         }
         checks.extend(left_out(&program));
+        checks.extend(self.stranded_checks().await?);
         let healthy = checks.iter().all(|check| check["ok"] == true);
         Ok(json!({
             "healthy": healthy,

@@ -101,9 +101,13 @@ fn reloaded(answer: &Value) -> String {
         names.filter_map(Value::as_str).collect()
     };
     let mut text = "reloaded".to_owned();
-    for key in ["added", "removed"] {
+    for (key, words) in [
+        ("added", "added"),
+        ("removed", "removed"),
+        ("left_out", "left out, their jobs wait"),
+    ] {
         if !names(key).is_empty() {
-            let _ = write!(text, "; {key}: {}", names(key).join(", "));
+            let _ = write!(text, "; {words}: {}", names(key).join(", "));
         }
     }
     match answer["ended_jobs"].as_u64() {
@@ -111,6 +115,9 @@ fn reloaded(answer: &Value) -> String {
         Some(ended) => {
             let _ = write!(text, "; jobs that ended: {ended}");
         }
+    }
+    if answer["unfinished"] == true {
+        text.push_str("; not all that follows from it is done, and it is tried again: see the log");
     }
     text
 }
