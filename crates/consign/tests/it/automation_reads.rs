@@ -82,7 +82,8 @@ fn a_job_is_inspected_with_its_lineage_its_baggage_and_its_moves_du_113() {
 #[test]
 fn a_run_is_shown_step_by_step_with_and_without_a_service_du_085() {
     let world = world(&format!("{PLUGINS}{PIPELINE}"));
-    let ran = world.json(&["pipeline", "run", "line"]);
+    let payload = r#"{"name": "ada"}"#;
+    let ran = world.json(&["pipeline", "run", "line", "--payload", payload]);
     let (root, last) = (word(&ran["job_id"]), word(&ran["tree"][1]["job_id"]));
     let run = world.json(&["pipeline", "show", "--run", &last]);
     let id = word(&run["instance_id"]);
@@ -125,7 +126,7 @@ fn plugins_say_how_they_are_when_they_are_asked_and_show_what_they_keep_du_124()
     }
     world.config("plugins: {ill: {}, other: {}, well: {}}\n");
     let _service = world.start();
-    world.json(&["plugin", "run", "well", "work"]);
+    world.json(&["plugin", "run", "well", "--command", "work", "--wait"]);
     let calm = world.json(&["status"]);
     assert_eq!(calm["healthy"], true, "{calm}");
     let jobs = world.json(&["job", "list"]);

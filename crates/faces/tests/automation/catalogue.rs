@@ -182,7 +182,13 @@ async fn a_plugin_that_is_gone_hides_no_other_s_last_run_du_124() {
     let text = std::fs::read_to_string(world.path("config.yaml")).unwrap();
     let (tokens, _) = text.split_once("\nplugins:").unwrap();
     let hooks = "webhooks: {listen: '127.0.0.1:0'}";
-    world.adopt_text(&format!("{tokens}\nplugins: {{one: {{}}}}\n{hooks}\n"));
+    let disabled = others
+        .iter()
+        .map(|name| format!(", {name}: {{enabled: false}}"));
+    let disabled: String = disabled.collect();
+    world.adopt_text(&format!(
+        "{tokens}\nplugins: {{one: {{}}{disabled}}}\n{hooks}\n"
+    ));
     let status = world.get("/system/status").await.json;
     assert_eq!(status["plugins"].as_array().unwrap().len(), 1, "{status}");
     let last = &status["plugins"][0]["last_run"];

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use consign_engine::{Error, Operator};
-use consign_kernel::state::State;
 use serde_json::{Value, json};
 
 use super::is_over;
@@ -61,21 +60,16 @@ impl Runtime {
     }
 
     /// How many queued jobs wait for plugins that cannot be run here.
-    pub(in crate::runtime) async fn stranded(&self) -> Result<BTreeMap<String, usize>, Error> {
-        let mut stranded: BTreeMap<String, usize> = BTreeMap::new();
-        if self.counted().await?(State::Queued) == 0 {
-            return Ok(stranded);
-        }
+    pub(in crate::runtime) async fn stranded(&self) -> Result<BTreeMap<String, u64>, Error> {
         let program = self.program();
-        self.each_job(Some(State::Queued), None, |intent| {
-            let plugin = intent.capability.as_deref().unwrap_or_default();
-            let is_ours = [PUBLISH_PLUGIN, SWITCH_PLUGIN].contains(&plugin);
-            if !is_ours && program.plugin(plugin).is_none() {
-                *stranded.entry(plugin.to_owned()).or_default() += 1;
+        let mut stranded = BTreeMap::new();
+        for work in self.engine().work().await? {
+            let plugin = work.capability.unwrap_or_default();
+            let is_ours = [PUBLISH_PLUGIN, SWITCH_PLUGIN].contains(&plugin.as_str());
+            if work.queued > 0 && !is_ours && program.plugin(&plugin).is_none() {
+                stranded.insert(plugin, work.queued);
             }
-            true
-        })
-        .await?;
+        }
         Ok(stranded)
     }
 

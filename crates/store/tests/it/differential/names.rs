@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use consign_kernel::command::{Answer, Command, Reply, Request};
 use consign_kernel::ids::{FactSeq, IntentId, Seq};
 use consign_kernel::intent::Intent;
+use consign_kernel::record::{Kind, Record};
 use consign_store::Dump;
 
 #[derive(Debug, Default)]
@@ -73,6 +74,10 @@ impl Names {
         for row in &mut other.once {
             row.intent = row.intent.map(|id| self.name(id));
         }
+        for past in past_jobs(&mut other.records) {
+            let id = past.value.parse().expect("it holds an id");
+            past.value = self.name(id).to_string();
+        }
         other
     }
 
@@ -133,7 +138,9 @@ pub(super) fn unnumbered(reply: &Reply) -> Reply {
 pub(super) fn ranked(mut dump: Dump) -> Dump {
     let intents = dump.intents.iter().map(|intent| intent.seq.0);
     let named = dump.facts.iter().map(|fact| fact.intent.0);
-    let seqs = ranks(intents.chain(named));
+    let mut records = dump.records.clone();
+    let past = past_jobs(&mut records).map(|past| number(past));
+    let seqs = ranks(intents.chain(named).chain(past));
     let facts = dump.facts.iter().map(|fact| fact.seq);
     let previous = dump.facts.iter().filter_map(|fact| fact.previous);
     let last = dump.intents.iter().filter_map(|intent| intent.last_fact);
@@ -154,7 +161,20 @@ pub(super) fn ranked(mut dump: Dump) -> Dump {
         fact.intent = seq(fact.intent);
         fact.previous = fact.previous.map(fact_seq);
     }
+    for past in past_jobs(&mut dump.records) {
+        past.key.name = seq(Seq(number(past))).0.to_string();
+    }
     dump
+}
+
+/// The records of jobs that are gone, which are named by their numbers.
+fn past_jobs(records: &mut [Record]) -> impl Iterator<Item = &mut Record> {
+    let past = |record: &&mut Record| record.key.kind == Kind::PastJob;
+    records.iter_mut().filter(past)
+}
+
+fn number(past: &Record) -> u64 {
+    past.key.name.parse().expect("it is named by a number")
 }
 
 fn ranks(numbers: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {

@@ -58,10 +58,10 @@ async fn a_start_waits_for_another_ones_migration_only_if_it_has_something_to_do
     let soon = Duration::from_secs(10);
     let started = timeout(soon, Postgres::open(options(&cluster.url(), &clock, 2))).await;
     drop(started.unwrap().unwrap());
-    // What is done statement by statement may be done again.
-    let undone = "DELETE FROM migrations WHERE version = 8";
-    other.batch_execute(undone).await.unwrap();
-    let starting = tokio::spawn(Postgres::open(options(&cluster.url(), &clock, 3)));
+    let older = held("lock_waits", 7, &clock).await;
+    let other = stranger(&older.url()).await;
+    other.query(lock, &[]).await.unwrap();
+    let starting = tokio::spawn(Postgres::open(options(&older.url(), &clock, 3)));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!starting.is_finished());
     let unlock = "SELECT pg_advisory_unlock(17231, 1)";
