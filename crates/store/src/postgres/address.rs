@@ -143,7 +143,7 @@ impl Address {
                     unreachable(if missing { wire::NO_PASSWORD } else { &why })
                 }),
                 Err(_elapsed) => {
-                    told.hear(Says::Nothing, || unreachable("it did not answer in time"))
+                    told.hear(Says::Nothing, || unreachable("it did not answer in time"));
                 }
             }
         }

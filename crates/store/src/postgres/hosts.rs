@@ -188,11 +188,13 @@ impl Says {
     }
 
     fn of_kind(kind: io::ErrorKind) -> Self {
-        match kind {
-            io::ErrorKind::PermissionDenied => Self::Standby,
+        if kind == io::ErrorKind::PermissionDenied {
+            Self::Standby
+        } else if matches!(kind, io::ErrorKind::Other | io::ErrorKind::InvalidData) {
             // Our own words, and those about a certificate that does not fit.
-            io::ErrorKind::Other | io::ErrorKind::InvalidData => Self::Reason,
-            _ => Self::Nothing,
+            Self::Reason
+        } else {
+            Self::Nothing
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Lists of checks for whoever runs the service: what needs a hand, and whether the ledger holds what it must.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use consign_engine::{Error, Operator};
 use serde_json::{Value, json};
@@ -130,8 +131,8 @@ impl Runtime {
         let mut open: BTreeMap<(&str, &str), Vec<(String, String)>> = BTreeMap::new();
         for schedule in &schedules {
             let of = (schedule.plugin.as_str(), schedule.command.as_str());
-            if !open.contains_key(&of) {
-                open.insert(of, self.scheduled(of.0, of.1).await?);
+            if let Entry::Vacant(first) = open.entry(of) {
+                first.insert(self.scheduled(of.0, of.1).await?);
             }
         }
         let shown = schedules.iter().map(|schedule| {
