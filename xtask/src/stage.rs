@@ -45,7 +45,7 @@ pub(crate) const BROWSER: &str = "browser";
 /// Groups and what the stages of each may take together, in minutes.
 const GROUPS: &[(&str, u64)] = &[
     (BUILD, 26),
-    (TESTS, 18),
+    (TESTS, 24),
     (CLIENTS, 5),
     (CRASH, 8),
     (BROWSER, 4),
