@@ -44,7 +44,7 @@ pub(crate) const BROWSER: &str = "browser";
 
 /// Groups and what the stages of each may take together, in minutes.
 const GROUPS: &[(&str, u64)] = &[
-    (BUILD, 26),
+    (BUILD, 34),
     (TESTS, 24),
     (CLIENTS, 5),
     (CRASH, 8),
