@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tokio_postgres::AsyncMessage;
 
 use super::address::Address;
-use super::reads::in_time;
+use super::readers::in_time;
 use super::wire::{PATIENCE, Parameters};
 use crate::group::Shared;
 use crate::{Error, News};

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use consign_kernel::lane::Lanes;
 
 use super::load::BLOCK;
-use super::reads::{self, Lent, Readers};
+use super::readers::{Lent, Readers};
+use super::reads;
 use super::rows::{self, INTENT_COLUMNS, intent_columns};
 use crate::Error;
 use crate::check;

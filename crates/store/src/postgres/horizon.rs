@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use super::load::BLOCK;
-use super::reads::{Lent, Readers};
+use super::readers::{Lent, Readers};
 use super::rows;
 use crate::Error;
 

@@ -15,6 +15,7 @@ mod hosts;
 mod load;
 mod locks;
 mod nodes;
+mod readers;
 mod reads;
 mod rows;
 mod schema;
@@ -46,7 +47,7 @@ use crate::{
 use bells::Bells;
 use horizon::Horizon;
 use locks::Locks;
-use reads::Readers;
+use readers::Readers;
 use writer::{Node, Writers};
 
 /// How many requests may wait for the writers before new ones are refused as busy.
@@ -55,7 +56,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// A name for databases that hold nothing but this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_13";
+pub const TEMPLATE: &str = "consign_template_14";
 
 #[derive(Clone)]
 pub struct Options {

@@ -2,7 +2,7 @@
 
 use consign_kernel::intent::Shelf;
 
-use super::reads::Readers;
+use super::readers::Readers;
 use super::rows;
 use crate::{Error, Held};
 

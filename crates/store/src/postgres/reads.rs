@@ -1,7 +1,5 @@
 //! Reads, on connections of their own. What PostgreSQL shows is committed and safe.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use consign_kernel::fact::{Event, Fact};
@@ -11,16 +9,13 @@ use consign_kernel::lane::{Column, Probe};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::Row;
 
-use super::address::Address;
 use super::horizon::{Horizon, Watch, end_of};
+use super::readers::{Lent, Readers};
 use super::rows::{
     self, FACT_COLUMNS, fact_columns, intent_columns, outline_columns, signed, stored,
 };
-use super::wire::{PATIENCE, Parameters, is_silent, silent};
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
     Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Outline, OutlinePage,
@@ -29,168 +24,6 @@ use crate::{
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
-
-/// In line for a connection. Statements take moments: whoever waits this long waits behind a database that is silent.
-const LINE_PATIENCE: Duration = Duration::from_secs(2);
-/// For so long a database that could not be reached is not asked for another connection.
-const FAILURE_SHARED: Duration = Duration::from_secs(1);
-
-/// For one statement of whoever looks at everything.
-const LONG: Duration = Duration::from_hours(1);
-
-pub(super) struct Readers {
-    address: Address,
-    idle: Mutex<Vec<Reader>>,
-    places: Semaphore,
-    /// When the database could not be reached, and why.
-    failed: Mutex<Option<(Instant, String)>>,
-}
-
-struct Reader {
-    client: Client,
-    statements: HashMap<&'static str, Statement>,
-}
-
-/// A reader that goes back to the others when it is not needed any more.
-pub(super) struct Lent<'r> {
-    readers: &'r Readers,
-    reader: Option<Reader>,
-    /// In the middle of a transaction: whoever went away then leaves it to nobody else.
-    open: bool,
-    _place: SemaphorePermit<'r>,
-}
-
-impl Readers {
-    pub(super) fn new(address: Address, count: usize) -> Arc<Self> {
-        Arc::new(Self {
-            address,
-            idle: Mutex::default(),
-            places: Semaphore::new(count),
-            failed: Mutex::default(),
-        })
-    }
-
-    pub(super) async fn lend(&self) -> Result<Lent<'_>, Error> {
-        let place = timeout(LINE_PATIENCE, self.places.acquire()).await;
-        let place = place
-            .map_err(|_elapsed| Error::Busy)?
-            .map_err(|_| Error::Closed)?;
-        let idle = self.idle().pop();
-        let reader = match idle.filter(|reader| !reader.client.is_closed()) {
-            Some(reader) => reader,
-            None => Reader {
-                client: self.connect().await?,
-                statements: HashMap::new(),
-            },
-        };
-        Ok(Lent {
-            readers: self,
-            reader: Some(reader),
-            open: false,
-            _place: place,
-        })
-    }
-
-    async fn connect(&self) -> Result<Client, Error> {
-        let fresh = |at: &Instant| at.elapsed() < FAILURE_SHARED;
-        if let Some((_, why)) = self.failed().as_ref().filter(|(at, _)| fresh(at)) {
-            return Err(Error::Unavailable(why.clone()));
-        }
-        let connected = self.address.connect().await;
-        if let Err(Error::Unavailable(why)) = &connected {
-            *self.failed() = Some((Instant::now(), why.clone()));
-        }
-        connected
-    }
-
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<(Instant, String)>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) async fn query(
-        &self,
-        text: &'static str,
-        parameters: Parameters<'_>,
-    ) -> Result<Vec<Row>, Error> {
-        self.lend().await?.query(text, parameters).await
-    }
-}
-
-impl Lent<'_> {
-    /// From here to [`Lent::close`] everything is seen as it is now, however long it takes.
-    pub(super) async fn open(&mut self) -> Result<(), Error> {
-        self.open = true;
-        self.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")
-            .await
-    }
-
-    pub(super) async fn close(&mut self) -> Result<(), Error> {
-        self.run("COMMIT").await?;
-        self.open = false;
-        Ok(())
-    }
-
-    async fn run(&self, text: &str) -> Result<(), Error> {
-        let reader = self.reader.as_ref().ok_or(Error::Closed)?;
-        in_time(PATIENCE, reader.client.batch_execute(text)).await
-    }
-
-    pub(super) async fn query(
-        &mut self,
-        text: &'static str,
-        parameters: Parameters<'_>,
-    ) -> Result<Vec<Row>, Error> {
-        // Whoever gives up waiting leaves a connection in the middle of something: it is not lent again.
-        let mut reader = self.reader.take().ok_or(Error::Closed)?;
-        // Who looks at everything may take as long as it takes.
-        let patience = if self.open { LONG } else { PATIENCE };
-        let done = reader.query(text, parameters, patience).await;
-        self.reader = Some(reader).filter(|_| done.is_ok());
-        if done.as_ref().is_err_and(is_silent) {
-            // What hangs for one hangs for all that were made before.
-            self.readers.idle().clear();
-        }
-        done
-    }
-}
-
-impl Drop for Lent<'_> {
-    fn drop(&mut self) {
-        let reader = self.reader.take().filter(|_| !self.open);
-        self.readers.idle().extend(reader);
-    }
-}
-
-impl Reader {
-    async fn query(
-        &mut self,
-        text: &'static str,
-        parameters: Parameters<'_>,
-        patience: Duration,
-    ) -> Result<Vec<Row>, Error> {
-        let statement = if let Some(statement) = self.statements.get(text) {
-            statement.clone()
-        } else {
-            let statement = in_time(PATIENCE, self.client.prepare(text)).await?;
-            self.statements.insert(text, statement.clone());
-            statement
-        };
-        in_time(patience, self.client.query(&statement, parameters)).await
-    }
-}
-
-/// A database behind a broken network never answers.
-pub(super) async fn in_time<T>(
-    patience: Duration,
-    asked: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<T, Error> {
-    let answered = timeout(patience, asked).await;
-    Ok(answered.map_err(|_elapsed| silent())??)
-}
 
 pub(super) async fn intent(readers: &Readers, id: IntentId) -> Result<Option<Intent>, Error> {
     let sql = concat!(

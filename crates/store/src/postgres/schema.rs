@@ -91,6 +91,13 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Together,
         sql: include_str!("migrations/0009_past_jobs.sql"),
     },
+    Migration {
+        version: 10,
+        name: "short_guard",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0010_short_guard.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.
