@@ -41,7 +41,8 @@ fn main() {
     for name in ["quick", "capped"] {
         plugin(folder.path(), name);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    // As the service has it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();

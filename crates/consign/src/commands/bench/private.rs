@@ -148,6 +148,9 @@ fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child
             ("ATP_SITE", SITE),
             ("ATP_AGENT_KEYS", "open"),
             ("ATP_RAIL", "null"),
+            // All the load comes from one address.
+            ("ATP_WRITES_PER_MINUTE", "0"),
+            ("ATP_PUBLIC_PER_MINUTE", "0"),
         ]);
     }
     if let Some(store) = store {
