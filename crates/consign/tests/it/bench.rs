@@ -220,16 +220,6 @@ fn transactions_are_held_against_the_cycles_of_the_same_run() {
     assert!(table.contains("transactions a cycle"), "{table}");
 }
 
-/// A site lets one address write a hundred times a second.
-#[test]
-fn a_site_that_is_measured_turns_none_of_its_load_away() {
-    let place = Place::new();
-    let long = ["--seconds=4", "--warmup=0.1", "--clients=16"];
-    let words = [&["bench", "--work=transact", "--json"], &long[..]].concat();
-    let report = printed(&place.consign(&words));
-    assert_eq!(report["transactions"]["clean"], true, "{report}");
-}
-
 #[test]
 fn nonces_are_stored_before_anything_is_measured() {
     let place = Place::new();

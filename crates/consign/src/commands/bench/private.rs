@@ -128,6 +128,15 @@ impl Drop for PrivateServer {
     }
 }
 
+/// A site for whoever comes. All the load comes from one address, so none of them is limited.
+const SITE_SETTINGS: &[(&str, &str)] = &[
+    ("ATP_SITE", SITE),
+    ("ATP_AGENT_KEYS", "open"),
+    ("ATP_RAIL", "null"),
+    ("ATP_WRITES_PER_MINUTE", "0"),
+    ("ATP_PUBLIC_PER_MINUTE", "0"),
+];
+
 fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let log = place.log();
@@ -144,14 +153,7 @@ fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child
         .stdout(Stdio::null())
         .stderr(stderr);
     if mode == Mode::Site {
-        command.envs([
-            ("ATP_SITE", SITE),
-            ("ATP_AGENT_KEYS", "open"),
-            ("ATP_RAIL", "null"),
-            // All the load comes from one address.
-            ("ATP_WRITES_PER_MINUTE", "0"),
-            ("ATP_PUBLIC_PER_MINUTE", "0"),
-        ]);
+        command.envs(SITE_SETTINGS.iter().copied());
     }
     if let Some(store) = store {
         // Not as an argument: it may hold a password.
@@ -211,7 +213,20 @@ fn configures(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use consign_faces::transaction::settings::Settings;
+
     use super::*;
+
+    #[test]
+    fn a_site_that_is_measured_turns_none_of_its_load_away() {
+        let lookup = |name: &str| {
+            let mut settings = SITE_SETTINGS.iter();
+            let found = settings.find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let site = Settings::read(lookup).unwrap().unwrap();
+        assert_eq!((site.writes_per_minute, site.public_per_minute), (0, 0));
+    }
 
     #[test]
     fn nothing_that_configures_a_server_is_inherited() {
