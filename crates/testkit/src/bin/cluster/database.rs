@@ -75,6 +75,8 @@ impl Pair {
         let side = |name: &'static str, clock: Clock| -> io::Result<Side> {
             let place = folder.join(name);
             let mut cluster = Cluster::place(&place)?;
+            // A stretch before may have left it apart from the others.
+            ground.base.shim.set_clock(clock, 0)?;
             let shim = ground.base.shim.variables(&place.to_string_lossy());
             for (variable, value) in shim.into_iter().chain([clock.variable()]) {
                 cluster = cluster.env(variable, &value);
