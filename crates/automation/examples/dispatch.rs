@@ -41,7 +41,7 @@ fn main() {
     for name in ["quick", "capped"] {
         plugin(folder.path(), name);
     }
-    // As the service has it.
+    // As the service has it on two cores.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

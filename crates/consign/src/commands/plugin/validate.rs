@@ -25,6 +25,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let dir = self.dir.canonicalize().map_err(|error| {
             Failure::failed(format!("{} cannot be read: {error}", self.dir.display()))
+                .hint("name the directory of its manifest, such as plugins/NAME; `consign plugin show NAME` tells of one by its name")
         })?;
         let found = discovery::discover(std::slice::from_ref(&dir), Symlinks::Refuse);
         let found = found.map_err(|error| Failure::failed(error.to_string()))?;
