@@ -4,6 +4,7 @@
 //! What is missing is installed where that is possible without asking, and otherwise named together with
 //! the command that installs it. A missing tool is a failure: a check that quietly did not run proves nothing.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,6 +38,15 @@ pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
 /// Every test, with the features of the server that the outer stages start: another choice would build half of the tree
 /// once more. Its planted defects sleep.
 const SELECTED: &[&str] = &["--workspace", "--features", "consign/planted", "--locked"];
+
+/// How many tests nextest runs at once; whoever sets it is right.
+const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
+
+/// Many tests wait for a process, a lease or a clock, so half as many again as there are cores keep them busy.
+fn at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    cores + cores / 2
+}
 
 /// What runs the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +83,9 @@ impl Runner {
         command.args(SELECTED).arg("--no-fail-fast");
         // Results are read from this output, so a personal setting must not hide the tests that pass.
         command.env("NEXTEST_STATUS_LEVEL", "pass");
+        if std::env::var_os(TEST_THREADS).is_none() {
+            command.env(TEST_THREADS, at_once().to_string());
+        }
         postgres::lend(&mut command);
         match (self, only) {
             (_, None) => {}
