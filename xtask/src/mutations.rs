@@ -4,6 +4,8 @@
 //! nothing is built again; only `CONSIGN_PLANT` differs.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use crate::Done;
 use crate::checklist::{self, Checklist};
@@ -13,7 +15,7 @@ use crate::markdown;
 use crate::outcome::{Outcomes, ids_in};
 use crate::process::{self, Ended, Output};
 use crate::report;
-use crate::tools::Runner;
+use crate::tools::{self, Runner};
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask mutations [--face FACE]
@@ -44,33 +46,33 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
 pub(crate) fn run(context: &Context, face: Option<&str>) -> Done {
     let all = parse(&context.read(PATH)?).map_err(|error| format!("{PATH}:{error}"))?;
     let mut failures = Vec::new();
-    let mut rows = vec![["plant", "breaks", "verdict"].map(str::to_owned).to_vec()];
-    let mut judged = 0;
+    let mut checklists = Vec::new();
     for face in checklist::faces(context, face)? {
-        let checklist = checklist::load(context, &face)?;
-        let mine: Vec<&Mutation> = all
-            .iter()
-            .filter(|mutation| mutation.is_of(&checklist))
-            .collect();
+        checklists.push((checklist::load(context, &face)?, face));
+    }
+    let mut chosen = Vec::new();
+    for (checklist, face) in &checklists {
+        let before = chosen.len();
+        chosen.extend(
+            all.iter()
+                .filter(|mutation| mutation.is_of(checklist))
+                .map(|mutation| (mutation, checklist)),
+        );
         if checklist.being_built.is_none() {
-            failures.extend(shortage(&face, mine.len()));
+            failures.extend(shortage(face, chosen.len() - before));
         }
-        for mutation in mine {
-            judged += 1;
-            let verdict = if checklist.has(&mutation.breaks) {
-                attempt(context, mutation, &checklist)?
-            } else {
-                Verdict::Survived(format!("{} is not in the checklist", mutation.breaks))
-            };
-            let shown = match verdict {
-                Verdict::Caught(by) => format!("caught by {by}"),
-                Verdict::Survived(why) => {
-                    failures.push(format!("{} survived: {why}", mutation.plant));
-                    format!("SURVIVED: {why}")
-                }
-            };
-            rows.push(vec![mutation.plant.clone(), mutation.breaks.clone(), shown]);
-        }
+    }
+    let judged = chosen.len();
+    let mut rows = vec![["plant", "breaks", "verdict"].map(str::to_owned).to_vec()];
+    for ((mutation, _), verdict) in chosen.iter().zip(attempt_all(context, &chosen)?) {
+        let shown = match verdict {
+            Verdict::Caught(by) => format!("caught by {by}"),
+            Verdict::Survived(why) => {
+                failures.push(format!("{} survived: {why}", mutation.plant));
+                format!("SURVIVED: {why}")
+            }
+        };
+        rows.push(vec![mutation.plant.clone(), mutation.breaks.clone(), shown]);
     }
     if face.is_none() && judged < all.len() {
         failures.push(format!(
@@ -138,11 +140,45 @@ fn shortage(face: &str, count: usize) -> Option<String> {
     })
 }
 
+/// Wakes one after the other, on as many threads as tests run at once: most of such a run is the runner's own start.
+fn attempt_all(
+    context: &Context,
+    chosen: &[(&Mutation, &Checklist)],
+) -> Result<Vec<Verdict>, String> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut verdicts = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((mutation, checklist)) = chosen.get(index) else {
+                return Ok(verdicts);
+            };
+            verdicts.push((index, attempt(context, mutation, checklist)?));
+        }
+    };
+    let mut verdicts = thread::scope(|scope| {
+        let threads: Vec<_> = (0..tools::at_once()).map(|_| scope.spawn(work)).collect();
+        let mut verdicts = Vec::with_capacity(chosen.len());
+        for thread in threads {
+            let done: Result<Vec<_>, String> =
+                thread.join().map_err(|_| "a thread panicked".to_owned())?;
+            verdicts.extend(done?);
+        }
+        Ok::<_, String>(verdicts)
+    })?;
+    verdicts.sort_by_key(|(index, _)| *index);
+    Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
+}
+
 fn attempt(
     context: &Context,
     mutation: &Mutation,
     checklist: &Checklist,
 ) -> Result<Verdict, String> {
+    if !checklist.has(&mutation.breaks) {
+        let why = format!("{} is not in the checklist", mutation.breaks);
+        return Ok(Verdict::Survived(why));
+    }
     let mut command = Runner::find(context).command(context, Some(&mutation.test));
     command.env(VARIABLE, &mutation.plant);
     let log = context

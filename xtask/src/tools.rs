@@ -43,7 +43,7 @@ const SELECTED: &[&str] = &["--workspace", "--features", "consign/planted", "--l
 const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
 
 /// Many tests wait for a process, a lease or a clock, so half as many again as there are cores keep them busy.
-fn at_once() -> usize {
+pub(crate) fn at_once() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     cores + cores / 2
 }
