@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use crate::Done;
 use crate::checklist::{self, Checklist};
@@ -140,34 +140,27 @@ fn shortage(face: &str, count: usize) -> Option<String> {
     })
 }
 
-/// Wakes one after the other, on as many threads as tests run at once: most of such a run is the runner's own start.
+/// As many at once as tests are, since most of such a run is the start of cargo and of the runner. Whoever is done takes
+/// the next, because some take ten times as long as others.
 fn attempt_all(
     context: &Context,
     chosen: &[(&Mutation, &Checklist)],
 ) -> Result<Vec<Verdict>, String> {
     let next = AtomicUsize::new(0);
-    let work = || {
-        let mut verdicts = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some((mutation, checklist)) = chosen.get(index) else {
-                return Ok(verdicts);
-            };
-            verdicts.push((index, attempt(context, mutation, checklist)?));
-        }
+    let attempt_next = || {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let (mutation, checklist) = chosen.get(index)?;
+        Some((index, attempt(context, mutation, checklist)))
     };
-    let mut verdicts = thread::scope(|scope| {
+    let mut verdicts: Vec<_> = thread::scope(|scope| {
+        let work = || std::iter::from_fn(attempt_next).collect::<Vec<_>>();
         let threads: Vec<_> = (0..tools::at_once()).map(|_| scope.spawn(work)).collect();
-        let mut verdicts = Vec::with_capacity(chosen.len());
-        for thread in threads {
-            let done: Result<Vec<_>, String> =
-                thread.join().map_err(|_| "a thread panicked".to_owned())?;
-            verdicts.extend(done?);
-        }
-        Ok::<_, String>(verdicts)
-    })?;
+        let done = threads.into_iter().map(ScopedJoinHandle::join);
+        done.flat_map(|done| done.expect("an attempt does not panic"))
+            .collect()
+    });
     verdicts.sort_by_key(|(index, _)| *index);
-    Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
+    verdicts.into_iter().map(|(_, verdict)| verdict).collect()
 }
 
 fn attempt(

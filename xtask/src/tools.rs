@@ -39,13 +39,18 @@ pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
 /// once more. Its planted defects sleep.
 const SELECTED: &[&str] = &["--workspace", "--features", "consign/planted", "--locked"];
 
-/// How many tests nextest runs at once; whoever sets it is right.
+/// How many tests nextest runs at once.
 const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
 
-/// Many tests wait for a process, a lease or a clock, so half as many again as there are cores keep them busy.
+/// Many tests wait for a process, a lease or a clock, so half as many again as there are cores keep them busy. Whoever sets
+/// the number is right.
 pub(crate) fn at_once() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    cores + cores / 2
+    let set = std::env::var(TEST_THREADS).ok();
+    let set = set.and_then(|number| number.parse().ok());
+    set.filter(|number| *number > 0).unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        cores + cores / 2
+    })
 }
 
 /// What runs the tests.
