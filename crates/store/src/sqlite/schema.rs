@@ -62,6 +62,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "past_jobs",
         sql: include_str!("migrations/0007_past_jobs.sql"),
     },
+    Migration {
+        version: 8,
+        name: "short_guard",
+        sql: include_str!("migrations/0008_short_guard.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

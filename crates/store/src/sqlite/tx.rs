@@ -303,8 +303,11 @@ impl Tx for Open<'_, '_> {
     }
 
     /// Only what a step can change. A write to a row that is gone is an error, not a silence.
+    ///
+    /// Should a constraint refuse it, the transaction is undone and not this statement alone: for that, SQLite would keep a
+    /// copy of each page that the statement changes, because the table has a trigger.
     fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
-        let sql = "UPDATE intents SET state = ?2, cause = ?3, shelf = ?4, wake_at = ?5, own_lane = ?6, \
+        let sql = "UPDATE OR ROLLBACK intents SET state = ?2, cause = ?3, shelf = ?4, wake_at = ?5, own_lane = ?6, \
                    own_goal_lane = ?7, public_lane = ?8, public_goal_lane = ?9, run_at = ?10, attempts = ?11, \
                    expires_at = ?12, claimed_at = ?13, lease_until = ?14, settled_at = ?15, holder = ?16, token = ?17, \
                    last_error = ?18, result_kind = ?19, result = ?20, last_fact = ?21 WHERE seq = ?1";

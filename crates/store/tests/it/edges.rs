@@ -47,6 +47,25 @@ async fn at_069_sqlite_refuses_every_way_that_the_protocol_does_not_have() {
     }
 }
 
+/// A guard that undid its statement alone would make SQLite keep a copy of every page that a change of an intent touches.
+#[tokio::test]
+async fn what_sqlite_refuses_takes_its_whole_transaction_with_it() {
+    let world = World::new();
+    world.shared().publish(item()).await;
+    let meddler = world.meddler();
+    for sql in put(ProfileId::AtpTransaction, State::Acked) {
+        meddler.execute_batch(&sql).unwrap();
+    }
+    meddler
+        .execute_batch("BEGIN; UPDATE intents SET goal = 'changed'")
+        .unwrap();
+    meddler.execute_batch(&go(State::Dispatched)).unwrap_err();
+    assert!(meddler.is_autocommit(), "nothing is left to commit");
+    let changed = "SELECT count(*) FROM intents WHERE goal = 'changed'";
+    let count: i64 = meddler.query_row(changed, [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_069_postgresql_refuses_every_way_that_the_protocol_does_not_have() {
     let cluster = Cluster::new(1).await;

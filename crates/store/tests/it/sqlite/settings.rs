@@ -77,11 +77,9 @@ async fn a_claim_that_changed_no_row_is_no_claim_ip_182() {
     assert!(suite.store.execute(request).await.is_err());
     meddler.execute_batch("DROP TRIGGER skip").unwrap();
     assert_eq!(suite.take("alice").await.attempts, 1);
-    assert_eq!(
-        TX.matches("UPDATE intents").count(),
-        1,
-        "there is no other way"
-    );
+    let updates = TX.matches("UPDATE OR ROLLBACK intents").count();
+    assert_eq!(updates, 1, "there is no other way");
+    assert!(!TX.contains("UPDATE intents"));
 }
 
 #[tokio::test]
