@@ -22,7 +22,7 @@ const GROUP_WEIGHT_MAX: usize = 8_192;
 const GROUP_REQUESTS_WORTH_MIN: usize = 8;
 const GROUP_REQUESTS_WORTH_MAX: usize = 128;
 
-/// How long the next group waits for one that is carried out: it may be held up by a lock.
+/// How long the next group waits for one that is under way: it may be held up by a lock.
 const TURN_MAX: Duration = Duration::from_millis(20);
 
 pub(super) struct Job {
@@ -66,29 +66,48 @@ struct State {
     /// Who was in a group that failed.
     apart: Apart,
     closed: bool,
-    /// The last of several writers to take a group, while it has not begun to commit it.
-    turn: Option<Turn>,
-    turns: u64,
+    /// What several writers carry out and commit at the moment: the number of each group, and when it was taken.
+    under_way: Vec<(usize, Instant)>,
+    /// How many groups were taken in turn, and how many requests were in the last of them.
+    turns: usize,
+    sizes: [usize; 4],
     /// Writers that sleep, and want to know when something changes.
     asleep: usize,
     /// Those of them that were called and have not got up yet.
     called: usize,
+    /// Those of them that get up by themselves, and then see whether whoever is under way is held up.
+    napping: usize,
     beside: Beside,
     /// How many were in the last group and in the one before.
     recent: [usize; 2],
 }
 
 impl State {
-    /// One group at a time is carried out, and meanwhile the next one grows; unless so many wait that they are worth a
-    /// second one beside it, or the first one is held up.
+    /// While a group is under way the next one grows until it is half as large as those of before, unless the one under
+    /// way is held up. A transaction costs as much as a dozen requests, and whoever was answered comes back one after the
+    /// other: a writer that began with the first of them would carry out groups of one again and again.
     fn is_time(&self) -> bool {
-        self.jobs.len() >= GROUP_REQUESTS_WORTH_MAX || self.held_up().is_none()
+        let largest = self.sizes.iter().max().copied().unwrap_or(0);
+        let worth = (largest / 2).clamp(1, GROUP_REQUESTS_WORTH_MAX);
+        self.jobs.len() >= worth || self.pause().is_none()
     }
 
-    /// How long to wait for whose turn it is.
-    fn held_up(&self) -> Option<Duration> {
-        let turn = self.turn.as_ref()?;
-        TURN_MAX.checked_sub(turn.began.elapsed())
+    /// How long the next group may wait for those under way.
+    fn pause(&self) -> Option<Duration> {
+        let left = |(_, taken_at): &(usize, Instant)| TURN_MAX.checked_sub(taken_at.elapsed());
+        self.under_way.iter().filter_map(left).max()
+    }
+
+    fn take_turn(&mut self, size: usize) -> usize {
+        let number = self.turns;
+        self.turns += 1;
+        self.sizes[number % self.sizes.len()] = size;
+        self.under_way.push((number, Instant::now()));
+        number
+    }
+
+    fn end_turn(&mut self, number: usize) {
+        self.under_way.retain(|(other, _)| *other != number);
     }
 
     /// Up to this many, a group that could be committed takes in who came meanwhile. Half of those who were on their way
@@ -97,11 +116,6 @@ impl State {
         let [last, before] = self.recent;
         usize::midpoint(last, before).clamp(GROUP_REQUESTS_WORTH_MIN, GROUP_REQUESTS_WORTH_MAX)
     }
-}
-
-struct Turn {
-    number: u64,
-    began: Instant,
 }
 
 /// What the thread beside the writer does.
@@ -155,8 +169,11 @@ impl Inner {
     /// The same, but not for longer than `pause`.
     fn nap<'s>(&self, mut state: MutexGuard<'s, State>, pause: Duration) -> MutexGuard<'s, State> {
         state.asleep += 1;
+        state.napping += 1;
         let woken = self.writer.wait_timeout(state, pause);
-        Self::up(woken.unwrap_or_else(PoisonError::into_inner).0)
+        let mut state = Self::up(woken.unwrap_or_else(PoisonError::into_inner).0);
+        state.napping -= 1;
+        state
     }
 
     /// Whoever gets up counts itself out, called or not; a call that came too late for it is as good as heard.
@@ -213,8 +230,8 @@ impl Intake {
         }
         state.jobs.push(job);
         self.shared.meters.waiting.fetch_add(1, Ordering::Relaxed);
-        // Whose turn it is not yet sleeps for a while already, once it knows of the first one.
-        if state.jobs.len() == 1 || state.is_time() {
+        let unseen = state.jobs.len() == 1 && state.napping == 0;
+        if unseen || state.is_time() {
             self.line.wake_writer(&mut state);
         }
         Ok(())
@@ -228,29 +245,20 @@ impl Intake {
     }
 }
 
-/// A writer that carries out a group. The next one may begin when this is dropped.
+/// A writer that carries out and commits a group.
 pub(crate) struct Running<'l> {
     line: &'l Line,
-    number: u64,
-    /// It tries those who wait for a lock. Others never wait for it.
-    stuck: bool,
+    /// `None` while it tries those who wait for a lock. Others never wait for it.
+    number: Option<usize>,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut state = self.line.line.state();
-        if self.stuck {
-            return state.apart.tried();
-        }
-        if state
-            .turn
-            .as_ref()
-            .is_some_and(|turn| turn.number == self.number)
-        {
-            state.turn = None;
-            if !state.jobs.is_empty() {
-                self.line.line.wake_writer(&mut state);
-            }
+        match self.number {
+            // Those who waited for it are taken by this writer, which looks for more now, or by one that naps.
+            Some(number) => state.end_turn(number),
+            None => state.apart.tried(),
         }
     }
 }
@@ -400,21 +408,22 @@ impl Line {
                 if state.closed && !state.apart.needs_somebody() {
                     return None;
                 }
-                state = match state.apart.pause() {
+                let pauses = [state.apart.pause(), state.pause()];
+                state = match pauses.into_iter().flatten().min() {
                     Some(pause) => self.line.nap(state, pause),
                     None => self.line.sleep(state),
                 };
             } else if state.is_time() {
                 let jobs = self.take(&mut state, Vec::new());
                 if !jobs.is_empty() {
-                    let running = self.turn(&mut state);
+                    let running = self.turn(&mut state, jobs.len());
                     if !state.jobs.is_empty() {
                         // More than one group takes: another writer shall know of them.
                         self.line.wake_writer(&mut state);
                     }
                     return Some((self.group(jobs, Whence::Line), running));
                 }
-            } else if let Some(pause) = state.held_up() {
+            } else if let Some(pause) = state.pause() {
                 state = self.line.nap(state, pause);
             }
         }
@@ -423,14 +432,13 @@ impl Line {
     /// Who was in a group that failed goes first.
     fn take_apart(&self, state: &mut State) -> Option<(Group<'_>, Running<'_>)> {
         if let Some((jobs, since)) = state.apart.next_part() {
-            let running = self.turn(state);
+            let running = self.turn(state, jobs.len());
             return Some((self.group(jobs, Whence::Part { since }), running));
         }
         let jobs = state.apart.next_stuck(GROUP_REQUESTS_MAX, state.closed)?;
         let running = Running {
             line: self,
-            number: 0,
-            stuck: true,
+            number: None,
         };
         Some((self.group(jobs, Whence::Stuck), running))
     }
@@ -455,17 +463,10 @@ impl Line {
         }
     }
 
-    fn turn(&self, state: &mut State) -> Running<'_> {
-        state.turns += 1;
-        let number = state.turns;
-        state.turn = Some(Turn {
-            number,
-            began: Instant::now(),
-        });
+    fn turn(&self, state: &mut State, size: usize) -> Running<'_> {
         Running {
             line: self,
-            number,
-            stuck: false,
+            number: Some(state.take_turn(size)),
         }
     }
 
@@ -662,5 +663,61 @@ mod tests {
         assert_eq!(worth([32, 32]), 32, "and stays so");
         assert_eq!(worth([1, 0]), GROUP_REQUESTS_WORTH_MIN);
         assert_eq!(worth([1_024, 1_024]), GROUP_REQUESTS_WORTH_MAX);
+    }
+
+    /// A line in which so many wait.
+    fn waiting(count: usize) -> State {
+        let job = |_| {
+            let request = Request {
+                gate: None,
+                steps: Vec::new(),
+                apart: consign_kernel::command::Apart::Yes,
+                seed: [0; 32],
+            };
+            Job::new(request, oneshot::channel().0)
+        };
+        State {
+            jobs: (0..count).map(job).collect(),
+            ..State::default()
+        }
+    }
+
+    #[test]
+    fn a_group_beside_another_is_half_as_large_as_those_of_before() {
+        let mut state = waiting(1);
+        state.sizes = [3, 40, 1, 7];
+        assert!(state.is_time(), "nothing is under way");
+        let number = state.take_turn(9);
+        assert!(!state.is_time());
+        state.jobs = waiting(19).jobs;
+        assert!(!state.is_time());
+        state.jobs = waiting(20).jobs;
+        assert!(state.is_time(), "half of the largest");
+        state.jobs = waiting(1).jobs;
+        state.end_turn(number);
+        assert!(state.is_time(), "it has ended");
+    }
+
+    #[test]
+    fn where_few_come_nobody_waits_for_another() {
+        let mut state = waiting(1);
+        state.take_turn(1);
+        assert!(state.is_time());
+    }
+
+    #[test]
+    fn who_is_held_up_holds_up_nobody_else() {
+        let mut state = waiting(1);
+        state.sizes = [40; 4];
+        let stuck = state.take_turn(40);
+        assert!(!state.is_time());
+        state.under_way[0].1 = Instant::now().checked_sub(TURN_MAX).unwrap();
+        assert!(state.is_time(), "it was waited for long enough");
+        let next = state.take_turn(40);
+        assert!(!state.is_time(), "this one is not held up");
+        state.end_turn(next);
+        assert!(state.is_time());
+        state.end_turn(stuck);
+        assert_eq!(state.under_way, []);
     }
 }

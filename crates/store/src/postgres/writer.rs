@@ -214,8 +214,6 @@ impl Transact for Ledger<'_> {
         let last_fact = tx.last_fact().0;
         self.last = Some(tx.into_writes());
         group.answer_with(replies);
-        // While this one is written and waits for the disk, the next is loaded and carried out.
-        self.running = None;
         Ok(Ran {
             news,
             wrote,
