@@ -166,11 +166,11 @@ impl Inner {
         Self::up(woken.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The same, but not for longer than `pause`.
+    /// The same, but not for longer than `pause`, and never longer than others may be held up unseen.
     fn nap<'s>(&self, mut state: MutexGuard<'s, State>, pause: Duration) -> MutexGuard<'s, State> {
         state.asleep += 1;
         state.napping += 1;
-        let woken = self.writer.wait_timeout(state, pause);
+        let woken = self.writer.wait_timeout(state, pause.min(TURN_MAX));
         let mut state = Self::up(woken.unwrap_or_else(PoisonError::into_inner).0);
         state.napping -= 1;
         state
@@ -230,6 +230,7 @@ impl Intake {
         }
         state.jobs.push(job);
         self.shared.meters.waiting.fetch_add(1, Ordering::Relaxed);
+        // Somebody has to see when whoever is under way is held up.
         let unseen = state.jobs.len() == 1 && state.napping == 0;
         if unseen || state.is_time() {
             self.line.wake_writer(&mut state);
@@ -719,5 +720,36 @@ mod tests {
         assert!(state.is_time());
         state.end_turn(stuck);
         assert_eq!(state.under_way, []);
+    }
+
+    #[test]
+    fn a_writer_that_sleeps_hears_of_the_first_who_waits_for_one_under_way() {
+        let shared = Arc::new(Shared::default());
+        let (intake, line) = line(8, &shared);
+        let (taken, was_taken) = std::sync::mpsc::channel();
+        let writer = line.clone();
+        let writer = std::thread::spawn(move || {
+            let group = writer.gather_in_turn().map(|(group, _)| group.len());
+            taken.send((group, Instant::now())).unwrap();
+        });
+        while line.line.state().asleep == 0 {
+            std::thread::yield_now();
+        }
+        // Another one takes a large group meanwhile, and is held up.
+        let mut state = line.line.state();
+        state.sizes = [40; 4];
+        state.take_turn(40);
+        drop(state);
+        let began = Instant::now();
+        let (asker, _answered) = oneshot::channel();
+        let job = Job {
+            asker,
+            ..waiting(1).jobs.remove(0)
+        };
+        intake.enqueue(job).unwrap();
+        let (group, at) = was_taken.recv_timeout(Duration::from_secs(5)).unwrap();
+        assert_eq!(group, Some(1));
+        assert!(at - began >= TURN_MAX / 2, "it waited for the other first");
+        writer.join().unwrap();
     }
 }
