@@ -8,6 +8,7 @@ mod apart;
 mod delivery;
 mod line;
 mod safety;
+mod turns;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::apart::{Apart, LOCKED, SEARCH_TIME, Whence, halves};
 use super::delivery::{Answers, Asker, refuse};
+use super::turns::{TURN_MAX, Turns};
 use super::{Committed, Disk, Shared};
 use crate::Error;
 
@@ -20,10 +21,7 @@ const GROUP_REQUESTS_MAX: usize = 1_024;
 const GROUP_WEIGHT_MAX: usize = 8_192;
 /// Bounds of [`State::worth`]: a commit costs as much as some requests, and beyond many the first ones wait too long.
 const GROUP_REQUESTS_WORTH_MIN: usize = 8;
-const GROUP_REQUESTS_WORTH_MAX: usize = 128;
-
-/// How long the next group waits for one that is under way: it may be held up by a lock.
-const TURN_MAX: Duration = Duration::from_millis(20);
+pub(super) const GROUP_REQUESTS_WORTH_MAX: usize = 128;
 
 pub(super) struct Job {
     request: Request,
@@ -66,11 +64,7 @@ struct State {
     /// Who was in a group that failed.
     apart: Apart,
     closed: bool,
-    /// What several writers carry out and commit at the moment: the number of each group, and when it was taken.
-    under_way: Vec<(usize, Instant)>,
-    /// How many groups were taken in turn, and how many requests were in the last of them.
-    turns: usize,
-    sizes: [usize; 4],
+    turns: Turns,
     /// Writers that sleep, and want to know when something changes.
     asleep: usize,
     /// Those of them that were called and have not got up yet.
@@ -83,31 +77,8 @@ struct State {
 }
 
 impl State {
-    /// While a group is under way the next one grows until it is half as large as those of before, unless the one under
-    /// way is held up. A transaction costs as much as a dozen requests, and whoever was answered comes back one after the
-    /// other: a writer that began with the first of them would carry out groups of one again and again.
     fn is_time(&self) -> bool {
-        let largest = self.sizes.iter().max().copied().unwrap_or(0);
-        let worth = (largest / 2).clamp(1, GROUP_REQUESTS_WORTH_MAX);
-        self.jobs.len() >= worth || self.pause().is_none()
-    }
-
-    /// How long the next group may wait for those under way.
-    fn pause(&self) -> Option<Duration> {
-        let left = |(_, taken_at): &(usize, Instant)| TURN_MAX.checked_sub(taken_at.elapsed());
-        self.under_way.iter().filter_map(left).max()
-    }
-
-    fn take_turn(&mut self, size: usize) -> usize {
-        let number = self.turns;
-        self.turns += 1;
-        self.sizes[number % self.sizes.len()] = size;
-        self.under_way.push((number, Instant::now()));
-        number
-    }
-
-    fn end_turn(&mut self, number: usize) {
-        self.under_way.retain(|(other, _)| *other != number);
+        self.turns.is_time(self.jobs.len())
     }
 
     /// Up to this many, a group that could be committed takes in who came meanwhile. Half of those who were on their way
@@ -258,7 +229,7 @@ impl Drop for Running<'_> {
         let mut state = self.line.line.state();
         match self.number {
             // Those who waited for it are taken by this writer, which looks for more now, or by one that naps.
-            Some(number) => state.end_turn(number),
+            Some(number) => state.turns.end(number),
             None => state.apart.tried(),
         }
     }
@@ -394,7 +365,7 @@ impl Line {
         }
     }
 
-    /// The same for one of several writers, in turn: see [`State::is_time`].
+    /// The same for one of several writers, in turn: see [`Turns::is_time`].
     pub(crate) fn gather_in_turn(&self) -> Option<(Group<'_>, Running<'_>)> {
         let mut state = self.line.state();
         loop {
@@ -409,7 +380,7 @@ impl Line {
                 if state.closed && !state.apart.needs_somebody() {
                     return None;
                 }
-                let pauses = [state.apart.pause(), state.pause()];
+                let pauses = [state.apart.pause(), state.turns.pause()];
                 state = match pauses.into_iter().flatten().min() {
                     Some(pause) => self.line.nap(state, pause),
                     None => self.line.sleep(state),
@@ -424,7 +395,7 @@ impl Line {
                     }
                     return Some((self.group(jobs, Whence::Line), running));
                 }
-            } else if let Some(pause) = state.pause() {
+            } else if let Some(pause) = state.turns.pause() {
                 state = self.line.nap(state, pause);
             }
         }
@@ -467,7 +438,7 @@ impl Line {
     fn turn(&self, state: &mut State, size: usize) -> Running<'_> {
         Running {
             line: self,
-            number: Some(state.take_turn(size)),
+            number: Some(state.turns.take(size)),
         }
     }
 
@@ -666,62 +637,6 @@ mod tests {
         assert_eq!(worth([1_024, 1_024]), GROUP_REQUESTS_WORTH_MAX);
     }
 
-    /// A line in which so many wait.
-    fn waiting(count: usize) -> State {
-        let job = |_| {
-            let request = Request {
-                gate: None,
-                steps: Vec::new(),
-                apart: consign_kernel::command::Apart::Yes,
-                seed: [0; 32],
-            };
-            Job::new(request, oneshot::channel().0)
-        };
-        State {
-            jobs: (0..count).map(job).collect(),
-            ..State::default()
-        }
-    }
-
-    #[test]
-    fn a_group_beside_another_is_half_as_large_as_those_of_before() {
-        let mut state = waiting(1);
-        state.sizes = [3, 40, 1, 7];
-        assert!(state.is_time(), "nothing is under way");
-        let number = state.take_turn(9);
-        assert!(!state.is_time());
-        state.jobs = waiting(19).jobs;
-        assert!(!state.is_time());
-        state.jobs = waiting(20).jobs;
-        assert!(state.is_time(), "half of the largest");
-        state.jobs = waiting(1).jobs;
-        state.end_turn(number);
-        assert!(state.is_time(), "it has ended");
-    }
-
-    #[test]
-    fn where_few_come_nobody_waits_for_another() {
-        let mut state = waiting(1);
-        state.take_turn(1);
-        assert!(state.is_time());
-    }
-
-    #[test]
-    fn who_is_held_up_holds_up_nobody_else() {
-        let mut state = waiting(1);
-        state.sizes = [40; 4];
-        let stuck = state.take_turn(40);
-        assert!(!state.is_time());
-        state.under_way[0].1 = Instant::now().checked_sub(TURN_MAX).unwrap();
-        assert!(state.is_time(), "it was waited for long enough");
-        let next = state.take_turn(40);
-        assert!(!state.is_time(), "this one is not held up");
-        state.end_turn(next);
-        assert!(state.is_time());
-        state.end_turn(stuck);
-        assert_eq!(state.under_way, []);
-    }
-
     #[test]
     fn a_writer_that_sleeps_hears_of_the_first_who_waits_for_one_under_way() {
         let shared = Arc::new(Shared::default());
@@ -736,17 +651,16 @@ mod tests {
             std::thread::yield_now();
         }
         // Another one takes a large group meanwhile, and is held up.
-        let mut state = line.line.state();
-        state.sizes = [40; 4];
-        state.take_turn(40);
-        drop(state);
+        line.line.state().turns.take(40);
         let began = Instant::now();
         let (asker, _answered) = oneshot::channel();
-        let job = Job {
-            asker,
-            ..waiting(1).jobs.remove(0)
+        let request = Request {
+            gate: None,
+            steps: Vec::new(),
+            apart: consign_kernel::command::Apart::Yes,
+            seed: [0; 32],
         };
-        intake.enqueue(job).unwrap();
+        intake.enqueue(Job::new(request, asker)).unwrap();
         let (group, at) = was_taken.recv_timeout(Duration::from_secs(5)).unwrap();
         assert_eq!(group, Some(1));
         assert!(at - began >= TURN_MAX / 2, "it waited for the other first");
