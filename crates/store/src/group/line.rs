@@ -19,7 +19,8 @@ use crate::Error;
 const GROUP_REQUESTS_MAX: usize = 1_024;
 /// What a group may weigh, in intents or kilobytes: batches of large ones must not add up to a commit that takes seconds.
 const GROUP_WEIGHT_MAX: usize = 8_192;
-/// Bounds of [`State::worth`]: a commit costs as much as some requests, and beyond many the first ones wait too long.
+/// Bounds of what a group waits for ([`State::worth`], [`Turns::is_time`]): a commit costs as much as some requests, and
+/// beyond many the first ones wait too long.
 const GROUP_REQUESTS_WORTH_MIN: usize = 8;
 pub(super) const GROUP_REQUESTS_WORTH_MAX: usize = 128;
 

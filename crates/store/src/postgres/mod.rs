@@ -52,7 +52,7 @@ use writer::{Node, Writers};
 
 /// How many requests may wait for the writers before new ones are refused as busy.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
-/// While one transaction is made safe, the next is carried out.
+/// While one group is under way, the next one may begin beside it. A third writer only makes groups smaller.
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// A name for databases that hold nothing but this version's empty schema, for tests to copy.
