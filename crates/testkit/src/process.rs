@@ -10,6 +10,7 @@ pub mod table;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,7 @@ pub use http::{Http, Reply, read_reply};
 /// Longer than any healthy start takes on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
+const KILLED: io::ErrorKind = io::ErrorKind::ConnectionAborted;
 
 /// How to start a server.
 #[derive(Debug, Clone)]
@@ -83,6 +85,11 @@ impl Options {
     }
 }
 
+/// Whether [`Server::start`] failed because a signal ended the server before it answered, as a failpoint does.
+pub fn killed_at_start(error: &io::Error) -> bool {
+    error.kind() == KILLED
+}
+
 /// A command that inherits nothing which would configure Consign.
 pub fn cleaned(binary: &Path) -> Command {
     let mut command = Command::new(binary);
@@ -110,7 +117,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it answers. [`killed_at_start`] tells if it never came to that.
     pub fn start(options: &Options) -> io::Result<Self> {
         let stderr_file = options.stderr_file();
         let mut server = Self::spawn(options, &stderr_file)?;
@@ -119,7 +126,9 @@ impl Server {
             if let Some(status) = server.child.try_wait()? {
                 let said = std::fs::read_to_string(&stderr_file).unwrap_or_default();
                 let message = format!("the server ended with {status}: {}", tail(&said));
-                return Err(io::Error::other(message));
+                let killed = status.signal().is_some();
+                let kind = if killed { KILLED } else { io::ErrorKind::Other };
+                return Err(io::Error::new(kind, message));
             }
             if Instant::now() > deadline {
                 return Err(io::Error::new(

@@ -17,7 +17,7 @@ use consign_testkit::campaign::reach::Reach;
 use consign_testkit::campaign::turns::Task;
 use consign_testkit::campaign::verify;
 use consign_testkit::disk::Disk;
-use consign_testkit::process::{Options, Server, cleaned, run};
+use consign_testkit::process::{self, Options, Server, cleaned, run};
 use consign_testkit::space::Space;
 
 use crate::fault::{Fault, Point};
@@ -28,6 +28,8 @@ use crate::workers::Workers;
 const CHECK_EVERY_ROUNDS: u64 = 10;
 /// Room for a stretch, and quickly filled.
 const FULL_BYTES: u64 = 96 << 20;
+/// Starts of one round: about one in a hundred comes to its failpoint too early.
+const STARTS_MAX: u32 = 5;
 const CHECK_LIMIT: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
@@ -50,13 +52,13 @@ impl<'a> course::Stretch<'a> for Stretch<'a> {
     }
 
     fn run(&mut self, rounds: u64) -> io::Result<()> {
-        let mut server = self.start(None)?;
+        let mut server = self.start()?;
         for round in 1..=rounds {
             if self.course.fault == Fault::Failpoint
                 && let Some(point) = Point::of_round(round).in_server()
             {
                 server.kill9()?;
-                server = self.start(Some(point))?;
+                server = self.start_to_end_at(point)?;
             }
             let threads = self.send_clients(round, &server)?;
             self.disturb(round, &mut server)?;
@@ -66,7 +68,7 @@ impl<'a> course::Stretch<'a> for Stretch<'a> {
             if round % CHECK_EVERY_ROUNDS == 0 || round == rounds {
                 self.check_store()?;
             }
-            server = self.start(None)?;
+            server = self.start()?;
             self.check_round(round, &server)?;
             self.course.rounds = round;
             if !self.course.findings.is_clean() {
@@ -118,18 +120,29 @@ impl<'a> Stretch<'a> {
         })
     }
 
-    /// Starts the server, to end itself at this point if one is given.
-    fn start(&mut self, point: Option<&str>) -> io::Result<Server> {
+    fn start(&mut self) -> io::Result<Server> {
         if self.course.fault.loses_power() {
             File::create(log_file(&self.course.folder))?;
             self.disk = Some(Disk::read(&self.options.data)?);
         }
-        let mut options = self.options.clone();
-        if let Some(point) = point {
+        Server::start(&self.options)
+    }
+
+    /// Starts a server that ends itself at this point. A start writes too, so it may come to its point before it answers
+    /// anybody; then nobody has worked yet, and another one is started over what it left.
+    fn start_to_end_at(&mut self, point: &str) -> io::Result<Server> {
+        let mut starts = 1;
+        loop {
             let nth = 1 + self.course.chance.below(200);
-            options = options.env("CONSIGN_FAILPOINT", &format!("{point}:{nth}"));
+            let options = self.options.clone();
+            let options = options.env("CONSIGN_FAILPOINT", &format!("{point}:{nth}"));
+            match Server::start(&options) {
+                Err(error) if process::killed_at_start(&error) && starts < STARTS_MAX => {
+                    starts += 1;
+                }
+                started => return started,
+            }
         }
-        Server::start(&options)
     }
 
     fn send_clients(&mut self, round: u64, server: &Server) -> io::Result<AtWork> {
