@@ -27,7 +27,8 @@ pub(crate) fn database_path(
     };
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-        _ => Err(Failure::usage(format!("store {url} is not known"))
+        // A mistyped address may hold a password behind its first colon.
+        _ => Err(Failure::usage(format!("store {} is not known", url.split(':').next().unwrap_or_default()))
             .hint("write it like sqlite:/var/lib/consign/consign.db, or for a server like postgres://USER@HOST/DATABASE")),
     }
 }
@@ -46,7 +47,20 @@ mod tests {
         assert_eq!(path(Some("sqlite:other.db")), Path::new("other.db"));
         let unset = database_path(None, None, &data).unwrap();
         assert_eq!(unset, Path::new("data/consign.db"));
-        let refused = database_path(Some("mysql://x"), None, &data).unwrap_err();
-        assert_eq!(refused.to_string(), "store mysql://x is not known");
+    }
+
+    #[test]
+    fn a_mistyped_address_is_refused_without_its_password() {
+        let data = DataDir::new(Path::new("data"));
+        for (url, shown) in [
+            ("mysql://u:hidden@h/db", "mysql"),
+            ("Postgres://u:hidden@h/db", "Postgres"),
+            ("postgres//u:hidden@h/db", "postgres//u"),
+            ("x.db", "x.db"),
+            ("sqlite:", "sqlite"),
+        ] {
+            let refused = database_path(Some(url), None, &data).unwrap_err();
+            assert_eq!(refused.to_string(), format!("store {shown} is not known"));
+        }
     }
 }

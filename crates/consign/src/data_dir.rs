@@ -14,6 +14,7 @@ use crate::lock::DataLock;
 use crate::serve::ledger::random_bytes;
 
 const NODE_ID: &str = "node_id";
+const ELSEWHERE: &str = "ledger_elsewhere";
 /// How far above a new directory its entries may be new as well: `.local/share/consign/agent` in a home without any.
 const DIRECTORIES_SYNCED: usize = 5;
 
@@ -37,7 +38,7 @@ impl DataArgs {
     }
 }
 
-/// A data directory: `address`, `lock`, `node_id`, `consign.db` and `keys/`.
+/// A data directory: `address`, `lock`, `node_id`, `keys/`, and either `consign.db` or `ledger_elsewhere`.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDir {
     root: PathBuf,
@@ -96,14 +97,40 @@ impl DataDir {
 
     /// Where the server listens; `None` when none has been started here.
     pub(crate) fn read_address(&self) -> anyhow::Result<Option<String>> {
-        let path = self.address_file();
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text.trim().to_owned())),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => {
-                Err(anyhow::Error::new(error).context(format!("cannot read {}", path.display())))
-            }
+        read_note(&self.address_file())
+    }
+
+    /// Notes where the server of this directory keeps its ledger, if it is not the file of this directory. That file stays
+    /// when a ledger is moved, and nobody must take it for the one in use.
+    pub(crate) fn note_ledger(&self, _: &DataLock, elsewhere: Option<&str>) -> anyhow::Result<()> {
+        let path = self.root.join(ELSEWHERE);
+        match elsewhere {
+            Some(place) => write_private(&path, format!("{place}\n").as_bytes()),
+            None => remove_note(&path),
         }
+    }
+
+    /// What the last server here noted.
+    pub(crate) fn ledger_elsewhere(&self) -> anyhow::Result<Option<String>> {
+        read_note(&self.root.join(ELSEWHERE))
+    }
+}
+
+/// A line that somebody left; `None` when there is none.
+pub(crate) fn read_note(path: &Path) -> anyhow::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Whether there was one or not, there is none now.
+pub(crate) fn remove_note(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => sync_directory(directory_of(path)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot remove {}", path.display())),
     }
 }
 

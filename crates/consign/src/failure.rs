@@ -38,7 +38,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// A failure with an exit code of its own and a next step.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     exit: Exit,
     message: String,

@@ -4,6 +4,7 @@
 //! password.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use consign_store::copy::End;
@@ -13,6 +14,7 @@ use crate::config::database_path;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::lock::DataLock;
+use crate::out;
 
 #[derive(Debug)]
 pub(crate) enum Place {
@@ -35,6 +37,9 @@ impl Place {
         data: &DataDir,
     ) -> anyhow::Result<Self> {
         let Some(url) = named.store.filter(|url| is_postgres(url)) else {
+            if named.store.is_none() && db_path.is_none() {
+                refuse_left_behind(data)?;
+            }
             return Ok(Self::File(database_path(named.store, db_path, data)?));
         };
         let password = match named.password_file {
@@ -64,6 +69,23 @@ impl Place {
         Ok(Self::Database(Box::new(address)))
     }
 
+    /// For a note: whoever reads it may be in another directory.
+    pub(crate) fn from_anywhere(&self) -> String {
+        match self {
+            Self::File(path) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                path.display().to_string()
+            }
+            Self::Database(_) => self.to_string(),
+        }
+    }
+
+    /// The same, unless it is the file of this directory.
+    pub(crate) fn unless_of(&self, data: &DataDir) -> Option<String> {
+        let own = Self::File(data.database_file()).from_anywhere();
+        Some(self.from_anywhere()).filter(|place| *place != own)
+    }
+
     /// Keeps other servers from the same file. Databases are there to be shared.
     pub(crate) fn lock(&self) -> anyhow::Result<Option<DataLock>> {
         match self {
@@ -90,6 +112,20 @@ impl fmt::Display for Place {
     }
 }
 
+/// Refuses the file of a directory whose ledger was moved away: what it holds is from before.
+fn refuse_left_behind(data: &DataDir) -> anyhow::Result<()> {
+    let Some(elsewhere) = data.ledger_elsewhere()? else {
+        return Ok(());
+    };
+    let here = data.root().display();
+    let message = format!("the last server of {here} kept its ledger in {elsewhere}");
+    let hint = format!(
+        "name it with --store or CONSIGN_STORE; to leave it and go by the file of this directory again, say --store sqlite:{}",
+        data.database_file().display()
+    );
+    Err(Failure::failed(message).hint(hint).into())
+}
+
 fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
@@ -113,13 +149,24 @@ fn password_variable() -> Option<String> {
 }
 
 fn read_password(path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!(
-            "the password file {} cannot be read: {error}",
-            path.display()
-        ))
-    })?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    let shown = path.display();
+    let unreadable =
+        |error| Failure::usage(format!("the password file {shown} cannot be read: {error}"));
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let mode = std::fs::metadata(path).map_err(unreadable)?.mode() & 0o777;
+    // Not refused: who mounts secrets into a container has no say in their mode.
+    if mode & 0o004 != 0 {
+        out::note(&format!(
+            "the password file {shown} can be read by other users (mode {mode:04o}); let it have mode 600"
+        ));
+    }
+    let password = text.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(Failure::usage(format!(
+            "the password file {shown} is empty"
+        )));
+    }
+    Ok(password.to_owned())
 }
 
 #[cfg(test)]

@@ -106,11 +106,16 @@ impl Overrides {
     }
 }
 
+/// The files of those that all servers of a database share.
+pub(crate) const SHARED: &str = "seal_key, receipt_seed and bus_secret";
+
 /// Whether there is data that was written with secrets of before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ledger {
     New,
     Existing,
+    /// Existing, and other servers have the secrets too.
+    Shared,
 }
 
 impl Ledger {
@@ -145,8 +150,8 @@ impl Secrets {
     ) -> anyhow::Result<Self> {
         data.create()?;
         refuse_loose_mode(&data.keys(), "700")?;
-        if ledger == Ledger::Existing {
-            refuse_loss(data, overrides)?;
+        if ledger != Ledger::New {
+            refuse_loss(data, overrides, ledger)?;
         }
         let mut made = Vec::new();
         let mut text = |name, given: &Option<Secret>| match given {
@@ -180,7 +185,7 @@ impl Secrets {
 }
 
 /// A new seal key could not open the keys in the ledger, a new seed would disown its receipts.
-fn refuse_loss(data: &DataDir, overrides: &Overrides) -> anyhow::Result<()> {
+fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: Ledger) -> anyhow::Result<()> {
     let missing = |name| -> anyhow::Result<bool> { Ok(read(data, name)?.is_none()) };
     let (name, consequence) = if overrides.seal_key.is_none() && missing(Name::SealKey)? {
         (
@@ -196,17 +201,23 @@ fn refuse_loss(data: &DataDir, overrides: &Overrides) -> anyhow::Result<()> {
     } else {
         return Ok(());
     };
-    let path = data.key_file(name.file());
-    Err(Failure::failed(format!(
-        "there is a database, but {} is missing",
-        path.display()
-    ))
-    .hint(format!(
-        "put the file back from a backup of {}; or, to go on without the old keys, write 64 random \
-                 hexadecimal digits into it, with mode 600: {consequence}",
-        data.keys().display()
-    ))
-    .into())
+    let (path, keys) = (data.key_file(name.file()), data.keys());
+    let hint = if ledger == Ledger::Shared {
+        format!(
+            "copy {SHARED} from the keys folder of another server of this database to {}, with mode 600; if they are lost for \
+             good, write 64 random hexadecimal digits into each, and start the first server with --new-secrets: \
+             {consequence}",
+            keys.display()
+        )
+    } else {
+        format!(
+            "put the file back from a backup of {}; or, to go on without the old keys, write 64 random \
+             hexadecimal digits into it, with mode 600: {consequence}",
+            keys.display()
+        )
+    };
+    let message = format!("there is a database, but {} is missing", path.display());
+    Err(Failure::failed(message).hint(hint).into())
 }
 
 /// Reads one secret for a command on the same machine; `None` when it was never made.

@@ -53,18 +53,27 @@ pub enum NodeState {
     Draining,
     /// No lease is left that it gave out.
     Drained,
+    /// Its clock differs from the database's, and it gives out nothing until it is set.
+    WrongClock,
     /// It was not heard of for a while, whatever it was doing.
     Silent,
 }
 
 impl NodeState {
-    pub const ALL: &[Self] = &[Self::Serving, Self::Draining, Self::Drained, Self::Silent];
+    pub const ALL: &[Self] = &[
+        Self::Serving,
+        Self::Draining,
+        Self::Drained,
+        Self::WrongClock,
+        Self::Silent,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Serving => "serving",
             Self::Draining => "draining",
             Self::Drained => "drained",
+            Self::WrongClock => "wrong-clock",
             Self::Silent => "silent",
         }
     }
@@ -98,6 +107,9 @@ struct Told {
     drain: bool,
     /// It did not give out work since the heartbeat before, and will not.
     stopped: bool,
+    /// Nodes of before this was told have a right one, as far as anybody knows.
+    #[serde(default)]
+    wrong_clock: bool,
 }
 
 /// What this process knows of being a node.
@@ -267,6 +279,7 @@ impl Heartbeat {
             seen_at: now.0,
             drain,
             stopped,
+            wrong_clock: self.engine.has_wrong_clock(),
         };
         let expires_at = (!self.identity.alone).then(|| now.plus(LIFE_US));
         let put = written(self.identity.id, &told, expires_at, self.version)?;
@@ -378,14 +391,16 @@ impl Engine {
         let id = record.key.name.parse().map_err(|_| unreadable(record))?;
         let leases = held.get(&id).copied().unwrap_or(0);
         let here = self.inner.duty.id.get() == Some(&id);
-        // Whoever answers is there.
-        let seen_at = if here {
-            self.now()
+        // Whoever answers is there, and knows of its own clock.
+        let (seen_at, wrong_clock) = if here {
+            (self.now(), self.has_wrong_clock())
         } else {
-            Micros(told.seen_at)
+            (Micros(told.seen_at), told.wrong_clock)
         };
         let state = if seen_at.plus(SILENT_AFTER_US) < self.now() {
             NodeState::Silent
+        } else if !told.drain && wrong_clock {
+            NodeState::WrongClock
         } else if !told.drain {
             NodeState::Serving
         } else if told.stopped && leases == 0 {

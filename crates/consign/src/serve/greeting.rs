@@ -1,4 +1,4 @@
-//! The five lines a new user needs, and the secrets of a first start, shown once.
+//! The five lines a new user needs, one more where the ledger is not in the data directory, and the secrets of a first start, shown once.
 
 use consign_faces::intent::settings::Settings;
 
@@ -9,6 +9,8 @@ use crate::secrets::{Name, Secrets};
 #[derive(Debug)]
 pub(super) struct Greeting<'a> {
     pub(super) base_url: &'a str,
+    /// The ledger, without a password, if it is not in the data directory.
+    pub(super) elsewhere: Option<&'a str>,
     pub(super) data: &'a DataDir,
     pub(super) secrets: &'a Secrets,
     pub(super) settings: &'a Settings,
@@ -29,6 +31,7 @@ pub(super) fn print(greeting: &Greeting<'_>) -> anyhow::Result<()> {
 fn lines(greeting: &Greeting<'_>) -> String {
     let Greeting {
         base_url,
+        elsewhere,
         data,
         settings,
         ..
@@ -62,10 +65,11 @@ fn lines(greeting: &Greeting<'_>) -> String {
     } else {
         ""
     };
+    let ledger = elsewhere.map_or_else(String::new, |place| format!("ledger     {place}\n"));
     format!(
         "listening  {base_url}\n\
          dashboard  {base_url}/admin/dashboard  (user admin, password in {dashboard})\n\
-         keys       {}\n\
+         {ledger}keys       {}\n\
          publish    curl {insecure}-H \"X-API-KEY: {key}\" -d '{{\"goal\":\"hello\",\"payload\":{{\"name\":\"world\"}}}}' {base_url}/intent\n\
          claim      {claim}{own_data}\n",
         data.keys().display(),

@@ -21,7 +21,7 @@ impl Place {
         match self {
             Self::File(path) => secrets::Ledger::at(path),
             Self::Database(address) => Ok(if Postgres::exists(address).await? {
-                secrets::Ledger::Existing
+                secrets::Ledger::Shared
             } else {
                 secrets::Ledger::New
             }),

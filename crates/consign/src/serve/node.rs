@@ -1,12 +1,17 @@
 //! This process as a node of its ledger: what it is called, and whether it has the secrets of the others.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use consign_engine::{Differing, Engine, Identity, NodeState, Operator};
 
 use super::ServeArgs;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
+use crate::secrets::SHARED;
 
+/// How often a server makes sure that it has the secrets of the others.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(2);
 /// Fits a column of a table.
 const NAME_CHARS_MAX: usize = 64;
 
@@ -57,20 +62,36 @@ pub(super) async fn agree(engine: &Engine, args: &ServeArgs, data: &DataDir) -> 
     if differing.is_empty() {
         return Ok(());
     }
+    Err(stranger(&differing, data).into())
+}
+
+/// Returns when the secrets of the database have been replaced by others: this server was stopped or cut off then, and nobody
+/// could see it. It would let in whoever has the old ones, and seal what the others cannot open.
+pub(super) async fn until_disowned(engine: Engine, data: DataDir) -> Failure {
+    loop {
+        tokio::time::sleep(COMPARE_INTERVAL).await;
+        // A database that is away says nothing about secrets.
+        let differing = engine.agree(false).await.unwrap_or_default();
+        if !differing.is_empty() {
+            return stranger(&differing, &data);
+        }
+    }
+}
+
+fn stranger(differing: &[Differing], data: &DataDir) -> Failure {
     let names: Vec<&str> = differing.iter().copied().map(Differing::file).collect();
     let keys = data.keys();
-    Err(Failure::failed(format!(
+    Failure::failed(format!(
         "the servers of this database have another {} than {}",
         names.join(" and "),
         keys.display()
     ))
     .hint(format!(
-        "copy seal_key, receipt_seed and bus_secret from the keys folder of another server to {}, with mode 600, or set \
+        "copy {SHARED} from the keys folder of another server to {}, with mode 600, or set \
          BUS_SECRET and CONSIGN_SEAL_KEY as there; or, if they were changed on purpose, stop all servers and start the \
          first one with --new-secrets",
         keys.display()
     ))
-    .into())
 }
 
 async fn refuse_beside_others(engine: &Engine) -> anyhow::Result<()> {

@@ -54,6 +54,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     if let Some(automation) = &automation {
         automation.note_ledger(&place)?;
     }
+    let elsewhere = place.unless_of(&data);
     let ledger = place.open(clock.clone(), node_id).await?;
     let cleanup_interval = Duration::from_secs(settings.cleanup_interval_s);
     let engine = ledger.engine(&clock, &secrets, cleanup_interval)?;
@@ -62,6 +63,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     if shared {
         node::agree(&engine, &args, &data).await?;
     }
+    data.note_ledger(&lock, elsewhere.as_deref())?;
 
     let server = Server::bind(ServerOptions {
         tls: tls_files(&args),
@@ -78,6 +80,16 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         ));
     }
     let (drain, draining) = watch::channel(false);
+    let (disown, disowned) = watch::channel(None);
+    let (compared, own) = (engine.clone(), data.clone());
+    tokio::spawn(async move {
+        if shared {
+            let why = node::until_disowned(compared, own).await;
+            tracing::error!("{why}; this server ends");
+            disown.send_replace(Some(why));
+        }
+        disown.closed().await;
+    });
     let timekeeper = Timekeeper::new(engine.clone());
     let mut stop = draining.clone();
     let timekeeping = tokio::spawn(timekeeper.run(
@@ -139,6 +151,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let reload = server.tls();
     greeting::print(&Greeting {
         base_url: &base_url,
+        elsewhere: elsewhere.as_deref(),
         data: &data,
         secrets: &secrets,
         settings: &settings,
@@ -146,7 +159,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let served = server
         .run(
             layers::around(router, layers),
-            until_told(drain, reload, files, ledger.clone())?,
+            until_told(drain, reload, files, ledger.clone(), disowned.clone())?,
         )
         .await;
     match served {
@@ -172,16 +185,20 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         let hint = "look at the disk; what was answered before is safe, and a new start reads what is really there";
         return Err(lost.hint(hint).into());
     }
+    if let Some(why) = disowned.borrow().clone() {
+        return Err(why.into());
+    }
     tracing::info!("drained and closed");
     Ok(())
 }
 
-/// Ends at SIGTERM or SIGINT, and when the disk lost a commit; a SIGHUP meanwhile reloads the certificate and the automation.
+/// Ends at SIGTERM or SIGINT, when the disk lost a commit, and when this server has not the secrets of the others any more; a SIGHUP meanwhile reloads the certificate and the automation.
 fn until_told(
     drain: watch::Sender<bool>,
     reload: Option<tls::Reload>,
     files: Option<Files>,
     ledger: Ledger,
+    mut disowned: watch::Receiver<Option<Failure>>,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -192,6 +209,7 @@ fn until_told(
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 () = ledger.until_lost() => break,
+                _ = disowned.wait_for(Option::is_some) => break,
                 _ = hangup.recv() => {
                     match reload.as_ref().map(tls::Reload::reload) {
                         Some(Ok(())) => tracing::info!("the certificate was reloaded"),

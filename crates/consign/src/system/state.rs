@@ -3,8 +3,7 @@
 //! Invariant: where the last service kept its jobs in the store of a server, a note says so, and nobody opens the ledger of this
 //! directory in its place until a service begins it on purpose.
 
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::commands::automation::config::tree::Tree;
-use crate::data_dir::{DataDir, drawn_once, sync_directory, write_private};
+use crate::data_dir::{DataDir, drawn_once, read_note, remove_note, write_private};
 use crate::failure::{Exit, Failure};
 use crate::lock::{self, DataLock};
 use crate::place::Place;
@@ -89,15 +88,8 @@ impl StateDir {
 
     /// Notes that the jobs lie in the store of a server, without its password.
     pub(crate) fn note_elsewhere(&self, _lock: &DataLock, place: &Place) -> anyhow::Result<()> {
-        let place = match place {
-            // The next command may be given in another directory.
-            Place::File(path) => {
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                path.display().to_string()
-            }
-            Place::Database(_) => place.to_string(),
-        };
-        write_private(&self.dir.join(ELSEWHERE), format!("{place}\n").as_bytes())
+        let place = format!("{}\n", place.from_anywhere());
+        write_private(&self.dir.join(ELSEWHERE), place.as_bytes())
     }
 
     /// The store of a server that holds the jobs, if the last service here was one beside the Intent Protocol.
@@ -108,11 +100,7 @@ impl StateDir {
     /// From now on the jobs lie here. Gives where those of before lie.
     pub(crate) fn begin(&self, _open: &Open) -> anyhow::Result<Option<String>> {
         let before = self.elsewhere()?;
-        if before.is_some() {
-            let path = self.dir.join(ELSEWHERE);
-            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-            sync_directory(&self.dir)?;
-        }
+        remove_note(&self.dir.join(ELSEWHERE))?;
         Ok(before)
     }
 
@@ -129,12 +117,7 @@ impl StateDir {
     }
 
     fn noted(&self, name: &str) -> anyhow::Result<Option<String>> {
-        let path = self.dir.join(name);
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-        }
+        read_note(&self.dir.join(name))
     }
 }
 

@@ -312,6 +312,11 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
         std::fs::write(&file, right).unwrap();
     }
     drop(start(&options));
+    let (exit, said) = refusal(&node(&place, &database, "three"));
+    assert!(
+        exit == 1 && said.contains("hint: copy seal_key, receipt_seed and bus_secret"),
+        "{said}"
+    );
 
     // A new main key, for all of them.
     let file = place.path("two").join("keys").join("bus_secret");
@@ -331,4 +336,32 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
     drop(start(&options));
     let (exit, said) = refusal(&node(&place, &database, "one"));
     assert!(exit == 1 && said.contains("another bus_secret"), "{said}");
+}
+
+#[test]
+fn a_server_that_slept_while_the_secrets_were_replaced_ends_when_it_wakes_up() {
+    let (place, database) = (Place::new(), database());
+    let (mut one, mut two) = two_nodes(&place, &database);
+    assert!(one.terminate(PATIENCE).unwrap().success());
+    two.signal("STOP").unwrap();
+    for (name, content) in [
+        ("bus_secret", "ck_the_new_one"),
+        ("seal_key", &"ab".repeat(32)),
+    ] {
+        std::fs::write(place.path("one").join("keys").join(name), content).unwrap();
+    }
+    let changed = node(&place, &database, "one").arg("--new-secrets");
+    let deadline = Instant::now() + SOON;
+    let one = loop {
+        match Server::start(&changed) {
+            Ok(server) => break server,
+            Err(error) => assert!(Instant::now() < deadline, "two is not silent: {error}"),
+        }
+    };
+    two.signal("CONT").unwrap();
+    let ended = two.wait(SOON).expect("it ends by itself");
+    assert_eq!(ended.code(), Some(1));
+    let said = two.stderr();
+    assert!(said.contains("another seal_key than"), "{said}");
+    published(&mut main_client(&one), "goes on");
 }

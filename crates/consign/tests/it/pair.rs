@@ -317,6 +317,8 @@ fn a_server_whose_clock_is_wrong_gives_out_no_work_and_ends_no_lease_until_it_is
     copy_secrets(&place.data(), &odd);
     let shim = Shim::build(place.folder.path()).expect("cc builds the shim");
     let odd = start(&shim.under(place.options_with(odd), "consign.db"));
+    // The one that knows of its clock; the other one hears of it with the next heartbeat.
+    let mut asked = odd.admin_client().expect("the server made a token");
     let (mut first, mut odd) = (main_client(&first), main_client(&odd));
 
     for jump_s in [DAY_S, -DAY_S, 3, -3] {
@@ -326,6 +328,7 @@ fn a_server_whose_clock_is_wrong_gives_out_no_work_and_ends_no_lease_until_it_is
         let refused = until(&mut odd, 503);
         assert_eq!(refused.json()["error"]["code"], "node_draining");
         assert!(refused.text().contains("clock"), "{}", refused.text());
+        assert_eq!(listed(&mut asked), ["serving", "wrong-clock"]);
         assert_eq!(status_of(&mut first, &word(&held["id"])), "claimed");
         assert_eq!(status_of(&mut odd, &word(&held["id"])), "claimed");
 
@@ -342,6 +345,13 @@ fn a_server_whose_clock_is_wrong_gives_out_no_work_and_ends_no_lease_until_it_is
         shim.move_clock(0).expect("the shim listens");
         until(&mut odd, 204);
     }
+}
+
+/// What the servers are doing, in the order of their start.
+fn listed(http: &mut Http) -> Vec<String> {
+    let nodes = get(http, "/admin/nodes").json();
+    let nodes = nodes.as_array().expect("a list of nodes");
+    nodes.iter().map(|node| word(&node["state"])).collect()
 }
 
 fn claim(http: &mut Http) -> Reply {

@@ -1,6 +1,6 @@
 //! The first start, the second one, and starts that must be refused.
 
-use consign_testkit::process::Options;
+use consign_testkit::process::{Options, Server};
 
 use super::{
     PATIENCE, Place, binary, code, get, main_client, mode, publish, published, refusal, start,
@@ -16,6 +16,20 @@ const SECRETS: &[&str] = &[
     "receipt_seed",
 ];
 
+/// The lines that every server prints; one whose ledger is not in its directory tells where it is.
+fn greeting(place: &Place, server: &Server) -> Vec<String> {
+    let lines = server.stdout_lines().into_iter();
+    let (ledger, lines): (Vec<_>, _) = lines.partition(|line| line.starts_with("ledger "));
+    let database = place.database.iter();
+    let expected =
+        database.map(|kept| format!("ledger     {}", kept.url().replace("postgres@", "")));
+    assert!(
+        ledger.iter().eq(&expected.collect::<Vec<_>>()),
+        "{ledger:?}"
+    );
+    lines
+}
+
 #[test]
 fn the_first_start_makes_private_secrets_and_says_what_to_try() {
     let place = Place::new();
@@ -25,7 +39,7 @@ fn the_first_start_makes_private_secrets_and_says_what_to_try() {
     for name in SECRETS {
         assert_eq!(mode(&place.data().join("keys").join(name)), 0o600, "{name}");
     }
-    let lines = server.stdout_lines();
+    let lines = greeting(&place, &server);
     assert_eq!(lines.len(), 5, "{lines:#?}");
     assert!(lines[0].contains(server.base_url()));
     assert!(lines[1].contains("/admin/dashboard"));
@@ -42,7 +56,7 @@ fn the_first_start_makes_private_secrets_and_says_what_to_try() {
 fn the_lines_of_the_first_start_work_as_they_stand() {
     let place = Place::new();
     let server = place.start();
-    let lines = server.stdout_lines();
+    let lines = greeting(&place, &server);
     let shell = |line: &str| {
         let (_, command) = line.split_once("  ").unwrap();
         let mut shell = std::process::Command::new("sh");

@@ -278,6 +278,54 @@ fn a_standby_is_checked_and_backed_up_and_a_primary_says_what_it_costs() {
 }
 
 #[test]
+fn a_file_that_was_left_behind_is_not_taken_for_the_ledger() {
+    let place = Place::new();
+    let database = database();
+    let (url, path) = (database.url(), place.path("data/consign.db"));
+    let file = format!("sqlite:{}", path.display());
+    published(&mut main_client(&place.start()), "moves");
+    printed(&copy(&place, &file, &url, &[]));
+    let checked = place.consign(&["store", "check"]);
+    assert_eq!(code(&checked), 0, "no server has run on the copy yet");
+    {
+        let server = start(&place.options().arg("--store").arg(&url));
+        let told = server.stdout_lines().join("\n");
+        let shown = url.replace("postgres@", "");
+        assert!(told.contains(&format!("ledger     {shown}")), "{told}");
+    }
+    let saved = place.path("saved.db");
+    let backup = ["store", "backup", &saved.to_string_lossy()];
+    for args in [&["store", "check"][..], &["store", "migrate"], &backup] {
+        let refused = place.consign(args);
+        assert_eq!(code(&refused), 1, "{refused:?}");
+        let said = text(&refused.stderr);
+        assert!(said.contains("kept its ledger in postgres://"), "{said}");
+        assert!(said.contains("--store sqlite:"), "{said}");
+    }
+    assert!(!saved.exists());
+    let (exit, said) = super::refusal(&place.options());
+    assert!(exit == 1 && said.contains("kept its ledger in"), "{said}");
+
+    // On purpose, and from then on without a word.
+    let explicit = place.consign(&["store", "check", "--store", &file]);
+    assert_eq!(code(&explicit), 0, "{explicit:?}");
+    drop(start(&place.options().arg("--store").arg(&file)));
+    let told = place.start().stdout_lines().join("\n");
+    assert!(!told.contains("ledger"), "{told}");
+    assert_eq!(code(&place.consign(&["store", "check"])), 0);
+}
+
+#[test]
+fn a_server_that_could_not_use_a_database_leaves_no_note_of_it() {
+    let place = Place::new();
+    drop(place.start());
+    let nowhere = "postgres://nobody@127.0.0.1:1/nothing";
+    let (exit, said) = super::refusal(&place.options().arg("--store").arg(nowhere));
+    assert!(exit == 1 && said.contains("127.0.0.1:1/nothing"), "{said}");
+    drop(place.start());
+}
+
+#[test]
 fn an_empty_password_variable_counts_as_unset() {
     let place = Place::new();
     let database = database();
@@ -291,4 +339,33 @@ fn an_empty_password_variable_counts_as_unset() {
     let missing = missing.to_string_lossy();
     let named = [&args[..], &["--store-password-file", &missing]].concat();
     assert_eq!(code(&place.consign(&named)), 2);
+}
+
+#[test]
+fn a_password_file_that_others_can_read_is_told_of_and_an_empty_one_refused() {
+    let place = Place::new();
+    let database = database();
+    let (url, file) = (database.url(), place.path("password"));
+    std::fs::write(&file, "not asked for\n").expect("a file can be written");
+    let shown = file.to_string_lossy();
+    let args = [
+        "store",
+        "check",
+        "--store",
+        &url,
+        "--store-password-file",
+        &shown,
+    ];
+    for (mode, told) in [(0o644, true), (0o600, false)] {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&file, permissions).expect("it is ours");
+        let checked = place.consign(&args);
+        assert_eq!(code(&checked), 3, "{checked:?}");
+        let said = text(&checked.stderr);
+        assert_eq!(said.contains("can be read by other users"), told, "{said}");
+    }
+    std::fs::write(&file, "\n").expect("a file can be written");
+    let refused = place.consign(&args);
+    assert_eq!(code(&refused), 2, "{refused:?}");
+    assert!(text(&refused.stderr).contains("is empty"), "{refused:?}");
 }

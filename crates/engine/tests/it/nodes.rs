@@ -104,6 +104,31 @@ async fn a_heartbeat_is_one_commit_and_tells_nobody() {
 }
 
 #[tokio::test]
+async fn a_node_whose_clock_is_wrong_is_not_listed_as_serving() {
+    let world = World::new();
+    let (odd, mut first) = join(&world, 1);
+    first.beat().await.unwrap();
+    let (other, mut second) = join(&world, 2);
+    second.beat().await.unwrap();
+    odd.clock_is_wrong(true);
+    assert_eq!(
+        states(&odd).await[0],
+        (1, NodeState::WrongClock),
+        "it knows of itself at once"
+    );
+    first.beat().await.unwrap();
+    let seen = [(1, NodeState::WrongClock), (2, NodeState::Serving)];
+    assert_eq!(states(&other).await, seen);
+    // What an operator wishes is told first.
+    wish(&other, 1, true).await;
+    assert_eq!(states(&other).await[0], (1, NodeState::Draining));
+    wish(&other, 1, false).await;
+    odd.clock_is_wrong(false);
+    first.beat().await.unwrap();
+    assert_eq!(states(&other).await[0], (1, NodeState::Serving));
+}
+
+#[tokio::test]
 async fn a_node_that_is_not_heard_of_is_silent_and_then_gone_and_comes_back_by_itself() {
     let world = World::new();
     let (_, mut first) = join(&world, 1);

@@ -206,6 +206,7 @@ async fn the_metrics_tell_of_this_node_and_of_all() {
         r#"consign_nodes{state="serving"} 1"#,
         r#"consign_nodes{state="draining"} 1"#,
         r#"consign_nodes{state="drained"} 0"#,
+        r#"consign_nodes{state="wrong-clock"} 0"#,
         r#"consign_nodes{state="silent"} 0"#,
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");

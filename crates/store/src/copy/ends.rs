@@ -50,6 +50,14 @@ impl End {
         })
     }
 
+    /// Why nothing could be made there, where nothing is.
+    pub(super) fn obstacle(&self) -> Result<Option<String>, Error> {
+        match self {
+            Self::File(_) => Ok(None),
+            Self::Database(address) => postgres::copy::End::obstacle(address),
+        }
+    }
+
     /// To write to; made, and brought up to date, if need be.
     pub(super) fn target(&self, now_us: i64) -> Result<Box<dyn Target>, Error> {
         Ok(match self {

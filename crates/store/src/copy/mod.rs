@@ -108,6 +108,8 @@ pub fn look(from: &End, to: &End, anew: bool) -> Result<Plan, Error> {
         let seen = Seen::at(&mut *target, &mut *source, &content, (from, to), anew)?;
         found = seen.found;
         obstacles.extend(seen.obstacles);
+    } else {
+        obstacles.extend(to.obstacle()?);
     }
     Ok(Plan {
         tables: content.counts,

@@ -62,7 +62,9 @@ impl Address {
         }
         let local = config.get_hosts().iter().all(is_local)
             && config.get_hostaddrs().iter().all(IpAddr::is_loopback);
-        let mode = mode.unwrap_or(if local { Mode::Plain } else { Mode::Verified });
+        // Whoever names a root wants it used.
+        let plain = local && roots.is_none();
+        let mode = mode.unwrap_or(if plain { Mode::Plain } else { Mode::Verified });
         // Ours come last and win: they are what the ledger's promises rest on.
         let given = config.get_options().unwrap_or_default();
         let settings = format!("{given}{}", settings::options());
@@ -111,14 +113,25 @@ impl Address {
         let mut told = Told::default();
         for (index, host) in self.hosts.in_turn() {
             match wire::open(host, tls, self.hosts.patience()) {
-                Ok(wire) => {
+                Ok(mut wire) => {
                     self.hosts.entered(index);
-                    return set_up(wire);
+                    self.set_up(&mut wire)?;
+                    return Ok(wire);
                 }
-                Err(failure) => told.hear(Says::of_failure(&failure), || reason(&failure)),
+                Err(failure) => {
+                    told.hear(Says::of_failure(&failure), || self.unreachable(&failure));
+                }
             }
         }
         Err(told.most())
+    }
+
+    fn set_up(&self, wire: &mut Wire) -> Result<(), Error> {
+        let failed = |failure: Failure| self.unreachable(&failure);
+        let differing = wire.run(&settings::DIFFERING).map_err(failed)?;
+        settings::confirm(differing.first().map(Row::word))?;
+        wire.run(settings::OF_WRITER).map_err(failed)?;
+        Ok(())
     }
 
     /// A connection whose traffic the current runtime carries.
@@ -140,14 +153,19 @@ impl Address {
                     let why = cause(&error);
                     // The driver's words are for those who program it.
                     let missing = why.ends_with("password missing");
-                    unreachable(if missing { wire::NO_PASSWORD } else { &why })
+                    self.unreachable(&if missing { wire::NO_PASSWORD } else { &why })
                 }),
                 Err(_elapsed) => {
-                    told.hear(Says::Nothing, || unreachable("it did not answer in time"));
+                    let silent = || self.unreachable(&"it did not answer in time");
+                    told.hear(Says::Nothing, silent);
                 }
             }
         }
         Err(told.most())
+    }
+
+    fn unreachable(&self, why: &dyn fmt::Display) -> Error {
+        Error::Unavailable(format!("cannot reach the database {self}: {why}"))
     }
 
     /// One host, and the first of its settings that is not as it should be.
@@ -177,18 +195,6 @@ impl Address {
         });
         Ok((Connected { client, heard }, first))
     }
-}
-
-fn set_up(mut wire: Wire) -> Result<Wire, Error> {
-    let failed = |failure: Failure| reason(&failure);
-    let differing = wire.run(&settings::DIFFERING).map_err(failed)?;
-    settings::confirm(differing.first().map(Row::word))?;
-    wire.run(settings::OF_WRITER).map_err(failed)?;
-    Ok(wire)
-}
-
-fn reason(failure: &Failure) -> Error {
-    unreachable(&failure.to_string())
 }
 
 pub(super) struct Connected {
@@ -288,6 +294,9 @@ fn tls_config(roots: Option<PathBuf>) -> Result<ClientConfig, Error> {
             let certificate = certificate.map_err(|error| unreadable(&error))?;
             store.add(certificate).map_err(|error| unreadable(&error))?;
         }
+        if store.is_empty() {
+            return Err(unreadable(&"it holds no certificate"));
+        }
     } else {
         store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
@@ -306,10 +315,6 @@ fn is_local(host: &Host) -> bool {
         #[cfg(unix)]
         Host::Unix(_) => true,
     }
-}
-
-fn unreachable(why: &str) -> Error {
-    Error::Unavailable(format!("cannot reach the database: {why}"))
 }
 
 pub(super) fn unfit(reason: &str) -> Error {
@@ -348,6 +353,27 @@ mod tests {
         assert!(mode("postgres://u@127.0.0.1/db?sslmode=verify-full"));
         assert!(!mode("postgres://u@db.example/db?sslmode=disable"));
         assert!(refused("postgres://u@db.example/db?sslmode=prefer").contains("verify-full"));
+    }
+
+    #[test]
+    fn a_root_that_is_named_is_used_and_must_be_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = folder.path().join("root.pem");
+        std::fs::write(&empty, "something else\n").unwrap();
+        let url = format!("postgres://u@127.0.0.1/db?sslrootcert={}", empty.display());
+        let refused = refused(&url);
+        assert!(refused.contains("root.pem"), "{refused}");
+        assert!(refused.contains("holds no certificate"), "{refused}");
+        assert!(Address::parse(&format!("{url}&sslmode=disable"), None).is_ok());
+    }
+
+    #[test]
+    fn an_address_is_shown_with_all_its_hosts_and_their_ports() {
+        let shown = |url| Address::parse(url, None).unwrap().to_string();
+        assert_eq!(
+            shown("postgres://u:hidden@127.0.0.1:6111,127.0.0.1:5432/db?target_session_attrs=any"),
+            "postgres://127.0.0.1:6111,127.0.0.1/db"
+        );
     }
 
     #[test]

@@ -100,10 +100,22 @@ impl End {
         let runtime = runtime()?;
         match runtime.block_on(schema::pending(address))? {
             None => Ok(None),
-            Some(pending) if pending.is_empty() => Self::connect(runtime, address).map(Some),
+            Some(pending) if pending.is_empty() => {
+                runtime.block_on(schema::wholly_known(address))?;
+                Self::connect(runtime, address).map(Some)
+            }
             Some(_) => Err(Error::TooOld {
                 place: address.to_string(),
             }),
+        }
+    }
+
+    /// Why no ledger could be made there, if there is none yet.
+    pub(crate) fn obstacle(address: &Address) -> Result<Option<String>, Error> {
+        match runtime()?.block_on(schema::could_hold(address)) {
+            Ok(()) => Ok(None),
+            Err(refused @ Error::Address(_)) => Ok(Some(refused.to_string())),
+            Err(error) => Err(error),
         }
     }
 

@@ -16,6 +16,7 @@ use super::address::unfit;
 use super::wire::Failure;
 use crate::Error;
 
+const PORT: u16 = 5432;
 /// Until a host has let us in.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same where another one may be better.
@@ -91,16 +92,20 @@ impl Hosts {
     }
 }
 
-/// As they were named, with commas between them.
+/// As they were named, with commas between them; the usual port goes without saying.
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = self.each.iter().flat_map(Config::get_hosts);
-        for (index, host) in named.enumerate() {
+        for (index, config) in self.each.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
-            match host {
-                Host::Tcp(name) => write!(f, "{comma}{name}")?,
+            match (config.get_hosts().first(), config.get_hostaddrs().first()) {
+                (Some(Host::Tcp(name)), _) => write!(f, "{comma}{name}")?,
                 #[cfg(unix)]
-                Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
+                (Some(Host::Unix(path)), _) => write!(f, "{comma}{}", path.display())?,
+                (None, Some(ip)) => write!(f, "{comma}{ip}")?,
+                (None, None) => {}
+            }
+            if let Some(port) = config.get_ports().first().filter(|port| **port != PORT) {
+                write!(f, ":{port}")?;
             }
         }
         Ok(())

@@ -121,10 +121,46 @@ struct Found {
     oldest: i32,
 }
 
+/// Whether the schema is ours. Other programs call a table `migrations` as well, but have no such column.
+const OURS: &str = "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('consign.migrations') \
+    AND attname = 'oldest' AND NOT attisdropped)";
+
+/// Whether this user may make what is missing: the schema, or tables in it.
+const MAY_MAKE: &str = "SELECT CASE WHEN to_regnamespace('consign') IS NULL \
+    THEN has_database_privilege(current_database(), 'CREATE') ELSE has_schema_privilege('consign', 'CREATE') END";
+
 pub(super) async fn exists(address: &Address) -> Result<bool, Error> {
+    is_ours(&address.connect().await?).await
+}
+
+async fn is_ours(client: &Client) -> Result<bool, Error> {
+    Ok(client.query_one(OURS, &[]).await?.try_get(0)?)
+}
+
+/// Refuses a database in which no ledger can be made, as [`migrate`] would, and changes nothing.
+pub(super) async fn could_hold(address: &Address) -> Result<(), Error> {
     let client = address.connect().await?;
-    let sql = "SELECT to_regclass('consign.migrations') IS NOT NULL";
-    Ok(client.query_one(sql, &[]).await?.try_get(0)?)
+    fits(&client, address).await?;
+    refuse_foreign(&client).await?;
+    let may: bool = client.query_one(MAY_MAKE, &[]).await?.try_get(0)?;
+    if may {
+        return Ok(());
+    }
+    let database = address.database();
+    Err(Error::Address(format!(
+        "its user may not make a schema in database {database}; let its owner say GRANT CREATE ON DATABASE"
+    )))
+}
+
+/// Refuses a schema of which this program does not know everything: servers of before may work on it, but what they copied
+/// would not be all of it.
+pub(super) async fn wholly_known(address: &Address) -> Result<(), Error> {
+    let found = found(&address.connect().await?).await?;
+    let needed = Found {
+        oldest: found.version,
+        ..found
+    };
+    known(address, &needed, None)
 }
 
 /// The migrations that a ledger still needs, by number and name; `None` if there is no ledger. Changes nothing.
@@ -323,9 +359,7 @@ fn known(address: &Address, found: &Found, hold: Option<i32>) -> Result<(), Erro
 }
 
 async fn found(client: &Client) -> Result<Found, Error> {
-    let sql = "SELECT to_regclass($1 || '.migrations') IS NOT NULL";
-    let ours: bool = client.query_one(sql, &[&SCHEMA]).await?.try_get(0)?;
-    if !ours {
+    if !is_ours(client).await? {
         return Ok(Found {
             version: 0,
             oldest: 0,
@@ -341,26 +375,25 @@ async fn found(client: &Client) -> Result<Found, Error> {
 
 /// Makes the schema if there is none. One of another program that happens to have our name is left untouched.
 async fn make_schema(client: &Client) -> Result<(), Error> {
-    let sql =
-        "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.migrations') IS NOT NULL";
-    let row = client.query_one(sql, &[&SCHEMA]).await?;
-    let (schema, ours): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
-    if ours {
+    if is_ours(client).await? {
         return Ok(());
     }
-    if schema {
-        let sql = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
-        let tables: i64 = client.query_one(sql, &[&SCHEMA]).await?.try_get(0)?;
-        if tables > 0 {
-            return Err(Error::Address(format!(
-                "its schema {SCHEMA} belongs to some other program and was left untouched"
-            )));
-        }
-    }
+    refuse_foreign(client).await?;
     let sql = "BEGIN; CREATE SCHEMA IF NOT EXISTS consign; CREATE TABLE migrations (version integer PRIMARY KEY, \
                name text NOT NULL, oldest integer NOT NULL, applied_at bigint NOT NULL); COMMIT";
     client.batch_execute(sql).await?;
     Ok(())
+}
+
+async fn refuse_foreign(client: &Client) -> Result<(), Error> {
+    let sql = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
+    let tables: i64 = client.query_one(sql, &[&SCHEMA]).await?.try_get(0)?;
+    if tables == 0 || is_ours(client).await? {
+        return Ok(());
+    }
+    Err(Error::Address(format!(
+        "its schema {SCHEMA} belongs to some other program and was left untouched"
+    )))
 }
 
 #[cfg(test)]

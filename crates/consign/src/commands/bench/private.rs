@@ -158,6 +158,9 @@ fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child
     if let Some(store) = store {
         // Not as an argument: it may hold a password.
         command.env("CONSIGN_STORE", store);
+        for name in ["CONSIGN_STORE_PASSWORD", "CONSIGN_STORE_PASSWORD_FILE"] {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
     }
     command.spawn().context("cannot start a server")
 }

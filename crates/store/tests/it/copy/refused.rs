@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use consign_store::conformance::item;
-use consign_store::copy::{End, Stage};
+use consign_store::copy::{self, End, Stage};
+use consign_store::postgres::Address;
 
 use super::{content, copied, database, file, filled, fresh_database, open, options, run, world};
 
@@ -32,6 +33,67 @@ async fn a_target_that_is_the_source_or_has_content_is_refused() {
     assert!(content(&second, &clock).await == before, "it was touched");
     let said = refusal(&file(&folder, "none.db"), &second).await;
     assert!(said.contains("no such file"), "{said}");
+}
+
+/// What a rehearsal finds in the way.
+async fn obstacles(from: &End, to: &End) -> Vec<String> {
+    let (from, to) = (from.clone(), to.clone());
+    let plan = tokio::task::spawn_blocking(move || copy::look(&from, &to, false));
+    plan.await.unwrap().unwrap().obstacles
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rehearsal_refuses_what_the_copy_would_refuse() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::default());
+    let first = filled(&folder, "first.db", &clock, 50).await;
+    let cluster = consign_testkit::postgres::shared().unwrap();
+    let empty = || cluster.database("consign_nothing", |_| {}).unwrap();
+    let plain = empty();
+    assert_eq!(obstacles(&first, &database(&plain)).await, [""; 0]);
+
+    for table in ["users (id int)", "migrations (id int, name text)"] {
+        let foreign = empty();
+        let made = format!("CREATE SCHEMA consign; CREATE TABLE consign.{table}");
+        foreign.sql(&made).unwrap();
+        let target = database(&foreign);
+        let found = obstacles(&first, &target).await;
+        assert_eq!(found.len(), 1, "{table}");
+        assert!(found[0].contains("some other program"), "{found:?}");
+        assert_eq!(refusal(&first, &target).await, found[0]);
+    }
+
+    let locked = empty();
+    locked
+        .sql("DROP ROLE IF EXISTS consign_guest; CREATE ROLE consign_guest LOGIN")
+        .unwrap();
+    let url = locked.url().replace("postgres@", "consign_guest@");
+    let target = End::Database(Box::new(Address::parse(&url, None).unwrap()));
+    let found = obstacles(&first, &target).await;
+    assert_eq!(found.len(), 1);
+    assert!(found[0].contains("GRANT CREATE"), "{found:?}");
+    refusal(&first, &target).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ledger_of_which_not_everything_is_known_is_not_copied() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::default());
+    let first = filled(&folder, "first.db", &clock, 50).await;
+    let kept = fresh_database().await;
+    let second = database(&kept);
+    copied(&first, &second).await;
+    // A release to come, whose schema servers of this one can still use.
+    let newer = "INSERT INTO consign.migrations VALUES (99, 'more', 1, 0)";
+    kept.sql(newer).unwrap();
+    drop(world(&second, &clock).await);
+    let said = refusal(&second, &file(&folder, "third.db")).await;
+    assert!(said.contains("upgrade the binary"), "{said}");
+    let End::Database(address) = second else {
+        unreachable!("it is one");
+    };
+    let to = folder.path().join("saved.db");
+    let saved = tokio::task::spawn_blocking(move || copy::save(&address, &to, 0, |_| {}));
+    let said = saved.await.unwrap().unwrap_err().to_string();
+    assert!(said.contains("upgrade the binary"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
