@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// For a note: whoever reads it may be in another directory.
-    pub(crate) fn from_anywhere(&self) -> String {
+    pub(crate) fn noted(&self) -> String {
         match self {
             Self::File(path) => {
                 let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -82,8 +82,8 @@ impl Place {
 
     /// The same, unless it is the file of this directory.
     pub(crate) fn unless_of(&self, data: &DataDir) -> Option<String> {
-        let own = Self::File(data.database_file()).from_anywhere();
-        Some(self.from_anywhere()).filter(|place| *place != own)
+        let own = Self::File(data.database_file()).noted();
+        Some(self.noted()).filter(|place| *place != own)
     }
 
     /// Keeps other servers from the same file. Databases are there to be shared.

@@ -88,7 +88,7 @@ impl StateDir {
 
     /// Notes that the jobs lie in the store of a server, without its password.
     pub(crate) fn note_elsewhere(&self, _lock: &DataLock, place: &Place) -> anyhow::Result<()> {
-        let place = format!("{}\n", place.from_anywhere());
+        let place = format!("{}\n", place.noted());
         write_private(&self.dir.join(ELSEWHERE), place.as_bytes())
     }
 
