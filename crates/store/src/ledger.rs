@@ -339,7 +339,7 @@ impl<'a, T: Tx> Batch<'a, T> {
             let (over, live): (Vec<_>, Vec<_>) =
                 rows.into_iter().partition(|row| row.expires_at <= self.now);
             let picked = live.len();
-            let free = self.set_back_some(claim, live)?;
+            let free = self.set_back_some(claim, live, entropy)?;
             let set_back = picked - free.len();
             set_back_before += set_back;
             if over.is_empty() && (set_back == 0 || set_back_before >= SET_BACK_PER_CLAIM_MAX) {
@@ -360,7 +360,12 @@ impl<'a, T: Tx> Batch<'a, T> {
     }
 
     /// The rows that may be handed out now; the others wait until the one before them in their series lets go.
-    fn set_back_some(&mut self, claim: &Claim, rows: Vec<Intent>) -> Result<Vec<Intent>, Error> {
+    fn set_back_some(
+        &mut self,
+        claim: &Claim,
+        rows: Vec<Intent>,
+        entropy: &mut Entropy,
+    ) -> Result<Vec<Intent>, Error> {
         let mut free: Vec<Intent> = Vec::with_capacity(rows.len());
         for row in rows {
             let Some(name) = &row.ties.series else {
@@ -371,8 +376,15 @@ impl<'a, T: Tx> Batch<'a, T> {
             let taken = free
                 .iter()
                 .any(|other| other.ties.series == row.ties.series);
-            match behind(&row, &series, taken, claim, self.now) {
-                Some(write) => self.write_all(vec![write])?,
+            self.tx.reserve(self.position)?;
+            let mut cx = Cx {
+                now: self.now,
+                entropy,
+                last_seq: &mut self.position.seq,
+                last_fact: &mut self.position.fact,
+            };
+            match behind(&row, &series, taken, claim, &mut cx) {
+                Some(writes) => self.write_all(writes)?,
                 None => free.push(row),
             }
         }

@@ -3,7 +3,7 @@
 use super::{Cx, Decision, Told, Write, fact, step};
 use crate::command::{Answer, Audience, Claim, Hold, Take};
 use crate::error::Refusal;
-use crate::ids::{Micros, Token};
+use crate::ids::Token;
 use crate::intent::{Intent, Series};
 use crate::limits;
 use crate::plant::{self, Plant};
@@ -43,26 +43,34 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
 }
 
 /// Sets a row back if another one of its series is held, or will be by the same claim. It comes forward again when that
-/// one lets go; should nobody be there to do it, when its lease ends.
+/// one lets go; should nobody be there to do it, when its lease ends. A lease of its own that lapsed is over then: who waits
+/// is queued, and nobody takes it for held.
 pub fn behind(
     row: &Intent,
     series: &Series,
     taken: bool,
     claim: &Claim,
-    now: Micros,
-) -> Option<Write> {
+    cx: &mut Cx<'_>,
+) -> Option<Vec<Write>> {
     let lease_until = if taken {
-        Some(now.plus(claim.lease_us))
+        Some(cx.now.plus(claim.lease_us))
     } else {
         series.held.as_ref().and_then(|held| held.lease_until)
     };
-    let until = lease_until.filter(|until| *until > now)?;
-    let mut intent = row.clone();
-    intent.set_back(until);
-    Some(Write::Change {
-        was: intent.state,
-        intent,
-    })
+    let until = lease_until.filter(|until| *until > cx.now)?;
+    let (was, mut intent, mut writes) = (row.state, row.clone(), Vec::with_capacity(2));
+    if was == State::Dispatched && intent.profile.profile().expiry == Expiry::TakeOver {
+        intent.state = State::Queued;
+        intent.cause = Cause::LeaseExpired;
+        intent.holder = None;
+        intent.release();
+        intent.set_back(until);
+        step(&mut writes, was, intent, Told::by_time(Verb::Expire), cx);
+    } else {
+        intent.set_back(until);
+        writes.push(Write::Change { was, intent });
+    }
+    Some(writes)
 }
 
 /// One row by its name, though its turn in a lane may not have come.

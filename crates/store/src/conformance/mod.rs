@@ -165,6 +165,7 @@ macro_rules! conformance {
             whoever_lets_go_makes_room_for_the_next_of_the_series,
             who_waits_in_a_series_can_be_cancelled,
             a_series_goes_on_when_its_holder_is_gone,
+            a_lapsed_lease_stands_behind_whoever_holds_its_series_until_it_lets_go,
             a_claim_of_many_takes_one_of_each_series,
             an_open_one_of_its_series_serves_instead_du_054,
             a_recent_success_of_its_series_serves_instead_du_053_du_055,

@@ -111,6 +111,39 @@ pub async fn a_series_goes_on_when_its_holder_is_gone(world: World) {
     world.is_sound().await;
 }
 
+pub async fn a_lapsed_lease_stands_behind_whoever_holds_its_series_until_it_lets_go(world: World) {
+    let first = world.publish(of_series("a")).await;
+    let lapsed = world.take("alice").await;
+    assert_eq!(lapsed.id, first);
+    world.clock.set(lapsed.lease_until.expect("it is held"));
+    let urgent = NewIntent {
+        priority: 900,
+        ..of_series("a")
+    };
+    let second = world.publish(urgent).await;
+    let held = world.take("alice").await;
+    assert_eq!(held.id, second);
+    assert_eq!(world.claim(claim_by("alice")).await, [], "one at a time");
+    let behind = world.load(first).await;
+    assert_eq!(
+        (behind.state, behind.cause, behind.shelf),
+        (State::Queued, Cause::LeaseExpired, Shelf::Delayed)
+    );
+    assert_eq!(
+        (Some(behind.wake_at), behind.token, behind.lease_until),
+        (held.lease_until, None, None)
+    );
+    assert_eq!(world.complete(&lapsed).await, Err(Refusal::LeaseLost));
+    world.is_sound().await;
+
+    world.complete(&held).await.expect("it is held");
+    let again = world.take("alice").await;
+    assert_eq!((again.id, again.attempts), (first, 2));
+    let verbs = [Verb::Admit, Verb::Claim, Verb::Expire, Verb::Claim];
+    assert_eq!(world.verbs(&again).await, verbs);
+    world.is_sound().await;
+}
+
 pub async fn a_claim_of_many_takes_one_of_each_series(world: World) {
     for name in ["a", "b", "a", "b", "c"] {
         world.publish(of_series(name)).await;
