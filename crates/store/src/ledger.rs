@@ -268,6 +268,16 @@ impl<'a, T: Tx> Batch<'a, T> {
         self.decide(view, command, entropy)
     }
 
+    /// What a decision goes by; the sequences must have numbers left for it.
+    fn cx<'c>(&'c mut self, entropy: &'c mut Entropy) -> Cx<'c> {
+        Cx {
+            now: self.now,
+            entropy,
+            last_seq: &mut self.position.seq,
+            last_fact: &mut self.position.fact,
+        }
+    }
+
     fn decide(
         &mut self,
         view: View,
@@ -276,12 +286,7 @@ impl<'a, T: Tx> Batch<'a, T> {
     ) -> Result<Result<Answer, Refusal>, Error> {
         self.tx.reserve(self.position)?;
         let before = *self.position;
-        let mut cx = Cx {
-            now: self.now,
-            entropy,
-            last_seq: &mut self.position.seq,
-            last_fact: &mut self.position.fact,
-        };
+        let mut cx = self.cx(entropy);
         match decide(view, command, &mut cx) {
             Ok(decision) => {
                 self.write_all(decision.writes)?;
@@ -347,12 +352,7 @@ impl<'a, T: Tx> Batch<'a, T> {
             }
             for row in over {
                 self.tx.reserve(self.position)?;
-                let mut cx = Cx {
-                    now: self.now,
-                    entropy,
-                    last_seq: &mut self.position.seq,
-                    last_fact: &mut self.position.fact,
-                };
+                let mut cx = self.cx(entropy);
                 let writes = on_time(row, &mut cx);
                 self.write_all(writes)?;
             }
@@ -377,12 +377,7 @@ impl<'a, T: Tx> Batch<'a, T> {
                 .iter()
                 .any(|other| other.ties.series == row.ties.series);
             self.tx.reserve(self.position)?;
-            let mut cx = Cx {
-                now: self.now,
-                entropy,
-                last_seq: &mut self.position.seq,
-                last_fact: &mut self.position.fact,
-            };
+            let mut cx = self.cx(entropy);
             match behind(&row, &series, taken, claim, &mut cx) {
                 Some(writes) => self.write_all(writes)?,
                 None => free.push(row),
