@@ -27,6 +27,7 @@ The open ones of a face whose checklist says `being_built: reason` are listed an
 /// The logs that hold test results. Those of planted runs are not among them.
 pub(crate) const EVIDENCE: &[&str] = &[
     "tests",
+    "security",
     "real_client",
     "schemas",
     "crash",

@@ -15,7 +15,7 @@ use crate::markdown;
 use crate::outcome::{Outcomes, ids_in};
 use crate::process::{self, Ended, Output};
 use crate::report;
-use crate::tools::{self, Runner};
+use crate::tools::{self, Runner, Selection};
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask mutations [--face FACE]
@@ -172,7 +172,7 @@ fn attempt(
         let why = format!("{} is not in the checklist", mutation.breaks);
         return Ok(Verdict::Survived(why));
     }
-    let mut command = Runner::find(context).command(context, Some(&mutation.test));
+    let mut command = Runner::find(context).command(context, Selection::Named(&mutation.test));
     command.env(VARIABLE, &mutation.plant);
     let log = context
         .shelf()

@@ -4,6 +4,7 @@
 //! Each stage still sees to what it needs, because it may be run alone.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::Done;
 use crate::context::Context;
@@ -15,7 +16,7 @@ use crate::product;
 use crate::schemas;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
-use crate::tools::{self, Runner};
+use crate::tools::{self, Runner, Selection};
 use crate::{cluster, crash, deny, fuzz, sim, tools::CHROMIUM};
 
 pub(crate) const STAGES: &[Stage] = &[
@@ -53,6 +54,13 @@ pub(crate) const STAGES: &[Stage] = &[
         group: TESTS,
         log: Some("tests"),
         run: tests,
+    },
+    Stage {
+        name: "security",
+        about: "the properties of docs/security.md hold for a real process, within two minutes",
+        group: TESTS,
+        log: Some("security"),
+        run: security,
     },
     Stage {
         name: "doc",
@@ -175,11 +183,33 @@ fn tests(context: &Context) -> Done {
     }
     packages::install(context, &POSTGRESQL)?;
     tools::stand_ins(context)?;
-    let command = runner.command(context, None);
+    let command = runner.command(context, Selection::Ordinary);
     let log = context.log("tests");
     let ran = process::run(command, Output::Copied(&log), context.deadline);
     postgres::stop(context);
     ran?.demand_success("the tests")
+}
+
+/// How long the stage `security` may take, without the build.
+const SECURITY_LIMIT: Duration = Duration::from_secs(120);
+
+fn security(context: &Context) -> Done {
+    let runner = Runner::find(context);
+    packages::install(context, &POSTGRESQL)?;
+    demand(
+        context,
+        runner.build_command(context),
+        "building the security tests",
+    )?;
+    let command = runner.command(context, Selection::Security);
+    let limit = Instant::now() + SECURITY_LIMIT;
+    let deadline = context
+        .deadline
+        .map_or(limit, |deadline| deadline.min(limit));
+    let log = context.log("security");
+    let ran = process::run(command, Output::Copied(&log), Some(deadline));
+    postgres::stop(context);
+    ran?.demand_success("the security tests")
 }
 
 fn doc(context: &Context) -> Done {

@@ -39,6 +39,9 @@ pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
 /// once more. Its planted defects sleep.
 const SELECTED: &[&str] = &["--workspace", "--features", "consign/planted", "--locked"];
 
+/// The test binaries that the stage `security` runs; the stage `tests` leaves them out where the runner can.
+const SECURITY: &[&str] = &["security", "security_postgres"];
+
 /// How many tests nextest runs at once.
 const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
 
@@ -58,6 +61,17 @@ pub(crate) fn at_once() -> usize {
 pub(crate) enum Runner {
     Nextest,
     CargoTest,
+}
+
+/// Which tests a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Selection<'a> {
+    /// All but those of the stage `security`.
+    Ordinary,
+    /// Those of the stage `security`.
+    Security,
+    /// Those whose name contains this.
+    Named(&'a str),
 }
 
 impl Runner {
@@ -82,8 +96,8 @@ impl Runner {
         }
     }
 
-    /// The test command of the whole workspace. Every caller gets the same flags, so that nothing is built twice.
-    pub(crate) fn command(self, context: &Context, only: Option<&str>) -> Command {
+    /// A test command of the whole workspace. Every caller gets the same flags, so that nothing is built twice.
+    pub(crate) fn command(self, context: &Context, selection: Selection<'_>) -> Command {
         let mut command = context.cargo(self.words());
         command.args(SELECTED).arg("--no-fail-fast");
         // Results are read from this output, so a personal setting must not hide the tests that pass.
@@ -92,17 +106,35 @@ impl Runner {
             command.env(TEST_THREADS, at_once().to_string());
         }
         postgres::lend(&mut command);
-        match (self, only) {
-            (_, None) => {}
-            (Self::Nextest, Some(name)) => {
+        match (self, selection) {
+            (Self::Nextest, Selection::Ordinary) => {
+                command.args(["-E", &format!("not ({})", security_filter())]);
+            }
+            (Self::Nextest, Selection::Security) => {
+                command.args(["-E", &security_filter()]);
+            }
+            (Self::Nextest, Selection::Named(name)) => {
                 command.args(["-E", &format!("test({name})")]);
             }
-            (Self::CargoTest, Some(name)) => {
+            // `cargo test` cannot leave out a test binary, so the stage `tests` runs these as well.
+            (Self::CargoTest, Selection::Ordinary) => {}
+            (Self::CargoTest, Selection::Security) => {
+                for binary in SECURITY {
+                    command.args(["--test", binary]);
+                }
+            }
+            (Self::CargoTest, Selection::Named(name)) => {
                 command.arg(name);
             }
         }
         command
     }
+}
+
+/// The test binaries of the stage `security`, in the filter language of nextest.
+fn security_filter() -> String {
+    let binaries = SECURITY.iter().map(|name| format!("binary(={name})"));
+    binaries.collect::<Vec<_>>().join(" + ")
 }
 
 /// A Python that has the pinned packages; made on first use, kept in the target folder.
@@ -201,20 +233,36 @@ pub(crate) fn chromium(context: &Context) -> Done {
 mod tests {
     use super::*;
 
+    fn words(runner: Runner, selection: Selection<'_>) -> Vec<String> {
+        let context = Context::discover().unwrap();
+        let command = runner.command(&context, selection);
+        let words = command.get_args().map(|arg| arg.to_string_lossy());
+        words.map(std::borrow::Cow::into_owned).collect()
+    }
+
     #[test]
     fn one_test_is_run_with_the_flags_of_all_tests() {
-        let context = Context::discover().unwrap();
         for runner in [Runner::Nextest, Runner::CargoTest] {
-            let words = |only| -> Vec<String> {
-                let command = runner.command(&context, only);
-                command
-                    .get_args()
-                    .map(|arg| arg.to_string_lossy().into_owned())
-                    .collect()
-            };
-            let all = words(None);
-            assert_eq!(words(Some("ip_012"))[..all.len()], all[..]);
-            assert!(words(Some("ip_012")).last().unwrap().contains("ip_012"));
+            let one = words(runner, Selection::Named("ip_012"));
+            assert!(
+                SELECTED
+                    .iter()
+                    .all(|flag| one.iter().any(|word| word == flag))
+            );
+            assert!(one.last().unwrap().contains("ip_012"));
         }
+    }
+
+    #[test]
+    fn the_security_tests_run_in_their_own_stage() {
+        let ordinary = words(Runner::Nextest, Selection::Ordinary);
+        let filter = "not (binary(=security) + binary(=security_postgres))";
+        assert_eq!(ordinary.last().unwrap(), filter);
+        let security = words(Runner::CargoTest, Selection::Security);
+        assert!(
+            security.ends_with(
+                &["--test", "security", "--test", "security_postgres"].map(str::to_owned)
+            )
+        );
     }
 }

@@ -1,0 +1,9 @@
+//! The security properties of `docs/security.md` to which the database matters, over PostgreSQL.
+
+#[allow(dead_code, reason = "shared with `it`, which uses more of it")]
+#[path = "../it/place.rs"]
+mod place;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Postgres;
