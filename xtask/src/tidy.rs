@@ -6,6 +6,7 @@ mod edges;
 mod leftovers;
 mod migrations;
 mod pages;
+mod promises;
 mod purity;
 mod shape;
 mod sql;
@@ -24,6 +25,7 @@ Checks the rules that compilers do not know and prints file:line for each violat
   purity       the kernel has no clock, randomness, IO or async; only the binary reads the environment
   sql          SQL and its driver stay in the store
   pages        every error code has its page in docs/errors, and no page is left over
+  promises     every promise of docs/security.md names a test that exists, and every security test is named there
   leftovers    no dbg!, todo!, unimplemented!, ignored test, or allow without a reason; no private paths or words
   shape        every source file opens with its module doc and stays below 1000 lines
   migrations   released migration files are unchanged
@@ -73,6 +75,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("purity", purity::check),
     ("sql", sql::check),
     ("pages", pages::check),
+    ("promises", promises::check),
     ("leftovers", leftovers::check),
     ("shape", shape::check),
     ("migrations", migrations::check),
