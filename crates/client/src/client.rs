@@ -17,6 +17,7 @@ use rustls::ClientConfig;
 
 use crate::call::Credential;
 use crate::connection::{Connection, SendFailure};
+use crate::socket::Socket;
 use crate::{Address, Error, Key, sign, tls};
 
 /// The largest answer that is read; more is an error and never a growing buffer.
@@ -43,6 +44,8 @@ pub struct Options {
     pub timeout: Duration,
     /// A PEM file with an authority to trust beside the public ones.
     pub ca_file: Option<PathBuf>,
+    /// Where the server is reached instead of its base URL, which then only names it.
+    pub socket: Option<Socket>,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             sign: true,
             timeout: Duration::from_secs(10),
             ca_file: None,
+            socket: None,
         }
     }
 }
@@ -73,6 +77,7 @@ pub struct Client {
     sign: bool,
     timeout: Duration,
     tls: Option<Arc<ClientConfig>>,
+    socket: Option<Socket>,
     answer_bytes_max: usize,
     kept: Mutex<Option<Connection>>,
 }
@@ -80,7 +85,7 @@ pub struct Client {
 impl Client {
     pub fn new(options: Options) -> Result<Self, Error> {
         let address = Address::parse(&options.server)?;
-        let tls = if address.tls {
+        let tls = if address.tls && options.socket.is_none() {
             Some(tls::config(options.ca_file.as_deref())?)
         } else {
             None
@@ -92,6 +97,7 @@ impl Client {
             sign: options.sign,
             timeout: options.timeout,
             tls,
+            socket: options.socket,
             answer_bytes_max: ANSWER_BYTES_MAX,
             kept: Mutex::new(None),
         })
@@ -167,7 +173,10 @@ impl Client {
                 Err(SendFailure::Broken(cause)) => return Err(self.broken(cause)),
             }
         }
-        let mut connection = Connection::open(&self.address, self.tls.as_ref()).await?;
+        let mut connection = match &self.socket {
+            Some(socket) => Connection::open_local(&self.address, socket).await?,
+            None => Connection::open(&self.address, self.tls.as_ref()).await?,
+        };
         match connection.send(request).await {
             Ok(response) => Ok((connection, response)),
             Err(SendFailure::Unsent(_, cause) | SendFailure::Broken(cause)) => {
@@ -203,7 +212,12 @@ impl Client {
             .parse()
             .map_err(|error| Error::Request(format!("path {path_and_query}: {error}")))?;
         let mut all = headers;
-        all.insert(header::HOST, plain(&self.address.authority())?);
+        let host = match &self.socket {
+            // Whatever address the server listens on, this request comes from its own machine.
+            Some(_) => HeaderValue::from_static("localhost"),
+            None => plain(&self.address.authority())?,
+        };
+        all.insert(header::HOST, host);
         all.insert(
             header::USER_AGENT,
             HeaderValue::from_static(concat!("consign/", env!("CARGO_PKG_VERSION"))),

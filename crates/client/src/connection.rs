@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection, plain or inside TLS.
+//! One HTTP/1.1 connection: plain, inside TLS, or over a socket of this machine.
 //!
 //! Invariant: a failed send tells whether anything left this machine; only an unsent request comes
 //! back whole, which is what makes repeating it safe.
@@ -14,9 +14,10 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
+use crate::socket::Socket;
 use crate::{Address, Error};
 
 #[derive(Debug)]
@@ -58,6 +59,26 @@ impl Connection {
                 handshake(stream).await
             }
         };
+        handshaken.map_err(|error| unreachable(io::Error::other(error)))
+    }
+
+    /// Connects to a socket of this machine and has its peer verified before anything is sent. The address only names it.
+    pub(crate) async fn open_local(address: &Address, socket: &Socket) -> Result<Self, Error> {
+        let unreachable = |cause| Error::Unreachable {
+            server: address.clone(),
+            cause,
+        };
+        let connected = UnixStream::connect(socket.path()).await;
+        let stream = connected.map_err(|cause| {
+            let named = format!("{}: {cause}", socket.path().display());
+            unreachable(io::Error::new(cause.kind(), named))
+        })?;
+        let peer = stream.peer_cred().map_err(unreachable)?;
+        socket.verify(&peer).map_err(|why| Error::Peer {
+            path: socket.path().display().to_string(),
+            why,
+        })?;
+        let handshaken = handshake(stream).await;
         handshaken.map_err(|error| unreachable(io::Error::other(error)))
     }
 

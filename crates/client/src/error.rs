@@ -35,6 +35,10 @@ pub enum Error {
         cause: std::io::Error,
     },
 
+    /// Nothing was sent.
+    #[error("{path} is not answered by the server of its data directory: {why}")]
+    Peer { path: String, why: String },
+
     #[error("no answer from {server} within {} s", .after.as_secs_f64())]
     TimedOut { server: Address, after: Duration },
 
@@ -87,13 +91,19 @@ impl Error {
     pub fn is_unreachable(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Broken { .. }
+            Self::Unreachable { .. }
+                | Self::Peer { .. }
+                | Self::TimedOut { .. }
+                | Self::Broken { .. }
         )
     }
 
     /// Whether it was reached and is not trusted; another attempt would find the same.
     pub(crate) fn is_distrust(&self) -> bool {
-        matches!(self, Self::Unreachable { cause, .. } if is_certificate_problem(cause))
+        match self {
+            Self::Unreachable { cause, .. } => is_certificate_problem(cause),
+            _ => matches!(self, Self::Peer { .. }),
+        }
     }
 
     /// The next step for a person who reads the message.
@@ -109,6 +119,9 @@ impl Error {
                 "if the server has its own certificate authority, name it with --ca-file".to_owned()
             }
             Self::Unreachable { .. } => "start it with: consign serve".to_owned(),
+            Self::Peer { .. } => {
+                "no key was sent; look who made this socket, and start the server with: consign serve".to_owned()
+            }
             Self::TimedOut { .. } => {
                 "look at the server's log, or allow more time with --timeout".to_owned()
             }

@@ -27,6 +27,7 @@ mod query;
 pub mod retry;
 mod settle;
 mod sign;
+mod socket;
 mod tls;
 mod transactions;
 mod wire;
@@ -47,6 +48,7 @@ pub use patience::Patience;
 pub use query::encode as percent_encode;
 pub use settle::{ClaimNext, ItemOutcome, Settled, Settlement};
 pub use sign::{canonical_query, signature};
+pub use socket::{PeerProcess, Socket};
 pub use transactions::{Told, Transactions};
 pub use wire::{
     Claimed, Extended, Fact, IntentResult, IntentStatus, KeyInfo, ListPage, NewKey, NodeInfo,

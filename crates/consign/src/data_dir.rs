@@ -5,11 +5,12 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::failure::Failure;
 use crate::lock::DataLock;
 use crate::serve::ledger::random_bytes;
 
@@ -38,7 +39,7 @@ impl DataArgs {
     }
 }
 
-/// A data directory: `address`, `lock`, `node_id`, `keys/`, and either `consign.db` or `ledger_elsewhere`.
+/// A data directory: `address`, `consign.sock`, `lock`, `node_id`, `keys/`, and either `consign.db` or `ledger_elsewhere`.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDir {
     root: PathBuf,
@@ -82,6 +83,41 @@ impl DataDir {
         drawn_once(&self.root)
     }
 
+    /// Where the running server takes the requests of commands on this machine.
+    pub(crate) fn socket_file(&self) -> PathBuf {
+        self.root.join("consign.sock")
+    }
+
+    /// Refuses a directory in which somebody else could replace files: keys, the ledger, or the socket that commands send
+    /// secrets to. One that does not exist yet is made private. POSIX access lists count, as they show in the group's bits.
+    pub(crate) fn refuse_writable_by_others(&self) -> anyhow::Result<()> {
+        let shown = self.root.display();
+        let found = match fs::metadata(&self.root) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            found => found.with_context(|| format!("cannot look at {shown}"))?,
+        };
+        let own = rustix::process::geteuid().as_raw();
+        let refusal = if found.uid() != own && found.uid() != 0 {
+            let message = format!("{shown} belongs to another user (uid {})", found.uid());
+            let hint = format!(
+                "run this as that user, with: sudo -u '#{}' consign …; or give the directory to the user who runs it, with: chown -R {own} {shown}",
+                found.uid()
+            );
+            Failure::failed(message).hint(hint)
+        } else if found.mode() & 0o022 != 0 {
+            let mode = found.mode() & 0o7777;
+            let message = format!("other users can write to {shown} (mode {mode:04o})");
+            let hint = format!(
+                "look whether everything in it is yours, then: chmod go-w {shown}; on a volume whose mode cannot be changed, name a new directory inside it: --data {}",
+                self.root.join("consign").display()
+            );
+            Failure::failed(message).hint(hint)
+        } else {
+            return Ok(());
+        };
+        Err(refusal.into())
+    }
+
     /// Makes the directory and its `keys`, readable by the owner alone. Existing ones are kept.
     pub(crate) fn create(&self) -> anyhow::Result<()> {
         for directory in [self.root.clone(), self.keys()] {
@@ -98,6 +134,11 @@ impl DataDir {
     /// Where the server listens; `None` when none has been started here.
     pub(crate) fn read_address(&self) -> anyhow::Result<Option<String>> {
         read_note(&self.address_file())
+    }
+
+    /// Nobody is to look for a server where the last one listened.
+    pub(crate) fn remove_address(&self, _: &DataLock) -> anyhow::Result<()> {
+        remove_note(&self.address_file())
     }
 
     /// Notes where the server of this directory keeps its ledger, if it is not the file of this directory. That file stays
@@ -282,6 +323,31 @@ mod tests {
             data.read_address().unwrap().as_deref(),
             Some("http://127.0.0.1:7070")
         );
+    }
+
+    #[test]
+    fn s8_a_directory_that_others_can_write_to_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let data = DataDir::new(&parent.path().join("data"));
+        data.refuse_writable_by_others().unwrap();
+        data.create().unwrap();
+        for (mode, refused) in [
+            (0o700, false),
+            (0o755, false),
+            (0o750, false),
+            (0o770, true),
+            (0o702, true),
+            (0o777, true),
+            (0o1777, true),
+            (0o2770, true),
+        ] {
+            fs::set_permissions(data.root(), fs::Permissions::from_mode(mode)).unwrap();
+            let checked = data.refuse_writable_by_others();
+            assert_eq!(checked.is_err(), refused, "{mode:o}: {checked:?}");
+        }
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(data.root(), &link).unwrap();
+        assert!(DataDir::new(&link).refuse_writable_by_others().is_err());
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! Which server a command talks to, and as whom.
 //!
-//! Invariant: the keys of the data directory are only ever sent to the server whose address lies in
-//! that same directory. A server named with `--server` needs a key named by the user, so that a
-//! typing mistake cannot hand the main key to a stranger.
+//! Invariant: the keys of the data directory are only ever sent over the socket in that same directory, to a process of its
+//! owner that holds its lock. The address in the directory is a name and never a way: after a crash somebody else may listen
+//! there. A server named with `--server` needs a key named by the user, so that a typing mistake cannot hand the main key to a
+//! stranger; if it is the server of the data directory, it is asked over the socket.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use consign_client::{Address, Client, Key, Options};
+use consign_client::{Address, Client, Key, Options, PeerProcess, Socket};
+use consign_faces::web::unix::short_path;
 
 use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};
 use crate::input;
+use crate::lock;
 use crate::secrets::{self, Name};
 
 /// How to reach a server.
@@ -90,8 +93,9 @@ pub(crate) struct AdminArgs {
 impl LinkArgs {
     /// A client with the API key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let place = self.server.place()?;
-        let key = match given(self.key.as_ref(), self.key_file.as_deref())? {
+        let given = given(self.key.as_ref(), self.key_file.as_deref())?;
+        let place = self.server.place(given.is_none())?;
+        let key = match given {
             Some(key) => key,
             None => place.local_key(Name::BusSecret, "CONSIGN_KEY", "--key-file")?,
         };
@@ -102,8 +106,9 @@ impl LinkArgs {
 impl AdminArgs {
     /// A client with the admin token.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let place = self.server.place()?;
-        let token = match given(self.admin_token.as_ref(), self.admin_token_file.as_deref())? {
+        let given = given(self.admin_token.as_ref(), self.admin_token_file.as_deref())?;
+        let place = self.server.place(given.is_none())?;
+        let token = match given {
             Some(token) => token,
             None => place.local_key(
                 Name::AdminSecret,
@@ -123,12 +128,12 @@ impl AdminArgs {
 impl ServerArgs {
     /// Whether it is the server of the data directory.
     pub(crate) fn is_local(&self) -> anyhow::Result<bool> {
-        Ok(self.place()?.local.is_some())
+        Ok(self.place(true)?.local.is_some())
     }
 
     /// A client for what needs no key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        self.connect(self.place()?, None, None)
+        self.connect(self.place(false)?, None, None)
     }
 
     fn connect(
@@ -137,6 +142,7 @@ impl ServerArgs {
         key: Option<Key>,
         admin_token: Option<Key>,
     ) -> anyhow::Result<Client> {
+        let socket = place.local.as_ref().map(socket_of).transpose()?;
         Ok(Client::new(Options {
             server: place.server,
             key,
@@ -144,34 +150,57 @@ impl ServerArgs {
             sign: true,
             timeout: Duration::from_secs(self.timeout),
             ca_file: self.ca_file.clone(),
+            socket,
         })?)
     }
 
-    fn place(&self) -> anyhow::Result<Place> {
+    /// A server that was named is taken at its word, unless the secrets of the data directory are wanted for it: then it must be
+    /// the one of that directory.
+    fn place(&self, wants_secrets: bool) -> anyhow::Result<Place> {
         let data = self.data.directory();
-        let local = data.read_address()?;
-        let (server, is_local) = match (&self.server, local) {
-            (Some(named), local) => {
-                let named = Address::parse(named)?;
-                let local = local.and_then(|url| Address::parse(&url).ok());
-                (named.to_string(), local.as_ref() == Some(&named))
+        let Some(named) = &self.server else {
+            data.refuse_writable_by_others()?;
+            if !data.socket_file().try_exists()? {
+                return Err(self.not_running(&data));
             }
-            (None, Some(local)) => (local, true),
-            (None, None) => {
-                return Err(Failure::new(
-                    Exit::Unreachable,
-                    format!("no server has been started in {}", self.data.data.display()),
-                )
-                .hint("start it with: consign serve; or name another one with --server or --data")
-                .into());
-            }
+            let server = data.read_address()?.unwrap_or_else(|| NAMELESS.to_owned());
+            return Ok(Place {
+                server,
+                local: Some(data),
+            });
         };
+        let named = Address::parse(named)?;
+        let is_local = wants_secrets && {
+            let local = data.read_address()?;
+            local.is_some_and(|url| Address::parse(&url).is_ok_and(|local| local == named))
+        };
+        if is_local {
+            data.refuse_writable_by_others()?;
+        }
         Ok(Place {
-            server,
+            server: named.to_string(),
             local: is_local.then_some(data),
         })
     }
+
+    fn not_running(&self, data: &DataDir) -> anyhow::Error {
+        let shown = self.data.data.display();
+        let Some(pid) = lock::holder(&data.lock_file()) else {
+            let hint = "start it with: consign serve; or name another one with --server or --data";
+            let message = format!("no server is running in {shown}");
+            return Failure::new(Exit::Unreachable, message).hint(hint).into();
+        };
+        let message = format!(
+            "the server in {shown} (pid {pid}) has no socket {}",
+            data.socket_file().display()
+        );
+        let hint = "it may be starting or stopping, or is of an older version; if its file system takes no sockets, name the server with --server and the key with --key-file or --admin-token-file";
+        Failure::new(Exit::Unreachable, message).hint(hint).into()
+    }
 }
+
+/// How a server is called whose address is not noted.
+const NAMELESS: &str = "http://localhost";
 
 /// A server, and its data directory when it is the one on this machine.
 #[derive(Debug)]
@@ -193,6 +222,52 @@ impl Place {
             .hint(format!("set the variable {variable}, or use {flag}"))
             .into())
     }
+}
+
+/// The socket of a directory, for a peer that is the server of that directory.
+fn socket_of(data: &DataDir) -> anyhow::Result<Socket> {
+    let (path, directory) = short_path(&data.socket_file())?;
+    let data = data.clone();
+    Ok(Socket::new(path, move |peer| {
+        // The path may lead through this descriptor.
+        let _directory = &directory;
+        verify(peer, &data)
+    }))
+}
+
+/// Whether a process is the server of a data directory: of its owner or the superuser, and the one that holds the lock.
+/// Connected before the lock is looked at: a look holds it for a moment, which a starting server must not run into.
+fn verify(peer: PeerProcess, data: &DataDir) -> Result<(), String> {
+    let own = rustix::process::geteuid().as_raw();
+    if peer.uid != own && peer.uid != 0 {
+        return Err(format!(
+            "its process belongs to another user (uid {})",
+            peer.uid
+        ));
+    }
+    let Some(holder) = lock::holder(&data.lock_file()) else {
+        let lock = data.lock_file();
+        return Err(format!("nobody holds {}", lock.display()));
+    };
+    // One in another PID namespace, such as a container's, is known by its user and the lock alone.
+    match peer.pid {
+        Some(pid) if !is_called(pid, holder) => Err(format!(
+            "its process is {pid}, and {} is held by {holder}",
+            data.lock_file().display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a process has this id, here or in the PID namespace it runs in.
+fn is_called(pid: u32, id: u32) -> bool {
+    if pid == id {
+        return true;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let mut ids = line.unwrap_or_default().split_whitespace();
+    ids.any(|inner| inner.parse() == Ok(id))
 }
 
 /// A secret from a file or from the command line; the file wins.
@@ -236,11 +311,12 @@ mod tests {
         let data = DataDir::new(&directory.path().join("data"));
         Secrets::open(&data, &Overrides::default(), secrets::Ledger::New).unwrap();
         data.write_address("http://127.0.0.1:7070").unwrap();
+        std::fs::write(data.socket_file(), "").unwrap();
         (directory, data)
     }
 
     #[test]
-    fn address_and_key_come_from_the_data_directory() {
+    fn name_and_key_come_from_the_data_directory() {
         let (_directory, data) = started();
         let client = args(data.root(), None).client().unwrap();
         assert_eq!(client.address().to_string(), "http://127.0.0.1:7070");
@@ -264,13 +340,48 @@ mod tests {
     }
 
     #[test]
+    fn s8_local_keys_go_over_the_socket_alone_and_named_keys_where_they_are_sent() {
+        let (_directory, data) = started();
+        let url = "http://127.0.0.1:7070";
+        for server in [None, Some(url)] {
+            let args = args(data.root(), server);
+            assert!(args.server.place(true).unwrap().local.is_some());
+        }
+        let named = args(data.root(), Some(url));
+        assert!(named.server.place(false).unwrap().local.is_none());
+    }
+
+    #[test]
+    fn s8_only_the_process_that_holds_the_lock_is_the_server() {
+        let (_directory, data) = started();
+        let own = PeerProcess {
+            uid: rustix::process::geteuid().as_raw(),
+            pid: Some(std::process::id()),
+        };
+        let refused = verify(own, &data).unwrap_err();
+        assert!(refused.starts_with("nobody holds "), "{refused}");
+        let _lock = lock::DataLock::acquire(&data).unwrap();
+        verify(own, &data).unwrap();
+        verify(PeerProcess { pid: None, ..own }, &data).unwrap();
+        let other = PeerProcess {
+            pid: Some(1),
+            ..own
+        };
+        assert!(verify(other, &data).unwrap_err().contains("is held by"));
+        let stranger = PeerProcess {
+            uid: own.uid + 4321,
+            ..own
+        };
+        let refused = verify(stranger, &data).unwrap_err();
+        assert!(refused.contains("belongs to another user"), "{refused}");
+    }
+
+    #[test]
     fn a_directory_without_a_server_says_how_to_start_one() {
         let directory = tempfile::tempdir().unwrap();
         let error = args(directory.path(), None).client().unwrap_err();
         assert!(
-            error
-                .to_string()
-                .starts_with("no server has been started in "),
+            error.to_string().starts_with("no server is running in "),
             "{error}"
         );
     }

@@ -25,7 +25,8 @@ pub(crate) struct DataLock {
 
 impl DataLock {
     pub(crate) fn acquire(data: &DataDir) -> anyhow::Result<Self> {
-        Self::acquire_file(&data.lock_file(), &data.root().display().to_string())
+        let what = data.root().display().to_string();
+        Self::acquire_past_looks(&data.lock_file(), &what)
     }
 
     /// Holds a database, wherever it lies and by whatever name it is called: two data directories
@@ -37,20 +38,21 @@ impl DataLock {
     /// Holds the directory of an automation service, by the file that its protocol names.
     pub(crate) fn state(path: &Path, what: &str) -> anyhow::Result<Self> {
         let hint = "stop it first; `system status` tells how it is";
-        let mut tries = 0;
-        loop {
-            let error = match Self::acquire_file(path, what) {
-                Ok(lock) => return Ok(lock),
-                Err(error) => error,
-            };
-            tries += 1;
-            match error.downcast::<Failure>() {
-                // Who looks whether it is held holds it for that moment.
-                Ok(_) if tries < LOOKS => std::thread::sleep(LOOK),
-                Ok(taken) => return Err(taken.hint(hint).into()),
-                Err(error) => return Err(error),
+        Self::acquire_past_looks(path, what).map_err(|error| match error.downcast::<Failure>() {
+            Ok(taken) => taken.hint(hint).into(),
+            Err(error) => error,
+        })
+    }
+
+    /// Who looks whether it is held holds it for that moment.
+    fn acquire_past_looks(path: &Path, what: &str) -> anyhow::Result<Self> {
+        for _ in 1..LOOKS {
+            match Self::acquire_file(path, what) {
+                Err(error) if error.is::<Failure>() => std::thread::sleep(LOOK),
+                acquired => return acquired,
             }
         }
+        Self::acquire_file(path, what)
     }
 
     /// Whether a database is held right now. Looks, and makes no file.

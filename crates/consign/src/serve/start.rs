@@ -12,7 +12,10 @@ use consign_faces::intent;
 use consign_faces::intent::settings::Settings;
 use consign_faces::transaction;
 use consign_faces::web::credentials::Secret as Checked;
-use consign_faces::web::server::{Error as ServerError, Options as ServerOptions, Server};
+use consign_faces::web::server::{
+    DRAIN_TIMEOUT_DEFAULT, Error as ServerError, Options as ServerOptions, Server,
+};
+use consign_faces::web::unix::{LOCAL_PEER, Socket};
 use consign_faces::web::{layers, tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -22,6 +25,7 @@ use super::greeting::{self, Greeting};
 use super::ledger::{Ledger, random_bytes};
 use super::{ServeArgs, logs, node, site, skew};
 use crate::config::protocol_settings;
+use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::lock::DataLock;
 use crate::place::{Named, Place};
@@ -37,13 +41,17 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     refuse_open_plain(&args, &settings)?;
     let automation = args.config.as_deref().map(Ready::load).transpose()?;
     let data = args.data.directory();
+    data.refuse_writable_by_others()?;
     data.create()?;
+    // Somebody else may have made it meanwhile.
+    data.refuse_writable_by_others()?;
     let named = Named {
         store: args.store.as_deref(),
         password_file: args.store_password_file.as_deref(),
     };
     let place = Place::of(named, settings.db_path.as_deref(), &data)?;
     let lock = DataLock::acquire(&data)?;
+    data.remove_address(&lock)?;
     let _database_lock = place.lock()?;
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
     let overrides = Overrides::new(&settings, seal_key);
@@ -71,7 +79,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         ..ServerOptions::new(args.listen)
     })?;
     let base_url = base_url(server.local_addr(), args.tls_cert.is_some());
-    data.write_address(&base_url)?;
+    let socket = local_socket(&data);
+    let _address = NotedAddress::new(&data, &lock, &base_url)?;
     if let Ledger::Database(postgres) = &ledger {
         tokio::spawn(skew::watch(
             Arc::clone(postgres),
@@ -136,7 +145,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         }
         None => None,
     };
-    let mut options = face_options(&settings, &secrets, draining);
+    let mut options = face_options(&settings, &secrets, draining.clone());
     options.further_keys = site.as_ref().map(site::Open::keys);
     options.further_routes = site.as_ref().map(|_| transaction::openapi::document());
     let mut router = intent::router(engine, options);
@@ -148,7 +157,17 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         request_id_seed: u128::from_le_bytes(random_bytes()?),
         on_panic: intent::on_panic,
     };
+    let service = layers::around(router, layers);
     let reload = server.tls();
+    let mut stop = draining;
+    let local_service = service.clone();
+    let serving_locally = tokio::spawn(async move {
+        let Some(socket) = socket else { return };
+        let drains = stop.wait_for(|draining| *draining);
+        socket
+            .run(local_service, drains, DRAIN_TIMEOUT_DEFAULT)
+            .await;
+    });
     greeting::print(&Greeting {
         base_url: &base_url,
         elsewhere: elsewhere.as_deref(),
@@ -158,7 +177,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     })?;
     let served = server
         .run(
-            layers::around(router, layers),
+            service,
             until_told(drain, reload, files, ledger.clone(), disowned.clone())?,
         )
         .await;
@@ -170,6 +189,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
             );
         }
         other => other?,
+    }
+    if let Err(error) = serving_locally.await {
+        tracing::error!(%error, "the local socket ended by a panic");
     }
     if let Some(automation) = automation {
         automation.stopped().await;
@@ -190,6 +212,40 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     tracing::info!("drained and closed");
     Ok(())
+}
+
+/// The way in for commands on this machine. A file system without sockets does not keep the server from its work.
+fn local_socket(data: &DataDir) -> Option<Socket> {
+    let path = data.socket_file();
+    match Socket::bind(&path) {
+        Ok(socket) => Some(socket.with_peer(LOCAL_PEER)),
+        Err(error) => {
+            let path = path.display();
+            tracing::warn!(%error, "cannot make the socket {path}; commands on this machine need --server and a key");
+            None
+        }
+    }
+}
+
+/// The address in the data directory, as long as the server listens there.
+struct NotedAddress<'a> {
+    data: &'a DataDir,
+    lock: &'a DataLock,
+}
+
+impl<'a> NotedAddress<'a> {
+    fn new(data: &'a DataDir, lock: &'a DataLock, base_url: &str) -> anyhow::Result<Self> {
+        data.write_address(base_url)?;
+        Ok(Self { data, lock })
+    }
+}
+
+impl Drop for NotedAddress<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.data.remove_address(self.lock) {
+            tracing::warn!(%error, "the address of this server stays in its data directory");
+        }
+    }
 }
 
 /// Ends at SIGTERM or SIGINT, when the disk lost a commit, and when this server has not the secrets of the others any more; a SIGHUP meanwhile reloads the certificate and the automation.

@@ -1,6 +1,7 @@
 //! The security properties of `docs/security.md`, proven against the real binary over SQLite. Each test name begins with the
 //! row that it proves, such as `s4_`. `postgres.rs` runs again what the database matters to.
 
+mod local_commands;
 #[allow(dead_code, reason = "shared with `it`, which uses more of it")]
 #[path = "../it/place.rs"]
 mod place;

@@ -1,5 +1,6 @@
 //! The security properties of `docs/security.md` to which the database matters, over PostgreSQL.
 
+mod local_commands;
 #[allow(dead_code, reason = "shared with `it`, which uses more of it")]
 #[path = "../it/place.rs"]
 mod place;

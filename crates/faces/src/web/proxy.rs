@@ -94,6 +94,13 @@ fn sent_locally(headers: &HeaderMap) -> bool {
         })
 }
 
+/// For a way in where no proxy can stand.
+pub(super) fn remove_forwarding(headers: &mut HeaderMap) {
+    while let Some(name) = headers.keys().find(|name| is_forwarding(name)).cloned() {
+        headers.remove(name);
+    }
+}
+
 fn is_forwarding(name: &HeaderName) -> bool {
     name == FORWARDED || name.as_str().starts_with("x-forwarded-")
 }

@@ -1,12 +1,15 @@
 //! HTTP over a socket in the file system, for whoever may open the file.
 //!
 //! Invariant: only the owner may, from the first moment on: the socket gets its mode before it gets its name. Its clients are
-//! trusted programs of the same user, so what bounds strangers on an address (stalls, lingering) is left out; heads and the
-//! number of connections are bounded all the same.
+//! programs of the same user, so what bounds strangers on an address (stalls, lingering) is left out; heads and the
+//! number of connections are bounded all the same. No proxy stands in front of it, so forwarding headers are removed.
 
 use std::convert::Infallible;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,16 +27,42 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tower::{Service, ServiceExt as _};
 
-use super::server::{HEAD_BYTES_MAX, HEAD_TIMEOUT_DEFAULT};
+use super::proxy;
+use super::server::{HEAD_BYTES_MAX, HEAD_TIMEOUT_DEFAULT, Peer};
 
 const CONNECTIONS_MAX: usize = 64;
+/// Where each of many local workers may hold one connection in a long poll.
+const PEER_CONNECTIONS_MAX: usize = 512;
 const PAUSE: Duration = Duration::from_millis(100);
+/// What fits into the address of a socket on every system; Linux has room for 107 bytes.
+const PATH_BYTES_MAX: usize = 100;
+
+/// Requests over a socket come from this machine, and nobody else hears them.
+pub const LOCAL_PEER: Peer = Peer {
+    addr: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+    tls: true,
+};
+
+/// A path that fits into the address of a socket, and what must stay open as long as it is used. A long one goes by the
+/// descriptor of its directory.
+pub fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok((path.to_owned(), None));
+    };
+    if path.as_os_str().as_bytes().len() <= PATH_BYTES_MAX {
+        return Ok((path.to_owned(), None));
+    }
+    let directory = File::open(directory)?;
+    let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    Ok((by_descriptor.join(name), Some(directory)))
+}
 
 /// A bound socket; its file goes away with it.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
+    peer: Option<Peer>,
 }
 
 impl Socket {
@@ -41,7 +70,7 @@ impl Socket {
     pub fn bind(path: &Path) -> io::Result<Self> {
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".new");
-        let unfinished = PathBuf::from(unfinished);
+        let (unfinished, _directory) = short_path(Path::new(&unfinished))?;
         match fs::remove_file(&unfinished) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -52,7 +81,15 @@ impl Socket {
         Ok(Self {
             listener,
             path: path.to_owned(),
+            peer: None,
         })
+    }
+
+    /// Has each request carry where it came from, as on an address.
+    #[must_use]
+    pub fn with_peer(mut self, peer: Peer) -> Self {
+        self.peer = Some(peer);
+        self
     }
 
     /// Serves until `shutdown` resolves; requests under way get `patience` to finish.
@@ -62,7 +99,11 @@ impl Socket {
         S: Clone + Send + Sync + 'static,
         S::Future: Send,
     {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let connections_max = match self.peer {
+            Some(_) => PEER_CONNECTIONS_MAX,
+            None => CONNECTIONS_MAX,
+        };
+        let places = Arc::new(Semaphore::new(connections_max));
         let (ending, seen) = watch::channel(false);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -77,14 +118,14 @@ impl Socket {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let served = serve(stream, service.clone(), seen.clone());
+                    let served = serve(stream, service.clone(), self.peer, seen.clone());
                     tokio::spawn(async move {
                         let _place = place;
                         served.await;
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the control socket cannot accept; trying again shortly");
+                    tracing::warn!(%error, "a local socket cannot accept; trying again shortly");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -92,7 +133,7 @@ impl Socket {
         drop(seen);
         ending.send_replace(true);
         if timeout(patience, ending.closed()).await.is_err() {
-            tracing::warn!("requests on the control socket were cut off");
+            tracing::warn!("requests on a local socket were cut off");
         }
     }
 }
@@ -104,16 +145,27 @@ impl Drop for Socket {
     }
 }
 
-async fn serve<S>(stream: UnixStream, service: S, mut ending: watch::Receiver<bool>)
-where
+async fn serve<S>(
+    stream: UnixStream,
+    service: S,
+    peer: Option<Peer>,
+    mut ending: watch::Receiver<bool>,
+) where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
     let answer = service_fn(move |request: Request<Incoming>| {
         let service = service.clone();
-        service.oneshot(request.map(Body::new))
+        let mut request = request.map(Body::new);
+        proxy::remove_forwarding(request.headers_mut());
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        service.oneshot(request)
     });
+    // A client that closes while its request waits ends the request: hyper reads ahead as long as half-closed connections are
+    // not asked for. So a worker that died in a long poll is handed nothing.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT_DEFAULT)
@@ -135,5 +187,108 @@ where
                 Err(_) => return,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use axum::routing::get;
+    use axum::{Extension, Router};
+    use http::HeaderMap;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::{mpsc, oneshot};
+
+    use super::*;
+    use crate::web::proxy::Origin;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    async fn ask(path: &Path, head: &str) -> String {
+        let (short, _directory) = short_path(path).unwrap();
+        let mut stream = UnixStream::connect(short).await.unwrap();
+        let request =
+            format!("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_request_is_local_and_private_whatever_it_says_of_proxies() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let whoami = get(
+            async |Extension(peer): Extension<Peer>, headers: HeaderMap| {
+                let [trusting, direct] =
+                    [true, false].map(|trust| Origin::of(peer, &headers, trust));
+                format!(
+                    "{} {} {} {}",
+                    trusting.client,
+                    trusting.https,
+                    direct.loopback,
+                    headers.len()
+                )
+            },
+        );
+        let socket = Socket::bind(&path).unwrap().with_peer(LOCAL_PEER);
+        tokio::spawn(socket.run(Router::new().route("/", whoami), pending::<()>(), PATIENCE));
+        let forged =
+            "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: http\r\nForwarded: for=9.9.9.9\r\n";
+        for head in ["", forged] {
+            let answer = ask(&path, head).await;
+            assert!(answer.ends_with("127.0.0.1 true true 2"), "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_path_too_long_for_a_socket_works_and_is_cleared_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("d".repeat(120)).join("e".repeat(120));
+        fs::create_dir_all(&deep).unwrap();
+        let path = deep.join("consign.sock");
+        fs::write(&path, "left over").unwrap();
+        let socket = Socket::bind(&path).unwrap();
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = Router::new().route("/", get(async || "hello"));
+        let served = tokio::spawn(socket.run(router, stopped, PATIENCE));
+        assert!(ask(&path, "").await.ends_with("hello"));
+        stop.send(()).unwrap();
+        served.await.unwrap();
+        assert_eq!(fs::read_dir(&deep).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_while_its_request_waits_ends_it() {
+        struct Dropped(mpsc::Sender<&'static str>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                let _ = self.0.try_send("dropped");
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let (seen, mut told) = mpsc::channel(4);
+        let wait = get(async move || {
+            let dropped = Dropped(seen.clone());
+            seen.send("waiting").await.unwrap();
+            pending::<()>().await;
+            drop(dropped);
+        });
+        let socket = Socket::bind(&path).unwrap();
+        tokio::spawn(socket.run(Router::new().route("/", wait), pending::<()>(), PATIENCE));
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        assert_eq!(told.recv().await, Some("waiting"));
+        drop(stream);
+        let ended = timeout(PATIENCE, told.recv()).await;
+        assert_eq!(ended.unwrap(), Some("dropped"));
     }
 }

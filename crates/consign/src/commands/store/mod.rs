@@ -79,6 +79,7 @@ impl StoreArgs {
     /// The same ledger that `serve` would use under the same flags and variables.
     pub(crate) fn place(&self) -> anyhow::Result<Place> {
         let settings = protocol_settings()?;
+        self.data_dir().refuse_writable_by_others()?;
         let named = Named {
             store: self.store.as_deref(),
             password_file: self.store_password_file.as_deref(),
