@@ -59,7 +59,7 @@ impl Call {
         }
     }
 
-    pub(crate) fn json(mut self, body: &impl Serialize) -> Result<Self, Error> {
+    pub(crate) fn json(mut self, body: &(impl Serialize + ?Sized)) -> Result<Self, Error> {
         let bytes = serde_json::to_vec(body)
             .map_err(|error| Error::Request(format!("{}: {error}", self.what)))?;
         self.body = Bytes::from(bytes);

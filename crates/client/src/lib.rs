@@ -52,7 +52,7 @@ pub use socket::{PeerProcess, Socket};
 pub use transactions::{Told, Transactions};
 pub use wire::{
     Claimed, Extended, Fact, IntentResult, IntentStatus, KeyInfo, ListPage, NewKey, NodeInfo,
-    Published, ServerError, Timeline,
+    Published, ReceiptStanding, ServerError, Timeline,
 };
 
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

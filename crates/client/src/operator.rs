@@ -3,9 +3,11 @@
 //! Invariant: receipts and key sets are handed out as the bytes that came, because a signature
 //! covers bytes.
 
+use serde_json::value::RawValue;
+
 use crate::call::{Call, Credential};
 use crate::query::{encode, path_with_query};
-use crate::{Client, Error, ListPage, Timeline};
+use crate::{Client, Error, ListPage, ReceiptStanding, Timeline};
 
 /// Which intents a list shows, and where it continues.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +44,15 @@ impl Client {
     pub async fn receipt(&self, id: &str) -> Result<String, Error> {
         let path = format!("/intents/{}/receipt", encode(id.as_bytes()));
         self.text(Call::get("receipt", path), "receipt").await
+    }
+
+    /// Whether a receipt is genuine and what it is worth now. Needs no key.
+    pub async fn verify_receipt(&self, document: &str) -> Result<ReceiptStanding, Error> {
+        let document: &RawValue = serde_json::from_str(document)
+            .map_err(|error| Error::Request(format!("the receipt is no JSON: {error}")))?;
+        let call = Call::post("receipt verification", "/receipts/verify".to_owned());
+        let call = call.credential(Credential::None).json(document)?;
+        self.fetch(call).await
     }
 
     /// The public keys of the server, verbatim. Needs no key.

@@ -162,6 +162,21 @@ pub struct Fact {
     pub detail: serde_json::Value,
 }
 
+/// What a server says of a receipt.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ReceiptStanding {
+    pub valid: bool,
+    /// `current`, `reopened`, `superseded` or `unknown`; absent for one that is not genuine.
+    #[serde(default)]
+    pub standing: Option<String>,
+    /// The receipt that followed.
+    #[serde(default)]
+    pub superseded_by: Option<String>,
+    /// Why it proves nothing.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
 /// A key that was just made; the only time its text is shown.
 #[derive(Debug, Clone)]
 pub struct NewKey {

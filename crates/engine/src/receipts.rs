@@ -1,19 +1,39 @@
 //! Receipts: built from the settling fact when first asked for, then kept.
 //!
 //! Invariant: whoever asks again gets the same bytes. A settlement undone by an operator and reached again is another
-//! settlement, with a receipt of its own.
+//! settlement, with a receipt of its own that names the one before it, whether anybody asked for that one or not: the name of
+//! a receipt follows from its settling fact.
 
 use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
+use consign_kernel::ids::{FactSeq, IntentId};
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
 use consign_kernel::plant::{self, Plant};
-use consign_kernel::receipt::{Statement, sha256_hex};
+use consign_kernel::receipt::{self, Statement, Verified, VerifyError, sha256_hex};
 use consign_kernel::record::{self, Kind};
 use consign_kernel::state::Cause;
 
 use crate::{Engine, Error};
+
+/// Later settlements that are looked at to find the one that came next.
+const LATER_SETTLEMENTS_MAX: usize = 64;
+/// Facts that each of these looks may cost. Whoever has a receipt may ask, so it is bounded.
+const LATER_FACTS_MAX: u32 = 4_096;
+
+/// What a genuine receipt is worth now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It tells of the last settlement, and the intent is still settled.
+    Current,
+    /// An operator had the intent done again; it is not settled yet.
+    Reopened,
+    /// Another settlement followed, with the receipt of this name.
+    Superseded { by: String },
+    /// The ledger has no record of the settlement any more.
+    Unknown,
+}
 
 impl Engine {
     /// The signed receipt of a settled intent, as one JSON document.
@@ -41,10 +61,13 @@ impl Engine {
         if let Some(kept) = self.record(key.clone()).await? {
             return Ok(kept.value);
         }
+        let before = self
+            .settlement(intent, Some(settling.seq), u32::MAX)
+            .await?;
         let document = self
             .inner
             .signer
-            .sign(&statement(intent, &settling))
+            .sign(&statement(intent, &settling, before.as_ref()))
             .map_err(|refusal| Error::Internal(refusal.to_string()))?;
         let put = record::Put {
             key: key.clone(),
@@ -68,16 +91,85 @@ impl Engine {
         if !intent.profile.profile().is_terminal(intent.state) {
             return Err(Error::NotSettled);
         }
-        let store = &self.inner.store;
-        let settling = store.last_fact_to(intent.seq, intent.state).await?;
+        let settling = self.settlement(intent, None, u32::MAX).await?;
         settling.ok_or(Error::NotSettled)
+    }
+
+    /// The last settlement, or the last one before a fact.
+    async fn settlement(
+        &self,
+        intent: &Intent,
+        before: Option<FactSeq>,
+        among: u32,
+    ) -> Result<Option<Fact>, Error> {
+        let states = intent.profile.profile().terminal;
+        let store = &self.inner.store;
+        Ok(store
+            .last_fact_to(intent.seq, states, before, among)
+            .await?)
+    }
+
+    /// Whether a document is a receipt signed with this ledger's key, and what it is worth now. Only a genuine one is looked up.
+    pub async fn verify_receipt(
+        &self,
+        document: &str,
+    ) -> Result<Result<(Verified, Standing), VerifyError>, Error> {
+        let verified = match receipt::verify(document, &self.public_keys()) {
+            Ok(verified) => verified,
+            Err(error) => return Ok(Err(error)),
+        };
+        let standing = self.standing(&verified.statement).await?;
+        Ok(Ok((verified, standing)))
+    }
+
+    async fn standing(&self, statement: &Statement) -> Result<Standing, Error> {
+        let id: Option<IntentId> = statement.intent.parse().ok();
+        let (Some(id), Ok(fact)) = (id, u64::try_from(statement.fact)) else {
+            return Ok(Standing::Unknown);
+        };
+        let Some(intent) = self.inner.store.intent(id).await? else {
+            return Ok(Standing::Unknown);
+        };
+        let certified = FactSeq(fact);
+        let mut later: Option<Fact> = None;
+        for _ in 0..LATER_SETTLEMENTS_MAX {
+            let before = later.as_ref().map(|fact| fact.seq);
+            match self.settlement(&intent, before, LATER_FACTS_MAX).await? {
+                Some(found) if found.seq > certified => later = Some(found),
+                Some(found) if found.seq == certified && later.is_none() => {
+                    let settled = intent.last_fact == Some(certified);
+                    return Ok(if settled {
+                        Standing::Current
+                    } else {
+                        Standing::Reopened
+                    });
+                }
+                Some(found) if found.seq == certified => break,
+                // A ledger that was restored may not have come that far.
+                Some(_) => return Ok(Standing::Unknown),
+                // Forgotten, or further back than is looked; what followed is known all the same.
+                None => break,
+            }
+        }
+        Ok(match later {
+            Some(fact) => Standing::Superseded {
+                by: receipt_id(id, fact.seq),
+            },
+            // Only an operator takes a settled intent further.
+            None if intent.last_fact > Some(certified) => Standing::Reopened,
+            None => Standing::Unknown,
+        })
     }
 }
 
-fn statement(intent: &Intent, settling: &Fact) -> Statement {
+fn receipt_id(intent: IntentId, settling: FactSeq) -> String {
+    format!("rcp_{intent}_{}", settling.0)
+}
+
+fn statement(intent: &Intent, settling: &Fact, before: Option<&Fact>) -> Statement {
     let profile = intent.profile.profile();
     Statement {
-        id: format!("rcp_{}_{}", intent.id, settling.seq.0),
+        id: receipt_id(intent.id, settling.seq),
         intent: intent.id.to_string(),
         face: profile.face.name().to_owned(),
         namespace: intent.namespace.clone(),
@@ -97,6 +189,7 @@ fn statement(intent: &Intent, settling: &Fact) -> Statement {
         settled_at: settling.at.0,
         worker: intent.holder.clone(),
         fact: i64::try_from(settling.seq.0).unwrap_or(i64::MAX),
+        supersedes: before.map(|fact| receipt_id(intent.id, fact.seq)),
         issuer: "consign".to_owned(),
     }
 }

@@ -25,6 +25,7 @@ static SIGNED: LazyLock<String> = LazyLock::new(|| {
         settled_at: 1_800_000_001_000_000,
         worker: Some("main".to_owned()),
         fact: 3,
+        supersedes: None,
         issuer: "consign".to_owned(),
     };
     let signed = trusted().sign(&statement);

@@ -50,6 +50,9 @@ pub struct Statement {
     pub worker: Option<String>,
     /// The sequence number of the settling fact.
     pub fact: i64,
+    /// The receipt of the settlement before this one, if an operator had the intent settled anew: that one counts no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<String>,
     pub issuer: String,
 }
 
@@ -65,6 +68,8 @@ pub struct Verified {
 pub enum VerifyError {
     #[error("malformed receipt: {0}")]
     NotCanonical(#[from] json::Refusal),
+    #[error("malformed receipt: it is not UTF-8")]
+    NotText(#[source] std::str::Utf8Error),
     #[error("not a receipt of type {TYPE}")]
     UnknownType,
     #[error("malformed receipt: {0}")]

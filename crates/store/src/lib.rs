@@ -112,8 +112,15 @@ pub trait Store: Send + Sync + 'static {
     /// The end of the history of one intent, oldest first; nothing once the intent is removed.
     fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>>;
 
-    /// The last fact that led an intent to a state.
-    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>>;
+    /// The last fact that led an intent to one of some states; before another of its facts, if that is named. Only so many are
+    /// looked at.
+    fn last_fact_to(
+        &self,
+        intent: Seq,
+        states: &'static [State],
+        before: Option<FactSeq>,
+        among: u32,
+    ) -> Answered<'_, Option<Fact>>;
 
     /// Facts after a position, oldest first. Never passes a fact whose predecessor may still appear.
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage>;

@@ -78,7 +78,7 @@ impl<P: Passing> Store for P {
         fn under_way(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent>;
         fn dead(face: Face, limit: u32) -> Vec<Intent>;
         fn facts(intent: Seq, limit: u32) -> Vec<Fact>;
-        fn last_fact_to(intent: Seq, state: State) -> Option<Fact>;
+        fn last_fact_to(intent: Seq, states: &'static [State], before: Option<FactSeq>, among: u32) -> Option<Fact>;
         fn events(filter: EventFilter) -> EventPage;
         fn last_fact() -> FactSeq;
         fn highest_fact() -> FactSeq;

@@ -4,6 +4,7 @@ mod local_commands;
 #[allow(dead_code, reason = "shared with `it`, which uses more of it")]
 #[path = "../it/place.rs"]
 mod place;
+mod receipts;
 
 use consign_testkit::ledger::Backend;
 

@@ -2,7 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::IntentFilter;
+use consign_engine::{IntentFilter, Standing};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros};
@@ -19,6 +19,10 @@ use super::query::{Params, cursor};
 use super::reject::Reject;
 use super::segment::Id;
 use super::visit::Visit;
+use crate::web::body;
+
+/// Many times what a receipt has.
+pub(super) const RECEIPT_BYTES_MAX: usize = 64 << 10;
 
 pub(super) async fn result(
     State(face): State<Face>,
@@ -95,6 +99,43 @@ pub(super) async fn receipt(
 ) -> Result<Response, Reject> {
     let (_, intent) = own(&face, &id, request).await?;
     Ok(json_response(face.engine.receipt(&intent).await?))
+}
+
+/// Open like the keys: a receipt is for those who have no key here. Nothing is looked up, and nothing told, for a document that
+/// this server did not sign.
+pub(super) async fn verify(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+    let (parts, body) = request.into_parts();
+    face.transport(&parts).await?;
+    face.open_for_clients()?;
+    let body = body::read(body, RECEIPT_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
+    let verified = match std::str::from_utf8(&body) {
+        Ok(document) => face.engine.verify_receipt(document).await?,
+        Err(error) => Err(receipt::VerifyError::NotText(error)),
+    };
+    let mut answer = Json::object();
+    let (verified, standing) = match verified {
+        Ok(verified) => verified,
+        Err(error) => {
+            answer
+                .bool("valid", false)
+                .text("error", &error.to_string());
+            return Ok(answer.into_response());
+        }
+    };
+    let (word, by) = match &standing {
+        Standing::Current => ("current", None),
+        Standing::Reopened => ("reopened", None),
+        Standing::Superseded { by } => ("superseded", Some(by.as_str())),
+        Standing::Unknown => ("unknown", None),
+    };
+    answer
+        .bool("valid", true)
+        .text("id", &verified.statement.id)
+        .text("intent", &verified.statement.intent)
+        .text("key_id", &verified.key_id)
+        .text("standing", word)
+        .maybe_text("superseded_by", by);
+    Ok(answer.into_response())
 }
 
 /// Public by nature: whoever checks a receipt needs the keys, and nothing secret is in them.

@@ -64,6 +64,7 @@ pub(super) fn routes() -> Vec<Route> {
         get("/status/{id}", read::status, told::status()),
         get("/intents/{id}/timeline", read::timeline, told::timeline()),
         get("/intents/{id}/receipt", read::receipt, told::receipt()),
+        post("/receipts/verify", read::verify, told::verify_receipt()),
         get("/events", events::events, told::events()),
         post("/set/{key}", kv::set, told::set_value()),
         get("/get/{key}", kv::get, told::get_value()),

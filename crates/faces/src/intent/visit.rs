@@ -70,7 +70,7 @@ impl Face {
         }
         if matches!(
             request.uri().path(),
-            "/" | "/health" | "/metrics" | "/.well-known/jwks.json"
+            "/" | "/health" | "/metrics" | "/.well-known/jwks.json" | "/receipts/verify"
         ) {
             return Ok(());
         }

@@ -204,3 +204,114 @@ async fn a_receipt_is_for_those_who_may_read_the_intent() {
         .await
         .assert_refused(401, "unauthorized");
 }
+
+async fn operate(world: &World, id: &str, verb: &str) {
+    let uri = format!("/admin/intents/{id}/{verb}");
+    assert_eq!(world.admin_post(&uri, &json!({})).await.status, 200);
+}
+
+/// What the server says of a receipt to somebody without any key.
+async fn verified(world: &World, document: &str) -> serde_json::Value {
+    let call = Call::post("/receipts/verify").raw(document.as_bytes().to_vec());
+    let answer = world.send(call).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+#[tokio::test]
+async fn receipts_name_what_they_supersede_and_the_server_says_by_what_they_were() {
+    let world = World::new();
+    let keys = keys(&world).await;
+    let (id, token) = world.leased(json!({"goal": "g", "payload": 1})).await;
+    let done = json!({"claim_token": token, "result": 1});
+    world.main_post(&format!("/fulfill/{id}"), &done).await;
+    let first = receipt(&world, &id).await;
+    let statement = |document: &str| verify(document, &keys).unwrap().statement;
+    assert_eq!(statement(&first).supersedes, None);
+    assert!(!first.contains("supersedes"));
+    let told = verified(&world, &first).await;
+    assert_eq!(
+        (&told["valid"], &told["standing"]),
+        (&json!(true), &json!("current"))
+    );
+    assert_eq!(told["superseded_by"], json!(null));
+
+    // A cancel settles it anew; nobody asks for the receipt of the second one.
+    operate(&world, &id, "cancel").await;
+    operate(&world, &id, "cancel").await;
+    let third = receipt(&world, &id).await;
+    let second = statement(&third).supersedes.unwrap();
+    assert_ne!(second, statement(&first).id);
+    let told = verified(&world, &first).await;
+    assert_eq!(
+        (&told["standing"], &told["superseded_by"]),
+        (&json!("superseded"), &json!(second))
+    );
+
+    // A retry opens it again, and its end supersedes the last one.
+    operate(&world, &id, "retry").await;
+    assert_eq!(verified(&world, &third).await["standing"], "reopened");
+    assert_eq!(verified(&world, &third).await["superseded_by"], json!(null));
+    let job = world.claim().await.unwrap();
+    for _ in 0..3 {
+        let longer = json!({"claim_token": job["claim_token"], "seconds": 60});
+        world
+            .main_post(&format!("/extend_claim/{id}"), &longer)
+            .await;
+    }
+    let done = json!({"claim_token": job["claim_token"]});
+    world.main_post(&format!("/fulfill/{id}"), &done).await;
+    let fourth = receipt(&world, &id).await;
+    assert_eq!(statement(&fourth).supersedes, Some(statement(&third).id));
+    assert_eq!(
+        verified(&world, &third).await["superseded_by"],
+        json!(statement(&fourth).id)
+    );
+    assert_eq!(
+        verified(&world, &first).await["superseded_by"],
+        json!(second)
+    );
+    assert_eq!(verified(&world, &fourth).await["standing"], "current");
+    assert_eq!(receipt(&world, &id).await, fourth);
+
+    // Nothing is left to say once the intent is gone.
+    world
+        .admin_post("/admin/purge", &json!({"confirm": true}))
+        .await;
+    let told = verified(&world, &first).await;
+    assert_eq!(
+        (&told["valid"], &told["standing"]),
+        (&json!(true), &json!("unknown"))
+    );
+}
+
+#[tokio::test]
+async fn receipts_that_the_server_did_not_sign_are_called_so_and_nothing_else_is_told() {
+    let world = World::new();
+    let id = world.fulfilled("g", json!(1)).await;
+    let genuine = receipt(&world, &id).await;
+    let dropped = genuine.replace("\"issuer\":\"consign\"", "\"issuer\":\"other\"");
+    let added = genuine.replacen('{', "{\"supersedes\":\"rcp_x\",", 1);
+    let spaced = genuine.replace("\",\"", "\", \"");
+    assert_eq!(verified(&world, &spaced).await["valid"], true);
+    for forged in [
+        dropped.as_str(),
+        &added,
+        "",
+        "{}",
+        "[]",
+        "nonsense",
+        "\u{0}",
+    ] {
+        let told = verified(&world, forged).await;
+        assert_eq!(told["valid"], false, "{forged}");
+        assert!(told["error"].is_string(), "{told}");
+        assert_eq!(told.as_object().unwrap().len(), 2, "{told}");
+    }
+    let long = format!("{{\"type\":\"{}\"}}", "x".repeat(70_000));
+    let call = Call::post("/receipts/verify").raw(long.into_bytes());
+    world
+        .send(call)
+        .await
+        .assert_refused(413, "payload_too_large");
+}

@@ -29,6 +29,7 @@ fn statement() -> Statement {
         settled_at: 1_779_710_405_250_000,
         worker: Some("key_7".into()),
         fact: 42,
+        supersedes: None,
         issuer: "https://consign.example".into(),
     }
 }

@@ -182,6 +182,36 @@ pub async fn the_facts_of_a_whole_life_tell_it_in_order(world: World) {
     assert_eq!(facts[0].from, None);
     let last_two = world.store.facts(row.seq, 2).await.expect("storage works");
     assert_eq!(last_two, facts[facts.len() - 2..]);
+
+    let ends: &[State] = &[State::Acked, State::DeadLetter];
+    let [completed, requeued, cancelled] = [7, 8, 9].map(|index: usize| facts[index].clone());
+    for (states, before, among, expected) in [
+        (ends, None, u32::MAX, Some(&cancelled)),
+        (ends, Some(cancelled.seq), u32::MAX, Some(&completed)),
+        (ends, Some(cancelled.seq), 2, Some(&completed)),
+        (ends, Some(cancelled.seq), 1, None),
+        (ends, Some(requeued.seq), 1, Some(&completed)),
+        (ends, Some(completed.seq), u32::MAX, None),
+        (ends, None, 0, None),
+        (&[State::Acked], None, u32::MAX, Some(&completed)),
+        (&[State::Received], None, u32::MAX, None),
+    ] {
+        let found = world
+            .store
+            .last_fact_to(row.seq, states, before, among)
+            .await;
+        let found = found.expect("storage works");
+        assert_eq!(found.as_ref(), expected, "{states:?} {before:?} {among}");
+    }
+    let other = world.load(world.publish(item()).await).await;
+    let found = world
+        .store
+        .last_fact_to(other.seq, ends, Some(cancelled.seq), u32::MAX);
+    assert_eq!(
+        found.await.expect("storage works"),
+        None,
+        "of another intent"
+    );
 }
 
 pub async fn steps_of_a_request_see_what_earlier_ones_did(world: World) {

@@ -290,11 +290,21 @@ impl Store for Memory {
         ready(facts)
     }
 
-    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
+    fn last_fact_to(
+        &self,
+        intent: Seq,
+        states: &'static [State],
+        before: Option<FactSeq>,
+        among: u32,
+    ) -> Answered<'_, Option<Fact>> {
         let data = self.data();
-        let mut told = data.facts.values().rev();
+        let own =
+            data.facts.values().rev().filter(|fact| {
+                fact.intent == intent && before.is_none_or(|before| fact.seq < before)
+            });
         ready(
-            told.find(|fact| fact.intent == intent && fact.to == state)
+            own.take(among as usize)
+                .find(|fact| states.contains(&fact.to))
                 .filter(|_| data.intents.contains_key(&intent))
                 .cloned(),
         )

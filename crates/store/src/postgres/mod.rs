@@ -279,8 +279,20 @@ impl Store for Postgres {
         Box::pin(reads::facts(&self.readers, intent, limit))
     }
 
-    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
-        Box::pin(reads::last_fact_to(&self.readers, intent, state))
+    fn last_fact_to(
+        &self,
+        intent: Seq,
+        states: &'static [State],
+        before: Option<FactSeq>,
+        among: u32,
+    ) -> Answered<'_, Option<Fact>> {
+        Box::pin(reads::last_fact_to(
+            &self.readers,
+            intent,
+            states,
+            before,
+            among,
+        ))
     }
 
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {

@@ -269,9 +269,13 @@ pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Ve
 /// chain has an end.
 macro_rules! chain {
     ($condition:literal, $rest:literal) => {
+        chain!("i.last_fact", $condition, $rest)
+    };
+    ($first:literal, $condition:literal, $rest:literal) => {
         concat!(
-            "WITH RECURSIVE chain AS (SELECT f.*, 1::bigint AS depth FROM intents i JOIN facts f ON f.seq = i.last_fact \
-             WHERE i.seq = $1 UNION ALL SELECT f.*, c.depth + 1 FROM chain c JOIN facts f ON f.seq = c.previous \
+            "WITH RECURSIVE chain AS (SELECT f.*, 1::bigint AS depth FROM intents i JOIN facts f ON f.seq = ",
+            $first,
+            " WHERE i.seq = $1 UNION ALL SELECT f.*, c.depth + 1 FROM chain c JOIN facts f ON f.seq = c.previous \
              AND f.seq < c.seq WHERE ",
             $condition,
             ") SELECT ",
@@ -293,14 +297,24 @@ pub(super) async fn facts(readers: &Readers, intent: Seq, limit: u32) -> Result<
 pub(super) async fn last_fact_to(
     readers: &Readers,
     intent: Seq,
-    state: State,
+    states: &[State],
+    before: Option<FactSeq>,
+    among: u32,
 ) -> Result<Option<Fact>, Error> {
     let sql = chain!(
-        "c.to_state != $2",
-        "WHERE f.to_state = $2 ORDER BY f.depth LIMIT 1"
+        "CASE WHEN $3::bigint IS NULL THEN i.last_fact \
+         ELSE (SELECT b.previous FROM facts b WHERE b.seq = $3 AND b.intent = $1) END",
+        "c.to_state != ALL($2) AND c.depth < $4",
+        "WHERE f.to_state = ANY($2) AND f.depth <= $4 ORDER BY f.depth LIMIT 1"
     );
-    let code = i16::from(state.code());
-    let found = readers.query(sql, &[&signed(intent.0), &code]).await?;
+    let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
+    let before = before.map(|seq| signed(seq.0));
+    let found = readers
+        .query(
+            sql,
+            &[&signed(intent.0), &codes, &before, &i64::from(among)],
+        )
+        .await?;
     found.first().map(rows::fact).transpose()
 }
 

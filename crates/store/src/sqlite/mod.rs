@@ -220,9 +220,15 @@ impl Store for Sqlite {
             .run(move |connection| reads::facts(connection, intent, limit))
     }
 
-    fn last_fact_to(&self, intent: Seq, state: State) -> Answered<'_, Option<Fact>> {
+    fn last_fact_to(
+        &self,
+        intent: Seq,
+        states: &'static [State],
+        before: Option<FactSeq>,
+        among: u32,
+    ) -> Answered<'_, Option<Fact>> {
         self.readers
-            .run(move |connection| reads::last_fact_to(connection, intent, state))
+            .run(move |connection| reads::last_fact_to(connection, intent, states, before, among))
     }
 
     fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {

@@ -310,7 +310,7 @@ pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Ve
 
 pub(super) fn facts(connection: &Connection, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
     let mut facts = Vec::new();
-    walk_back(connection, intent, |fact| {
+    walk_back(connection, intent, None, |fact| {
         facts.push(fact);
         facts.len() < limit as usize
     })?;
@@ -321,26 +321,39 @@ pub(super) fn facts(connection: &Connection, intent: Seq, limit: u32) -> Result<
 pub(super) fn last_fact_to(
     connection: &Connection,
     intent: Seq,
-    state: State,
+    states: &[State],
+    before: Option<FactSeq>,
+    among: u32,
 ) -> Result<Option<Fact>, Error> {
-    let mut found = None;
-    walk_back(connection, intent, |fact| {
-        found = Some(fact).filter(|fact| fact.to == state);
-        found.is_none()
+    let (mut found, mut left) = (None, among);
+    walk_back(connection, intent, before, |fact| {
+        found = Some(fact).filter(|fact| left > 0 && states.contains(&fact.to));
+        left = left.saturating_sub(1);
+        found.is_none() && left > 0
     })?;
     Ok(found)
 }
 
-/// Shows the facts of an intent, newest first, for as long as `more` says so. Old ones may have been forgotten.
+/// Shows the facts of an intent, newest first or from before one of them, for as long as `more` says so. Old ones may have been
+/// forgotten.
 fn walk_back(
     connection: &Connection,
     intent: Seq,
+    before: Option<FactSeq>,
     mut more: impl FnMut(Fact) -> bool,
 ) -> Result<(), Error> {
-    let sql = "SELECT last_fact FROM intents WHERE seq = ?1";
+    let sql = match before {
+        None => "SELECT last_fact FROM intents WHERE seq = ?1 AND ?2 IS NULL",
+        Some(_) => {
+            "SELECT f.previous FROM facts f JOIN intents i ON i.seq = f.intent WHERE i.seq = ?1 AND f.seq = ?2"
+        }
+    };
     let mut next: Option<i64> = connection
         .prepare_cached(sql)?
-        .query_row([signed(intent.0)], |row| row.get(0))
+        .query_row(
+            params![signed(intent.0), before.map(|seq| signed(seq.0))],
+            |row| row.get(0),
+        )
         .optional()?
         .flatten();
     let sql = concat!("SELECT ", fact_columns!(), " FROM facts WHERE seq = ?1");

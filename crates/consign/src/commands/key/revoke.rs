@@ -1,6 +1,7 @@
 //! `consign key revoke KEY`
 
 use consign_client::Key;
+use consign_engine::key_id;
 use serde::Serialize;
 
 use crate::commands::OutputArgs;
@@ -37,6 +38,19 @@ struct Outcome<'a> {
 }
 
 impl Args {
+    fn unknown(&self, shown: &str) -> anyhow::Result<Exit> {
+        if self.output.json {
+            out::json(&Outcome {
+                revoked: false,
+                key: shown,
+            })?;
+        }
+        let message = format!("the server has no key {shown}; nothing was revoked");
+        let hint =
+            "list its keys with: consign key list; the main key cannot be revoked, only replaced";
+        Err(Failure::new(Exit::Nothing, message).hint(hint).into())
+    }
+
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let key = Key::new(&input::text("the key", self.revoked.reveal())?);
         if key.is_empty() {
@@ -45,7 +59,13 @@ impl Args {
         let shown = masked(key.reveal());
         if !self.dry_run {
             confirm(&format!("revoke the key {shown}?"), self.yes)?;
-            self.admin.client()?.revoke_key(&key).await?;
+            let client = self.admin.client()?;
+            // The protocol answers the same for a key that was never there.
+            let id = key_id(key.reveal());
+            if !client.keys().await?.iter().any(|known| known.id == id) {
+                return self.unknown(&shown);
+            }
+            client.revoke_key(&key).await?;
         }
         if self.output.json {
             out::json(&Outcome {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the trusted keys come from where the user pointed, never from the receipt.
 
+use consign_client::ReceiptStanding;
 use consign_kernel::receipt::{self, PublicKey, Signer, Statement, Verified};
 use serde::Serialize;
 
@@ -22,6 +23,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     jwks: Option<String>,
 
+    /// For receipts of intents: ask the server as well whether an operator had the intent settled anew since; --server asks
+    /// the server it names anyway
+    #[arg(long)]
+    online: bool,
+
     #[command(flatten)]
     pin: PinArgs,
 
@@ -38,6 +44,11 @@ enum Outcome<'a> {
     Valid {
         valid: bool,
         key_id: &'a str,
+        /// Present if a server was asked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        standing: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        superseded_by: Option<&'a str>,
         statement: &'a Statement,
     },
     Invalid {
@@ -50,6 +61,11 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let document = input::file("the receipt", &self.file)?;
         if let Some(receipt) = site::recognise(&document) {
+            if self.online {
+                let message =
+                    "--online is for receipts of intents; this is one of an agent transaction";
+                return Err(Failure::usage(message).into());
+            }
             return self.pin.verify(&receipt, self.output);
         }
         let keys = self.trusted().await?;
@@ -66,16 +82,56 @@ impl Args {
                 return Err(Failure::failed(error).into());
             }
         };
+        let online = self.standing(&document).await?;
+        let standing = online.as_ref().and_then(|told| told.standing.as_deref());
+        let superseded_by = online
+            .as_ref()
+            .and_then(|told| told.superseded_by.as_deref());
         if self.output.json {
             out::json(&Outcome::Valid {
                 valid: true,
                 key_id: &verified.key_id,
+                standing,
+                superseded_by,
                 statement: &verified.statement,
             })?;
         } else {
-            out::data(&human(&verified))?;
+            out::data(&human(&verified, standing, superseded_by))?;
         }
         Ok(Exit::Done)
+    }
+
+    /// What the server says of a receipt that was found genuine, if one is to be asked.
+    async fn standing(&self, document: &str) -> anyhow::Result<Option<ReceiptStanding>> {
+        if !self.online && self.server.server.is_none() {
+            return Ok(None);
+        }
+        let told = match self.server.client()?.verify_receipt(document).await {
+            Ok(told) => told,
+            // It asks for a key on every path that it does not know.
+            Err(error)
+                if matches!(
+                    error.status().map(|status| status.as_u16()),
+                    Some(401 | 404 | 405)
+                ) =>
+            {
+                out::note(
+                    "this server cannot say whether the receipt was superseded; it is of an older version",
+                );
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if told.valid {
+            return Ok(Some(told));
+        }
+        let why = told.error.as_deref().unwrap_or("it does not say why");
+        let message = format!(
+            "the server does not know the receipt as its own: {}",
+            render::safe(why)
+        );
+        let hint = "it may be the receipt of another server, or the server has other keys now";
+        Err(Failure::failed(message).hint(hint).into())
     }
 
     async fn trusted(&self) -> anyhow::Result<Vec<PublicKey>> {
@@ -98,9 +154,14 @@ impl Args {
     }
 }
 
-fn human(verified: &Verified) -> String {
+fn human(verified: &Verified, standing: Option<&str>, superseded_by: Option<&str>) -> String {
     let statement = &verified.statement;
-    let mut text = format!("genuine, signed by the key {}\n", verified.key_id);
+    let meanwhile = match standing {
+        Some("superseded") => "genuine, but superseded by a later settlement; ",
+        Some("reopened") => "genuine, but the intent was opened again; ",
+        _ => "genuine, ",
+    };
+    let mut text = format!("{meanwhile}signed by the key {}\n", verified.key_id);
     text.push_str(&render::fields(&[
         ("receipt", Some(render::safe(&statement.id))),
         ("intent", Some(render::safe(&statement.intent))),
@@ -119,6 +180,12 @@ fn human(verified: &Verified) -> String {
         (
             "result hash",
             statement.result_sha256.as_deref().map(render::safe),
+        ),
+        ("standing", standing.map(render::safe)),
+        ("superseded by", superseded_by.map(render::safe)),
+        (
+            "supersedes",
+            statement.supersedes.as_deref().map(render::safe),
         ),
         ("worker", statement.worker.as_deref().map(render::safe)),
         ("issuer", Some(render::safe(&statement.issuer))),
@@ -149,11 +216,12 @@ mod tests {
                 settled_at: 1_700_000_001_500_000,
                 worker: Some("k1".to_owned()),
                 fact: 9,
+                supersedes: None,
                 issuer: "here".to_owned(),
             },
         };
         assert_eq!(
-            human(&verified),
+            human(&verified, None, None),
             "genuine, signed by the key 0011223344556677\n\
              receipt       rcp_1\n\
              intent        a1\n\

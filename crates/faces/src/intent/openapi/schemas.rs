@@ -426,6 +426,10 @@ pub(super) fn signed_receipt() -> Schema {
         required("settled_at", micros("When it ended.")),
         optional("worker", key_id("Who did the work.")),
         required("fact", integer().about("The seq of the settling fact.")),
+        optional(
+            "supersedes",
+            text().about("The receipt of the settlement before, which an operator undid by a cancel or a retry."),
+        ),
         required("issuer", text()),
         required("key_id", text().about("The kid of the key that signed it.")),
         required("algorithm", text().always(receipt::ALGORITHM)),

@@ -13,6 +13,6 @@ pub(in crate::intent) use operate::{
     revoke_key,
 };
 pub(in crate::intent) use publish::{get_value, publish, publish_batch, set_value};
-pub(in crate::intent) use read::{events, list, receipt, result, status, timeline};
+pub(in crate::intent) use read::{events, list, receipt, result, status, timeline, verify_receipt};
 pub(in crate::intent) use server::{docs, health, jwks, metrics, openapi, root};
 pub(in crate::intent) use work::{claim, extend, fail, fulfill, settle};
