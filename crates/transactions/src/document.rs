@@ -14,6 +14,7 @@ use std::fmt;
 use consign_kernel::json::{self, DEPTH_MAX, Object, Raw};
 use consign_kernel::receipt::sha256_hex;
 
+use crate::envelope::Operation;
 use crate::problem::Problem;
 
 pub use public::PublicKey;
@@ -33,6 +34,7 @@ pub const VERIFY_BYTES_MAX: usize = 256 << 10;
 
 const SIGNATURE: &str = "signature";
 const IDEMPOTENCY_KEY: &str = "idempotency_key";
+const ISSUED_AT: &str = "issued_at";
 
 /// An object that has exactly one reading.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,7 +55,7 @@ impl Document {
         let canonical = String::from_utf8(canonical).expect("canonical JSON is UTF-8");
         let members =
             Object::parse(canonical.as_bytes(), DEPTH_MAX).map_err(|defect| unreadable(&defect))?;
-        let signed = without(&members, SIGNATURE);
+        let signed = without(&members, &[SIGNATURE]);
         let signature = Signature::read(members.get(SIGNATURE));
         Ok(Self {
             sent: body.to_vec(),
@@ -101,10 +103,23 @@ impl Document {
     }
 
     /// What tells this request from others that come with the same idempotency key: all of it but the key.
+    ///
+    /// A request that names its operation is the same request when it is signed anew: an agent that kept its key alone must be
+    /// able to repeat it after the time of the first signature is over.
     pub fn fingerprint(&self) -> String {
         let members = Object::parse(self.canonical.as_bytes(), DEPTH_MAX)
             .expect("canonical JSON of an object");
-        hash(without(&members, IDEMPOTENCY_KEY).as_bytes())
+        let left_out: &[&str] = if names_its_operation(&members) {
+            &[IDEMPOTENCY_KEY, ISSUED_AT, SIGNATURE]
+        } else {
+            &[IDEMPOTENCY_KEY]
+        };
+        hash(without(&members, left_out).as_bytes())
+    }
+
+    /// Whether it is a request of the form that signed requests have.
+    pub(crate) fn names_its_operation(&self) -> bool {
+        names_its_operation(&self.members())
     }
 
     /// Whether there is a signature at all, right or wrong.
@@ -133,10 +148,11 @@ pub fn hash(bytes: &[u8]) -> String {
     format!("sha256:{}", sha256_hex(bytes))
 }
 
-/// Canonical text of all members but one; leaving one out of an ordered list keeps the order.
-fn without(members: &Object<'_>, name: &str) -> String {
+/// Canonical text of all members but these; leaving some out of an ordered list keeps the order.
+fn without(members: &Object<'_>, left_out: &[&str]) -> String {
     let mut text = String::from("{");
-    for (key, value) in members.members().iter().filter(|(key, _)| key != name) {
+    let kept = |key: &str| left_out.iter().all(|name| *name != key);
+    for (key, value) in members.members().iter().filter(|(key, _)| kept(key)) {
         if text.len() > 1 {
             text.push(',');
         }
@@ -147,6 +163,11 @@ fn without(members: &Object<'_>, name: &str) -> String {
     }
     text.push('}');
     text
+}
+
+fn names_its_operation(members: &Object<'_>) -> bool {
+    let named = members.get("type").and_then(|named| named.as_str());
+    named.is_some_and(|named| Operation::of_document_type(&named).is_some())
 }
 
 fn unreadable(cause: &dyn std::error::Error) -> Problem {

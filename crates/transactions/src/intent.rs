@@ -41,7 +41,7 @@ pub struct Intent {
     pub user_id: Option<String>,
     pub purpose: String,
     pub scope: Scope,
-    /// What an execution that names no amount is for.
+    /// What an execution that names no amount is for, and without a total the most that one may be for.
     pub amount: Option<Cents>,
     pub currency: Currency,
     pub spend_cap: SpendCap,
@@ -131,11 +131,44 @@ impl Intent {
         self.document.hash()
     }
 
-    /// Whose repetition of an action counts: the user, or the agent if it acts for nobody named.
+    /// Whose repetition of an action counts: the agent's, for the user that it names. A user's name alone is what any agent
+    /// may write, and would let a stranger take the actions of somebody else's user.
     pub fn dedup_subject(&self) -> String {
-        self.user_id
-            .clone()
-            .unwrap_or_else(|| self.agent_key.to_string())
+        match &self.user_id {
+            // A printed key has no space, so no two pairs run together.
+            Some(user_id) => format!("{} {user_id}", self.agent_key),
+            None => self.agent_key.to_string(),
+        }
+    }
+
+    /// What one execution may cost at most: what was signed, unless a total was signed as well.
+    pub fn amount_max(&self) -> Option<Cents> {
+        self.amount.filter(|_| self.spend_cap.is_none())
+    }
+
+    /// What all executions together may cost: the total that was signed, or else the signed amount for each of them.
+    /// None if neither was signed.
+    pub fn spend_max(&self) -> Option<Cents> {
+        let each = || self.amount.map(|each| each.times(self.max_executions));
+        self.spend_cap.limit().or_else(each)
+    }
+
+    /// Whether an execution may cost this much, besides what is spent or promised to executions under way.
+    pub fn allows(&self, committed: Cents, amount: Cents) -> bool {
+        let within =
+            |limit: Option<Cents>, amount: Cents| limit.is_none_or(|limit| amount <= limit);
+        let total = committed.plus(amount);
+        within(self.amount_max(), amount)
+            && total.is_some_and(|total| within(self.spend_max(), total))
+    }
+
+    /// Where nobody signs what an execution costs, the intent must say it.
+    pub fn check_bounded(&self) -> Result<(), Problem> {
+        let reason = "is missing, and so is max_spend_cents; this site takes unsigned requests, so the intent must say what may be spent";
+        ensure(
+            self.spend_max().is_some(),
+            Problem::field("amount_cents", reason),
+        )
     }
 
     pub fn capture(&self) -> Capture {
@@ -182,12 +215,12 @@ impl Intent {
     /// Whether the body of an authorize request may authorize this intent.
     ///
     /// It is signed by the principal where the intent names one, else by the agent. In place of a signature over the body an
-    /// agent may send the one over its intent; a principal signs each time.
+    /// agent may send the one over its intent, in a body that claims nothing else; a principal signs each time.
     pub fn check_authorization(&self, body: &Document) -> Result<(), Problem> {
         let signer = self.principal_key.as_ref().unwrap_or(&self.agent_key);
         let repeats = || match (body.signature(), self.document.signature()) {
             (Signature::Claimed(given), Signature::Claimed(own)) => {
-                self.principal_key.is_none() && given.equals(own)
+                self.principal_key.is_none() && given.equals(own) && !body.names_its_operation()
             }
             _ => false,
         };

@@ -30,6 +30,14 @@ impl IdempotencyKey {
         Self::new(&found(header, body)?)
     }
 
+    /// For a request that needs no key: one that it names all the same is not another one than the header's.
+    pub(crate) fn check_named(header: Option<&[u8]>, body: &Document) -> Result<(), Problem> {
+        match found(header, body) {
+            Ok(_) | Err(Problem::IdempotencyKeyRequired) => Ok(()),
+            Err(problem) => Err(problem),
+        }
+    }
+
     /// The same for a client of the compatibility profile, whose key may have 1 to 200 characters.
     pub(crate) fn of_compat_request(
         header: Option<&[u8]>,

@@ -10,6 +10,7 @@ pub mod problem;
 pub mod state;
 
 pub mod document;
+pub mod envelope;
 mod fields;
 
 pub mod intent;

@@ -29,6 +29,12 @@ impl Cents {
         self.0
     }
 
+    /// So many times this, or as much as any document can tell.
+    #[must_use]
+    pub fn times(self, count: u16) -> Self {
+        Self(self.0.saturating_mul(u64::from(count)).min(Self::MAX.0))
+    }
+
     /// The sum, unless it is more than any document can tell.
     pub fn plus(self, other: Self) -> Option<Self> {
         // Two amounts of 53 bits cannot overflow 64.
@@ -50,10 +56,12 @@ impl SpendCap {
         self.0
     }
 
-    /// Whether `amount` may be spent besides what is spent and what is promised to executions under way.
-    pub fn allows(self, spent: Cents, reserved: Cents, amount: Cents) -> bool {
-        let total = spent.plus(reserved).and_then(|sum| sum.plus(amount));
-        total.is_some_and(|total| self.0 == Cents::ZERO || total <= self.0)
+    pub fn limit(self) -> Option<Cents> {
+        (self.0 != Cents::ZERO).then_some(self.0)
+    }
+
+    pub fn is_none(self) -> bool {
+        self.limit().is_none()
     }
 }
 
@@ -120,18 +128,17 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_counts_what_is_promised_as_well_and_zero_is_no_cap() {
-        let cap = SpendCap::new(cents(3_000));
-        assert!(cap.allows(cents(1_000), cents(1_000), cents(1_000)));
-        assert!(!cap.allows(cents(1_000), cents(1_000), cents(1_001)));
-        assert!(!cap.allows(cents(3_001), Cents::ZERO, Cents::ZERO));
-        let none = SpendCap::new(Cents::ZERO);
-        assert!(none.allows(
-            cents(5),
-            cents(5),
-            Cents::new(Cents::MAX.get() - 10).unwrap()
-        ));
-        assert!(!none.allows(cents(1), Cents::ZERO, Cents::MAX));
+    fn a_multiple_stops_at_the_largest_amount() {
+        assert_eq!(cents(1_500).times(3), cents(4_500));
+        assert_eq!(cents(0).times(1_000), Cents::ZERO);
+        assert_eq!(Cents::MAX.times(1), Cents::MAX);
+        assert_eq!(Cents::MAX.times(u16::MAX), Cents::MAX);
+    }
+
+    #[test]
+    fn zero_is_no_cap() {
+        assert_eq!(SpendCap::new(cents(3_000)).limit(), Some(cents(3_000)));
+        assert!(SpendCap::new(Cents::ZERO).is_none());
     }
 
     #[test]

@@ -49,6 +49,15 @@ pub enum Problem {
 
     #[error("this belongs to somebody else")]
     Forbidden,
+    /// See `web::cross_site` of the faces.
+    #[error(
+        "another site's page made a browser send this; send it from a program, or from a page of this site"
+    )]
+    CrossSite,
+    #[error(
+        "the Host header does not name this site; use its own name or address, or list the name in ATP_HOSTS"
+    )]
+    ForeignHost,
     #[error("plain HTTP is refused here; send it by HTTPS")]
     HttpsRequired,
     #[error("the intent is for another site")]
@@ -110,6 +119,8 @@ pub enum Problem {
     NonceMismatch,
     #[error("the currency is not the intent's")]
     CurrencyMismatch,
+    #[error("the rail {named} is named, and this site uses {rail}; sign an intent for that one")]
+    RailMismatch { named: String, rail: String },
     #[error("only the full amount can be compensated")]
     PartialCompensationUnsupported,
 
@@ -207,7 +218,9 @@ impl Problem {
             Self::UnknownAgentKey => (401, "unknown_agent_key"),
             Self::TimestampOutOfWindow { .. } => (401, "timestamp_out_of_window"),
             Self::Unauthorized => (401, "unauthorized"),
-            Self::Forbidden | Self::TokenRefused { .. } => (403, "forbidden"),
+            Self::Forbidden | Self::TokenRefused { .. } | Self::CrossSite | Self::ForeignHost => {
+                (403, "forbidden")
+            }
             Self::HttpsRequired => (403, "https_required"),
             Self::SiteMismatch => (403, "site_mismatch"),
             Self::ScopeViolation { .. } => (403, "scope_violation"),
@@ -232,6 +245,7 @@ impl Problem {
             Self::IdempotencyMismatch => (422, "idempotency_mismatch"),
             Self::NonceMismatch => (422, "nonce_mismatch"),
             Self::CurrencyMismatch => (422, "currency_mismatch"),
+            Self::RailMismatch { .. } => (422, "rail_mismatch"),
             Self::PartialCompensationUnsupported => (422, "partial_compensation_unsupported"),
             Self::RateLimited { .. } => (429, "rate_limited"),
             Self::QuotaExceeded { .. } => (429, "quota_exceeded"),

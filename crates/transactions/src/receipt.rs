@@ -68,7 +68,8 @@ impl Settlement<'_> {
                 hash: self.intent.hash(),
                 purpose: &self.intent.purpose,
                 scope: &self.intent.scope,
-                spend_cap_cents: self.intent.spend_cap.get(),
+                amount_cents: self.intent.amount,
+                spend_cap_cents: self.intent.spend_max().unwrap_or(Cents::ZERO),
                 currency: self.intent.currency,
                 authorized_at: self.authorized_at,
             },
@@ -119,6 +120,10 @@ struct PermissionBody<'a> {
     hash: String,
     purpose: &'a str,
     scope: &'a Scope,
+    /// What was signed for one execution; what was taken stands in the transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amount_cents: Option<Cents>,
+    /// What was signed for all of them together; zero if nothing was.
     spend_cap_cents: Cents,
     currency: Currency,
     #[serde(with = "instant")]

@@ -30,7 +30,7 @@ pub enum Authorize {
 impl Authorize {
     pub fn read(body: &Document) -> Result<Self, Problem> {
         let fields = Fields::of(body);
-        if fields.get("type").is_some() {
+        if fields.get("type").is_some() && !body.names_its_operation() {
             return Intent::read(body.clone()).map(|intent| Self::Whole(Box::new(intent)));
         }
         let nonce = fields.text("nonce", 1..=NONCE_CHARS_MAX)?;
@@ -63,6 +63,8 @@ pub struct Execute {
     pub currency: Option<Currency>,
     pub action: Option<String>,
     pub summary: Option<String>,
+    /// The rail that it expects to be used.
+    pub rail: Option<String>,
 }
 
 impl Execute {
@@ -75,6 +77,7 @@ impl Execute {
             currency: fields.currency("currency")?,
             action: fields.text("action", 1..=ID_CHARS_MAX)?,
             summary: fields.text("summary", 0..=SUMMARY_CHARS_MAX)?,
+            rail: read_rail(&fields)?,
         })
     }
 
@@ -91,6 +94,19 @@ impl Execute {
         self.amount.or(intent.amount).ok_or_else(missing)
     }
 
+    /// That the effect is taken by the rail that the intent names, and by the one that the request names.
+    pub fn check_rail(&self, intent: &Intent, rail: &str) -> Result<(), Problem> {
+        let signed = intent.rail.as_ref().map(|choice| choice.name.as_str());
+        let mut named = [signed, self.rail.as_deref()].into_iter().flatten();
+        match named.find(|named| *named != rail) {
+            None => Ok(()),
+            Some(other) => Err(Problem::RailMismatch {
+                named: other.to_owned(),
+                rail: rail.to_owned(),
+            }),
+        }
+    }
+
     pub fn check_action(&self, intent: &Intent) -> Result<(), Problem> {
         let allowed = |action: &str| {
             intent
@@ -105,6 +121,20 @@ impl Execute {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+/// By its name alone, or as intents write it.
+fn read_rail(fields: &Fields<'_>) -> Result<Option<String>, Problem> {
+    match fields.get("rail") {
+        Some(rail) if rail.as_str().is_none() => {
+            let Some(choice) = fields.object("rail")? else {
+                return Ok(None);
+            };
+            let name = choice.text("name", 1..=ID_CHARS_MAX)?;
+            choice.need("name", name).map(Some)
+        }
+        _ => fields.text("rail", 1..=ID_CHARS_MAX),
     }
 }
 

@@ -34,7 +34,9 @@ use consign_kernel::ids::{IntentId, Micros, Seq};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::document::SiteSigner;
+use crate::document::{Document, SiteSigner};
+use crate::envelope::{Envelope, Operation};
+use crate::intent::Intent;
 use crate::keyring::Keyring;
 use crate::problem::Problem;
 use crate::rail::{Manual, Rail};
@@ -223,6 +225,24 @@ impl Site {
             holder: Recover::holder(node, start),
             lease_us: micros(*lease),
         }
+    }
+
+    /// What a request says it is for, which must be this operation at this site.
+    fn envelope(&self, body: &Document, operation: Operation) -> Result<Envelope, Problem> {
+        Envelope::read(body, operation, self.origin())
+    }
+
+    /// Agents go by their wall clocks, and so does this.
+    fn check_fresh(&self, envelope: Envelope) -> Result<(), Problem> {
+        envelope.check_fresh(self.engine().wall(), self.options().freshness_s)
+    }
+
+    /// A repetition is recognised without its signature where it may be signed anew, so that is looked at by itself.
+    fn check_repeated(&self, intent: &Intent, body: &Document) -> Result<(), Problem> {
+        if body.names_its_operation() {
+            intent.check_request(body, self.options().signed_requests)?;
+        }
+        Ok(())
     }
 
     /// A name for a new row.

@@ -9,7 +9,7 @@ use consign_engine::Engine;
 use consign_faces::intent::FurtherKeys;
 use consign_faces::intent::settings::Settings as IntentSettings;
 use consign_faces::transaction::settings::{self, Settings, Unusable};
-use consign_faces::transaction::{self, Tokens};
+use consign_faces::transaction::{self, Names, Tokens};
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::secret_text::SecretText;
 use consign_transactions::callback;
@@ -47,6 +47,7 @@ pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<Settings>> 
 /// A site whose transactions are looked after.
 pub(super) struct Open {
     site: Site,
+    names: Names,
     public_per_minute: u32,
     writes_per_minute: u32,
     compat_secret: Option<SecretText>,
@@ -57,11 +58,12 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
     if let Some(why) = open_door(&asked) {
         tracing::warn!(
             "{why} on a rail that moves real money; \
-             name the agents with ATP_AGENT_KEYS=registered and ATP_REGISTERED_KEYS, and set ATP_SIGNED_REQUESTS=true"
+             name the agents with ATP_AGENT_KEYS=registered and ATP_REGISTERED_KEYS, and leave ATP_SIGNED_REQUESTS=false out"
         );
     }
     let (news, heard) = mpsc::channel(NEWS_MAX);
     let rail = rail(&engine, &asked, news)?;
+    let names = Names::new(&asked.site, &asked.hosts);
     let mut options = Options::new(asked.site, rail);
     options.agent_keys = match asked.agent_keys {
         settings::AgentKeys::Open => AgentKeys::Open,
@@ -89,6 +91,7 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
     tokio::spawn(listen(site.clone(), heard));
     Ok(Open {
         site,
+        names,
         public_per_minute: asked.public_per_minute,
         writes_per_minute: asked.writes_per_minute,
         compat_secret: asked.compat_secret,
@@ -115,13 +118,14 @@ async fn looked_at(site: Site) {
 
 /// Who may move real money without having shown that they may.
 fn open_door(asked: &Settings) -> Option<&'static str> {
-    let is_real = match asked.rail {
-        settings::Rail::Stripe | settings::Rail::Http => true,
-        settings::Rail::Null | settings::Rail::Worker => false,
+    let unknown_agents = asked.agent_keys == settings::AgentKeys::Open;
+    let anybody = match asked.rail {
+        settings::Rail::Null => return None,
+        settings::Rail::Stripe | settings::Rail::Http => unknown_agents,
+        // What a worker does may be worth nothing, but it is worth a signature.
+        settings::Rail::Worker => unknown_agents && !asked.signed_requests,
     };
-    let anybody = asked.agent_keys == settings::AgentKeys::Open;
     match (anybody, asked.signed_requests) {
-        _ if !is_real => None,
         (true, false) => Some(
             "agents with any key of their own may spend, and whoever knows an intent's id may execute, refund or cancel it,",
         ),
@@ -233,6 +237,7 @@ impl Open {
         let options = transaction::Options {
             admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
             door: settings.door(),
+            names: self.names.clone(),
             public_per_minute: self.public_per_minute,
             writes_per_minute: self.writes_per_minute,
             compat: self.compat_secret.clone().map(Tokens::new),
@@ -261,14 +266,17 @@ mod tests {
             assert!(open(&[rail]));
             assert!(open(&[rail, ("ATP_AGENT_KEYS", "open")]));
             let signed = ("ATP_SIGNED_REQUESTS", "true");
+            let unsigned = ("ATP_SIGNED_REQUESTS", "false");
             assert!(open(&[rail, signed]));
             let registered = ("ATP_AGENT_KEYS", "registered");
             let keys = ("ATP_REGISTERED_KEYS", "ed25519:x");
-            assert!(open(&[rail, registered, keys]));
+            assert!(open(&[rail, registered, keys, unsigned]));
+            assert!(!open(&[rail, registered, keys]));
             assert!(!open(&[rail, registered, keys, signed]));
         }
-        for rail in ["null", "worker"] {
-            assert!(!open(&[("ATP_RAIL", rail)]), "{rail}");
-        }
+        let unsigned = ("ATP_SIGNED_REQUESTS", "false");
+        assert!(!open(&[("ATP_RAIL", "worker")]));
+        assert!(open(&[("ATP_RAIL", "worker"), unsigned]));
+        assert!(!open(&[("ATP_RAIL", "null"), unsigned]));
     }
 }

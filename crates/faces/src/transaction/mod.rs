@@ -6,6 +6,7 @@
 mod allowance;
 mod compat;
 mod door;
+mod names;
 pub mod openapi;
 mod operator;
 pub mod settings;
@@ -36,6 +37,7 @@ use crate::web::panic::CatchPanic;
 use crate::web::request_id::RequestId;
 
 use allowance::Allowance;
+pub use names::Names;
 pub use token::Tokens;
 
 /// A rail's messages are small.
@@ -47,6 +49,8 @@ pub struct Options {
     pub admin_secret: Option<Secret>,
     /// The switches of the server; a proxy that it trusts counts for addresses too.
     pub door: Door,
+    /// By which names requests that change something may reach this site.
+    pub names: Names,
     /// How often one address may ask the public routes in a minute; zero for as often as it likes.
     pub public_per_minute: u32,
     /// How often it may send something that is kept, or a rail's callback.
@@ -85,6 +89,7 @@ pub fn router(site: Site, options: Options) -> Router {
     } else {
         routes
     };
+    let routes = routes.layer(from_fn_with_state(face.clone(), names::guard));
     let routes = routes.layer(layer_fn(|routes| CatchPanic::new(routes, on_panic)));
     let routes = if face.options.door.is_kept() {
         routes.layer(from_fn_with_state(face.clone(), door::keep))
@@ -187,8 +192,8 @@ async fn compensate(State(face): State<Face>, request: Request) -> Answered {
 }
 
 async fn cancel(State(face): State<Face>, request: Request) -> Answered {
-    let body = face.written(request, NOTE_BYTES_MAX).await?.1;
-    Ok(Told(face.site.cancel(&body).await?))
+    let (headers, body) = face.written(request, NOTE_BYTES_MAX).await?;
+    Ok(Told(face.site.cancel(key(&headers)?, &body).await?))
 }
 
 /// What a user's token is for, or else the request of an agent.
@@ -208,11 +213,12 @@ async fn compensate_named(
 
 async fn revoke(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
     let user = face.user(request.headers())?;
-    let body = face.written(request, NOTE_BYTES_MAX).await?.1;
+    let (headers, body) = face.written(request, NOTE_BYTES_MAX).await?;
     if let Some(user) = user {
         return Ok(Told(user.revoke(&id, &body).await?));
     }
-    Ok(Told(face.site.cancel_named(&id, &body).await?))
+    let cancelled = face.site.cancel_named(&id, key(&headers)?, &body);
+    Ok(Told(cancelled.await?))
 }
 
 /// For operators whoever it belongs to.

@@ -25,7 +25,10 @@ pub struct Settings {
     /// How long a rail may take for one operation.
     pub rail_timeout: Duration,
     pub dedup_window_s: u32,
+    /// Unless somebody chose, whatever does more than nothing must be asked for with a signature.
     pub signed_requests: bool,
+    /// Further names by which requests may reach the site.
+    pub hosts: Vec<String>,
     pub public_per_minute: u32,
     pub writes_per_minute: u32,
     /// What signs the tokens of the compatibility profile; none if that is off.
@@ -57,12 +60,13 @@ pub struct Unusable {
 }
 
 /// Every variable there is.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 21] = [
     "ATP_AGENT_KEYS",
     "ATP_COMPAT",
     "ATP_COMPAT_SECRET",
     "ATP_DEDUP_WINDOW_SECONDS",
     "ATP_EXECUTE_WAIT_SECONDS",
+    "ATP_HOSTS",
     "ATP_HTTP_BASE",
     "ATP_HTTP_SECRET",
     "ATP_PUBLIC_PER_MINUTE",
@@ -142,10 +146,11 @@ impl Settings {
                 filled("ATP_DEDUP_WINDOW_SECONDS"),
                 0,
             )?,
-            signed_requests: switch(
-                "ATP_SIGNED_REQUESTS",
-                filled("ATP_SIGNED_REQUESTS").as_deref(),
-            )?,
+            signed_requests: match filled("ATP_SIGNED_REQUESTS") {
+                Some(word) => switch("ATP_SIGNED_REQUESTS", Some(&word))?,
+                None => rail(filled("ATP_RAIL").as_deref())? != Rail::Null,
+            },
+            hosts: hosts(filled("ATP_HOSTS").as_deref())?,
             public_per_minute: whole(
                 "ATP_PUBLIC_PER_MINUTE",
                 filled("ATP_PUBLIC_PER_MINUTE"),
@@ -181,6 +186,24 @@ fn origin(site: String) -> Result<String, Unusable> {
         name: "ATP_SITE",
         why: "is not an origin",
         advice: "write it like https://shop.example, without a path and without a slash at its end",
+    })
+}
+
+/// Names alone: which port a client was given is no secret and no proof.
+fn hosts(names: Option<&str>) -> Result<Vec<String>, Unusable> {
+    let names = names.unwrap_or_default().split(',').map(str::trim);
+    let names: Vec<String> = names
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if names.iter().all(|name| name.bytes().all(plain)) {
+        return Ok(names);
+    }
+    Err(Unusable {
+        name: "ATP_HOSTS",
+        why: "has something that is no host name",
+        advice: "write names like consign.internal, without a scheme and without a port, with commas between them",
     })
 }
 
@@ -279,7 +302,7 @@ fn switch(name: &'static str, word: Option<&str>) -> Result<bool, Unusable> {
         Some(_) => Err(Unusable {
             name,
             why: "is neither true nor false",
-            advice: "write true or false, or leave it out for false",
+            advice: "write true or false, or leave it out for the default",
         }),
     }
 }
@@ -335,6 +358,32 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_signed_unless_the_rail_does_nothing_or_somebody_chose() {
+        let signed = |pairs: &[(&str, &str)]| {
+            let site = ("ATP_SITE", "https://shop.example");
+            let settings = read(&[&[site], pairs].concat()).unwrap().unwrap();
+            settings.signed_requests
+        };
+        assert!(!signed(&[]));
+        assert!(!signed(&[("ATP_RAIL", "null")]));
+        assert!(signed(&[("ATP_SIGNED_REQUESTS", "true")]));
+        for rail in ["stripe", "worker", "http"] {
+            let rail = ("ATP_RAIL", rail);
+            assert!(signed(&[rail]), "{rail:?}");
+            assert!(signed(&[rail, ("ATP_SIGNED_REQUESTS", "  ")]), "{rail:?}");
+            assert!(!signed(&[rail, ("ATP_SIGNED_REQUESTS", "false")]));
+        }
+    }
+
+    #[test]
+    fn further_names_of_the_site_are_a_list() {
+        let site = ("ATP_SITE", "https://shop.example");
+        let settings = read(&[site, ("ATP_HOSTS", "a.example, consign ,")]);
+        let hosts = settings.unwrap().unwrap().hosts;
+        assert_eq!(hosts, ["a.example", "consign"]);
+    }
+
+    #[test]
     fn a_goal_of_effects_is_none_of_refunds() {
         let site = ("ATP_SITE", "https://shop.example");
         let settings = read(&[site, ("ATP_WORKER_GOAL", "shop.pay")]);
@@ -384,6 +433,8 @@ mod tests {
                 vec![site, ("ATP_RAIL_TIMEOUT_SECONDS", "21")],
                 "ATP_RAIL_TIMEOUT_SECONDS",
             ),
+            (vec![site, ("ATP_HOSTS", "a.example,b:80")], "ATP_HOSTS"),
+            (vec![site, ("ATP_HOSTS", "https://a.example")], "ATP_HOSTS"),
             (vec![site, ("ATP_COMPAT", "yes")], "ATP_COMPAT"),
             (vec![site, ("ATP_COMPAT", "true")], "ATP_COMPAT_SECRET"),
             (

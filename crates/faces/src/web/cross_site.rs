@@ -9,15 +9,21 @@ use http::header::{HOST, ORIGIN};
 
 /// True if a browser says so. Two headers of a kind, or one that cannot be read, are no proof of innocence.
 pub fn is_cross_site(headers: &HeaderMap) -> bool {
+    is_cross_site_to(headers, |_| false)
+}
+
+/// The same where pages of further origins are ours as well.
+pub fn is_cross_site_to(headers: &HeaderMap, is_own: impl Fn(&str) -> bool) -> bool {
     let stranger_asked = headers
         .get_all("sec-fetch-site")
         .iter()
         .any(|site| site != "same-origin" && site != "none");
+    let is_ours = |origin: &str| is_own(origin) || is_ours(origin, headers);
     stranger_asked
         || headers
             .get_all(ORIGIN)
             .iter()
-            .any(|origin| !origin.to_str().is_ok_and(|origin| is_ours(origin, headers)))
+            .any(|origin| !origin.to_str().is_ok_and(is_ours))
 }
 
 fn is_ours(origin: &str, headers: &HeaderMap) -> bool {

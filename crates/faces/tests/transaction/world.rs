@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey};
 use consign_faces::intent::{self, FurtherKeys};
-use consign_faces::transaction::{self, Tokens};
+use consign_faces::transaction::{self, Names, Tokens};
 use consign_faces::web::credentials::Secret;
 use consign_faces::web::door::Door;
 use consign_faces::web::secret_text::SecretText;
@@ -127,6 +127,7 @@ impl World {
         let transactions = transaction::Options {
             admin_secret: Some(Secret::new(ADMIN.to_owned())),
             door: setup.door,
+            names: Names::new(SITE, &[]),
             public_per_minute: setup.public_per_minute,
             writes_per_minute: setup.writes_per_minute,
             compat: setup

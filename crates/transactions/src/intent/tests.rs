@@ -96,7 +96,8 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(intent.dedup_subject(), public(&AGENT_SEED).to_string());
     assert_eq!(
         read(&with("user_id", json!("u"))).unwrap().dedup_subject(),
-        "u"
+        format!("{} u", public(&AGENT_SEED)),
+        "whoever writes another's name is still somebody else"
     );
 }
 
@@ -205,6 +206,58 @@ fn at_008_the_scope_names_known_actions_and_at_least_one() {
         refused(&with("scope", domains(json!([""])))),
         "scope.domains"
     );
+}
+
+#[test]
+fn the_signed_amount_is_the_most_that_may_be_spent_unless_a_total_is_signed() {
+    let max = Cents::MAX.get();
+    let intent = |amount: Value, cap: Value, executions: u16| {
+        let mut intent = with("amount_cents", amount);
+        intent["max_spend_cents"] = cap;
+        intent["max_executions"] = executions.into();
+        read(&intent).unwrap()
+    };
+    let cents = |cents: u64| Cents::new(cents).unwrap();
+    // amount, total, executions; committed, amount of the next; whether it is allowed
+    for (amount, cap, executions, committed, next, allowed) in [
+        (json!(1_500), json!(null), 3, 0, 1_500, true),
+        (json!(1_500), json!(null), 3, 0, 0, true),
+        (json!(1_500), json!(null), 3, 0, 1_501, false),
+        (json!(1_500), json!(null), 3, 0, max, false),
+        (json!(1_500), json!(null), 3, 3_000, 1_500, true),
+        (json!(1_500), json!(null), 3, 3_001, 1_500, false),
+        (json!(1_500), json!(0), 1, 0, 1_501, false),
+        (json!(0), json!(null), 5, 0, 0, true),
+        (json!(0), json!(null), 5, 0, 1, false),
+        (json!(max), json!(null), 1_000, 0, max, true),
+        (json!(max), json!(null), 1_000, 1, max, false),
+        (json!(1_500), json!(3_000), 1, 0, 3_000, true),
+        (json!(1_500), json!(3_000), 1, 0, 3_001, false),
+        (json!(1_500), json!(3_000), 5, 1_501, 1_500, false),
+        (json!(1_500), json!(1_000), 1, 0, 1_500, false),
+        (json!(null), json!(3_000), 2, 1_000, 2_000, true),
+        (json!(null), json!(3_000), 2, 1_000, 2_001, false),
+        (json!(null), json!(null), 1, 0, max, true),
+        (json!(null), json!(null), 1, 1, max, false),
+    ] {
+        let what = format!("{amount} {cap} {executions} {committed} {next}");
+        let intent = intent(amount, cap, executions);
+        assert_eq!(
+            intent.allows(cents(committed), cents(next)),
+            allowed,
+            "{what}"
+        );
+    }
+    let told = |intent: Intent| intent.spend_max().map(Cents::get);
+    assert_eq!(told(intent(json!(1_500), json!(null), 3)), Some(4_500));
+    assert_eq!(told(intent(json!(1_500), json!(2_000), 3)), Some(2_000));
+    assert_eq!(told(intent(json!(max), json!(null), 2)), Some(max));
+    for none in [json!(null), json!(0)] {
+        let unbounded = intent(json!(null), none, 1);
+        assert_eq!(told(unbounded.clone()), None);
+        assert!(unbounded.check_bounded().is_err());
+    }
+    assert_eq!(intent(json!(0), json!(null), 1).check_bounded(), Ok(()));
 }
 
 #[test]

@@ -115,6 +115,16 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         ),
         (Problem::Unauthorized, 401, "unauthorized"),
         (Problem::Forbidden, 403, "forbidden"),
+        (
+            Problem::RailMismatch {
+                named: "a".to_owned(),
+                rail: "b".to_owned(),
+            },
+            422,
+            "rail_mismatch",
+        ),
+        (Problem::CrossSite, 403, "forbidden"),
+        (Problem::ForeignHost, 403, "forbidden"),
         (Problem::TokenRefused { reason }, 403, "forbidden"),
         (
             Problem::IllegalMove {

@@ -86,6 +86,18 @@ fn an_execution_keeps_to_its_intent() {
     assert_eq!(name(other.check_currency(&intent())), "currency_mismatch");
     assert_eq!(name(other.check_action(&intent())), "scope_violation");
 
+    assert_eq!(bare.check_rail(&intent(), "stripe"), Ok(()));
+    for rail in [json!("http"), json!({"name": "http"})] {
+        let named = read(json!({"intent_id": "int_abc", "rail": rail}));
+        assert_eq!(named.check_rail(&intent(), "http"), Ok(()));
+        assert_eq!(name(named.check_rail(&intent(), "stripe")), "rail_mismatch");
+    }
+    let mut choosy = intent_value();
+    choosy["rail"] = json!({"name": "stripe"});
+    let choosy = Intent::read(body(&choosy)).unwrap();
+    assert_eq!(bare.check_rail(&choosy, "stripe"), Ok(()));
+    assert_eq!(name(bare.check_rail(&choosy, "null")), "rail_mismatch");
+
     let mut open = intent_value();
     open["amount_cents"] = json!(null);
     let open = Intent::read(body(&open)).unwrap();
@@ -94,6 +106,8 @@ fn an_execution_keeps_to_its_intent() {
         json!({}),
         json!({"intent_id": "i", "amount_cents": -1}),
         json!({"intent_id": "i", "metadata": 1}),
+        json!({"intent_id": "i", "rail": 1}),
+        json!({"intent_id": "i", "rail": {}}),
     ] {
         assert_eq!(name(Execute::read(&body(&bad))), "invalid_request", "{bad}");
     }

@@ -13,6 +13,7 @@ use super::books::{self, Burned, Claimed, Given, Kept, Permission};
 use super::recent::Known;
 use super::{Answer, Caller, Site, TRIES_MAX};
 use crate::document::{Document, REQUEST_BYTES_MAX};
+use crate::envelope::{Envelope, Operation};
 use crate::instant;
 use crate::intent::Intent;
 use crate::key::IdempotencyKey;
@@ -43,6 +44,11 @@ impl Site {
         let document = Document::read(body, REQUEST_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         let request = Authorize::read(&document)?;
+        let envelope = match &request {
+            Authorize::Known { .. } => Some(self.envelope(&document, Operation::Authorize)?),
+            // An intent has a site and a time of its own.
+            Authorize::Whole(_) => None,
+        };
         let given_key = books::given_key(request.intent_id(), OPERATION, &key);
         if let Some(answer) = self
             .authorize_unseen(&given_key, &request, &document)
@@ -52,14 +58,17 @@ impl Site {
         }
         for _ in 0..TRIES_MAX {
             if let Some(given) = self.given(&given_key, &document).await? {
-                return self.given_again(given, request.intent_id()).await;
+                return self.given_again(given, &request, &document).await;
             }
-            match self.try_to_authorize(&given_key, &request, &document).await {
+            let authorized = self
+                .try_to_authorize(&given_key, &request, &document, envelope)
+                .await;
+            match authorized {
                 Ok(None) => {}
                 Ok(Some(answer)) => return Ok(answer.at(State::Authorized)),
                 // The same request may have burned the nonce between two looks, and then it is no refusal.
                 Err(problem) => match self.given(&given_key, &document).await? {
-                    Some(given) => return self.given_again(given, request.intent_id()).await,
+                    Some(given) => return self.given_again(given, &request, &document).await,
                     None => return Err(problem),
                 },
             }
@@ -104,6 +113,7 @@ impl Site {
         given_key: &Key,
         request: &Authorize,
         document: &Document,
+        envelope: Option<Envelope>,
     ) -> Result<Option<Answer>, Problem> {
         let found = self.found(request).await?;
         let intent = &found.intent;
@@ -117,6 +127,8 @@ impl Site {
         if found.is_new {
             self.check_new(intent)?;
         }
+        envelope.map_or(Ok(()), |envelope| self.check_fresh(envelope))?;
+        self.check_bounded(intent)?;
         let consent = Consent {
             claim: self.check_action_free(intent).await?,
             conditions: self.check_preconditions(intent).await?,
@@ -259,8 +271,18 @@ impl Site {
     }
 
     /// The bytes are those of then; the head tells how things are now.
-    async fn given_again(&self, given: Answer, intent_id: &str) -> Result<Answer, Problem> {
-        let state = self.state_of(intent_id).await?;
+    async fn given_again(
+        &self,
+        given: Answer,
+        request: &Authorize,
+        document: &Document,
+    ) -> Result<Answer, Problem> {
+        if document.names_its_operation() {
+            // Its signature is no part of what it was recognised by.
+            let found = self.found(request).await?;
+            self.check_consent(request, &found.intent, document)?;
+        }
+        let state = self.state_of(request.intent_id()).await?;
         Ok(given.at(state.unwrap_or(State::Authorized)).replayed(true))
     }
 

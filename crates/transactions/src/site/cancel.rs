@@ -7,16 +7,24 @@ use serde_json::json;
 use super::books::{Kept, Permission};
 use super::{Answer, Caller, Site, TRIES_MAX};
 use crate::document::{Document, NOTE_BYTES_MAX};
+use crate::envelope::Operation;
 use crate::instant;
 use crate::intent::Intent;
+use crate::key::IdempotencyKey;
 use crate::problem::{ExpiredReason, Problem};
 use crate::request::Cancel;
 use crate::state::State;
 
 impl Site {
-    /// Idempotent by nature, so it needs no key.
-    pub async fn cancel(&self, body: &[u8]) -> Result<Answer, Problem> {
+    /// Idempotent by nature, so it needs no key; a signed one names its key as every signed request does.
+    pub async fn cancel(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
         let document = Document::read(body, NOTE_BYTES_MAX)?;
+        let envelope = self.envelope(&document, Operation::Cancel)?;
+        if document.is_signed() {
+            IdempotencyKey::of_request(key, &document)?;
+        } else {
+            IdempotencyKey::check_named(key, &document)?;
+        }
         let request = Cancel::read(&document)?;
         for _ in 0..TRIES_MAX {
             let found = self.permission(&request.intent_id).await?;
@@ -27,6 +35,7 @@ impl Site {
             if permission.value.cancelled {
                 return Ok(cancelled(&intent).replayed(true));
             }
+            self.check_fresh(envelope)?;
             // What was executed has its own end, even if there might have been more.
             if intent.max_executions == 1 && permission.value.executions > 0 {
                 let state = self.state_of(&intent.intent_id).await?;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::books::{Kept, Permission, Transaction};
 use super::{Answer, Caller, Site};
 use crate::document::{Document, REQUEST_BYTES_MAX};
+use crate::envelope::{Envelope, Operation};
 use crate::problem::Problem;
 
 /// A site as one user sees it, whose token the face has checked.
@@ -55,6 +56,14 @@ impl ForUser {
 /// What this profile wraps every answer in.
 fn enveloped(data: &Value) -> Answer {
     Answer::new(200, &json!({"ok": true, "data": data}))
+}
+
+impl ForUser {
+    /// A user signs nothing; what somebody signed for another operation or site is refused all the same.
+    fn check_meant(&self, body: &Document, operation: Operation) -> Result<(), Problem> {
+        let envelope = Envelope::read(body, operation, self.site.origin())?;
+        self.site.check_fresh(envelope)
+    }
 }
 
 /// A body that may be left out.

@@ -53,7 +53,16 @@ impl Site {
     /// What is asked of an intent when it is first presented.
     pub(super) fn check_new(&self, intent: &Intent) -> Result<(), Problem> {
         intent.check_unexpired(self.now())?;
+        self.check_bounded(intent)?;
         intent.check_freshness(self.now(), self.options().freshness_s)
+    }
+
+    /// Where requests are signed, the agent signs the amount of each of them.
+    pub(super) fn check_bounded(&self, intent: &Intent) -> Result<(), Problem> {
+        if self.options().signed_requests {
+            return Ok(());
+        }
+        intent.check_bounded()
     }
 
     pub(super) fn received(&self, intent: &Intent) -> Kept<Permission> {
@@ -97,7 +106,8 @@ fn shown(intent: &Intent, permission: &Permission) -> Value {
         "status": State::Created.word(),
         "purpose": intent.purpose,
         "scope": intent.scope,
-        "spend_cap_cents": intent.spend_cap.get(),
+        "amount_cents": intent.amount,
+        "spend_cap_cents": intent.spend_max().unwrap_or_default(),
         "currency": intent.currency,
         "max_executions": intent.max_executions,
         "nonce": intent.nonce,

@@ -14,6 +14,7 @@ use super::carry::Held;
 use super::recent::Known;
 use super::{Answer, Caller, Site, TRIES_MAX, damaged};
 use crate::document::{Document, REQUEST_BYTES_MAX};
+use crate::envelope::{Envelope, Operation};
 use crate::instant;
 use crate::intent::Intent;
 use crate::key::IdempotencyKey;
@@ -30,6 +31,7 @@ impl Site {
     pub async fn execute(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
         let document = Document::read(body, REQUEST_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
+        let envelope = self.envelope(&document, Operation::Execute)?;
         let request = Execute::read(&document)?;
         let until = Instant::now() + self.options().execute_wait;
         for _ in 0..TRIES_MAX {
@@ -37,7 +39,7 @@ impl Site {
             // this very request began before goes first: it may be what used the permission up.
             let begun = match self.place() {
                 Ok(place) => {
-                    let begun = self.try_to_begin(&request, &key, &document).await;
+                    let begun = self.try_to_begin(&request, &key, &document, envelope).await;
                     begun.map(|held| held.map(|held| (held, place)))
                 }
                 Err(problem) => Err(problem),
@@ -67,7 +69,14 @@ impl Site {
             {
                 Err(Problem::IdempotencyMismatch)
             }
-            known => Ok(known),
+            Some(known) => {
+                if document.names_its_operation() {
+                    let intent = self.looked_up(&request.intent_id).await?.intent;
+                    self.check_repeated(&intent, document)?;
+                }
+                Ok(Some(known))
+            }
+            None => Ok(None),
         }
     }
 
@@ -82,6 +91,7 @@ impl Site {
         request: &Execute,
         key: &IdempotencyKey,
         document: &Document,
+        envelope: Envelope,
     ) -> Result<Option<Held>, Problem> {
         let Known { permission, intent } = match self.recent().take(&request.intent_id) {
             Some(known) => known,
@@ -90,7 +100,10 @@ impl Site {
         permission.value.check_caller(Caller::Agent)?;
         self.check_agent(&intent)?;
         intent.check_request(document, self.options().signed_requests)?;
+        self.check_fresh(envelope)?;
         let amount = self.check_allowed(&permission.value, &intent, request)?;
+        self.check_bounded(&intent)?;
+        request.check_rail(&intent, self.rail().name())?;
         let transaction = self.begun(request, key, document, &intent, amount)?;
         self.begin(permission, intent, key, transaction).await
     }
@@ -224,7 +237,7 @@ impl Site {
             permission.committed_cents
         };
         let committed = Cents::new(committed).ok_or_else(|| damaged("spent"))?;
-        if !intent.spend_cap.allows(committed, Cents::ZERO, amount) {
+        if !intent.allows(committed, amount) {
             return Err(Problem::SpendCapExceeded);
         }
         request.check_action(intent)?;

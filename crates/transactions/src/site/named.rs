@@ -33,9 +33,14 @@ impl Site {
     }
 
     /// `POST /intents/{id}/revoke`.
-    pub async fn cancel_named(&self, intent_id: &str, body: &[u8]) -> Result<Answer, Problem> {
+    pub async fn cancel_named(
+        &self,
+        intent_id: &str,
+        key: Option<&[u8]>,
+        body: &[u8],
+    ) -> Result<Answer, Problem> {
         let named = [("intent_id", intent_id)];
-        self.cancel(&completed(body, &named)?).await
+        self.cancel(key, &completed(body, &named)?).await
     }
 }
 

@@ -77,7 +77,8 @@ impl Site {
                 "status": state.word(),
                 "purpose": intent.purpose,
                 "scope": intent.scope,
-                "spend_cap_cents": intent.spend_cap.get(),
+                "amount_cents": intent.amount,
+        "spend_cap_cents": intent.spend_max().unwrap_or_default(),
                 "spent_cents": permission.value.committed_cents,
                 "currency": intent.currency,
                 "max_executions": intent.max_executions,
@@ -211,9 +212,11 @@ impl Site {
         };
         let mut verification = self.keys().ring.verify(&document, self.now());
         verification.stored = text.is_some() || self.is_stored(&document).await?;
+        // Whoever reads one member must not be deceived.
+        let ok = verification.ok;
         Ok(Answer::text(
             200,
-            print(&json!({"ok": true, "verification": verification})),
+            print(&json!({"ok": ok, "verification": verification})),
         ))
     }
 

@@ -17,6 +17,7 @@ use super::carry::{Held, LOST, unsettled};
 use super::execute::raw;
 use super::{Answer, Caller, Site, TRIES_MAX, damaged, micros};
 use crate::document::{Document, NOTE_BYTES_MAX};
+use crate::envelope::Operation;
 use crate::ids;
 use crate::instant;
 use crate::key::IdempotencyKey;
@@ -35,6 +36,7 @@ impl Site {
     pub async fn compensate(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
         let document = Document::read(body, NOTE_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
+        self.envelope(&document, Operation::Compensate)?;
         let request = Compensate::read(&document)?;
         self.compensate_for(Caller::Agent, &key, &request, &document)
             .await
@@ -56,6 +58,9 @@ impl Site {
                 if asked.value.fingerprint != document.fingerprint() {
                     return Err(Problem::IdempotencyMismatch);
                 }
+                if matches!(caller, Caller::Agent) {
+                    self.check_repeated(&permission.value.intent()?, document)?;
+                }
                 return self.undone_before(asked, until).await;
             }
             let transaction = self.meant(request, &permission).await?;
@@ -72,6 +77,7 @@ impl Site {
             if matches!(caller, Caller::Agent) {
                 let intent = permission.value.intent()?;
                 intent.check_request(document, self.options().signed_requests)?;
+                self.check_fresh(self.envelope(document, Operation::Compensate)?)?;
             }
             let state = transaction.value.state()?;
             match state {

@@ -1,8 +1,9 @@
 //! One effect for each key, and the same answer for ever.
 
+use consign_transactions::envelope::Operation;
 use serde_json::json;
 
-use crate::world::{KEY, OTHER_KEY, World, agent, body, name, sign};
+use crate::world::{KEY, OTHER_KEY, World, agent, body, name, request, sign};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_029_at_030_only_what_is_authorized_is_executed() {
@@ -184,7 +185,8 @@ async fn a_site_may_ask_for_signed_requests() {
     world.authorized("int_abc").await;
     let refused = world.execute("int_abc", KEY).await;
     assert_eq!(name(&refused), "invalid_signature");
-    let signed = sign(json!({"intent_id": "int_abc"}), &agent()).to_string();
+    let members = json!({"intent_id": "int_abc"});
+    let signed = request(&world, Operation::Execute, KEY, members).to_string();
     let answer = world
         .site
         .execute(Some(KEY.as_bytes()), signed.as_bytes())

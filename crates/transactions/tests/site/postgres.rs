@@ -7,6 +7,7 @@
 
 mod authorize;
 mod bank;
+mod bounds;
 mod compat;
 mod compensate;
 mod execute;
@@ -15,6 +16,7 @@ mod limits;
 mod outcomes;
 mod recovery;
 mod refusals;
+mod signed;
 mod tool;
 mod verifiers;
 mod worker;

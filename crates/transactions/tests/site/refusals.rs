@@ -16,7 +16,7 @@ async fn refusal(site: &Site, asked: &(&str, &str, Value)) -> (u16, String) {
         "authorize" => site.authorize(key, body.as_bytes()).await,
         "execute" => site.execute(key, body.as_bytes()).await,
         "compensate" => site.compensate(key, body.as_bytes()).await,
-        _ => site.cancel(body.as_bytes()).await,
+        _ => site.cancel(key, body.as_bytes()).await,
     };
     let problem = refused.unwrap_err();
     (problem.status(), serde_json::to_string(&problem).unwrap())

@@ -12,6 +12,7 @@ use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::Ledger;
 use consign_testkit::plants;
 use consign_transactions::document::SiteSigner;
+use consign_transactions::envelope::Operation;
 use consign_transactions::instant;
 use consign_transactions::problem::Problem;
 use consign_transactions::site::{Answer, Options, Site};
@@ -169,7 +170,7 @@ impl World {
 
     pub(crate) async fn cancel(&self, id: &str) -> Result<Answer, Problem> {
         let body = json!({"intent_id": id}).to_string();
-        self.site.cancel(body.as_bytes()).await
+        self.site.cancel(None, body.as_bytes()).await
     }
 
     /// What the intent shows.
@@ -217,6 +218,16 @@ pub(crate) fn sign(mut document: Value, signer: &Signer) -> Value {
     let bytes = canonical_value(&document).unwrap();
     document["signature"] = BASE64.encode(&signer.sign_bytes(&bytes)).into();
     document
+}
+
+/// A request as an agent signs it: for one operation, at this site, now, under this key.
+pub(crate) fn request(world: &World, operation: Operation, key: &str, members: Value) -> Value {
+    let mut body = members;
+    body["type"] = operation.document_type().into();
+    body["site"] = SITE.into();
+    body["issued_at"] = instant::print(world.now()).into();
+    body["idempotency_key"] = key.into();
+    sign(body, &agent())
 }
 
 /// The id under which the protocol knows a key.

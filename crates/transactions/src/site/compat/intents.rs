@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::shown::{IntentStatus, intent_shown};
 use super::{ForUser, enveloped, read_body};
 use crate::document::Document;
+use crate::envelope::Operation;
 use crate::fields::Fields;
 use crate::ids;
 use crate::instant;
@@ -172,6 +173,7 @@ impl ForUser {
 
     pub async fn revoke(&self, intent_id: &str, body: &[u8]) -> Result<Answer, Problem> {
         let request = read_body(body)?;
+        self.check_meant(&request, Operation::Cancel)?;
         let reason = Fields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
         for _ in 0..TRIES_MAX {
             let mut permission = self.permission(intent_id).await?;

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{ForUser, enveloped, read_body};
 use crate::document::{Document, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX, hash};
+use crate::envelope::Operation;
 use crate::fields::Fields;
 use crate::instant;
 use crate::key::IdempotencyKey;
@@ -46,6 +47,7 @@ impl ForUser {
     pub async fn begin(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
         let document = read_body(body)?;
         let key = IdempotencyKey::of_compat_request(key, &document)?;
+        self.check_meant(&document, Operation::Execute)?;
         let request = Execute::read(&document)?;
         let this = self.clone();
         whoever_waits(async move { this.begin_once(&key, &request, &document).await }).await
@@ -198,6 +200,7 @@ impl ForUser {
 
     pub async fn compensate(&self, id: &str, body: &[u8]) -> Result<Answer, Problem> {
         let request = read_body(body)?;
+        self.check_meant(&request, Operation::Compensate)?;
         let reason = Fields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
         let known = self.transaction(id).await?;
         self.undo(known, reason).await
