@@ -1,6 +1,8 @@
 //! The transaction protocol (ATP): one call per route.
 //!
-//! Bodies come signed and go out byte for byte; documents that are signed are handed out as the text that came.
+//! Bodies come signed and go out byte for byte; documents that are signed are handed out as the text that came. A signed body
+//! names its operation, site, time and idempotency key (`consign_transactions::envelope::Seal` writes and signs them), and the
+//! key is the one that is given here as well.
 //! Invariant: no call is repeated here ([`Patience`](crate::Patience) does that), agents show no key of the server, and only
 //! the operator's calls carry the admin token.
 
@@ -88,10 +90,11 @@ impl Transactions<'_> {
             .await
     }
 
-    /// Cancelling twice is the same as cancelling once, so it needs no key.
-    pub async fn cancel(self, body: &str) -> Result<Told<Permission>, Error> {
+    /// Cancelling twice is the same as cancelling once, whatever the key; a signed body names its key all the same.
+    pub async fn cancel(self, key: &Key, body: &str) -> Result<Told<Permission>, Error> {
         let call = Call::post("cancel", "/api/atp/cancel".to_owned());
-        self.tell(call.text(body)).await
+        self.tell(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
+            .await
     }
 
     pub async fn intent(self, id: &str) -> Result<Told<Permission>, Error> {

@@ -141,16 +141,22 @@ impl Intent {
         }
     }
 
-    /// What one execution may cost at most: what was signed, unless a total was signed as well.
+    /// What one execution may cost at most: the amount that was signed, unless more was signed for all of them together than
+    /// that amount for each.
     pub fn amount_max(&self) -> Option<Cents> {
-        self.amount.filter(|_| self.spend_cap.is_none())
+        let more = self.spend_cap.limit() > self.each_time();
+        self.amount.filter(|_| !more)
     }
 
     /// What all executions together may cost: the total that was signed, or else the signed amount for each of them.
     /// None if neither was signed.
     pub fn spend_max(&self) -> Option<Cents> {
-        let each = || self.amount.map(|each| each.times(self.max_executions));
-        self.spend_cap.limit().or_else(each)
+        self.spend_cap.limit().or(self.each_time())
+    }
+
+    /// The signed amount for each execution there may be.
+    fn each_time(&self) -> Option<Cents> {
+        self.amount.map(|each| each.times(self.max_executions))
     }
 
     /// Whether an execution may cost this much, besides what is spent or promised to executions under way.

@@ -234,6 +234,10 @@ fn the_signed_amount_is_the_most_that_may_be_spent_unless_a_total_is_signed() {
         (json!(1_500), json!(3_000), 1, 0, 3_000, true),
         (json!(1_500), json!(3_000), 1, 0, 3_001, false),
         (json!(1_500), json!(3_000), 5, 1_501, 1_500, false),
+        // A total that is no more than the amount for each execution allows none of them more.
+        (json!(1_500), json!(4_500), 3, 0, 1_501, false),
+        (json!(1_500), json!(4_000), 3, 0, 1_501, false),
+        (json!(1_500), json!(4_501), 3, 0, 4_501, true),
         (json!(1_500), json!(1_000), 1, 0, 1_500, false),
         (json!(null), json!(3_000), 2, 1_000, 2_000, true),
         (json!(null), json!(3_000), 2, 1_000, 2_001, false),

@@ -97,14 +97,6 @@ impl AgentArgs {
         Ok(signer
             .filter(|signer| intent.is_some_and(|intent| intent.agent_key == *signer.public())))
     }
-
-    /// The body of a request under an intent, signed if this is the agent's.
-    pub(super) fn body(&self, intent: Option<&Intent>, members: &Value) -> anyhow::Result<String> {
-        match self.signer_of(intent)? {
-            Some(signer) => sign(&signer, members),
-            None => Ok(members.to_string()),
-        }
-    }
 }
 
 pub(super) fn sign(signer: &AgentSigner, members: &Value) -> anyhow::Result<String> {

@@ -1,9 +1,10 @@
 //! `consign tx authorize INTENT`
 
+use consign_transactions::envelope::Operation;
 use serde_json::json;
 
-use super::agent::{no_key, sign};
-use super::request::{RequestArgs, patiently};
+use super::agent::no_key;
+use super::request::{RequestArgs, sent};
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
@@ -34,9 +35,13 @@ impl Args {
         let path = self.ask.agent.key_file()?;
         let signer = self.ask.agent.signer()?;
         let signer = signer.ok_or_else(|| no_key(&path.display().to_string()))?;
-        let body = sign(&signer, &json!({"intent_id": self.ask.id, "nonce": nonce}))?;
+        let members = json!({"intent_id": self.ask.id, "nonce": nonce});
+        let draft = self
+            .ask
+            .draft(Operation::Authorize, intent.as_ref(), Some(signer), members)
+            .await?;
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, REQUEST, &body);
+            return self.ask.show_dry(PATH, REQUEST, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let until = self
@@ -44,7 +49,11 @@ impl Args {
             .patience
             .until(intent.map(|intent| intent.expires_at));
         let key = state.request_key(&self.ask.id, REQUEST)?;
-        let told = patiently(until, || client.transactions().authorize(&key, &body)).await?;
+        let (client, key) = (&client, &key);
+        let told = sent(until, &draft, key, |body| async move {
+            client.transactions().authorize(key, &body).await
+        })
+        .await?;
         if self.ask.output.json {
             out::data(&told.text)?;
             return Ok(Exit::Done);

@@ -1,12 +1,14 @@
 //! `consign tx cancel INTENT`
 
+use consign_transactions::envelope::Operation;
 use serde_json::json;
 
-use super::request::{RequestArgs, patiently, show_dry};
+use super::request::{RequestArgs, sent};
 use crate::failure::Exit;
 use crate::{out, render};
 
 const PATH: &str = "/api/atp/cancel";
+const REQUEST: &str = "cancel";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -20,21 +22,31 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let intent = self.ask.agent.state()?.intent(&self.ask.id)?;
+        let state = self.ask.agent.state()?;
+        let intent = state.intent(&self.ask.id)?;
         let mut members = json!({"intent_id": self.ask.id});
         if let Some(reason) = &self.reason {
             members["reason"] = reason.clone().into();
         }
-        let body = self.ask.agent.body(intent.as_ref(), &members)?;
+        let signer = self.ask.agent.signer_of(intent.as_ref())?;
+        let draft = self
+            .ask
+            .draft(Operation::Cancel, intent.as_ref(), signer, members)
+            .await?;
         if self.ask.dry_run {
-            return show_dry(self.ask.output, PATH, None, &body);
+            return self.ask.show_dry(PATH, REQUEST, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let until = self
             .ask
             .patience
             .until(intent.map(|intent| intent.expires_at));
-        let told = patiently(until, || client.transactions().cancel(&body)).await?;
+        let key = state.request_key(&self.ask.id, REQUEST)?;
+        let (client, key) = (&client, &key);
+        let told = sent(until, &draft, key, |body| async move {
+            client.transactions().cancel(key, &body).await
+        })
+        .await?;
         if self.ask.output.json {
             out::data(&told.text)?;
         } else {

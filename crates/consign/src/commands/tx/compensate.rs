@@ -1,9 +1,10 @@
 //! `consign tx compensate INTENT --reason TEXT`
 
 use consign_client::{Told, Transaction};
+use consign_transactions::envelope::Operation;
 use serde_json::{Value, json};
 
-use super::request::{RequestArgs, patiently, told};
+use super::request::{RequestArgs, sent, told};
 use super::state::check_id;
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
@@ -28,16 +29,29 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let state = self.ask.agent.state()?;
         let intent = state.intent(&self.ask.id)?;
-        let body = self.ask.agent.body(intent.as_ref(), &self.members())?;
+        let signer = self.ask.agent.signer_of(intent.as_ref())?;
+        let draft = self
+            .ask
+            .draft(
+                Operation::Compensate,
+                intent.as_ref(),
+                signer,
+                self.members(),
+            )
+            .await?;
         let request = self.request()?;
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, &request, &body);
+            return self.ask.show_dry(PATH, &request, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let key = state.request_key(&self.ask.id, &request)?;
         // What was done may be undone long after the intent has expired.
         let until = self.ask.patience.until(None);
-        let answer = patiently(until, || client.transactions().compensate(&key, &body)).await?;
+        let (client, key) = (&client, &key);
+        let answer = sent(until, &draft, key, |body| async move {
+            client.transactions().compensate(key, &body).await
+        })
+        .await?;
         if self.ask.output.json {
             out::data(&answer.text)?;
         } else {

@@ -10,7 +10,7 @@ use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 
 use super::agent::{AgentArgs, sign};
-use super::request::{PatienceArgs, amount, now, patiently, show_dry};
+use super::request::{PatienceArgs, amount, now, patiently, show_dry, site_of};
 use super::state::{State, check_id, random_bytes};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CODE", default_value = "EUR")]
     currency: String,
 
-    /// What all executions together may cost; 0 is no limit
+    /// What all executions together may cost [default: the amount times the executions]
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     max_spend_cents: Option<u64>,
 
@@ -133,7 +133,7 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let state = self.agent.state()?;
         let stamp = self.stamp(&state)?;
-        let site = self.site().await?;
+        let site = site_of(self.site.as_ref(), &self.server).await?;
         let members = self.members(&stamp, &site)?;
         if self.dry_run {
             return show_dry(self.output, PATH, None, &members.to_string());
@@ -183,16 +183,11 @@ impl Args {
         })
     }
 
-    /// A server that was only named must not choose the site: an intent for another one could be used there.
-    async fn site(&self) -> anyhow::Result<String> {
-        if let Some(site) = &self.site {
-            return Ok(site.clone());
-        }
-        let client = self.server.client()?;
-        if self.server.is_local()? {
-            return Ok(client.transactions().keys().await?.body.site);
-        }
-        Ok(client.address().to_string())
+    /// What all executions together may cost, said in so many words: whoever consents must not have to work it out.
+    fn max_spend(&self) -> Option<u64> {
+        let each = self.amount_cents.and_then(Cents::new);
+        let all = each.map(|each| each.times(self.max_executions).get());
+        self.max_spend_cents.or(all.filter(|cents| *cents > 0))
     }
 
     fn members(&self, stamp: &Stamp, site: &str) -> anyhow::Result<Value> {
@@ -219,7 +214,7 @@ impl Args {
             }
         };
         add("amount_cents", self.amount_cents.map(Into::into));
-        add("max_spend_cents", self.max_spend_cents.map(Into::into));
+        add("max_spend_cents", self.max_spend().map(Into::into));
         add("agent_id", self.agent_id.clone().map(Into::into));
         add("user_id", self.user_id.clone().map(Into::into));
         add("principal_key", self.principal_key.clone().map(Into::into));

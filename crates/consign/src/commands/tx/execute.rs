@@ -2,10 +2,11 @@
 
 use consign_client::{Client, Told, Transaction};
 use consign_kernel::ids::Micros;
+use consign_transactions::envelope::Operation;
 use consign_transactions::money::Cents;
 use serde_json::{Value, json};
 
-use super::request::{RequestArgs, parsed, patiently, told};
+use super::request::{RequestArgs, parsed, patiently, sent, told};
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
@@ -13,7 +14,7 @@ const PATH: &str = "/api/atp/execute";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What it costs, if not what the intent says
+    /// What it costs, if not what the intent says; at most that, or what was signed with --max-spend-cents
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     amount_cents: Option<u64>,
 
@@ -41,10 +42,14 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let state = self.ask.agent.state()?;
         let intent = state.intent(&self.ask.id)?;
-        let body = self.ask.agent.body(intent.as_ref(), &self.members())?;
+        let signer = self.ask.agent.signer_of(intent.as_ref())?;
+        let draft = self
+            .ask
+            .draft(Operation::Execute, intent.as_ref(), signer, self.members())
+            .await?;
         let request = format!("execute-{}", self.nth);
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, &request, &body);
+            return self.ask.show_dry(PATH, &request, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let expires_at = match intent {
@@ -53,7 +58,11 @@ impl Args {
         };
         let key = state.request_key(&self.ask.id, &request)?;
         let until = self.ask.patience.until(expires_at);
-        let told = patiently(until, || client.transactions().execute(&key, &body)).await?;
+        let (client, key) = (&client, &key);
+        let told = sent(until, &draft, key, |body| async move {
+            client.transactions().execute(key, &body).await
+        })
+        .await?;
         self.tell(&told)?;
         outcome(&told)
     }

@@ -4,15 +4,19 @@ use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use consign_client::{Patience, Transaction};
+use consign_client::{Key, Patience, Transaction};
 use consign_kernel::ids::Micros;
+use consign_transactions::document::AgentSigner;
+use consign_transactions::envelope::{Operation, Seal};
 use consign_transactions::instant;
+use consign_transactions::intent::Intent;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::agent::AgentArgs;
 use crate::commands::OutputArgs;
-use crate::failure::Exit;
+use crate::failure::{Exit, Failure};
 use crate::link::ServerArgs;
 use crate::{out, render};
 
@@ -33,6 +37,10 @@ pub(crate) struct RequestArgs {
     #[command(flatten)]
     pub(super) patience: PatienceArgs,
 
+    /// The site of an intent that was signed elsewhere; without it, as for create
+    #[arg(long, value_name = "ORIGIN")]
+    pub(super) site: Option<String>,
+
     #[command(flatten)]
     pub(super) agent: AgentArgs,
 
@@ -40,7 +48,79 @@ pub(crate) struct RequestArgs {
     pub(super) server: ServerArgs,
 }
 
+/// A request before it is sent: what it asks for, and who signs it.
+pub(super) struct Draft {
+    operation: Operation,
+    members: Value,
+    /// With the site that it is signed for; nobody if it is sent without a signature.
+    signer: Option<(AgentSigner, String)>,
+}
+
+impl Draft {
+    /// Signed for this key and this moment. The same request may be signed as often as it is sent.
+    pub(super) fn signed(&self, key: &Key) -> anyhow::Result<String> {
+        let Some((signer, site)) = &self.signer else {
+            return Ok(self.shown());
+        };
+        let seal = Seal {
+            operation: self.operation,
+            site,
+            idempotency_key: key.reveal(),
+            issued_at: now(),
+        };
+        let signed = seal.sign(signer, &self.members);
+        Ok(signed.map_err(|problem| Failure::usage(problem.to_string()))?)
+    }
+
+    /// Without its key and its signature: what is signed can be used by whoever reads it.
+    pub(super) fn shown(&self) -> String {
+        let mut members = self.members.clone();
+        members["type"] = self.operation.document_type().into();
+        if let Some((_, site)) = &self.signer {
+            members["site"] = site.as_str().into();
+        }
+        members.to_string()
+    }
+}
+
+/// The site that something is signed for. A server that was only named must not choose it: what is signed for another site
+/// could be used there.
+pub(super) async fn site_of(named: Option<&String>, server: &ServerArgs) -> anyhow::Result<String> {
+    if let Some(site) = named {
+        return Ok(site.clone());
+    }
+    let client = server.client()?;
+    if server.is_local()? {
+        return Ok(client.transactions().keys().await?.body.site);
+    }
+    Ok(client.address().to_string())
+}
+
 impl RequestArgs {
+    pub(super) async fn draft(
+        &self,
+        operation: Operation,
+        intent: Option<&Intent>,
+        signer: Option<AgentSigner>,
+        members: Value,
+    ) -> anyhow::Result<Draft> {
+        let signer = match (signer, intent) {
+            (None, _) => None,
+            (Some(signer), Some(intent)) if self.site.is_none() => {
+                Some((signer, intent.site.clone()))
+            }
+            (Some(signer), _) => {
+                let site = site_of(self.site.as_ref(), &self.server).await?;
+                Some((signer, site))
+            }
+        };
+        Ok(Draft {
+            operation,
+            members,
+            signer,
+        })
+    }
+
     /// Shows a request that bears the idempotency key called `request`.
     pub(super) fn show_dry(
         &self,
@@ -89,6 +169,21 @@ impl Teller {
             *self.told.borrow_mut() = Some(why.to_owned());
         }
     }
+}
+
+/// Sends a request until it is answered for good, signed anew each time: it may take longer than a signature is good for.
+pub(super) async fn sent<T, F>(
+    until: SystemTime,
+    draft: &Draft,
+    key: &Key,
+    send: impl Fn(String) -> F,
+) -> anyhow::Result<consign_client::Told<T>>
+where
+    F: Future<Output = Result<consign_client::Told<T>, consign_client::Error>>,
+{
+    let first = draft.signed(key)?;
+    let body = || draft.signed(key).unwrap_or_else(|_| first.clone());
+    Ok(patiently(until, || send(body())).await?)
 }
 
 /// Runs `send` until it is answered for good.
