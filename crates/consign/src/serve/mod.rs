@@ -184,7 +184,10 @@ Variables of agent transactions (ATP), which are served when ATP_SITE is set:
   ATP_RAIL_TIMEOUT_SECONDS       how long one operation of a rail may take, default 10, at most 20
   ATP_SETTLE_DELAY_SECONDS       how long a rail may take to show a payment, default 30
   ATP_DEDUP_WINDOW_SECONDS       refuse the same action_dedup_key within it, default 0 (off)
-  ATP_SIGNED_REQUESTS            refuse unsigned execute, compensate and cancel
+  ATP_SIGNED_REQUESTS            refuse unsigned execute, compensate and cancel; default true, but
+                                 for the rail null false
+  ATP_HOSTS                      further host names by which requests may reach the site, with commas;
+                                 addresses, localhost and the host of ATP_SITE always may
   ATP_PUBLIC_PER_MINUTE          requests of one address to public routes, default 120; 0 is off
   ATP_WRITES_PER_MINUTE          requests of one address that are kept, and callbacks, default 6000
   ATP_COMPAT                     serve an older client too, which shows tokens and signs nothing

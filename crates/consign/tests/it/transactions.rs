@@ -294,18 +294,24 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
     let mut server = start(&real());
     let said = server.stderr();
     assert_eq!(warnings(&server), 1, "{said}");
-    for advice in ["ATP_AGENT_KEYS=registered", "ATP_SIGNED_REQUESTS=true"] {
-        assert!(said.contains(advice), "{said}");
-    }
+    assert!(said.contains("ATP_AGENT_KEYS=registered"), "{said}");
+    assert!(!said.contains("knows an intent's id"), "{said}");
     server.terminate(super::PATIENCE).unwrap();
     let agent = "ed25519:oJql9HpnWYAv+VX43C0qFKXJnSO+l/hkEn/5ODRVpPA=";
-    let closed = real()
-        .env("ATP_SIGNED_REQUESTS", "true")
-        .env("ATP_AGENT_KEYS", "registered")
-        .env("ATP_REGISTERED_KEYS", agent);
-    let server = start(&closed);
+    let registered = || {
+        let options = real().env("ATP_AGENT_KEYS", "registered");
+        options.env("ATP_REGISTERED_KEYS", agent)
+    };
+    let mut server = start(&registered());
     // What it says is added to what the first one said.
-    assert_eq!(warnings(&server), 1, "{}", server.stderr());
+    let unsigned = |server: &Server| server.stderr().matches("knows an intent's id").count();
+    let said = server.stderr();
+    assert_eq!((warnings(&server), unsigned(&server)), (1, 0), "{said}");
+    server.terminate(super::PATIENCE).unwrap();
+    let server = start(&registered().env("ATP_SIGNED_REQUESTS", "false"));
+    let said = server.stderr();
+    assert_eq!((warnings(&server), unsigned(&server)), (1, 1), "{said}");
+    assert!(said.contains("ATP_SIGNED_REQUESTS=false"), "{said}");
 }
 
 #[test]
@@ -394,6 +400,7 @@ fn a_dry_run_begins_nothing() {
         &[&CREATE[..], &["--dry-run", "--json"]].concat(),
     ));
     assert_eq!(shown["body"]["site"], SITE);
+    assert_eq!(shown["body"]["max_spend_cents"], 1500);
     assert!(!place.path("agent").exists());
     let id = authorized(&place, &[]);
     let execute = ["tx", "execute", &id, "--dry-run", "--json"];
@@ -402,6 +409,15 @@ fn a_dry_run_begins_nothing() {
         assert_eq!(
             (&shown["path"], &shown["begun"]),
             (&"/api/atp/execute".into(), &false.into())
+        );
+        let body = &shown["body"];
+        assert_eq!(
+            (&body["type"], &body["site"]),
+            (&"atp.execute.v1".into(), &SITE.into())
+        );
+        assert!(
+            body.get("signature").is_none(),
+            "whoever reads it could send it"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! A shop whose agents sign and execute: a server process, a rail beside it, and what both say in the end.
 #![cfg(feature = "planted")]
 
+use std::cell::RefCell;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,6 +20,11 @@ use super::{Place, start};
 const SITE: &str = "https://shop.example";
 /// What a transaction may take to come to its end, with a machine that has other things to do.
 const IN_THE_END: Duration = Duration::from_secs(30);
+
+thread_local! {
+    /// That of the shop which this test opened last: intents name it, and none is executed by another.
+    static RAIL: RefCell<String> = RefCell::new("http".to_owned());
+}
 
 /// The rail of a shop, which is a process or a thread of its own.
 pub(crate) enum Rail {
@@ -87,6 +93,11 @@ impl Shop {
     }
 
     fn with(mut variables: Vec<(&'static str, String)>) -> Self {
+        for (name, value) in &variables {
+            if *name == "ATP_RAIL" {
+                RAIL.set(value.clone());
+            }
+        }
         variables.extend([
             ("ATP_SITE", SITE.to_owned()),
             ("ATP_SWEEP_SECONDS", "0.2".to_owned()),
@@ -144,7 +155,7 @@ pub(crate) fn intent(id: &str) -> Value {
         "nonce": format!("nonce-of-{id}"),
         "issued_at": instant::print(now),
         "expires_at": instant::print(now.plus(600 * SECOND_US)),
-        "rail": {"name": "any", "payment_method": "pm_card_visa"},
+        "rail": {"name": RAIL.with_borrow(Clone::clone), "payment_method": "pm_card_visa"},
     })
 }
 
@@ -159,8 +170,23 @@ pub(crate) fn key(id: &str) -> String {
     format!("key-of-the-agent-for-{id}")
 }
 
+/// A request of the agent: for this operation, now, under this key.
+pub(crate) fn requested(verb: &str, key: &str, members: &Value) -> Value {
+    let mut body = members.clone();
+    body["type"] = format!("atp.{verb}.v1").into();
+    body["site"] = SITE.into();
+    body["issued_at"] = instant::print(now()).into();
+    body["idempotency_key"] = key.into();
+    signed(body)
+}
+
+/// Signed where that is not done already.
 pub(crate) fn ask(http: &mut Http, verb: &str, key: &str, body: &Value) -> io::Result<Reply> {
     let headers = [("Idempotency-Key", key)];
+    let body = match verb {
+        "execute" | "compensate" | "cancel" => &requested(verb, key, body),
+        _ => body,
+    };
     http.send("POST", &format!("/api/atp/{verb}"), &headers, Some(body))
 }
 

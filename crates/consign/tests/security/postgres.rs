@@ -5,6 +5,7 @@ mod local_commands;
 #[path = "../it/place.rs"]
 mod place;
 mod receipts;
+mod transactions;
 
 use consign_testkit::ledger::Backend;
 

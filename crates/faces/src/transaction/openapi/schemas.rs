@@ -1,5 +1,6 @@
 //! The values that requests and answers are made of.
 
+use consign_transactions::envelope::Operation;
 use consign_transactions::intent::{self, Action};
 use serde_json::{Map, Value, json};
 
@@ -20,6 +21,12 @@ fn object(needed: &[(&str, Value)], optional: &[(&str, Value)]) -> Value {
     json!({"type": "object", "required": names, "properties": members})
 }
 
+fn with_description(schema: &Value, text: &str) -> Value {
+    let mut schema = schema.clone();
+    schema["description"] = text.into();
+    schema
+}
+
 pub(super) fn all() -> Value {
     let mut schemas = requests();
     schemas.extend(answers());
@@ -31,6 +38,36 @@ type Named = (String, Value);
 
 fn named(name: &str, schema: Value) -> Named {
     (name.to_owned(), schema)
+}
+
+/// What every signed request says about itself; whoever signs nothing may leave it out.
+fn meant(operation: Operation) -> Vec<(&'static str, Value)> {
+    let maybe = |schema: &str| json!({"type": ["string", "null"], "description": schema});
+    vec![
+        (
+            "type",
+            json!({"enum": [operation.document_type(), null], "description": "Needed in a signed request."}),
+        ),
+        (
+            "site",
+            maybe("The site that it is for. Needed in a signed request."),
+        ),
+        (
+            "issued_at",
+            json!({
+                "type": ["string", "null"], "format": "date-time",
+                "description": "At most 300 seconds from the site's clock. Needed in a signed request.",
+            }),
+        ),
+        (
+            "idempotency_key",
+            maybe("That of the header, where both are given. Needed in a signed request."),
+        ),
+        (
+            "signature",
+            json!({"description": "The agent's, over the RFC 8785 form of all else."}),
+        ),
+    ]
 }
 
 fn requests() -> Vec<Named> {
@@ -64,8 +101,14 @@ fn requests() -> Vec<Named> {
                     ("expires_at", instant),
                 ],
                 &[
-                    ("amount_cents", cents.clone()),
-                    ("max_spend_cents", cents.clone()),
+                    (
+                        "amount_cents",
+                        with_description(&cents, "What one execution may cost, and what it costs where it names no amount."),
+                    ),
+                    (
+                        "max_spend_cents",
+                        with_description(&cents, "What all executions may cost; without it, amount_cents for each."),
+                    ),
                     ("currency", currency.clone()),
                     ("max_executions", executions),
                     (
@@ -79,14 +122,31 @@ fn requests() -> Vec<Named> {
             "AtpAuthorize",
             json!({
                 "description": "The id and the nonce of an intent that was created, signed; or a whole signed intent, which is created by this.",
-                "anyOf": [whole(&[("intent_id", id.clone()), ("nonce", short)]), reference("AtpIntentDocument")],
+                "anyOf": [
+                    object(
+                        &[("intent_id", id.clone()), ("nonce", short)],
+                        &meant(Operation::Authorize),
+                    ),
+                    reference("AtpIntentDocument"),
+                ],
             }),
         ),
         named(
             "AtpExecute",
             object(
                 &[("intent_id", id.clone())],
-                &[("amount_cents", cents.clone()), ("currency", currency)],
+                &[
+                    &[
+                        ("amount_cents", cents.clone()),
+                        ("currency", currency),
+                        (
+                            "rail",
+                            json!({"description": "The name of the rail, or an object with it; must be the site's."}),
+                        ),
+                    ],
+                    &meant(Operation::Execute)[..],
+                ]
+                .concat(),
             ),
         ),
         named(
@@ -100,22 +160,30 @@ fn requests() -> Vec<Named> {
                     ),
                 ],
                 &[
-                    (
-                        "transaction_id",
-                        json!({"type": ["string", "null"], "minLength": 1, "maxLength": 128}),
-                    ),
-                    ("amount_cents", cents),
-                ],
+                    &[
+                        (
+                            "transaction_id",
+                            json!({"type": ["string", "null"], "minLength": 1, "maxLength": 128}),
+                        ),
+                        ("amount_cents", cents),
+                    ],
+                    &meant(Operation::Compensate)[..],
+                ]
+                .concat(),
             ),
         ),
         named(
             "AtpCancel",
             object(
                 &[("intent_id", id)],
-                &[(
-                    "reason",
-                    json!({"type": ["string", "null"], "maxLength": 500}),
-                )],
+                &[
+                    &[(
+                        "reason",
+                        json!({"type": ["string", "null"], "maxLength": 500}),
+                    )],
+                    &meant(Operation::Cancel)[..],
+                ]
+                .concat(),
             ),
         ),
         named(
@@ -291,7 +359,8 @@ fn answers() -> Vec<Named> {
         ),
         named(
             "AtpVerification",
-            whole(&[ok(), ("verification", verification)]),
+            // The same as that of the verification.
+            whole(&[("ok", flag()), ("verification", verification)]),
         ),
         named("AtpKeys", whole(&[("site", text()), ("keys", list(key))])),
         named(
