@@ -35,7 +35,6 @@ impl Site {
             if permission.value.cancelled {
                 return Ok(cancelled(&intent).replayed(true));
             }
-            self.check_fresh(envelope)?;
             // What was executed has its own end, even if there might have been more.
             if intent.max_executions == 1 && permission.value.executions > 0 {
                 let state = self.state_of(&intent.intent_id).await?;
@@ -43,6 +42,7 @@ impl Site {
                 return Err(Problem::InvalidState { state });
             }
             permission.value.check_unexpired(&intent, self.now())?;
+            self.check_fresh(envelope)?;
             let reason = request.reason.clone().unwrap_or_default();
             if self.withdraw(&mut permission, reason).await? {
                 return Ok(cancelled(&intent));

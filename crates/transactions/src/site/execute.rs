@@ -100,8 +100,8 @@ impl Site {
         permission.value.check_caller(Caller::Agent)?;
         self.check_agent(&intent)?;
         intent.check_request(document, self.options().signed_requests)?;
-        self.check_fresh(envelope)?;
         let amount = self.check_allowed(&permission.value, &intent, request)?;
+        self.check_fresh(envelope)?;
         self.check_bounded(&intent)?;
         request.check_rail(&intent, self.rail().name())?;
         let transaction = self.begun(request, key, document, &intent, amount)?;
