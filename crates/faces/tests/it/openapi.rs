@@ -254,7 +254,10 @@ async fn a_route_that_asks_for_credentials_refuses_a_stranger_as_told() {
         let challenge = told["headers"]["WWW-Authenticate"].is_object();
         assert_eq!(challenged, challenge, "{what}");
     }
-    assert_eq!(open, ["/", "/.well-known/jwks.json", "/health"]);
+    assert_eq!(
+        open,
+        ["/", "/.well-known/jwks.json", "/health", "/receipts/verify"]
+    );
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ impl Args {
         let (called, id) = (render::safe(&site.site), render::safe(&self.id));
         let Some(key) = site.keys.iter().find(|key| key.key_id == self.id) else {
             let message = format!("{called} has no key {id}");
-            return Err(Failure::usage(message)
+            return Err(Failure::new(Exit::Nothing, message)
                 .hint("list its keys with: consign site key show")
                 .into());
         };
