@@ -11,6 +11,7 @@ pub mod discovery;
 pub mod environment;
 pub mod interpreter;
 pub mod manifest;
+pub mod open_files;
 pub mod outcome;
 pub mod registry;
 pub mod request;

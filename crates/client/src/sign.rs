@@ -1,7 +1,7 @@
 //! Request signing: HMAC-SHA256 over method, canonical path, timestamp, nonce and body.
 //!
-//! Invariant: the five parts are joined by newlines, the path enters percent-decoded and the query
-//! re-encoded, sorted by key with repeated keys in the order they were sent. The body enters as the
+//! Invariant: the five parts are joined by newlines, the path enters percent-decoded (unless that
+//! would be ambiguous, then as it is sent) and the query re-encoded, sorted by key with repeated keys in the order they were sent. The body enters as the
 //! very bytes that are transmitted, so nothing may re-serialise it afterwards.
 
 use data_encoding::HEXLOWER;
@@ -59,7 +59,10 @@ pub fn signature(
         .expect("HMAC takes keys of any length");
     mac.update(method.to_ascii_uppercase().as_bytes());
     mac.update(b"\n");
-    mac.update(decode(path, false).as_bytes());
+    let decoded = decode(path, false);
+    // A decoded path in which these stand could be another path as it is sent, so a server accepts only that form.
+    let is_ambiguous = decoded.contains(['%', '?', char::REPLACEMENT_CHARACTER]);
+    mac.update(if is_ambiguous { path } else { &decoded }.as_bytes());
     let query = canonical_query(query);
     if !query.is_empty() {
         mac.update(b"?");

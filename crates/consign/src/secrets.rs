@@ -13,6 +13,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use consign_faces::intent::settings::Settings;
+use consign_faces::web::credentials::SECRET_CHARS_MIN;
 use consign_store::sqlite::{Holds, identify};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::{Zeroize, Zeroizing};
@@ -264,6 +265,7 @@ pub(crate) fn read_bytes_at(path: &Path) -> anyhow::Result<Option<SecretBytes>> 
 
 fn read_or_make(data: &DataDir, name: Name, made: &mut Vec<Name>) -> anyhow::Result<Secret> {
     if let Some(secret) = read(data, name)? {
+        refuse_short(&secret, &data.key_file(name.file()))?;
         return Ok(secret);
     }
     let (prefix, length) = name.recipe();
@@ -274,6 +276,18 @@ fn read_or_make(data: &DataDir, name: Name, made: &mut Vec<Name>) -> anyhow::Res
     write_private(&data.key_file(name.file()), line.as_bytes())?;
     made.push(name);
     Ok(secret)
+}
+
+/// Somebody wrote it there; those that are made here are longer.
+fn refuse_short(secret: &Secret, path: &Path) -> Result<(), Failure> {
+    if secret.reveal().len() >= SECRET_CHARS_MIN {
+        return Ok(());
+    }
+    let path = path.display();
+    let message =
+        format!("{path} holds fewer than {SECRET_CHARS_MIN} characters, so it can be guessed");
+    Err(Failure::failed(message)
+        .hint("write a long random text into it, or delete the file to have a new secret made"))
 }
 
 fn thirty_two_bytes(secret: &Secret, origin: &str) -> Result<SecretBytes, Failure> {

@@ -35,6 +35,7 @@ pub use import::{ImportOptions, ImportReport, import_intent_bus};
 pub use keys::{KeyInfo, NewKey, SealKey, key_id};
 pub use nodes::{Heartbeat, Identity, NodeInfo, NodeState, OffDuty};
 pub use places::Place;
+pub use pulse::LedgerHealth;
 pub use receipts::Standing;
 pub use site::Differing;
 pub use timekeeper::{Swept, Timekeeper};

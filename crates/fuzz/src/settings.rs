@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use consign_faces::intent::settings::{
     CLEANUP_INTERVAL_S_MAX, CLEANUP_INTERVAL_S_MIN, Settings, Unusable,
 };
+use consign_faces::web::credentials::SECRET_CHARS_MIN;
 use consign_faces::web::secret_text::SecretText;
 use http::HeaderValue;
 
@@ -97,7 +98,8 @@ fn interval(found: u64, variables: &Variables) {
 fn usable(secret: &str, main: bool) -> bool {
     let printable = secret.chars().all(|char| (' '..='~').contains(&char));
     let bare = !secret.is_empty() && !secret.starts_with(' ') && !secret.ends_with(' ');
-    printable && bare && !(main && secret == "dev_secret")
+    let long = secret.len() >= SECRET_CHARS_MIN;
+    printable && bare && long && !(main && secret == "dev_secret")
 }
 
 /// Neither settings nor refusals end up with a secret in a log.

@@ -62,6 +62,7 @@ impl World {
             trust_proxy: false,
             request_id_seed: 1,
             on_panic: intent::on_panic,
+            on_too_many_failures: None,
         };
         Self {
             clock,

@@ -323,6 +323,7 @@ pub enum Forget {
     OnceOf {
         owner: String,
     },
+    /// What a purge of the face forgets; see [`once::Scope::purged`].
     OnceOfFace {
         face: Face,
         limit: u32,

@@ -44,9 +44,11 @@ impl Scope {
         }
     }
 
-    pub fn of(face: Face) -> impl Iterator<Item = Self> {
+    /// What a purge of the face forgets. Nonces are not among it: a signed request that was carried out before a purge must not
+    /// be carried out again after it, so they go when their time is over.
+    pub fn purged(face: Face) -> impl Iterator<Item = Self> {
         let all = Self::ALL.iter().copied();
-        all.filter(move |scope| scope.face() == face)
+        all.filter(move |scope| scope.face() == face && *scope != Self::IntentNonce)
     }
 
     /// Whether nothing is remembered of a use but that it happened: no fingerprint, no answer.

@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use consign_engine::{Engine, Error, StoreError};
+use consign_engine::{Engine, Error, LedgerHealth, StoreError};
 use consign_kernel::command::{Command, Hold, Recover};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, Seq};
@@ -180,9 +180,14 @@ impl Site {
         self.engine().now()
     }
 
-    /// Whether the ledger answers at the moment; without it nothing can be kept.
-    pub async fn ledger_answers(&self) -> bool {
-        self.engine().ledger_answers().await
+    /// What the ledger is fit for at the moment; unless it is well, nothing can be kept.
+    pub async fn ledger_health(&self) -> LedgerHealth {
+        self.engine().ledger_health().await
+    }
+
+    /// Whether callbacks of this rail are for this site.
+    pub fn has_rail(&self, name: &str) -> bool {
+        name == self.rail().name()
     }
 
     fn rail(&self) -> &dyn Rail {

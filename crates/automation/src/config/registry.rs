@@ -19,6 +19,8 @@ pub struct Holder {
     /// For the log; the value itself is not kept.
     pub name: String,
     digest: [u8; 32],
+    /// Of the value.
+    length: usize,
     scopes: Option<Scopes>,
 }
 
@@ -28,8 +30,15 @@ impl Registry {
         self.0.push(Holder {
             name: name.to_owned(),
             digest: digest(key.expose()),
+            length: key.expose().len(),
             scopes,
         });
+    }
+
+    /// The name of a token that has fewer characters.
+    pub fn shorter_than(&self, characters: usize) -> Option<&str> {
+        let short = self.0.iter().find(|holder| holder.length < characters);
+        short.map(|holder| holder.name.as_str())
     }
 
     pub fn is_empty(&self) -> bool {

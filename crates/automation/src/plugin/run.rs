@@ -19,6 +19,7 @@ use super::capture::Captured;
 use super::environment::Variables;
 use super::group::Group;
 use super::interpreter;
+use super::open_files;
 
 /// What to start. The working directory is ours, and there are no arguments.
 #[derive(Clone, Debug)]
@@ -91,6 +92,7 @@ pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Outpu
     let how = match start(&job) {
         Ok(mut child) => {
             let group = Group::of(child.id());
+            open_files::give_back(&job, child.id());
             child.id().map(on_start);
             attend(&mut child, group, job, cancel, (&mut stdout, &mut stderr)).await
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use consign_engine::LedgerHealth;
 use tokio::sync::watch;
 
 use super::service::Runtime;
@@ -74,11 +75,17 @@ impl Runtime {
         if *self.inner.stopping.borrow() {
             return None;
         }
-        if !self.inner.engine.ledger_answers().await {
-            let silent = "the ledger does not answer; look at its database or disk, and at the log of the service";
-            return Some(silent.to_owned());
+        // One that is only unwritable, as on a full disk, is not mended by starting the service anew.
+        let ledger = self.ledger_health().await;
+        if ledger == LedgerHealth::Unreadable {
+            return Some(ledger.reason().to_owned());
         }
         self.inner.vitals.ailment()
+    }
+
+    /// What the ledger is fit for at the moment.
+    pub async fn ledger_health(&self) -> LedgerHealth {
+        self.inner.engine.ledger_health().await
     }
 }
 

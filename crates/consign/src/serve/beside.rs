@@ -7,6 +7,7 @@ use std::path::Path;
 use consign_automation::config::Verify;
 use consign_automation::program::Program;
 use consign_engine::Engine;
+use consign_faces::automation::listeners::Shares;
 use consign_faces::web::door::Door;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -57,6 +58,7 @@ impl Ready {
         engine: Engine,
         node: String,
         door: Door,
+        shares: Shares,
         mut draining: watch::Receiver<bool>,
     ) -> anyhow::Result<Running> {
         let Self {
@@ -64,7 +66,7 @@ impl Ready {
             program,
             lock,
         } = self;
-        let automation = Automation::start(engine, tree, program, node, door).await?;
+        let automation = Automation::start(engine, tree, program, node, door, shares).await?;
         let files = automation.files();
         let stopping = tokio::spawn(async move {
             let _ = draining.wait_for(|draining| *draining).await;

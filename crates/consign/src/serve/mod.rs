@@ -3,8 +3,10 @@
 //! Invariant: the data directory is locked before anything in it is made or read.
 
 mod beside;
+mod cleanup;
 mod greeting;
 pub(crate) mod ledger;
+pub(crate) mod limits;
 mod logs;
 mod node;
 mod site;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use axum::response::Response;
 use consign_engine::{Heartbeat, StoreError, Timekeeper};
 use consign_faces::intent;
 use consign_faces::intent::settings::Settings;
@@ -23,7 +24,8 @@ use tokio::sync::watch;
 use super::beside::Ready;
 use super::greeting::{self, Greeting};
 use super::ledger::{Ledger, random_bytes};
-use super::{ServeArgs, logs, node, site, skew};
+use super::limits::Connections;
+use super::{ServeArgs, cleanup, logs, node, site, skew};
 use crate::config::protocol_settings;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
@@ -36,6 +38,7 @@ use crate::system::{Files, NODE};
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
     planted::wake_defect();
+    let connections = Connections::raise();
     let settings = protocol_settings()?;
     let site_settings = site::settings(args.site_file.as_deref())?;
     refuse_open_plain(&args, &settings)?;
@@ -76,6 +79,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let server = Server::bind(ServerOptions {
         tls: tls_files(&args),
         unreadable_body: intent::UNREADABLE_BODY,
+        connections_max: connections.main(automation.is_some()),
+        behind_proxy: settings.trust_proxy,
         ..ServerOptions::new(args.listen)
     })?;
     let base_url = base_url(server.local_addr(), args.tls_cert.is_some());
@@ -129,7 +134,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let automation = match automation {
         Some(ready) => {
             let (engine, door) = (engine.clone(), settings.door());
-            Some(ready.start(engine, node, door, draining.clone()).await?)
+            let shares = connections.beside();
+            let started = ready.start(engine, node, door, shares, draining.clone());
+            Some(started.await?)
         }
         None => None,
     };
@@ -148,6 +155,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let mut options = face_options(&settings, &secrets, draining.clone());
     options.further_keys = site.as_ref().map(site::Open::keys);
     options.further_routes = site.as_ref().map(|_| transaction::openapi::document());
+    let cleaning = tokio::spawn(cleanup::run(engine.clone()));
     let mut router = intent::router(engine, options);
     if let Some(site) = &site {
         router = router.merge(site.router(&settings, &secrets));
@@ -156,6 +164,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         trust_proxy: settings.trust_proxy,
         request_id_seed: u128::from_le_bytes(random_bytes()?),
         on_panic: intent::on_panic,
+        on_too_many_failures: Some(on_too_many_failures),
     };
     let service = layers::around(router, layers);
     let reload = server.tls();
@@ -190,6 +199,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         }
         other => other?,
     }
+    cleaning.abort();
     if let Err(error) = serving_locally.await {
         tracing::error!(%error, "the local socket ended by a panic");
     }
@@ -295,6 +305,15 @@ fn refuse_open_plain(args: &ServeArgs, settings: &Settings) -> Result<(), Failur
     }
     Err(Failure::usage(format!("{} can be reached by other machines, and without TLS keys are sent in the clear", args.listen))
         .hint("give --tls-cert and --tls-key, set BUS_TRUST_PROXY=true behind a proxy that has TLS, or say --insecure"))
+}
+
+/// In the words of the face that was asked.
+fn on_too_many_failures(path: &str) -> Response {
+    if path.starts_with("/api/atp/") {
+        transaction::on_too_many_failures()
+    } else {
+        intent::on_too_many_failures(path)
+    }
 }
 
 fn face_options(

@@ -11,8 +11,9 @@ use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::Engine;
 use consign_faces::automation as face;
-use consign_faces::automation::listeners::{self, Listeners, Serving};
+use consign_faces::automation::listeners::{self, Listeners, Serving, Shares};
 use consign_faces::automation::loader::Loader;
+use consign_faces::web::credentials::SECRET_CHARS_MIN;
 use consign_faces::web::door::Door;
 use consign_faces::web::unix::Socket;
 use tokio::sync::watch;
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 use super::state::StateDir;
 use crate::PLUGIN_LAUNCH;
 use crate::commands::automation::config::tree::Tree;
+use crate::failure::Failure;
 use crate::serve::ledger::random_bytes;
 
 /// How long jobs that run may take when the service is told to stop; those that need longer run again at the next start.
@@ -53,11 +55,13 @@ impl Automation {
         program: Program,
         node: String,
         door: Door,
+        connections: Shares,
     ) -> anyhow::Result<Self> {
+        refuse_short_secrets(&program)?;
         let socket = StateDir::of(program.config()).socket();
         let plugins = program.plugins().count();
         // An address that is taken is known before anything runs.
-        let listeners = Listeners::bind(&program).await?;
+        let listeners = Listeners::bind(&program, connections, door.trust_proxy).await?;
         let (api, webhooks) = (listeners.api(), listeners.webhooks());
         let runtime = Runtime::start(Options {
             engine,
@@ -167,8 +171,29 @@ pub(super) fn loader(runtime: &Runtime, tree: &Arc<Tree>) -> Loader {
         let loaded = tree.load(Verify::AsRunning(strictness));
         let (program, problems) = loaded.map_err(|refused| refused.to_string())?;
         Automation::tell(&problems);
+        refuse_short_secrets(&program).map_err(|refused| refused.to_string())?;
         Ok(Arc::new(program))
     })
+}
+
+/// Short ones can be guessed, however seldom one may try.
+fn refuse_short_secrets(program: &Program) -> Result<(), Failure> {
+    let config = program.config();
+    let token = config.registry.shorter_than(SECRET_CHARS_MIN);
+    let token = token.filter(|_| config.api.enabled);
+    let mut endpoints = config
+        .webhooks
+        .iter()
+        .flat_map(|webhooks| &webhooks.endpoints);
+    let endpoint = endpoints.find(|endpoint| endpoint.secret.expose().len() < SECRET_CHARS_MIN);
+    let what = match (token, endpoint) {
+        (Some(token), _) => format!("the API token `{token}`"),
+        (None, Some(endpoint)) => format!("the secret of the webhook {}", endpoint.path),
+        (None, None) => return Ok(()),
+    };
+    let message = format!("{what} is shorter than {SECRET_CHARS_MIN} characters");
+    let hint = "set it to a long random text, such as the output of `openssl rand -hex 20`";
+    Err(Failure::usage(message).hint(hint))
 }
 
 /// The HTTP interface for those whom something else has let in already.

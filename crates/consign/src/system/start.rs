@@ -17,6 +17,7 @@ use super::state::{Open, StateDir};
 use crate::commands::automation::config::tree::Tree;
 use crate::failure::Exit;
 use crate::planted;
+use crate::serve::limits::Connections;
 
 /// The lock lets one service at a time work on a ledger of its own, so whatever ran there before was this one.
 pub(crate) const NODE: &str = "automation";
@@ -25,6 +26,7 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     let (program, problems) = tree.load(Verify::AsConfigured)?;
     let log = logs::start(&program.config().service);
     planted::wake_defect();
+    let connections = Connections::raise();
     Automation::tell(&problems);
     let supervisor = Arc::new(Supervisor::from_environment());
     let mut signals = Signals::listen()?;
@@ -36,8 +38,8 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
         tracing::warn!(component = "service", place, "{message}");
     }
     let engine = open.engine.clone();
-    let automation =
-        Automation::start(engine, tree, program, NODE.to_owned(), Door::default()).await?;
+    let (node, door, shares) = (NODE.to_owned(), Door::default(), connections.alone());
+    let automation = Automation::start(engine, tree, program, node, door, shares).await?;
     let files = automation.files();
     supervisor.ready();
     // Each in a task of its own: none of them holds up a signal, and a reload holds up none of them.

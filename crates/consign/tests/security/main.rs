@@ -8,6 +8,10 @@ mod place;
 mod receipts;
 mod transactions;
 
+mod guessing;
+mod listener;
+mod unwritable;
+
 use consign_testkit::ledger::Backend;
 
 const BACKEND: Backend = Backend::Sqlite;

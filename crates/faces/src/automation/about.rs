@@ -4,6 +4,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use consign_automation::program::Program;
+use consign_engine::LedgerHealth;
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
@@ -59,6 +60,10 @@ pub(super) async fn local_health(
     }
     if let Some(ailment) = face.runtime.ailment().await {
         return Err(Reject::unwell(ailment));
+    }
+    let ledger = face.runtime.ledger_health().await;
+    if ledger != LedgerHealth::Well {
+        return Err(Reject::unwell(ledger.reason()));
     }
     Ok(face.runtime.health().await?)
 }

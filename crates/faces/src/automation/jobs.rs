@@ -17,6 +17,7 @@ use super::query::{Params, Segments};
 use super::reject::{Reject, ok};
 use super::right::{Allowed, JobsRead, JobsWrite, PluginRead};
 use crate::web::body;
+use crate::web::body_budget::BodySender;
 
 /// Says that a tree has more jobs than the list.
 const MORE: HeaderName = HeaderName::from_static("x-more");
@@ -129,12 +130,12 @@ pub(super) async fn facts(
 
 pub(super) async fn cancel(
     State(face): State<Face>,
-    _: Allowed<JobsWrite>,
+    allowed: Allowed<JobsWrite>,
     Segments(id): Segments<String>,
     body: Body,
 ) -> Result<Response, Reject> {
     let id = parse(&id)?;
-    let reason = reason(body, "cancelled on request").await?;
+    let reason = reason(body, allowed.body_sender(), "cancelled on request").await?;
     let cancelled = face.runtime.cancel(id, &reason).await;
     possible(&face, id, cancelled, CANCELLABLE).await?;
     moved(&face, id).await
@@ -142,12 +143,12 @@ pub(super) async fn cancel(
 
 pub(super) async fn retry(
     State(face): State<Face>,
-    _: Allowed<JobsWrite>,
+    allowed: Allowed<JobsWrite>,
     Segments(id): Segments<String>,
     body: Body,
 ) -> Result<Response, Reject> {
     let id = parse(&id)?;
-    let reason = reason(body, "retried on request").await?;
+    let reason = reason(body, allowed.body_sender(), "retried on request").await?;
     let retried = face.runtime.retry(id, &reason).await;
     possible(&face, id, retried, RETRIABLE).await?;
     moved(&face, id).await
@@ -188,8 +189,8 @@ struct ReasonIn {
     reason: Option<String>,
 }
 
-async fn reason(body: Body, default: &str) -> Result<String, Reject> {
-    let body = body::read(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
+async fn reason(body: Body, sender: BodySender, default: &str) -> Result<String, Reject> {
+    let body = body::receive(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await?;
     let given: ReasonIn = if body.is_empty() {
         ReasonIn::default()
     } else {

@@ -12,7 +12,10 @@ use consign_automation::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::loader::Loader;
-use super::{Access, Options, UNREADABLE_BODY, door, drained, on_panic, router, webhooks};
+use super::{
+    Access, Options, UNREADABLE_BODY, door, drained, on_panic, on_too_many_failures, router,
+    webhooks,
+};
 use crate::web::door::Door;
 use crate::web::layers;
 use crate::web::server::{self, Server};
@@ -35,6 +38,13 @@ pub enum Error {
     },
     #[error(transparent)]
     Server(#[from] server::Error),
+}
+
+/// How many connections each of the two may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    pub api: usize,
+    pub webhooks: usize,
 }
 
 /// What both servers are told.
@@ -62,9 +72,10 @@ impl Serving {
 
     const fn layers(&self) -> layers::Options {
         layers::Options {
-            trust_proxy: false,
+            trust_proxy: self.door.trust_proxy,
             request_id_seed: self.request_id_seed,
             on_panic,
+            on_too_many_failures: Some(on_too_many_failures),
         }
     }
 }
@@ -78,11 +89,19 @@ pub struct Listeners {
 
 impl Listeners {
     /// Must be called inside a tokio runtime.
-    pub async fn bind(program: &Program) -> Result<Self, Error> {
+    pub async fn bind(
+        program: &Program,
+        shares: Shares,
+        behind_proxy: bool,
+    ) -> Result<Self, Error> {
         let config = program.config();
         let api = if config.api.enabled {
             let addr = address("api.listen", &config.api.listen).await?;
-            Some(Server::bind(api_options(addr))?)
+            Some(Server::bind(server::Options {
+                connections_max: shares.api.min(server::CONNECTIONS_MAX_DEFAULT),
+                behind_proxy,
+                ..api_options(addr)
+            })?)
         } else {
             None
         };
@@ -91,7 +110,11 @@ impl Listeners {
         let webhooks = match listen {
             Some(listen) => {
                 let addr = address("webhooks.listen", listen).await?;
-                Some(Server::bind(webhook_options(addr))?)
+                Some(Server::bind(server::Options {
+                    connections_max: shares.webhooks.min(WEBHOOK_CONNECTIONS_MAX),
+                    behind_proxy,
+                    ..webhook_options(addr)
+                })?)
             }
             None => None,
         };
@@ -138,7 +161,7 @@ fn api_options(addr: SocketAddr) -> server::Options {
 fn webhook_options(addr: SocketAddr) -> server::Options {
     server::Options {
         connections_max: WEBHOOK_CONNECTIONS_MAX,
-        connections_per_client_max: WEBHOOK_CONNECTIONS_PER_CLIENT_MAX,
+        connections_per_client_max: Some(WEBHOOK_CONNECTIONS_PER_CLIENT_MAX),
         head_timeout: WEBHOOK_HEAD_TIMEOUT,
         ..api_options(addr)
     }

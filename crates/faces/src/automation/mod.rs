@@ -156,6 +156,11 @@ pub fn on_panic(id: Option<&RequestId>) -> Response {
     Reject::internal(format!("internal error; tell the operator request id {id}")).into_response()
 }
 
+/// The answer to an address that presented too many wrong credentials.
+pub fn on_too_many_failures(_path: &str) -> Response {
+    Reject::too_many_failures().into_response()
+}
+
 /// As everywhere else, the token is asked for first: a stranger learns nothing of what exists.
 async fn unknown_path(_: Allowed<Anybody>) -> Reject {
     Reject::not_found("there is nothing at this path")

@@ -8,12 +8,16 @@ use consign_kernel::error::Refusal;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::web::body::BodyError;
+use crate::web::body::{BodyError, NO_ROOM_RETRY_AFTER_S};
+use crate::web::throttle;
 
 #[derive(Debug)]
 pub(super) struct Reject {
     status: StatusCode,
     body: Value,
+    retry_after_s: Option<u32>,
+    /// A wrong credential was presented, which is counted.
+    failed_credential: bool,
 }
 
 impl Reject {
@@ -22,7 +26,20 @@ impl Reject {
         Self {
             status,
             body: json!({"error": error}),
+            retry_after_s: None,
+            failed_credential: false,
         }
+    }
+
+    /// The same, counted as a wrong credential of its sender.
+    pub(super) fn of_wrong_credential(mut self) -> Self {
+        self.failed_credential = true;
+        self
+    }
+
+    pub(super) fn too_many_failures() -> Self {
+        let error = "too many wrong credentials came from this address; try again in a minute";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, error)
     }
 
     pub(super) fn bad(error: impl Into<String>) -> Self {
@@ -57,10 +74,9 @@ impl Reject {
     /// What a health check answers when all is not well.
     pub(super) fn unwell(error: impl Into<String>) -> Self {
         let error: String = error.into();
-        Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            body: json!({"status": "unwell", "error": error}),
-        }
+        let mut reject = Self::new(StatusCode::SERVICE_UNAVAILABLE, "");
+        reject.body = json!({"status": "unwell", "error": error});
+        reject
     }
 
     pub(super) fn internal(error: impl Into<String>) -> Self {
@@ -92,6 +108,13 @@ impl IntoResponse for Reject {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, challenge);
         }
+        if let Some(seconds) = self.retry_after_s {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.failed_credential {
+            response = throttle::marked(response);
+        }
         response
     }
 }
@@ -121,10 +144,10 @@ impl From<Error> for Reject {
 impl From<TriggerError> for Reject {
     fn from(error: TriggerError) -> Self {
         if let Some((actual, limit)) = error.baggage_bytes() {
-            return Self {
-                status: StatusCode::PAYLOAD_TOO_LARGE,
-                body: json!({"error": error.to_string(), "bytes_actual": actual, "bytes_limit": limit}),
-            };
+            let mut reject = Self::new(StatusCode::PAYLOAD_TOO_LARGE, "");
+            reject.body =
+                json!({"error": error.to_string(), "bytes_actual": actual, "bytes_limit": limit});
+            return reject;
         }
         match error {
             TriggerError::Missing(missing) => Self::not_found(missing),
@@ -136,6 +159,8 @@ impl From<TriggerError> for Reject {
 
 impl From<BodyError> for Reject {
     fn from(error: BodyError) -> Self {
-        Self::new(error.status(), error.to_string())
+        let mut reject = Self::new(error.status(), error.to_string());
+        reject.retry_after_s = (error == BodyError::NoRoom).then_some(NO_ROOM_RETRY_AFTER_S);
+        reject
     }
 }

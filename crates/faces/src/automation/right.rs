@@ -8,10 +8,12 @@ use std::marker::PhantomData;
 use axum::extract::{FromRequestParts, Query};
 use consign_automation::config::Holder;
 use consign_automation::runtime::Runtime;
+use data_encoding::HEXLOWER;
 use http::request::Parts;
 
 use super::reject::Reject;
 use super::{Access, Face};
+use crate::web::body_budget::BodySender;
 use crate::web::credentials;
 
 /// What a token must allow. The first scope is named in refusals; any of them will do.
@@ -85,6 +87,14 @@ impl<S> Allowed<S> {
         )))
     }
 
+    /// Whose share of the memory for bodies a request of this caller takes.
+    pub(super) fn body_sender(&self) -> BodySender {
+        match self.token() {
+            None => BodySender::Trusted,
+            Some(digest) => BodySender::Key(HEXLOWER.encode(digest)),
+        }
+    }
+
     /// Which token it is; nothing where none is asked for.
     pub(super) fn token(&self) -> Option<&[u8; 32]> {
         match &self.caller {
@@ -137,7 +147,7 @@ fn caller<S: Scope>(parts: &Parts, face: &Face) -> Result<Caller, Reject> {
     };
     let program = face.runtime.program();
     let holder = program.config().registry.holder(presented).cloned();
-    let holder = holder.ok_or_else(Reject::unauthorised)?;
+    let holder = holder.ok_or_else(|| Reject::unauthorised().of_wrong_credential())?;
     Ok(Caller::Token(Box::new(holder)))
 }
 

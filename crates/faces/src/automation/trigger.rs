@@ -19,6 +19,7 @@ use super::reject::{Reject, answer, ok};
 use super::right::{Allowed, PluginRead, PluginWrite};
 use super::{Face, drained, hung_up};
 use crate::web::body;
+use crate::web::body_budget::BodySender;
 use crate::web::presence::Presence;
 
 /// The type of the event that a direct call of `handle` becomes.
@@ -43,7 +44,7 @@ pub(super) async fn plugin(
     if known.access == Access::Write && !plant::on(Plant::ReaderWrites) {
         allowed.needs("plugin:rw")?;
     }
-    let payload = payload(body).await?;
+    let payload = payload(body, allowed.body_sender()).await?;
     let enqueued = face
         .runtime
         .run_plugin(&plugin, &command, payload, EVENT_TYPE, face.submitter())
@@ -56,7 +57,7 @@ pub(super) async fn plugin(
 
 pub(super) async fn pipeline(
     State(face): State<Face>,
-    _: Allowed<PluginWrite>,
+    allowed: Allowed<PluginWrite>,
     Segments(name): Segments<String>,
     params: Params,
     presence: Option<Extension<Presence>>,
@@ -66,7 +67,7 @@ pub(super) async fn pipeline(
     let program = face.runtime.program();
     let unknown = || Reject::not_found(Program::missing_pipeline(&name));
     let pipeline = program.router().pipeline(&name).ok_or_else(unknown)?;
-    let payload = payload(body).await?;
+    let payload = payload(body, allowed.body_sender()).await?;
     if forced || !pipeline.synchronous {
         let jobs = start(&face, &name, payload).await?;
         let ids: Vec<String> = jobs.iter().map(|job| job_id(job.id)).collect();
@@ -132,8 +133,8 @@ async fn start(face: &Face, name: &str, payload: Value) -> Result<Vec<Enqueued>,
 }
 
 /// The `payload` of a body that may be empty; null if there is none.
-async fn payload(body: Body) -> Result<Value, Reject> {
-    let body = body::read(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
+async fn payload(body: Body, sender: BodySender) -> Result<Value, Reject> {
+    let body = body::receive(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await?;
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Null);
     }

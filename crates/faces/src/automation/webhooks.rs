@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -25,8 +25,10 @@ use sha2::Sha256;
 use super::about::local_health;
 use super::reject::{Reject, answer, ok};
 use super::{Face, Options};
-use crate::web::body;
+use crate::web::body::{self, Whole};
+use crate::web::body_budget::BodySender;
 use crate::web::server::Peer;
+use crate::web::throttle::{STRONG_CHARS_MIN, Throttled};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const EVENT_TYPE: &str = "webhook";
@@ -63,9 +65,19 @@ async fn receive(State(face): State<Face>, request: Request) -> Result<Response,
         response.headers_mut().insert(header::ALLOW, allowed);
         return Ok(response);
     }
-    let body = read(body, endpoint).await?;
-    if !is_signed(&parts.headers, endpoint, &body) {
+    // Nobody else sends what an endpoint takes, so who says who it is in no way is not listened to.
+    if !parts.headers.contains_key(&endpoint.signature_header) && !plant::on(Plant::UnsignedWebhook)
+    {
         return Err(Reject::forbidden("forbidden"));
+    }
+    let body = read(body, endpoint, body::sender(&parts.extensions)).await?;
+    if !is_signed(&parts.headers, endpoint, &body) {
+        return Err(Reject::forbidden("forbidden").of_wrong_credential());
+    }
+    // With a secret that can be guessed, a throttled address must not learn that it guessed right.
+    let is_weak = endpoint.secret.expose().len() < STRONG_CHARS_MIN;
+    if is_weak && parts.extensions.get::<Throttled>().is_some() {
+        return Err(Reject::too_many_failures());
     }
     let told = match &endpoint.target {
         Target::Plugin(plugin) => {
@@ -129,9 +141,9 @@ async fn publish(
     }
 }
 
-async fn read(body: Body, endpoint: &Endpoint) -> Result<Bytes, Reject> {
+async fn read(body: Body, endpoint: &Endpoint, sender: BodySender) -> Result<Whole, Reject> {
     let max = usize::try_from(endpoint.max_body_bytes).unwrap_or(usize::MAX);
-    Ok(body::read(body, max, DEADLINE).await?)
+    Ok(body::receive(body, max, DEADLINE, sender).await?)
 }
 
 /// Two headers are ambiguous, so neither counts.

@@ -82,6 +82,7 @@ pub(super) async fn purge(State(face): State<Face>, request: Request) -> Result<
     face.engine
         .purge(operator, KernelFace::Intent, namespace.as_deref())
         .await?;
+    face.spent.forget_all();
     Ok(ok().into_response())
 }
 

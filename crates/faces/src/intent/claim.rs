@@ -61,7 +61,8 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
     let claimed = face
         .engine
         .claim_unless(visit.gate(), wanted.claim, wanted.wait, leave)
-        .await?;
+        .await;
+    let claimed = visit.noted(claimed)?;
     Ok(match claimed.first() {
         None => match face.engine.off_duty() {
             Some(why) => return Err(Reject::off_duty(why)),

@@ -43,11 +43,16 @@ fn authorise(face: &Face, headers: &HeaderMap) -> Result<Operator, Reject> {
     {
         return Ok(Operator::vouched());
     }
-    face.operator(headers).map_err(|_| {
-        Reject::new(
+    face.operator(headers).map_err(|refused| {
+        let reject = Reject::new(
             Code::Unauthorized,
             "Send the metrics token as a Bearer token, or admin credentials.",
-        )
+        );
+        if refused.is_of_wrong_credential() {
+            reject.of_wrong_credential()
+        } else {
+            reject
+        }
     })
 }
 

@@ -22,6 +22,7 @@ mod routes;
 mod segment;
 pub mod settings;
 pub mod signature;
+mod spent;
 mod visit;
 mod wire;
 
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::Engine;
+use consign_engine::{Engine, LedgerHealth};
 use consign_kernel::error::Code;
 use tokio::sync::watch;
 
@@ -41,6 +42,7 @@ use crate::web::request_id::RequestId;
 
 use json_out::Json;
 use reject::Reject;
+use spent::Spent;
 
 /// What the protocol calls the server's version; clients compare it.
 const API_VERSION: &str = "7.61";
@@ -92,6 +94,7 @@ impl fmt::Debug for FurtherKeys {
 struct Face {
     engine: Engine,
     options: Arc<Options>,
+    spent: Arc<Spent>,
 }
 
 impl fmt::Debug for Face {
@@ -104,6 +107,7 @@ pub fn router(engine: Engine, options: Options) -> Router {
     let face = Face {
         engine,
         options: Arc::new(options),
+        spent: Arc::default(),
     };
     routes::router()
         .method_not_allowed_fallback(wrong_method)
@@ -124,16 +128,23 @@ pub fn on_panic(id: Option<&RequestId>) -> Response {
     .into_response()
 }
 
+/// The answer to an address that presented too many wrong credentials.
+pub fn on_too_many_failures(_path: &str) -> Response {
+    Reject::new(
+        Code::RateLimited,
+        "Too many wrong credentials came from this address; try again in a minute.",
+    )
+    .into_response()
+}
+
 async fn root() -> Response {
     format!("Intent Bus V{API_VERSION}").into_response()
 }
 
-async fn health(State(face): State<Face>) -> Result<Response, Reject> {
-    if !face.engine.ledger_answers().await {
-        return Err(Reject::new(
-            Code::DatabaseBusy,
-            "The ledger does not answer; look at its database or disk, and at the log of this server.",
-        ));
+async fn health(State(face): State<Face>) -> Response {
+    let ledger = face.engine.ledger_health().await;
+    if ledger != LedgerHealth::Well {
+        return Reject::unwell(ledger);
     }
     let draining = face.engine.off_duty().is_some() || *face.options.draining.borrow();
     let mut body = Json::object();
@@ -142,7 +153,7 @@ async fn health(State(face): State<Face>) -> Result<Response, Reject> {
         .text("version", API_VERSION)
         .text("consign_version", env!("CARGO_PKG_VERSION"))
         .bool("draining", draining);
-    Ok(body.into_response())
+    body.into_response()
 }
 
 /// As with every other path, the key is asked for first: a stranger learns nothing of what exists.

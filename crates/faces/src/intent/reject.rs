@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Error, OffDuty};
+use consign_engine::{Error, LedgerHealth, OffDuty};
 use consign_kernel::error::{Class, Code, Refusal};
 use http::{HeaderValue, StatusCode, header};
 
@@ -11,6 +11,7 @@ use super::json_out::Json;
 use super::signature::REPLAY_MESSAGE;
 use crate::web::body::BodyError;
 use crate::web::door::Shut;
+use crate::web::throttle;
 
 pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
 
@@ -21,6 +22,8 @@ pub struct Reject {
     /// Which item of a batch was at fault.
     pub(super) index: Option<usize>,
     challenge: bool,
+    /// A wrong credential was presented, which is counted.
+    failed_credential: bool,
 }
 
 impl Reject {
@@ -30,7 +33,18 @@ impl Reject {
             message: message.into(),
             index: None,
             challenge: false,
+            failed_credential: false,
         }
+    }
+
+    /// The same, counted as a wrong credential of its sender.
+    pub(super) fn of_wrong_credential(mut self) -> Self {
+        self.failed_credential = true;
+        self
+    }
+
+    pub(super) const fn is_of_wrong_credential(&self) -> bool {
+        self.failed_credential
     }
 
     pub(super) fn at(mut self, index: usize) -> Self {
@@ -74,6 +88,17 @@ impl Reject {
         reject
     }
 
+    /// What `/health` says when the ledger is not fit: an error as every other, and which part it is about.
+    pub(super) fn unwell(ledger: LedgerHealth) -> Response {
+        let reject = Self::new(Code::DatabaseBusy, ledger.reason());
+        let mut body = Json::object();
+        body.raw("error", &reject.error_object().finish())
+            .bool("ok", false)
+            .text("ledger", ledger.name())
+            .text("reason", ledger.reason());
+        reject.answered_with(body)
+    }
+
     /// The object under `error`, also used for single items of a batch.
     pub(super) fn error_object(&self) -> Json {
         let mut error = Json::object();
@@ -108,6 +133,12 @@ impl IntoResponse for Reject {
     fn into_response(self) -> Response {
         let mut body = Json::object();
         body.raw("error", &self.error_object().finish());
+        self.answered_with(body)
+    }
+}
+
+impl Reject {
+    fn answered_with(self, body: Json) -> Response {
         let mut response = (status_of(self.code), body).into_response();
         if self.challenge {
             let realm = HeaderValue::from_static("Basic realm=\"IntentBus Admin\"");
@@ -119,6 +150,9 @@ impl IntoResponse for Reject {
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.failed_credential {
+            response = throttle::marked(response);
         }
         response
     }
@@ -146,6 +180,10 @@ impl From<BodyError> for Reject {
             BodyError::Broken => Self::new(
                 Code::InvalidPayload,
                 "The request body ended early or is malformed.",
+            ),
+            BodyError::NoRoom => Self::new(
+                Code::DatabaseBusy,
+                "The server is receiving as many bodies as it has memory for; try again shortly.",
             ),
         }
     }

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use crate::web::credentials::SECRET_CHARS_MIN;
 use crate::web::door::Door;
 use crate::web::secret_text::SecretText;
 
@@ -97,6 +98,10 @@ fn sendable(name: &'static str, given: String) -> Result<SecretText, Unusable> {
         "begins or ends with white space"
     } else if !given.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         "has a character that no HTTP header can carry"
+    } else if given.len() < SECRET_CHARS_MIN {
+        let advice = format!("set {name} to a long random text, or unset it to have one made");
+        let why = "is shorter than 16 characters, so it can be guessed";
+        return Err(Unusable { name, why, advice });
     } else {
         return Ok(SecretText::new(given));
     };
@@ -145,8 +150,9 @@ mod tests {
 
     #[test]
     fn ip_168_bus_secret_is_the_main_key() {
-        let settings = read(&[("BUS_SECRET", "long and random")]).unwrap();
-        assert_eq!(settings.bus_secret.unwrap().reveal(), "long and random");
+        let settings = read(&[("BUS_SECRET", "long and very random")]).unwrap();
+        let secret = settings.bus_secret.unwrap();
+        assert_eq!(secret.reveal(), "long and very random");
     }
 
     #[test]
@@ -241,11 +247,27 @@ mod tests {
     }
 
     #[test]
+    fn s14_a_chosen_secret_below_sixteen_characters_is_refused_by_name() {
+        for name in [
+            "BUS_SECRET",
+            "BUS_ADMIN_SECRET",
+            "DASHBOARD_PASSWORD",
+            "BUS_METRICS_TOKEN",
+        ] {
+            let refused = read(&[(name, "fifteen-chars-x")]).unwrap_err();
+            assert!(refused.to_string().starts_with(name), "{refused}");
+            assert!(refused.advice.contains("unset it"), "{}", refused.advice);
+            assert!(read(&[(name, "sixteen-chars-xy")]).is_ok());
+        }
+    }
+
+    #[test]
     fn debug_shows_no_secret() {
         let settings = read(&[
-            ("BUS_SECRET", "hidden-1"),
-            ("BUS_METRICS_TOKEN", "hidden-2"),
-        ]);
+            ("BUS_SECRET", "hidden-1-0123456"),
+            ("BUS_METRICS_TOKEN", "hidden-2-0123456"),
+        ])
+        .unwrap();
         assert!(!format!("{settings:?}").contains("hidden-"));
     }
 }

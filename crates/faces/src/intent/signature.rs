@@ -2,7 +2,9 @@
 //!
 //! Signed are method, canonical path, timestamp, nonce and body, joined by newlines, keyed with
 //! the API key. Invariant: a request passes only with a digest over exactly the bytes that
-//! arrived and a timestamp inside the window. Burning the nonce is left to the ledger, because it
+//! arrived and a timestamp inside the window, and no two requests that mean different things have
+//! the same signed bytes: no part but the last holds a newline, and a decoded path is accepted only
+//! where it cannot be mistaken for another raw one. Burning the nonce is left to the ledger, because it
 //! must commit together with what the request does.
 
 use std::borrow::Cow;
@@ -109,6 +111,9 @@ pub fn verify(
         return Err(SignatureError::StaleTimestamp);
     }
     let paths = canonical_paths(signed.path, signed.query);
+    if paths.has_control_character {
+        return Err(SignatureError::BadSignature);
+    }
     let fits = |path: &str| -> bool {
         let method = signed.method.to_ascii_uppercase();
         let message = [
@@ -120,7 +125,8 @@ pub fn verify(
         ];
         hex_digest(message, api_key).ct_eq(signature).into()
     };
-    if !(fits(&paths.decoded) || (paths.raw != paths.decoded && fits(&paths.raw))) {
+    let decoded = paths.decoded.as_deref().filter(|path| *path != paths.raw);
+    if !(decoded.is_some_and(fits) || fits(&paths.raw)) {
         return Err(SignatureError::BadSignature);
     }
     let nonce = std::str::from_utf8(nonce).map_err(|_not_text| SignatureError::BadSignature)?;
@@ -155,12 +161,15 @@ fn hex_digest(parts: [&[u8]; 5], api_key: &str) -> [u8; 64] {
     digits
 }
 
-/// The paths a client may have signed: the one it means and the one it sends. Both are fixed
-/// functions of the request, so accepting either weakens nothing.
+/// The paths a client may have signed: the one it means and the one it sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates<'a> {
-    pub decoded: Cow<'a, str>,
+    /// Absent where it could be what was signed for another path: with a `%` in it, it looks like a raw path; with a `?`, like
+    /// a path and a query; and what was not UTF-8 looks like everything else that was not.
+    pub decoded: Option<Cow<'a, str>>,
     pub raw: Cow<'a, str>,
+    /// Decoded, the path has a newline or another character that no path needs and that could end its line.
+    pub has_control_character: bool,
 }
 
 /// Both candidates, with the canonical query if there is one.
@@ -170,8 +179,12 @@ pub fn canonical_paths<'a>(raw_path: &'a str, raw_query: &str) -> Candidates<'a>
         "" => path,
         query => format!("{path}?{query}").into(),
     };
+    let path = decoded(raw_path.into());
+    let is_ambiguous = path != raw_path
+        && path.contains(|character| matches!(character, '%' | '?' | char::REPLACEMENT_CHARACTER));
     Candidates {
-        decoded: with_query(decoded(raw_path.into())),
+        has_control_character: path.contains(char::is_control),
+        decoded: (!is_ambiguous).then(|| with_query(path)),
         raw: with_query(raw_path.into()),
     }
 }

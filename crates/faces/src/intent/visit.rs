@@ -1,24 +1,26 @@
 //! Who is at the door: the checks every request passes, in the protocol's order.
 //!
-//! HTTPS, cleanup when due, maintenance, API key, body, signature; then the ledger's gate (nonce, allowance) together
-//! with the work itself. A request that fails its own validation passes the gate all the same: its nonce is burnt and
+//! HTTPS, cleanup when due, maintenance, API key, an allowance that is known to be used up, body, signature; then the ledger's
+//! gate (nonce, allowance) together with the work itself. A request that fails its own validation passes the gate all the same: its nonce is burnt and
 //! it counts.
 
-use axum::body::Bytes;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
-use consign_engine::{Caller, Operator};
+use consign_engine::{Caller, Error, Operator};
 use consign_kernel::command::{Answer, Command, Gate};
 use consign_kernel::error::{Code, Refusal};
 use consign_kernel::limits;
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face as KernelFace;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
 use super::Face;
 use super::reject::Reject;
 use super::signature::{self, Signed};
-use crate::web::body;
+use crate::web::body::{self, Whole};
+use crate::web::body_budget::BodySender;
 use crate::web::credentials::{self, Secret};
 use crate::web::cross_site::is_cross_site;
 
@@ -30,7 +32,7 @@ pub(super) struct Visit {
     pub(super) face: Face,
     pub(super) caller: Caller,
     pub(super) parts: Parts,
-    pub(super) body: Bytes,
+    pub(super) body: Whole,
     nonce: Option<String>,
     cost: u32,
 }
@@ -42,9 +44,8 @@ impl Face {
         self.transport(&parts).await?;
         self.open_for_clients()?;
         let key = presented_key(&parts.headers)?.to_owned();
-        let caller = self.engine.authenticate(&key).await?;
-        let caller = caller.ok_or_else(|| Reject::new(Code::Unauthorized, "Invalid API key."))?;
-        let body = body::read(body, body_max, body::DEADLINE_DEFAULT).await?;
+        let caller = self.authenticated(&key).await?;
+        let body = self.received(&caller, body, body_max).await?;
         let nonce = if self.options.require_signatures || signature::is_signed(&parts.headers) {
             Some(self.verified(&parts, &body, &key)?)
         } else {
@@ -60,7 +61,28 @@ impl Face {
         })
     }
 
-    /// A request for nothing we have: its sender is checked like any other's.
+    async fn authenticated(&self, key: &str) -> Result<Caller, Reject> {
+        let caller = self.engine.authenticate(key).await?;
+        caller.ok_or_else(|| {
+            Reject::new(Code::Unauthorized, "Invalid API key.").of_wrong_credential()
+        })
+    }
+
+    /// The body of a known sender, unless the ledger would refuse whatever is in it.
+    async fn received(&self, caller: &Caller, body: Body, max: usize) -> Result<Whole, Reject> {
+        let has_body = !body.is_end_stream();
+        if has_body && !caller.is_main() && self.spent.is_spent(caller.id(), self.engine.now()) {
+            return Err(Refusal::RateLimited { retry_after_s: 1 }.into());
+        }
+        let holder = if caller.is_main() {
+            BodySender::Trusted
+        } else {
+            BodySender::Key(caller.id().to_owned())
+        };
+        Ok(body::receive(body, max, body::DEADLINE_DEFAULT, holder).await?)
+    }
+
+    /// A request for nothing we have: its sender is checked like any other's. A body is not read: nothing is done with it.
     pub(super) async fn authorised_miss(&self, request: Request) -> Result<(), Reject> {
         if request.uri().path().starts_with("/admin/") {
             let (parts, _) = request.into_parts();
@@ -74,16 +96,28 @@ impl Face {
         ) {
             return Ok(());
         }
-        let visit = self.enter(request, limits::BODY_BYTES_MAX).await?;
-        visit.pass().await
+        if request.body().is_end_stream() {
+            let visit = self.enter(request, 0).await?;
+            return visit.pass().await;
+        }
+        let (parts, _unread) = request.into_parts();
+        self.transport(&parts).await?;
+        self.open_for_clients()?;
+        let caller = self.authenticated(presented_key(&parts.headers)?).await?;
+        if self.options.require_signatures && !signature::is_signed(&parts.headers) {
+            let missing = signature::SignatureError::MissingHeaders.message();
+            return Err(Reject::new(Code::InvalidSignature, missing));
+        }
+        Ok(self.engine.pass(caller.gate(None, 1)).await?)
     }
 
     /// Lets an operator in.
-    pub(super) async fn enter_admin(&self, request: Request) -> Result<(Operator, Bytes), Reject> {
+    pub(super) async fn enter_admin(&self, request: Request) -> Result<(Operator, Whole), Reject> {
         let (parts, body) = request.into_parts();
         self.transport(&parts).await?;
         let operator = self.operator_behind(&parts)?;
-        let body = body::read(body, limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
+        let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
+        let body = body::receive(body, max, deadline, BodySender::Trusted).await?;
         Ok((operator, body))
     }
 
@@ -131,7 +165,7 @@ impl Face {
                 return Ok(Operator::vouched());
             }
             if !plant::on(Plant::AdminFallback) {
-                return Err(Reject::admin_challenge());
+                return Err(Reject::admin_challenge().of_wrong_credential());
             }
         }
         match credentials::basic(headers) {
@@ -141,14 +175,24 @@ impl Face {
             {
                 Ok(Operator::vouched())
             }
+            _ if headers.contains_key(AUTHORIZATION) => {
+                Err(Reject::admin_challenge().of_wrong_credential())
+            }
             _ => Err(Reject::admin_challenge()),
         }
     }
 
-    fn verified(&self, parts: &Parts, body: &Bytes, key: &str) -> Result<String, Reject> {
+    fn verified(&self, parts: &Parts, body: &[u8], key: &str) -> Result<String, Reject> {
         let signed = Signed::new(parts, body);
-        let nonce = signature::verify(&signed, key, self.engine.wall().seconds())
-            .map_err(|error| Reject::new(Code::InvalidSignature, error.message()))?;
+        let nonce =
+            signature::verify(&signed, key, self.engine.wall().seconds()).map_err(|error| {
+                let reject = Reject::new(Code::InvalidSignature, error.message());
+                if error == signature::SignatureError::BadSignature {
+                    reject.of_wrong_credential()
+                } else {
+                    reject
+                }
+            })?;
         if nonce.0.len() > limits::NONCE_BYTES_MAX {
             return Err(Reject::new(
                 Code::InvalidSignature,
@@ -164,7 +208,7 @@ fn presented_key(headers: &HeaderMap) -> Result<&str, Reject> {
     let key = headers.get("x-api-key").ok_or_else(missing)?;
     let key = key
         .to_str()
-        .map_err(|_| Reject::new(Code::Unauthorized, "Invalid API key."))?;
+        .map_err(|_| Reject::new(Code::Unauthorized, "Invalid API key.").of_wrong_credential())?;
     if key.is_empty() {
         Err(missing())
     } else {
@@ -192,19 +236,31 @@ impl Visit {
 
     /// Carries out one command behind the gate.
     pub(super) async fn apply(&self, command: Command) -> Result<Answer, Reject> {
-        Ok(self.face.engine.apply(self.gate(), command).await?)
+        self.noted(self.face.engine.apply(self.gate(), command).await)
     }
 
     pub(super) async fn execute(
         &self,
         steps: Vec<Command>,
     ) -> Result<Vec<Result<Answer, Refusal>>, Reject> {
-        Ok(self.face.engine.execute(self.gate(), steps).await?)
+        self.noted(self.face.engine.execute(self.gate(), steps).await)
     }
 
     /// The gate alone, for requests that only read.
     pub(super) async fn pass(&self) -> Result<(), Reject> {
-        Ok(self.face.engine.pass(self.gate()).await?)
+        self.noted(self.face.engine.pass(self.gate()).await)
+    }
+
+    /// Passes an outcome on, and remembers a key that has used up its allowance. One that a batch alone is too much for has
+    /// some of it left.
+    pub(super) fn noted<T>(&self, outcome: Result<T, Error>) -> Result<T, Reject> {
+        if let Err(Error::Refused(Refusal::RateLimited { retry_after_s })) = &outcome
+            && self.cost == 1
+        {
+            let (key, now) = (self.caller.id(), self.face.engine.now());
+            self.face.spent.note(key, now, *retry_after_s);
+        }
+        Ok(outcome?)
     }
 
     /// What parsing found; a defect is answered only after the gate was passed.

@@ -18,23 +18,25 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Request, State};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use consign_engine::LedgerHealth;
 use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX};
 use consign_transactions::problem::Problem;
 use consign_transactions::site::{Answer, Site};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tower::layer::layer_fn;
 
-use crate::web::body::{self, BodyError};
+use crate::web::body::{self, BodyError, Whole};
 use crate::web::credentials::Secret;
 use crate::web::door::Door;
 use crate::web::panic::CatchPanic;
 use crate::web::request_id::RequestId;
+use crate::web::throttle;
 
 use allowance::Allowance;
 pub use names::Names;
@@ -91,12 +93,22 @@ pub fn router(site: Site, options: Options) -> Router {
     };
     let routes = routes.layer(from_fn_with_state(face.clone(), names::guard));
     let routes = routes.layer(layer_fn(|routes| CatchPanic::new(routes, on_panic)));
+    let routes = routes.layer(from_fn(mark_wrong_token));
     let routes = if face.options.door.is_kept() {
         routes.layer(from_fn_with_state(face.clone(), door::keep))
     } else {
         routes
     };
     routes.with_state(face)
+}
+
+/// The answer to an address that presented too many wrong credentials.
+pub fn on_too_many_failures() -> Response {
+    const RETRY_AFTER_S: u32 = 60;
+    Refused(Problem::RateLimited {
+        retry_after_s: RETRY_AFTER_S,
+    })
+    .into_response()
 }
 
 /// The answer to a request whose handler panicked.
@@ -262,6 +274,10 @@ async fn verify(State(face): State<Face>, request: Request) -> Answered {
 }
 
 async fn callback(State(face): State<Face>, Segment(rail): Segment, request: Request) -> Answered {
+    // Before its body is read.
+    if !face.site.has_rail(&rail) {
+        return Err(Problem::NotFound { what: "rail" }.into());
+    }
     let (headers, body) = face.written(request, CALLBACK_BYTES_MAX).await?;
     let headers: Vec<_> = headers
         .iter()
@@ -285,7 +301,8 @@ async fn revocations(State(face): State<Face>) -> Response {
 }
 
 async fn health(State(face): State<Face>) -> Response {
-    let writer = face.site.ledger_answers().await;
+    let ledger = face.site.ledger_health().await;
+    let writer = ledger == LedgerHealth::Well;
     let mut body = json!({
         "ok": writer,
         "service": "atp",
@@ -298,6 +315,8 @@ async fn health(State(face): State<Face>) -> Response {
     let problem = Problem::StoreUnavailable;
     body["error"] = problem.name().into();
     body["message"] = problem.to_string().into();
+    body["ledger"] = ledger.name().into();
+    body["reason"] = ledger.reason().into();
     refusal(&problem, &body)
 }
 
@@ -323,7 +342,7 @@ impl Face {
         &self,
         request: Request,
         max_bytes: usize,
-    ) -> Result<(HeaderMap, Vec<u8>), Refused> {
+    ) -> Result<(HeaderMap, Whole), Refused> {
         self.take(&self.writes, &request)?;
         whole(request, max_bytes).await
     }
@@ -349,11 +368,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 }
 
 /// The whole body, within its limit.
-async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Vec<u8>), Refused> {
+async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Whole), Refused> {
     let (head, body) = request.into_parts();
     let body: Body = body;
-    match body::read(body, max_bytes, body::DEADLINE_DEFAULT).await {
-        Ok(body) => Ok((head.headers, body.to_vec())),
+    let sender = body::sender(&head.extensions);
+    match body::receive(body, max_bytes, body::DEADLINE_DEFAULT, sender).await {
+        Ok(body) => Ok((head.headers, body)),
+        // Nothing happened, and the request may be sent again: what this problem says.
+        Err(BodyError::NoRoom) => Err(Refused(Problem::StoreUnavailable)),
         Err(BodyError::TooLarge) => Err(Refused(Problem::PayloadTooLarge { max_bytes })),
         Err(BodyError::TooSlow) => Err(Refused(Problem::RequestTimeout)),
         Err(error @ BodyError::Broken) => Err(Refused(Problem::InvalidRequest {
@@ -420,6 +442,22 @@ fn refusal(problem: &Problem, body: &Value) -> Response {
     let mut response = (status, json_value(body)).into_response();
     if let Some(seconds) = problem.retry_after_s() {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    if matches!(
+        problem,
+        Problem::TokenRefused { .. } | Problem::CallbackRefused { .. }
+    ) {
+        response = throttle::marked(response);
+    }
+    response
+}
+
+/// A token that was shown and opened nothing is counted as a wrong one; a missing one is no guess.
+async fn mark_wrong_token(request: Request, next: Next) -> Response {
+    let is_shown = request.headers().contains_key(AUTHORIZATION);
+    let response = next.run(request).await;
+    if is_shown && response.status() == StatusCode::UNAUTHORIZED {
+        return throttle::marked(response);
     }
     response
 }

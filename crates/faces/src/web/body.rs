@@ -1,15 +1,22 @@
 //! Reads a request body whole, within a size and a time.
 //!
 //! Invariant: memory grows with what has arrived, never with what was announced, and stays below
-//! the limit plus one frame. After `TooLarge` or `TooSlow` the rest is left unread; the server
-//! then closes the connection in a way that lets the refusal reach the client (see `linger`), for
-//! which the answer must be 413 or 408.
+//! the limit plus one frame; all bodies of requests together stay within one budget. After
+//! `TooLarge`, `TooSlow` or `NoRoom` the rest is left unread; the server then closes the
+//! connection in a way that lets the refusal reach the client (see `linger`), for which the answer
+//! must be 413, 408 or 503.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
+use http::Extensions;
 use http::StatusCode;
 use http_body_util::BodyExt as _;
+
+use super::body_budget::{BodySender, Reservation};
+use super::connections::client;
+use super::server::Peer;
 
 /// How long a body may take unless a face says otherwise.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
@@ -23,7 +30,12 @@ pub enum BodyError {
     TooSlow,
     #[error("the body ended early or is malformed; send it again")]
     Broken,
+    #[error("the server is receiving as many bodies as it has memory for; try again shortly")]
+    NoRoom,
 }
+
+/// How long a client waits before it tries again after [`BodyError::NoRoom`].
+pub const NO_ROOM_RETRY_AFTER_S: u32 = 1;
 
 impl BodyError {
     /// The status a refusal should have.
@@ -32,33 +44,102 @@ impl BodyError {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Broken => StatusCode::BAD_REQUEST,
+            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
 
-/// The whole of `body`, if it is at most `limit` bytes and arrives within `deadline`.
+/// A request's body, which counts in the budget for as long as it is kept.
+#[derive(Debug, Default)]
+pub struct Whole {
+    bytes: Bytes,
+    _reservation: Option<Reservation>,
+}
+
+impl Deref for Whole {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Who sends a body if no key says so: the address that the connection comes from. A socket in the file system has none.
+pub fn sender(extensions: &Extensions) -> BodySender {
+    match extensions.get::<Peer>() {
+        Some(peer) => BodySender::Address(client(peer.addr.ip())),
+        None => BodySender::Trusted,
+    }
+}
+
+/// The whole body of a request, if it is at most `limit` bytes, arrives within `deadline`, and there is room for it.
+pub async fn receive(
+    body: Body,
+    limit: usize,
+    deadline: Duration,
+    holder: BodySender,
+) -> Result<Whole, BodyError> {
+    if body.is_end_stream() {
+        return Ok(Whole::default());
+    }
+    let mut reservation = Reservation::new(holder);
+    let bytes = read_reserving(body, limit, deadline, Some(&mut reservation)).await?;
+    Ok(Whole {
+        bytes,
+        _reservation: Some(reservation),
+    })
+}
+
+/// As [`receive`], for bodies that are no request's, such as answers in tests: nothing is reserved.
 pub async fn read(body: Body, limit: usize, deadline: Duration) -> Result<Bytes, BodyError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
+    read_reserving(body, limit, deadline, None).await
+}
+
+async fn read_reserving(
+    body: Body,
+    limit: usize,
+    deadline: Duration,
+    mut reservation: Option<&mut Reservation>,
+) -> Result<Bytes, BodyError> {
     // With Content-Length the size is known before the first byte. Refusing here also spares an
     // `Expect: 100-continue` client the upload.
-    if body.size_hint().lower() > limit as u64 {
+    let announced = body.size_hint().lower();
+    if announced > limit as u64 {
         return Err(BodyError::TooLarge);
     }
-    match tokio::time::timeout(deadline, collect(body, limit)).await {
+    let announced = usize::try_from(announced).unwrap_or(limit);
+    grow(&mut reservation, announced)?;
+    let collected = collect(body, limit, announced, reservation);
+    match tokio::time::timeout(deadline, collected).await {
         Ok(collected) => collected,
         Err(_elapsed) => Err(BodyError::TooSlow),
     }
 }
 
-async fn collect(mut body: Body, limit: usize) -> Result<Bytes, BodyError> {
+fn grow(reservation: &mut Option<&mut Reservation>, bytes: usize) -> Result<(), BodyError> {
+    let Some(reservation) = reservation else {
+        return Ok(());
+    };
+    let grown = reservation.grow_to(bytes);
+    grown.map_err(|_no_room| BodyError::NoRoom)
+}
+
+async fn collect(
+    mut body: Body,
+    limit: usize,
+    announced: usize,
+    mut reservation: Option<&mut Reservation>,
+) -> Result<Bytes, BodyError> {
     let Some(first) = next_chunk(&mut body).await? else {
         return Ok(Bytes::new());
     };
     if first.len() > limit {
         return Err(BodyError::TooLarge);
     }
+    grow(&mut reservation, first.len())?;
     // Most bodies fit one read of the socket and are handed on without a copy.
     if body.is_end_stream() {
         return Ok(first);
@@ -71,6 +152,13 @@ async fn collect(mut body: Body, limit: usize) -> Result<Bytes, BodyError> {
     loop {
         if chunk.len() > limit - whole.len() {
             return Err(BodyError::TooLarge);
+        }
+        let length = whole.len() + chunk.len();
+        grow(&mut reservation, length)?;
+        if length > whole.capacity() {
+            // Doubled as usual, but never beyond what is to come.
+            let wanted = (2 * whole.capacity()).min(announced.max(length));
+            whole.reserve_exact(wanted.max(length) - whole.len());
         }
         whole.extend_from_slice(&chunk);
         match next_chunk(&mut body).await? {

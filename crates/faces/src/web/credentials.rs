@@ -14,6 +14,9 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+/// A secret that somebody chose has at least so many characters; shorter ones can be guessed even if one may seldom try.
+pub const SECRET_CHARS_MIN: usize = 16;
+
 /// A configured secret. Only its digest is kept.
 #[derive(Clone)]
 pub struct Secret {

@@ -1,13 +1,14 @@
 //! Stacks the layers around a router in their one right order.
 //!
 //! From the outside in: access log (so that it sees the final status), response headers (so that
-//! a panic's answer carries them too), panic guard, router. Wrapping happens once around the whole
+//! a panic's answer carries them too), the count of wrong credentials, panic guard, router. Wrapping happens once around the whole
 //! router rather than with `Router::layer`, which would box a future per layer and per route.
 
 use super::{
     access_log::AccessLog,
     headers::ResponseHeaders,
     panic::{CatchPanic, OnPanic},
+    throttle::{Throttle, TooManyFailures},
 };
 
 /// What the layers need to know.
@@ -19,16 +20,19 @@ pub struct Options {
     pub request_id_seed: u128,
     /// Builds the answer to a request whose handler panicked.
     pub on_panic: OnPanic,
+    /// Builds the answer to an address that presented too many wrong credentials; without it nobody is counted.
+    pub on_too_many_failures: Option<TooManyFailures>,
 }
 
 /// A service with all layers around it.
-pub type Layered<S> = AccessLog<ResponseHeaders<CatchPanic<S>>>;
+pub type Layered<S> = AccessLog<ResponseHeaders<Throttle<CatchPanic<S>>>>;
 
 /// Wraps `service`, usually a finished `axum::Router`, in every layer of the web ground.
 pub fn around<S>(service: S, options: Options) -> Layered<S> {
     let guarded = CatchPanic::new(service, options.on_panic);
+    let counted = Throttle::new(guarded, options.trust_proxy, options.on_too_many_failures);
     AccessLog::new(
-        ResponseHeaders::new(guarded),
+        ResponseHeaders::new(counted),
         options.request_id_seed,
         options.trust_proxy,
     )
@@ -65,6 +69,7 @@ mod tests {
                 trust_proxy: false,
                 request_id_seed: 7,
                 on_panic,
+                on_too_many_failures: None,
             },
         );
         let request = Request::get("/boom")

@@ -22,10 +22,10 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::OwnedSemaphorePermit,
     time::{Instant, Sleep, sleep},
 };
 
+use super::connections::{Activity, Place};
 use super::presence::{OverTcp, Presence};
 use super::unreadable::Instead;
 
@@ -61,7 +61,8 @@ pub(super) struct Lingering<T> {
     unreadable_body: &'static str,
     instead: Option<Instead>,
     closing: Closing,
-    _place: OwnedSemaphorePermit,
+    activity: Arc<Activity>,
+    _place: Place,
 }
 
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl<T> Lingering<T> {
         unread_body: UnreadBody,
         presence: Presence,
         unreadable_body: &'static str,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Self {
         Self {
             stream,
@@ -91,6 +92,7 @@ impl<T> Lingering<T> {
             unreadable_body,
             instead: None,
             closing: Closing::NotYet,
+            activity: place.activity(),
             _place: place,
         }
     }
@@ -195,6 +197,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.activity.reads();
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }

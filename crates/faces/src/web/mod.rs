@@ -7,6 +7,7 @@
 
 pub mod access_log;
 pub mod body;
+pub mod body_budget;
 pub mod credentials;
 pub mod cross_site;
 pub mod door;
@@ -21,9 +22,11 @@ pub mod proxy;
 pub mod request_id;
 pub mod secret_text;
 pub mod server;
+pub mod throttle;
 pub mod tls;
 pub mod unix;
 
+mod connections;
 mod linger;
 mod stall;
 mod unreadable;

@@ -49,6 +49,13 @@ impl Origin {
     }
 }
 
+/// The address to count a request for, without the rest of [`Origin`].
+pub(super) fn client(peer: Peer, headers: &HeaderMap, trust_proxy: bool) -> IpAddr {
+    let forwarded = || rightmost(headers, "x-forwarded-for").and_then(address);
+    let client = if trust_proxy { forwarded() } else { None };
+    client.unwrap_or_else(|| peer.addr.ip().to_canonical())
+}
+
 /// The last item of the last header of that name: each hop appends, so this is the nearest one's.
 fn rightmost<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let last = headers.get_all(name).iter().next_back()?.to_str().ok()?;

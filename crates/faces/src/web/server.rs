@@ -1,19 +1,19 @@
 //! The listener: accepts connections and drives HTTP/1.1 on them until told to stop.
 //!
 //! Invariant: everything a client can make us hold is bounded: connections, time in a handshake,
-//! time and bytes of a request head, time in which a client takes nothing of its answer. On
-//! shutdown no new connection is taken, running requests get a bounded time to finish, and idle
-//! connections close at once. Upgraded connections (WebSocket) count under the cap but end when
-//! their own face ends them. Bodies, routing and authentication are not its business.
+//! time and bytes of a request head, time in which a client takes little of its answer. At the cap
+//! an idle connection is closed and the new one served; see `connections`. On shutdown no new
+//! connection is taken, running requests get a bounded time to finish, and idle connections close
+//! at once. Upgraded connections (WebSocket) count under the cap but end when their own face ends
+//! them. Bodies, routing and authentication are not its business.
 
 mod connection;
 
 use std::{
     convert::Infallible,
     fmt, io,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     pin::pin,
-    sync::Arc,
     time::Duration,
 };
 
@@ -21,21 +21,22 @@ use axum::{body::Body, response::Response};
 use http::Request;
 use tokio::{
     net::{TcpListener, TcpSocket},
-    sync::{Semaphore, watch},
-    time::{sleep, timeout},
+    sync::watch,
+    time::{Instant, sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use self::connection::Connection;
-use super::places::Places;
+use super::connections::{Connections, NoPlace, client};
 use super::stall::Unstalled;
 use super::tls;
 
 pub const CONNECTIONS_MAX_DEFAULT: usize = 4096;
 /// Also how long an idle connection lives, hence well above the 75 s that pooled clients count on.
 pub const HEAD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(90);
-pub const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// From the moment a connection is accepted to the end of its first request's head.
+pub const FIRST_HEAD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(8);
 pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// Request line and headers together. Their number is held to 100 by hyper itself: naming a
@@ -45,18 +46,28 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 const BACKLOG: u32 = 1024;
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often a connection that found every other one busy looks again for a place.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
+/// One client may have this fraction of the connections.
+const CLIENT_SHARE: usize = 4;
+/// With few file descriptors a fraction of the connections would be too few to work with.
+const CONNECTIONS_PER_CLIENT_MIN: usize = 8;
 
 #[derive(Debug, Clone)]
 pub struct Options {
     pub listen: SocketAddr,
     pub tls: Option<tls::Files>,
-    /// Connections beyond this wait in the kernel's queue until one closes.
+    /// One more closes the connection that has been idle longest; if none is idle, it waits in the kernel's queue.
     pub connections_max: usize,
-    /// Connections of one client beyond this are closed at once. A proxy counts as one client.
-    pub connections_per_client_max: usize,
-    /// From the end of one answer, or from the start, to the end of the next request's head.
+    /// Of one address (of IPv6 a /64). One more closes the client's longest idle connection; if none is idle, it is closed.
+    /// By default a quarter of all.
+    pub connections_per_client_max: Option<usize>,
+    /// A proxy stands in front, so many clients share the addresses of this machine and of its private networks.
+    pub behind_proxy: bool,
+    /// From the end of one answer to the end of the next request's head.
     pub head_timeout: Duration,
-    pub handshake_timeout: Duration,
+    /// From the start, a TLS handshake included, to the end of the first request's head.
+    pub first_head_timeout: Duration,
     /// How long running requests may take to finish after shutdown began.
     pub drain_timeout: Duration,
     /// How long an answer may wait for the client to take any byte of it.
@@ -72,13 +83,31 @@ impl Options {
             listen,
             tls: None,
             connections_max: CONNECTIONS_MAX_DEFAULT,
-            connections_per_client_max: usize::MAX,
+            connections_per_client_max: None,
+            behind_proxy: false,
             head_timeout: HEAD_TIMEOUT_DEFAULT,
-            handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
+            first_head_timeout: FIRST_HEAD_TIMEOUT_DEFAULT,
             drain_timeout: DRAIN_TIMEOUT_DEFAULT,
             stall_timeout: STALL_TIMEOUT_DEFAULT,
             unreadable_body: "",
         }
+    }
+
+    fn connections(&self) -> Connections {
+        let share = (self.connections_max / CLIENT_SHARE).max(CONNECTIONS_PER_CLIENT_MIN);
+        let per_client_max = self.connections_per_client_max.unwrap_or(share);
+        Connections::new(self.connections_max, per_client_max)
+    }
+
+    /// Whether many clients come from this address.
+    fn is_proxy(&self, ip: IpAddr) -> bool {
+        let near = match ip.to_canonical() {
+            IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
+            IpAddr::V6(ip) => {
+                ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()
+            }
+        };
+        self.behind_proxy && near
     }
 }
 
@@ -151,29 +180,35 @@ impl Server {
             tls,
             ..
         } = self;
-        let places = Arc::new(Semaphore::new(options.connections_max));
-        let clients = Places::new(options.connections_per_client_max);
+        let connections = options.connections();
         let (phase, phase_seen) = watch::channel(Phase::Serving);
         let mut pause = ACCEPT_PAUSE_MIN;
         let mut shutdown = pin!(shutdown);
-        loop {
-            let next = async {
-                let place = Arc::clone(&places).acquire_owned().await;
-                let place = place.expect("the semaphore is never closed");
-                (listener.accept().await, place)
-            };
-            let (accepted, place) = tokio::select! {
+        'serving: loop {
+            let accepted = tokio::select! {
                 biased;
                 _ = &mut shutdown => break,
-                next = next => next,
+                accepted = listener.accept() => accepted,
             };
             match accepted {
                 Ok((stream, addr)) => {
                     pause = ACCEPT_PAUSE_MIN;
-                    let Some(of_client) = clients.take(&client(addr.ip())) else {
-                        tracing::debug!(%addr, "a client has too many connections");
-                        continue;
+                    let (client, shared) = (client(addr.ip()), options.is_proxy(addr.ip()));
+                    let place = loop {
+                        match connections.take(client, shared) {
+                            Ok(place) => break place,
+                            Err(NoPlace::ClientFull) => {
+                                tracing::debug!(%addr, "a client has too many busy connections");
+                                continue 'serving;
+                            }
+                            Err(NoPlace::Full) => tokio::select! {
+                                biased;
+                                _ = &mut shutdown => break 'serving,
+                                () = sleep(FULL_PAUSE) => {}
+                            },
+                        }
                     };
+                    let activity = place.activity();
                     let connection = Connection {
                         peer: Peer {
                             addr,
@@ -182,22 +217,20 @@ impl Server {
                         service: service.clone(),
                         place,
                         phase: phase_seen.clone(),
+                        first_head_by: Instant::now() + options.first_head_timeout,
                         head_timeout: options.head_timeout,
                         unreadable_body: options.unreadable_body,
                     };
                     let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
-                    let handshake_timeout = options.handshake_timeout;
                     let stream = Unstalled::new(stream, options.stall_timeout);
-                    let served = connection.start(stream, acceptor, handshake_timeout);
-                    tokio::spawn(async move {
-                        served.await;
-                        drop(of_client);
-                    });
+                    let served = tokio::spawn(connection.start(stream, acceptor));
+                    activity.driven_by(served.abort_handle());
                 }
                 Err(error) if concerns_one_client(&error) => {}
                 Err(error) => {
                     // Usually out of file descriptors: accepting again at once would only spin.
-                    tracing::warn!(%error, "cannot accept connections; trying again shortly");
+                    let made_room = connections.make_room();
+                    tracing::warn!(%error, made_room, "cannot accept connections; trying again shortly");
                     tokio::select! {
                         biased;
                         _ = &mut shutdown => break,
@@ -237,14 +270,6 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     socket.listen(BACKLOG)
-}
-
-/// Whose connection it is. Who has one address of IPv6 usually has the 2^64 beside it as well.
-fn client(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
-        ip @ IpAddr::V4(_) => ip,
-    }
 }
 
 fn concerns_one_client(error: &io::Error) -> bool {

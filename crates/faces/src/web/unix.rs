@@ -2,33 +2,37 @@
 //!
 //! Invariant: only the owner may, from the first moment on: the socket gets its mode before it gets its name. Its clients are
 //! programs of the same user, so what bounds strangers on an address (stalls, lingering) is left out; heads and the
-//! number of connections are bounded all the same. No proxy stands in front of it, so forwarding headers are removed.
+//! number of connections are bounded all the same, and at the cap an idle connection makes room. No proxy stands in front of
+//! it, so forwarding headers are removed.
 
 use std::convert::Infallible;
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::{Service, ServiceExt as _};
 
+use super::connections::{Activity, Connections, Place};
 use super::proxy;
-use super::server::{HEAD_BYTES_MAX, HEAD_TIMEOUT_DEFAULT, Peer};
+use super::server::{FIRST_HEAD_TIMEOUT_DEFAULT, HEAD_BYTES_MAX, HEAD_TIMEOUT_DEFAULT, Peer};
 
 const CONNECTIONS_MAX: usize = 64;
 /// Where each of many local workers may hold one connection in a long poll.
@@ -56,6 +60,8 @@ pub fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     Ok((by_descriptor.join(name), Some(directory)))
 }
+/// All clients are one user's.
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A bound socket; its file goes away with it.
 #[derive(Debug)]
@@ -103,30 +109,35 @@ impl Socket {
             Some(_) => PEER_CONNECTIONS_MAX,
             None => CONNECTIONS_MAX,
         };
-        let places = Arc::new(Semaphore::new(connections_max));
+        let connections = Connections::new(connections_max, connections_max);
         let (ending, seen) = watch::channel(false);
         let mut shutdown = std::pin::pin!(shutdown);
-        loop {
-            let next = async {
-                let place = Arc::clone(&places).acquire_owned().await;
-                (self.listener.accept().await, place)
-            };
-            let (accepted, place) = tokio::select! {
+        'serving: loop {
+            let accepted = tokio::select! {
                 biased;
                 _ = &mut shutdown => break,
-                next = next => next,
+                accepted = self.listener.accept() => accepted,
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let served = serve(stream, service.clone(), self.peer, seen.clone());
-                    tokio::spawn(async move {
-                        let _place = place;
-                        served.await;
-                    });
+                    let place = loop {
+                        if let Ok(place) = connections.take(CLIENT, true) {
+                            break place;
+                        }
+                        tokio::select! {
+                            biased;
+                            _ = &mut shutdown => break 'serving,
+                            () = sleep(PAUSE) => {}
+                        }
+                    };
+                    let activity = place.activity();
+                    let served = serve(stream, service.clone(), self.peer, seen.clone(), place);
+                    activity.driven_by(tokio::spawn(served).abort_handle());
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a local socket cannot accept; trying again shortly");
-                    tokio::time::sleep(PAUSE).await;
+                    let made_room = connections.make_room();
+                    tracing::warn!(%error, made_room, "a local socket cannot accept; trying again shortly");
+                    sleep(PAUSE).await;
                 }
             }
         }
@@ -150,19 +161,29 @@ async fn serve<S>(
     service: S,
     peer: Option<Peer>,
     mut ending: watch::Receiver<bool>,
+    place: Place,
 ) where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
+    let activity = place.activity();
+    let of_requests = Arc::clone(&activity);
     let answer = service_fn(move |request: Request<Incoming>| {
-        let service = service.clone();
-        let mut request = request.map(Body::new);
-        proxy::remove_forwarding(request.headers_mut());
-        if let Some(peer) = peer {
-            request.extensions_mut().insert(peer);
+        let (service, activity) = (service.clone(), Arc::clone(&of_requests));
+        async move {
+            if !activity.begin(false) {
+                // The task that drives this connection is being ended to make room for another.
+                return std::future::pending().await;
+            }
+            let mut request = request.map(Body::new);
+            proxy::remove_forwarding(request.headers_mut());
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
+            let response = service.oneshot(request).await?;
+            Ok::<_, Infallible>(response.map(|body| Body::new(Answer { body, activity })))
         }
-        service.oneshot(request)
     });
     // A client that closes while its request waits ends the request: hyper reads ahead as long as half-closed connections are
     // not asked for. So a worker that died in a long poll is handed nothing.
@@ -172,6 +193,9 @@ async fn serve<S>(
         .max_header_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
+    let first_head_by = Instant::now() + FIRST_HEAD_TIMEOUT_DEFAULT;
+    let mut first_head_late = std::pin::pin!(sleep_until(first_head_by));
+    let mut has_begun = false;
     loop {
         tokio::select! {
             biased;
@@ -181,12 +205,51 @@ async fn serve<S>(
                 }
                 return;
             }
+            () = first_head_late.as_mut(), if !has_begun => {
+                has_begun = activity.has_begun();
+                if !has_begun {
+                    return;
+                }
+            }
             changed = ending.changed() => match changed {
                 Ok(()) => connection.as_mut().graceful_shutdown(),
                 // The server's future was dropped.
                 Err(_) => return,
             },
         }
+    }
+}
+
+/// A response's body. When it is over, its connection waits for the next request.
+struct Answer {
+    body: Body,
+    activity: Arc<Activity>,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.activity.answered();
+        self.activity.reads();
     }
 }
 

@@ -13,7 +13,7 @@ use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
-use consign_faces::automation::listeners::{Listeners, Serving};
+use consign_faces::automation::listeners::{Listeners, Serving, Shares};
 use consign_faces::automation::loader::Loader;
 use consign_faces::web::door::Door;
 use consign_kernel::receipt::Signer;
@@ -24,6 +24,11 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+
+const SHARES: Shares = Shares {
+    api: 1_000,
+    webhooks: 1_000,
+};
 
 /// Far more than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -69,7 +74,7 @@ impl World {
         let here = fs::canonicalize(folder.path()).unwrap();
         fs::write(here.join("config.yaml"), written(config)).unwrap();
         let program = load(&here.join("config.yaml")).unwrap();
-        let listeners = Listeners::bind(&program).await.unwrap();
+        let listeners = Listeners::bind(&program, SHARES, false).await.unwrap();
         let (api, hooks) = (listeners.api().unwrap(), listeners.webhooks().unwrap());
         let runtime = Runtime::start(Options {
             engine: engine.clone(),

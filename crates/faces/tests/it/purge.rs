@@ -4,6 +4,7 @@ use consign_kernel::profile::ProfileId;
 use serde_json::json;
 
 use crate::admin::{ROUTES, route};
+use crate::signing::{Signer, assert_unsigned, publish};
 use crate::steps::{foreign_row_is_untouched, plant_foreign_row};
 use crate::world::{Call, MAIN, World};
 
@@ -82,6 +83,48 @@ async fn ip_140_a_full_purge_clears_everything_but_the_keys() {
     );
     let again = world.send(Call::get("/get/k").key(&tester)).await;
     again.assert_refused(404, "not_found");
+}
+
+/// A signed request that was carried out stays one that was, whatever an operator deletes.
+#[tokio::test]
+async fn s15_nonces_survive_a_purge_and_a_cleanup() {
+    let world = World::new();
+    let signer = Signer::new(&world, MAIN, "used-up");
+    let send = async || world.send(signer.sign(publish(), "/intent")).await;
+    assert_eq!(send().await.status, 201);
+    assert_unsigned(&send().await, "Replay detected");
+    let purged = world
+        .admin_post("/admin/purge", &json!({"confirm": true}))
+        .await;
+    purged.assert_ok(&json!({"ok": true}));
+    assert_unsigned(&send().await, "Replay detected");
+    let cleaned = world.admin_post("/admin/cleanup", &json!({})).await;
+    assert_eq!(cleaned.json()["nonces_deleted"], 0);
+    world.clock.advance_s(299);
+    assert_unsigned(&send().await, "Replay detected");
+}
+
+/// One signature is good for one path only.
+#[tokio::test]
+async fn s15_a_signature_fits_one_path_only() {
+    let world = World::new();
+    let call = |uri: &str| Call::post(uri).json(&json!({"value": "v"}));
+    let send = async |nonce: &str, signed: &str, sent: &str| {
+        let signer = Signer::new(&world, MAIN, nonce);
+        world.send(signer.sign(call(sent), signed)).await
+    };
+    assert_eq!(send("1", "/set/a%2Fb", "/set/a%2Fb").await.status, 200);
+    assert_eq!(send("2", "/set/a/b", "/set/a%2Fb").await.status, 200);
+    for (nonce, signed, sent) in [
+        ("3", "/set/a%2Fb", "/set/a%252Fb"),
+        ("4", "/set/a%2Fb", "/set/a%%32Fb"),
+        ("5", "/set/a?b=1", "/set/a%3Fb=1"),
+        ("6", "/set/k\n1", "/set/k%0A1"),
+        ("7", "/set/k%0A1", "/set/k%0A1"),
+    ] {
+        assert_unsigned(&send(nonce, signed, sent).await, "Bad signature");
+    }
+    assert_eq!(send("8", "/set/a%252Fb", "/set/a%252Fb").await.status, 200);
 }
 
 #[tokio::test]

@@ -84,6 +84,8 @@ impl World {
             trust_proxy: options.trust_proxy,
             request_id_seed: 1,
             on_panic: intent::on_panic,
+            // Tests of refusals ask one after the other from one address; `throttle` has tests of its own.
+            on_too_many_failures: None,
         };
         let service = layers::around(intent::router(engine.clone(), options), layers);
         Self {

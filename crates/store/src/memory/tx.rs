@@ -176,7 +176,7 @@ impl Tx for Data {
                 Ok(drop_where(&mut self.once, all, |key| key.owner == *owner))
             }
             Forget::OnceOfFace { face, limit } => Ok(drop_where(&mut self.once, *limit, |key| {
-                key.scope.face() == *face
+                once::Scope::purged(*face).any(|scope| scope == key.scope)
             })),
             Forget::Records {
                 kind,

@@ -497,7 +497,7 @@ impl Open<'_> {
                 let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
                            WHERE scope = $1 ORDER BY owner, key LIMIT $2 FOR UPDATE)";
                 let mut forgotten = 0;
-                for scope in once::Scope::of(*face) {
+                for scope in once::Scope::purged(*face) {
                     let room = i64::from(*limit) - i64::try_from(forgotten).unwrap_or(i64::MAX);
                     let scope = i16::from(scope.code());
                     forgotten += self.session.execute_anew(sql, &[&scope, &room])?;

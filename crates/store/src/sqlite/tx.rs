@@ -463,7 +463,7 @@ impl Tx for Open<'_, '_> {
             }
             Forget::OnceOfFace { face, limit } => {
                 let mut changed = 0;
-                for scope in once::Scope::of(*face) {
+                for scope in once::Scope::purged(*face) {
                     changed += self.forget_scope(scope, *limit as usize - changed)?;
                 }
                 changed

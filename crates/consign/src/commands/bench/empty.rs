@@ -34,6 +34,7 @@ impl EmptyArgs {
             trust_proxy: false,
             request_id_seed: u128::from_le_bytes(seed),
             on_panic: intent::on_panic,
+            on_too_many_failures: None,
         };
         let service = layers::around(empty::router(), layers);
         server.run(service, std::future::pending::<()>()).await?;

@@ -3,25 +3,35 @@
 //! Invariant: it lets go of its phase receiver exactly when it is over, which is how the server
 //! knows that it has drained. A connection's troubles end here; the server never hears of them.
 
-use std::{convert::Infallible, pin::pin, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use axum::{body::Body, response::Response};
+use axum::{
+    body::{Body, Bytes},
+    response::Response,
+};
 use http::{HeaderValue, Request, StatusCode, header::CONNECTION};
 use hyper::{
-    body::{Body as _, Incoming},
+    body::{Body as _, Frame, Incoming, SizeHint},
     server::conn::http1,
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{OwnedSemaphorePermit, watch},
-    time::timeout,
+    sync::watch,
+    time::{Instant, sleep_until, timeout_at},
 };
 use tokio_rustls::TlsAcceptor;
 use tower::{Service, ServiceExt as _};
 
 use super::{HEAD_BYTES_MAX, Peer, Phase};
+use crate::web::connections::{Activity, Place};
 use crate::web::linger::{Lingering, UnreadBody};
 use crate::web::presence::{OverTcp, Presence};
 use crate::web::stall::Unstalled;
@@ -34,8 +44,9 @@ const BODY_IN_FLIGHT_BYTES: u64 = 16 << 10;
 pub(super) struct Connection<S> {
     pub(super) peer: Peer,
     pub(super) service: S,
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) place: Place,
     pub(super) phase: watch::Receiver<Phase>,
+    pub(super) first_head_by: Instant,
     pub(super) head_timeout: Duration,
     pub(super) unreadable_body: &'static str,
 }
@@ -46,12 +57,7 @@ where
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    pub(super) async fn start(
-        mut self,
-        stream: Unstalled,
-        acceptor: Option<TlsAcceptor>,
-        handshake_timeout: Duration,
-    ) {
+    pub(super) async fn start(mut self, stream: Unstalled, acceptor: Option<TlsAcceptor>) {
         // Answers are written in one piece; waiting to fill a packet would only delay them.
         if let Err(error) = stream.tcp().set_nodelay(true) {
             tracing::debug!(%error, "a client left before it was served");
@@ -61,7 +67,7 @@ where
             return self.serve(stream).await;
         };
         let handshake = tokio::select! {
-            handshake = timeout(handshake_timeout, acceptor.accept(stream)) => handshake,
+            handshake = timeout_at(self.first_head_by, acceptor.accept(stream)) => handshake,
             _ = self.phase.changed() => return,
         };
         match handshake {
@@ -80,9 +86,11 @@ where
             service,
             place,
             mut phase,
+            first_head_by,
             head_timeout,
             unreadable_body,
         } = self;
+        let activity = place.activity();
         let unread_body = UnreadBody::default();
         let presence = Presence::default();
         let stream = Lingering::new(
@@ -92,8 +100,14 @@ where
             unreadable_body,
             place,
         );
+        let of_requests = Arc::clone(&activity);
         let answer = service_fn(move |request: Request<Incoming>| {
-            let known = (peer, presence.clone(), unread_body.clone());
+            let known = Known {
+                peer,
+                presence: presence.clone(),
+                unread_body: unread_body.clone(),
+                activity: Arc::clone(&of_requests),
+            };
             answer(service.clone(), request, known)
         });
         let connection = http1::Builder::new()
@@ -108,6 +122,8 @@ where
             .serve_connection(TokioIo::new(stream), answer)
             .with_upgrades();
         let mut connection = pin!(connection);
+        let mut first_head_late = pin!(sleep_until(first_head_by));
+        let mut has_begun = false;
         loop {
             tokio::select! {
                 biased;
@@ -123,28 +139,55 @@ where
                     // Either time is up, or the server's future was dropped.
                     (_, Phase::Cut) | (Err(_), _) => return,
                 },
+                () = first_head_late.as_mut(), if !has_begun => {
+                    has_begun = activity.has_begun();
+                    if !has_begun {
+                        tracing::debug!("a client did not send a request in time");
+                        return;
+                    }
+                }
             }
         }
     }
+}
+
+/// What a connection tells about itself with each request.
+struct Known {
+    peer: Peer,
+    presence: Presence,
+    unread_body: UnreadBody,
+    activity: Arc<Activity>,
 }
 
 /// Passes one request on, with what the connection knows about it.
 async fn answer<S>(
     service: S,
     request: Request<Incoming>,
-    (peer, presence, unread_body): (Peer, Presence, UnreadBody),
+    known: Known,
 ) -> Result<Response, Infallible>
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
 {
+    let Known {
+        peer,
+        presence,
+        unread_body,
+        activity,
+    } = known;
     let announced = request.body().size_hint().upper();
     let may_be_in_flight = announced.is_none_or(|bytes| bytes > BODY_IN_FLIGHT_BYTES);
+    let has_body = !request.body().is_end_stream();
+    if !activity.begin(has_body) {
+        // The task that drives this connection is being ended to make room for another.
+        return std::future::pending().await;
+    }
     let mut request = request.map(|body| {
-        if body.is_end_stream() {
+        if has_body {
+            let activity = Arc::clone(&activity);
+            Body::new(Arriving { body, activity })
+        } else {
             // An empty body needs no allocation, an incoming one does.
             Body::empty()
-        } else {
-            Body::new(body)
         }
     });
     request.extensions_mut().insert(peer);
@@ -152,8 +195,11 @@ where
 
     let mut response = service.oneshot(request).await?;
 
+    activity.answered();
     let status = response.status();
-    unread_body.set(may_be_in_flight && status.is_client_error());
+    // A server too busy to take a body leaves it unread, as a refusal does.
+    let left_unread = status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE;
+    unread_body.set(may_be_in_flight && left_unread);
     if matches!(
         status,
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT
@@ -163,4 +209,34 @@ where
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response)
+}
+
+/// A request's body, which notes when it has come to its end.
+struct Arriving {
+    body: Incoming,
+    activity: Arc<Activity>,
+}
+
+impl hyper::body::Body for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.activity.received();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

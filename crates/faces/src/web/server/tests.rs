@@ -2,7 +2,7 @@
 
 mod stalls;
 
-use std::{fs, future::pending, net::Ipv4Addr, path::Path};
+use std::{fs, future::pending, net::Ipv4Addr, path::Path, sync::Arc};
 
 use axum::{
     Extension, Router,
@@ -108,6 +108,7 @@ async fn a_layered_router_can_be_served() {
         trust_proxy: false,
         request_id_seed: 1,
         on_panic: |_| StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        on_too_many_failures: None,
     };
     let server = Server::bind(options()).unwrap();
     let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
@@ -223,16 +224,31 @@ async fn a_head_too_large_or_with_too_many_headers_is_refused() {
     );
 }
 
+/// A router whose `/slow` waits until it is told to go on, and which says when it was entered.
+fn with_slow() -> (Router, Arc<Notify>, Arc<Notify>) {
+    let [entered, release] = [(); 2].map(|()| Arc::new(Notify::new()));
+    let signals = (Arc::clone(&entered), Arc::clone(&release));
+    let slow = get(async move || {
+        signals.0.notify_one();
+        signals.1.notified().await;
+        "done"
+    });
+    (hello().route("/slow", slow), entered, release)
+}
+
+const GET_SLOW: &[u8] = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n";
+
 #[tokio::test]
-async fn connections_beyond_the_cap_wait_for_a_place() {
+async fn connections_beyond_the_cap_wait_for_a_place_while_all_are_busy() {
     let options = Options {
         connections_max: 1,
         ..options()
     };
-    let running = start(options, hello());
+    let (router, entered, release) = with_slow();
+    let running = start(options, router);
     let mut first = connect(&running).await;
-    first.write_all(GET).await.unwrap();
-    read_until(&mut first, "hello").await;
+    first.write_all(GET_SLOW).await.unwrap();
+    entered.notified().await;
 
     let mut second = connect(&running).await;
     second.write_all(GET).await.unwrap();
@@ -240,51 +256,127 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
     let early = timeout(Duration::from_millis(100), second.read(&mut byte)).await;
     assert!(early.is_err(), "served while the only place was taken");
 
-    drop(first);
-    assert!(
-        read_until(&mut second, "hello")
-            .await
-            .starts_with("HTTP/1.1 200")
-    );
+    release.notify_one();
+    assert!(read_until(&mut first, "done").await.ends_with("done"));
+    assert!(read_until(&mut second, "hello").await.ends_with("hello"));
+    assert_eq!(read_to_end(&mut first).await, "", "it made room");
 }
 
 #[tokio::test]
-async fn connections_of_one_client_beyond_its_share_are_closed() {
+async fn s4_silent_half_sent_and_finished_connections_make_room_for_a_new_one() {
     let options = Options {
-        connections_per_client_max: 1,
+        connections_max: 4,
         ..options()
     };
-    let running = start(options, hello());
-    let mut first = connect(&running).await;
-    first.write_all(GET).await.unwrap();
-    read_until(&mut first, "hello").await;
+    let (router, entered, release) = with_slow();
+    let running = start(options, router);
+    let mut busy = connect(&running).await;
+    busy.write_all(GET_SLOW).await.unwrap();
+    entered.notified().await;
+    let silent = connect(&running).await;
+    let mut half = connect(&running).await;
+    half.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    let mut finished = connect(&running).await;
+    finished.write_all(GET).await.unwrap();
+    read_until(&mut finished, "hello").await;
+
+    let mut kept = Vec::new();
+    for mut idle in [silent, half, finished] {
+        let mut next = connect(&running).await;
+        next.write_all(GET).await.unwrap();
+        assert!(read_until(&mut next, "hello").await.ends_with("hello"));
+        let mut rest = Vec::new();
+        let closed = timeout(PATIENCE, idle.read_to_end(&mut rest)).await;
+        // An end or a reset, in the order in which they became idle.
+        assert!(closed.is_ok() && rest.is_empty(), "{rest:?}");
+        kept.push(next);
+    }
+    release.notify_one();
+    assert!(read_until(&mut busy, "done").await.ends_with("done"));
+    for next in &mut kept {
+        next.write_all(GET).await.unwrap();
+        assert!(read_until(next, "hello").await.ends_with("hello"));
+    }
+}
+
+#[tokio::test]
+async fn s4_a_client_at_its_share_loses_an_idle_connection_and_never_a_busy_one() {
+    let options = Options {
+        connections_per_client_max: Some(1),
+        ..options()
+    };
+    let (router, entered, release) = with_slow();
+    let running = start(options, router);
+    let mut idle = connect(&running).await;
+    idle.write_all(GET).await.unwrap();
+    read_until(&mut idle, "hello").await;
+
+    let mut busy = connect(&running).await;
+    busy.write_all(GET_SLOW).await.unwrap();
+    entered.notified().await;
+    assert_eq!(read_to_end(&mut idle).await, "");
 
     let mut byte = [0];
     let mut second = connect(&running).await;
     let closed = timeout(PATIENCE, second.read(&mut byte)).await.unwrap();
     assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
-    // Its place is free again once the server has seen that it left.
-    drop(first);
-    let again = async {
-        loop {
-            let mut stream = connect(&running).await;
-            let sent = stream.write_all(GET).await;
-            if sent.is_ok() && matches!(stream.read(&mut byte).await, Ok(1)) {
+
+    release.notify_one();
+    assert!(read_until(&mut busy, "done").await.ends_with("done"));
+    let mut next = connect(&running).await;
+    next.write_all(GET).await.unwrap();
+    read_until(&mut next, "hello").await;
+}
+
+#[tokio::test]
+async fn s4_a_first_head_must_arrive_in_time_and_a_later_one_may_take_longer() {
+    let options = Options {
+        first_head_timeout: Duration::from_millis(100),
+        ..options()
+    };
+    let running = start(options, hello());
+    let mut silent = connect(&running).await;
+    let mut kept = connect(&running).await;
+    kept.write_all(GET).await.unwrap();
+    read_until(&mut kept, "hello").await;
+    let mut trickling = connect(&running).await;
+    let trickle = async {
+        for byte in GET {
+            if trickling.write_all(&[*byte]).await.is_err() {
                 break;
             }
+            sleep(Duration::from_millis(20)).await;
         }
+        let mut rest = Vec::new();
+        let _ = trickling.read_to_end(&mut rest).await;
+        rest
     };
-    timeout(PATIENCE, again).await.expect("a free place");
+    let rest = timeout(PATIENCE, trickle).await.expect("a close in time");
+    assert_eq!(String::from_utf8(rest).unwrap(), "");
+    assert_eq!(read_to_end(&mut silent).await, "");
+    kept.write_all(GET).await.unwrap();
+    read_until(&mut kept, "hello").await;
 }
 
 #[test]
-fn a_network_of_one_client_is_one_client() {
-    let of = |ip: &str| client(ip.parse().unwrap());
-    assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:1"));
-    assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
-    // On a listener of both families.
-    assert_ne!(of("::ffff:192.0.2.1"), of("::ffff:192.0.2.2"));
+fn s4_only_near_addresses_count_as_a_proxy_and_only_behind_one() {
+    let is_proxy = |behind_proxy, ip: &str| {
+        let options = Options {
+            behind_proxy,
+            ..options()
+        };
+        options.is_proxy(ip.parse().unwrap())
+    };
+    for near in [
+        "127.0.0.1",
+        "::1",
+        "::ffff:10.0.0.2",
+        "172.17.0.1",
+        "fd00::1",
+    ] {
+        assert!(is_proxy(true, near) && !is_proxy(false, near), "{near}");
+    }
+    assert!(!is_proxy(true, "203.0.113.9") && !is_proxy(true, "2001:db8::1"));
 }
 
 #[tokio::test]
@@ -396,7 +488,7 @@ async fn a_client_that_never_finishes_its_handshake_is_dropped() {
     write_pair(&files);
     let options = Options {
         tls: Some(files),
-        handshake_timeout: Duration::from_millis(50),
+        first_head_timeout: Duration::from_millis(50),
         ..options()
     };
     let running = start(options, hello());

@@ -4,16 +4,19 @@ use consign_kernel::command::{Admit, Apart, Command, Forget, Gate, Request};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::HOUR_US;
 use consign_kernel::limits;
+use consign_kernel::once::Scope;
 use consign_kernel::profile::Face;
 use consign_store::Store;
 use consign_store::conformance::item;
 
 use super::World;
 
-const ALL: Forget = Forget::OnceOfFace {
-    face: Face::Intent,
-    limit: 10,
-};
+/// Of the one caller that there is; a purge forgets no nonces.
+fn all() -> Forget {
+    Forget::OnceOf {
+        owner: "main".to_owned(),
+    }
+}
 
 fn signed(nonce: &str, steps: Vec<Command>) -> Request {
     Request {
@@ -68,7 +71,7 @@ async fn a_commit_that_failed_burns_nothing_and_forgets_nothing() {
             "CREATE TRIGGER no BEFORE INSERT ON intents BEGIN SELECT RAISE(ABORT, 'no'); END",
         )
         .unwrap();
-    let forget = Command::Forget(ALL);
+    let forget = Command::Forget(all());
     for steps in [vec![publish()], vec![forget, publish()]] {
         let refused = world.store.execute(signed("new", steps)).await;
         assert!(refused.is_err(), "{refused:?}");
@@ -91,7 +94,7 @@ async fn a_purge_that_failed_half_way_lets_no_replay_through() {
         .unwrap();
     let purge = Request {
         gate: None,
-        steps: vec![Command::Forget(ALL)],
+        steps: vec![Command::Forget(all())],
         apart: Apart::Yes,
         seed: [1; 32],
     };
@@ -107,7 +110,7 @@ async fn what_is_over_is_forgotten_in_the_file_as_well() {
     }
     world.clock.advance(HOUR_US);
     assert!(passes(&world, "a").await);
-    let scope = consign_kernel::once::Scope::IntentNonce;
+    let scope = Scope::IntentNonce;
     let forget = Command::Forget(Forget::Once { scope, limit: 10 });
     let request = Request {
         gate: None,
@@ -131,11 +134,8 @@ async fn a_nonce_that_lies_there_twice_is_forgotten_with_its_last_row() {
     assert!(passes(&world, "a").await);
     world.clock.advance(HOUR_US);
     assert!(passes(&world, "a").await, "used again, its time was over");
-    let forget_one = async || {
-        let steps = vec![Command::Forget(Forget::OnceOfFace {
-            face: Face::Intent,
-            limit: 1,
-        })];
+    let forget = async |forget: Forget| {
+        let steps = vec![Command::Forget(forget)];
         let request = Request {
             gate: None,
             steps,
@@ -144,8 +144,12 @@ async fn a_nonce_that_lies_there_twice_is_forgotten_with_its_last_row() {
         };
         world.store.execute(request).await.unwrap().unwrap();
     };
-    forget_one().await;
+    let (scope, limit) = (Scope::IntentNonce, 1);
+    forget(Forget::Once { scope, limit }).await;
     assert!(!passes(&world, "a").await);
-    forget_one().await;
+    let face = Face::Intent;
+    forget(Forget::OnceOfFace { face, limit }).await;
+    assert!(!passes(&world, "a").await, "a purge forgets no nonce");
+    forget(all()).await;
     assert!(passes(&world, "a").await);
 }

@@ -1,0 +1,27 @@
+//! The cleanup pass by the clock: soon after a start, and then whenever it is due, whether or not somebody sends requests.
+//!
+//! Requests trigger a due pass as well, as the protocol has it. A server that is started anew more often than the interval
+//! lasts, or that nobody asks anything, would otherwise never delete what has ended.
+
+use std::time::Duration;
+
+use consign_engine::{Engine, Operator};
+use consign_kernel::profile::Face;
+
+/// Late enough that a server that was down lets workers take their leases up again first.
+const FIRST_AFTER: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(engine: Engine) {
+    tokio::time::sleep(FIRST_AFTER).await;
+    match engine.cleanup(Operator::vouched(), Face::Intent).await {
+        Ok(report) => tracing::debug!(?report, "the first cleanup pass is done"),
+        Err(error) => {
+            tracing::warn!(%error, "the first cleanup pass failed; requests trigger the next one")
+        }
+    }
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        engine.cleanup_if_due(Face::Intent).await;
+    }
+}

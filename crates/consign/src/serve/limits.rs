@@ -1,0 +1,75 @@
+//! How many connections each listener may have, from the number of files this process may have open.
+
+use consign_automation::plugin::open_files;
+use consign_faces::automation::listeners::Shares;
+use consign_faces::web::server::CONNECTIONS_MAX_DEFAULT;
+
+/// Kept free of connections, for the ledger, the files of plugins and whatever a system library opens.
+const RESERVED_FILES: usize = 128;
+/// With so few files that the reserve would leave nothing, connections get this fraction.
+const SCARCE_FRACTION: usize = 4;
+
+/// Connections for all listeners together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Connections(usize);
+
+impl Connections {
+    /// Raises the limit of open files as far as the system allows, and divides it.
+    pub(crate) fn raise() -> Self {
+        let files = usize::try_from(open_files::raise()).unwrap_or(usize::MAX);
+        Self::within(files)
+    }
+
+    fn within(files: usize) -> Self {
+        let free = files.saturating_sub(RESERVED_FILES);
+        Self(free.max(files / SCARCE_FRACTION))
+    }
+
+    /// Of the main listener.
+    pub(super) fn main(self, beside_automation: bool) -> usize {
+        let share = if beside_automation {
+            self.0 / 8 * 5
+        } else {
+            self.0
+        };
+        share.clamp(1, CONNECTIONS_MAX_DEFAULT)
+    }
+
+    /// Of the automation's listeners beside the main one.
+    pub(super) fn beside(self) -> Shares {
+        Shares {
+            api: (self.0 / 4).max(1),
+            webhooks: (self.0 / 8).max(1),
+        }
+    }
+
+    /// Of the automation's listeners where there is no other.
+    pub(crate) fn alone(self) -> Shares {
+        Shares {
+            api: (self.0 / 4 * 3).max(1),
+            webhooks: (self.0 / 4).max(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s4_listeners_together_stay_below_the_files_minus_the_reserve() {
+        for (files, expected) in [
+            (64, 16),
+            (256, 128),
+            (1_024, 896),
+            (1 << 20, (1 << 20) - 128),
+        ] {
+            let all = Connections::within(files);
+            assert_eq!(all, Connections(expected));
+            let (beside, alone) = (all.beside(), all.alone());
+            assert!(all.main(true) + beside.api + beside.webhooks <= expected);
+            assert!(alone.api + alone.webhooks <= expected);
+            assert_eq!(all.main(false), expected.min(CONNECTIONS_MAX_DEFAULT));
+        }
+    }
+}

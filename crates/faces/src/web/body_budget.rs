@@ -1,0 +1,184 @@
+//! How many bytes of request bodies this process holds at once.
+//!
+//! Memory belongs to the process, so all faces and listeners share one budget. A body reserves what its head announces before
+//! a byte of it is read, or, without an announcement, what has come so far. A reservation is given back when the body is
+//! dropped, whatever became of the request.
+//!
+//! Invariant: at most [`BODIES_BYTES_MAX`] are reserved, of them at most [`BODIES_OF_ONE_BYTES_MAX`] for one key or one
+//! address, so that nobody alone keeps all others out. Bodies of up to [`SMALL_BYTES_MAX`] are not counted per holder: all
+//! connections together cannot fill the budget with them, and most requests are spared a lock.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Of all bodies together.
+pub const BODIES_BYTES_MAX: usize = 64 << 20;
+/// Of the bodies of one API key, or of one address where there is no key.
+pub const BODIES_OF_ONE_BYTES_MAX: usize = BODIES_BYTES_MAX / 4;
+const SMALL_BYTES_MAX: usize = 4 << 10;
+
+static BODIES: Budget = Budget::new(BODIES_BYTES_MAX, BODIES_OF_ONE_BYTES_MAX);
+
+/// Who sends a body.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BodySender {
+    /// An API key, by its id.
+    Key(String),
+    Address(IpAddr),
+    /// The operator's own programs, which have no share.
+    Trusted,
+}
+
+/// All of the budget is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoRoom;
+
+#[derive(Debug)]
+struct Budget {
+    max: usize,
+    of_one_max: usize,
+    taken: AtomicUsize,
+    of_each: Mutex<BTreeMap<BodySender, usize>>,
+}
+
+impl Budget {
+    const fn new(max: usize, of_one_max: usize) -> Self {
+        Self {
+            max,
+            of_one_max,
+            taken: AtomicUsize::new(0),
+            of_each: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), NoRoom> {
+        // Ordering: only the sum matters, nothing is published by it.
+        let taken = self
+            .taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                taken.checked_add(bytes).filter(|taken| *taken <= self.max)
+            });
+        taken.map(drop).map_err(|_full| NoRoom)
+    }
+
+    fn take_of(&self, holder: &BodySender, bytes: usize) -> Result<(), NoRoom> {
+        let mut of_each = self.of_each.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = of_each.get(holder).copied().unwrap_or(0);
+        let held = held.saturating_add(bytes);
+        if held > self.of_one_max {
+            return Err(NoRoom);
+        }
+        self.take(bytes)?;
+        of_each.insert(holder.clone(), held);
+        Ok(())
+    }
+
+    fn give_back(&self, counted: Option<&BodySender>, bytes: usize) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        let Some(holder) = counted else { return };
+        let mut of_each = self.of_each.lock().unwrap_or_else(PoisonError::into_inner);
+        match of_each.get_mut(holder) {
+            Some(held) if *held > bytes => *held -= bytes,
+            _ => drop(of_each.remove(holder)),
+        }
+    }
+}
+
+/// Bytes that one body may have, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    budget: &'static Budget,
+    holder: BodySender,
+    /// Of these, none are counted for the holder while the body is small.
+    bytes: usize,
+    is_counted: bool,
+}
+
+impl Reservation {
+    pub(super) fn new(holder: BodySender) -> Self {
+        Self::of(&BODIES, holder)
+    }
+
+    const fn of(budget: &'static Budget, holder: BodySender) -> Self {
+        Self {
+            budget,
+            holder,
+            bytes: 0,
+            is_counted: false,
+        }
+    }
+
+    /// Makes it at least `bytes`, or leaves it as it is.
+    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
+            return Ok(());
+        };
+        if bytes <= SMALL_BYTES_MAX || self.holder == BodySender::Trusted {
+            self.budget.take(more)?;
+        } else if self.is_counted {
+            self.budget.take_of(&self.holder, more)?;
+        } else {
+            // From now on all of it counts for the holder.
+            self.budget.take_of(&self.holder, bytes)?;
+            self.budget.give_back(None, self.bytes);
+            self.is_counted = true;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let counted = self.is_counted.then_some(&self.holder);
+        self.budget.give_back(counted, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+
+    fn key(name: &str) -> BodySender {
+        BodySender::Key(name.to_owned())
+    }
+
+    #[test]
+    fn s11_all_bodies_share_one_budget_and_give_it_back() {
+        static BUDGET: Budget = Budget::new(100 * KIB, 60 * KIB);
+        let take = |holder, bytes| {
+            let mut reservation = Reservation::of(&BUDGET, holder);
+            reservation.grow_to(bytes).map(|()| reservation)
+        };
+        let first = take(key("a"), 50 * KIB).unwrap();
+        assert!(take(key("a"), 20 * KIB).is_err(), "the share of one");
+        let second = take(key("b"), 40 * KIB).unwrap();
+        assert!(take(key("c"), 20 * KIB).is_err(), "the whole");
+        assert!(take(BodySender::Trusted, 20 * KIB).is_err());
+        let small = take(key("c"), 4 * KIB).unwrap();
+        drop(first);
+        let third = take(BodySender::Trusted, 56 * KIB).unwrap();
+        drop((second, third, small));
+        assert_eq!(BUDGET.taken.load(Ordering::Relaxed), 0);
+        assert!(BUDGET.of_each.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn s11_a_body_that_grows_counts_for_its_holder_once_it_is_not_small() {
+        static BUDGET: Budget = Budget::new(100 * KIB, 60 * KIB);
+        let mut growing = Reservation::of(&BUDGET, key("a"));
+        for kib in [1, 4, 5, 60] {
+            growing.grow_to(kib * KIB).unwrap();
+            assert_eq!(BUDGET.taken.load(Ordering::Relaxed), kib * KIB);
+        }
+        assert!(growing.grow_to(61 * KIB).is_err());
+        assert_eq!(BUDGET.taken.load(Ordering::Relaxed), 60 * KIB);
+        drop(growing);
+        assert_eq!(BUDGET.taken.load(Ordering::Relaxed), 0);
+        assert!(BUDGET.of_each.lock().unwrap().is_empty());
+    }
+}

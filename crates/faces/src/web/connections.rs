@@ -1,0 +1,396 @@
+//! The connections of one listener: how many there may be, and which one is closed to make room for another.
+//!
+//! Invariant: a request that is being answered is never cut off to make room. What can be closed is a connection without a
+//! request (nothing sent yet, half a head, or silence after an answer) and, if there is none, one that has been sending a
+//! body for longer than [`BODY_GRACE`]. The client with the most connections loses one first, and of its connections the one
+//! that has waited longest. A request and an eviction that meet are decided by one atomic step, so either the request runs
+//! to its end or its handler never starts.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::AbortHandle;
+
+/// Below this a body may still be on its way from an honest client, so it counts as a running request.
+const BODY_GRACE: Duration = Duration::from_secs(5);
+/// A full table closes this share of its connections at once, so that a flood of new ones does not search it each time.
+const EVICTED_SHARE: usize = 256;
+
+const WAITING: u8 = 0;
+const RECEIVING: u8 = 1;
+const BUSY: u8 = 2;
+const ANSWERED: u8 = 3;
+const EVICTED: u8 = 4;
+
+/// A cheap clone; all clones are the same table.
+#[derive(Clone, Debug)]
+pub(super) struct Connections(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    max: usize,
+    per_client_max: usize,
+    began: Instant,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    total: usize,
+    clients: HashMap<IpAddr, Vec<Arc<Activity>>>,
+}
+
+/// Why there is no place for a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// Every connection is busy with a request.
+    Full,
+    /// The client has its share, and each of its connections is busy with a request.
+    ClientFull,
+}
+
+impl Connections {
+    pub(super) fn new(max: usize, per_client_max: usize) -> Self {
+        Self(Arc::new(Inner {
+            max: max.max(1),
+            per_client_max: per_client_max.max(1),
+            began: Instant::now(),
+            table: Mutex::default(),
+        }))
+    }
+
+    /// A place for a connection of `client`, if need be by closing one that waits. `shared` marks a client that stands for
+    /// many, such as a proxy, which has no share of its own.
+    pub(super) fn take(&self, client: IpAddr, shared: bool) -> Result<Place, NoPlace> {
+        let now_us = self.0.now_us();
+        let mut table = self.0.lock();
+        let own = table.clients.get(&client).map_or(0, Vec::len);
+        if !shared && own >= self.0.per_client_max {
+            let wanted = wanted(self.0.per_client_max);
+            if table.evict_of(client, now_us, wanted) == 0 {
+                return Err(NoPlace::ClientFull);
+            }
+        }
+        if table.total >= self.0.max && table.evict(now_us, wanted(self.0.max)) == 0 {
+            return Err(NoPlace::Full);
+        }
+        let activity = Arc::new(Activity {
+            state: AtomicU8::new(WAITING),
+            since_us: AtomicU64::new(now_us),
+            has_begun: AtomicBool::new(false),
+            client,
+            task: OnceLock::new(),
+            table: Arc::clone(&self.0),
+        });
+        table.total += 1;
+        let of_client = table.clients.entry(client).or_default();
+        of_client.push(Arc::clone(&activity));
+        Ok(Place(activity))
+    }
+
+    /// Closes one connection that waits; false if there is none. For the case that the system runs out of something before
+    /// the table is full.
+    pub(super) fn make_room(&self) -> bool {
+        self.0.lock().evict(self.0.now_us(), 1) > 0
+    }
+}
+
+fn wanted(max: usize) -> usize {
+    (max / EVICTED_SHARE).max(1)
+}
+
+/// Whose connection it is. Who has one address of IPv6 usually has the 2^64 beside it as well.
+pub(super) fn client(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
+        ip @ IpAddr::V4(_) => ip,
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Table {
+    /// Closes up to `wanted` connections of the clients that have the most; gives how many.
+    fn evict(&mut self, now_us: u64, wanted: usize) -> usize {
+        let most = self.clients.iter().max_by_key(|(_, own)| own.len());
+        let evicted = match most.map(|(client, _)| *client) {
+            Some(client) => self.evict_of(client, now_us, wanted),
+            None => 0,
+        };
+        if evicted > 0 {
+            return evicted;
+        }
+        // All of that one's are busy. This is rare, so every client is looked at.
+        let mut clients: Vec<(usize, IpAddr)> = self
+            .clients
+            .iter()
+            .map(|(client, own)| (own.len(), *client))
+            .collect();
+        clients.sort_unstable_by(|one, other| other.cmp(one));
+        clients
+            .into_iter()
+            .map(|(_, client)| self.evict_of(client, now_us, wanted))
+            .find(|evicted| *evicted > 0)
+            .unwrap_or(0)
+    }
+
+    /// Closes up to `wanted` connections of one client, those first that have waited longest; gives how many.
+    fn evict_of(&mut self, client: IpAddr, now_us: u64, wanted: usize) -> usize {
+        let Some(own) = self.clients.get_mut(&client) else {
+            return 0;
+        };
+        let mut waiting: Vec<(bool, u64, usize)> = own
+            .iter()
+            .enumerate()
+            .filter_map(|(nth, activity)| {
+                let (receiving, since_us) = activity.evictable(now_us)?;
+                Some((receiving, since_us, nth))
+            })
+            .collect();
+        waiting.sort_unstable();
+        // Who only sends slowly is closed if nobody is silent, and one at a time.
+        let silent = waiting.iter().filter(|(receiving, ..)| !receiving).count();
+        waiting.truncate(wanted.min(silent.max(1)));
+        let mut places: Vec<usize> = waiting
+            .into_iter()
+            .filter(|(.., nth)| own[*nth].evict())
+            .map(|(.., nth)| nth)
+            .collect();
+        // From the end, so that the places that are still to come stay what they are.
+        places.sort_unstable_by(|one, other| other.cmp(one));
+        for nth in &places {
+            own.remove(*nth);
+        }
+        if own.is_empty() {
+            self.clients.remove(&client);
+        }
+        self.total -= places.len();
+        places.len()
+    }
+}
+
+/// What one connection is doing.
+#[derive(Debug)]
+pub(super) struct Activity {
+    state: AtomicU8,
+    /// Since when it waits, or receives.
+    since_us: AtomicU64,
+    has_begun: AtomicBool,
+    client: IpAddr,
+    task: OnceLock<AbortHandle>,
+    table: Arc<Inner>,
+}
+
+impl Activity {
+    /// A request's head has arrived, with a body to follow or without. False if the connection is being closed to make room:
+    /// then the request must not be carried out.
+    pub(super) fn begin(&self, has_body: bool) -> bool {
+        if has_body {
+            // Ordering: published by the swap below.
+            self.since_us.store(self.table.now_us(), Ordering::Relaxed);
+        }
+        let next = if has_body { RECEIVING } else { BUSY };
+        if self.state.swap(next, Ordering::AcqRel) == EVICTED {
+            self.state.store(EVICTED, Ordering::Release);
+            return false;
+        }
+        self.has_begun.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// The whole body has arrived.
+    pub(super) fn received(&self) {
+        let _ = self
+            .state
+            .compare_exchange(RECEIVING, BUSY, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// The handler has answered; the answer may still be on its way.
+    pub(super) fn answered(&self) {
+        self.received();
+        let _ = self
+            .state
+            .compare_exchange(BUSY, ANSWERED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// The connection reads. Behind an answer that means that it waits for the next request.
+    pub(super) fn reads(&self) {
+        if self.state.load(Ordering::Relaxed) == ANSWERED {
+            self.since_us.store(self.table.now_us(), Ordering::Relaxed);
+            let _ =
+                self.state
+                    .compare_exchange(ANSWERED, WAITING, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the head of a request has arrived, ever.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether it sends a body, and since when it waits or sends; nothing if it is busy.
+    fn evictable(&self, now_us: u64) -> Option<(bool, u64)> {
+        let state = self.state.load(Ordering::Acquire);
+        let since_us = self.since_us.load(Ordering::Relaxed);
+        let slow = || u128::from(now_us.saturating_sub(since_us)) >= BODY_GRACE.as_micros();
+        match state {
+            // Without a handle it was taken a moment ago, and cannot be ended yet.
+            WAITING if self.task.get().is_some() => Some((false, since_us)),
+            RECEIVING if slow() => Some((true, since_us)),
+            _ => None,
+        }
+    }
+
+    fn evict(&self) -> bool {
+        let from = |state| {
+            self.state
+                .compare_exchange(state, EVICTED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        let evicted = from(WAITING) || from(RECEIVING);
+        if evicted && let Some(task) = self.task.get() {
+            task.abort();
+        }
+        evicted
+    }
+}
+
+/// One connection's place in the table, free again when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Activity>);
+
+impl Place {
+    pub(super) fn activity(&self) -> Arc<Activity> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Activity {
+    /// The task to end if this connection must make room. Until it is known the connection stays.
+    pub(super) fn driven_by(&self, task: AbortHandle) {
+        let _ = self.task.set(task);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let activity = &self.0;
+        let mut table = activity.table.lock();
+        let Some(own) = table.clients.get_mut(&activity.client) else {
+            return;
+        };
+        // One that was evicted is not there any more.
+        let Some(nth) = own.iter().position(|other| Arc::ptr_eq(other, activity)) else {
+            return;
+        };
+        own.remove(nth);
+        if own.is_empty() {
+            table.clients.remove(&activity.client);
+        }
+        table.total -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    /// A place whose connection can be ended, and whether it was.
+    fn taken(connections: &Connections, client: IpAddr) -> (Place, tokio::task::JoinHandle<()>) {
+        let place = connections.take(client, false).unwrap();
+        let task = tokio::spawn(std::future::pending());
+        place.activity().driven_by(task.abort_handle());
+        // Times are in microseconds.
+        std::thread::sleep(Duration::from_millis(2));
+        (place, task)
+    }
+
+    async fn is_closed(task: tokio::task::JoinHandle<()>) -> bool {
+        tokio::task::yield_now().await;
+        task.is_finished()
+    }
+
+    #[tokio::test]
+    async fn s4_the_longest_idle_connection_of_the_client_with_most_makes_room() {
+        let connections = Connections::new(4, 3);
+        let (_first, first) = taken(&connections, ip(1));
+        let (_second, second) = taken(&connections, ip(2));
+        let (_third, third) = taken(&connections, ip(2));
+        let (busy, fourth) = taken(&connections, ip(2));
+        assert!(busy.activity().begin(false));
+        let (_fifth, fifth) = taken(&connections, ip(3));
+        assert!(!is_closed(first).await && !is_closed(third).await);
+        assert!(is_closed(second).await && !is_closed(fourth).await);
+        assert!(!is_closed(fifth).await);
+        assert_eq!(connections.0.lock().total, 4);
+    }
+
+    #[tokio::test]
+    async fn s4_a_client_at_its_share_closes_its_own_and_no_busy_one() {
+        let connections = Connections::new(10, 2);
+        let (_other, other) = taken(&connections, ip(9));
+        let (first, one) = taken(&connections, ip(1));
+        let (second, two) = taken(&connections, ip(1));
+        assert!(first.activity().begin(false));
+        let third = connections.take(ip(1), false).unwrap();
+        assert!(is_closed(two).await && !is_closed(one).await && !is_closed(other).await);
+        assert!(!second.activity().begin(false), "it must not start now");
+
+        assert!(third.activity().begin(true), "a body that began just now");
+        assert_eq!(
+            connections.take(ip(1), false).unwrap_err(),
+            NoPlace::ClientFull
+        );
+        assert!(
+            connections.take(ip(1), true).is_ok(),
+            "a proxy has no share"
+        );
+        drop(third);
+        assert!(connections.take(ip(1), false).is_ok());
+    }
+
+    #[tokio::test]
+    async fn s4_an_answered_connection_waits_again_once_it_reads() {
+        let connections = Connections::new(1, 1);
+        let (place, task) = taken(&connections, ip(1));
+        let activity = place.activity();
+        assert!(!activity.has_begun() && activity.begin(true));
+        activity.received();
+        activity.reads();
+        assert!(activity.has_begun());
+        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoPlace::Full);
+        activity.answered();
+        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoPlace::Full);
+        activity.reads();
+        let next = connections.take(ip(2), false).unwrap();
+        assert!(is_closed(task).await);
+        drop((place, next));
+        assert!(connections.0.lock().clients.is_empty());
+        assert_eq!(connections.0.lock().total, 0);
+    }
+
+    #[test]
+    fn a_network_of_one_client_is_one_client() {
+        let of = |ip: &str| client(ip.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        // On a listener of both families.
+        assert_ne!(of("::ffff:192.0.2.1"), of("::ffff:192.0.2.2"));
+    }
+}
