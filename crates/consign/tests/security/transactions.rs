@@ -33,19 +33,23 @@ fn public(signer: &Signer) -> String {
 
 fn at(seconds: i64) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let us = i64::try_from(since.unwrap().as_micros()).unwrap();
+    let us = i64::try_from(since.expect("it is after 1970").as_micros())
+        .expect("it is no later than 294000");
     instant::print(Micros(us + seconds * SECOND_US))
 }
 
 fn sign(mut document: Value, signer: &Signer) -> Value {
-    document.as_object_mut().unwrap().remove("signature");
-    let bytes = canonical_value(&document).unwrap();
+    document
+        .as_object_mut()
+        .expect("an object")
+        .remove("signature");
+    let bytes = canonical_value(&document).expect("it has one form");
     document["signature"] = BASE64.encode(&signer.sign_bytes(&bytes)).into();
     document
 }
 
 fn with(mut document: Value, members: &Value) -> Value {
-    for (name, value) in members.as_object().unwrap() {
+    for (name, value) in members.as_object().expect("an object") {
         document[name] = value.clone();
     }
     document

@@ -8,7 +8,7 @@ fn key(n: usize) -> String {
     format!("key-number-{n:012}")
 }
 
-fn intent(world: &World, id: &str, members: Value) -> Value {
+fn intent(world: &World, id: &str, members: &Value) -> Value {
     let mut intent = world.intent(id);
     intent.as_object_mut().unwrap().remove("max_spend_cents");
     for (name, value) in members.as_object().unwrap() {
@@ -32,7 +32,7 @@ async fn execute(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_signed_amount_binds_each_execution_and_all_of_them() {
     let world = World::new().await;
-    let three = intent(&world, "int_abc", json!({"max_executions": 3}));
+    let three = intent(&world, "int_abc", &json!({"max_executions": 3}));
     world.authorize(&three, KEY).await.unwrap();
     let asked = |cents: u64| json!({"intent_id": "int_abc", "amount_cents": cents});
     for cents in [1_501, 4_500, 9_007_199_254_740_991] {
@@ -85,7 +85,7 @@ async fn transaction(world: &World, n: usize) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_at_once_stay_within_a_signed_amount() {
     let world = World::new().await;
-    let three = intent(&world, "int_abc", json!({"max_executions": 3}));
+    let three = intent(&world, "int_abc", &json!({"max_executions": 3}));
     world.authorize(&three, KEY).await.unwrap();
     let mut asked = tokio::task::JoinSet::new();
     for n in 0..12 {
@@ -115,7 +115,7 @@ async fn more_than_the_amount_needs_a_signed_total() {
         ("int_zero", json!({"max_spend_cents": 0}), 1_501, false),
     ] {
         world
-            .authorize(&intent(&world, id, total), KEY)
+            .authorize(&intent(&world, id, &total), KEY)
             .await
             .unwrap();
         let answer = execute(&world, 1, json!({"intent_id": id, "amount_cents": asked})).await;
@@ -133,14 +133,14 @@ async fn an_intent_without_amount_and_total_needs_signed_requests() {
         } else {
             &json!({"amount_cents": null, "max_spend_cents": 0})
         };
-        let sent = intent(&world, id, members.clone());
+        let sent = intent(&world, id, members);
         assert_eq!(name(&world.create(&sent).await), "invalid_request");
         assert_eq!(name(&world.authorize(&sent, KEY).await), "invalid_request");
     }
     // What a site took while it asked for signatures is not open to everybody once it no longer does.
     let strict = world.other(|options| options.signed_requests = true).await;
     for id in ["int_created", "int_authorized"] {
-        let sent = intent(&world, id, unbounded.clone()).to_string();
+        let sent = intent(&world, id, &unbounded).to_string();
         strict.create(sent.as_bytes()).await.unwrap();
         if id == "int_authorized" {
             let key = Some(KEY.as_bytes());
@@ -163,7 +163,7 @@ async fn the_rail_is_the_one_that_was_signed() {
         ("int_def", "manual"),
         ("int_ghi", "bank"),
     ] {
-        let sent = intent(&world, id, json!({"rail": {"name": rail}}));
+        let sent = intent(&world, id, &json!({"rail": {"name": rail}}));
         world.authorize(&sent, KEY).await.unwrap();
         let answer = execute(&world, 1, json!({"intent_id": id})).await;
         if rail == "bank" {
