@@ -1,21 +1,25 @@
-//! Engine time: the wall clock at start plus monotonic time.
+//! Engine time: the wall clock at start plus monotonic time, and the time that the machine slept.
 //!
 //! Invariant: it never goes back, and never before the last instant the store knows. A jump of the wall clock is followed
-//! slowly, so that a day's jump does not end every lease at once. Where many nodes share a database, its clock is the wall
-//! clock of all of them.
+//! slowly, so that a day's jump does not end every lease at once. Sleep is no jump: that time has passed, so it is made up for
+//! at once. Where many nodes share a database, its clock is the wall clock of all of them.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use consign_kernel::ids::Micros;
+use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::plant::{self, Plant};
 use consign_store::Clock;
+use rustix::time::ClockId;
 
 /// How much of a difference to the wall clock is made up for per second: one percent.
 const SLEW_US_PER_S: i64 = 10_000;
 
 /// A difference that is not worth a jump.
 const CATCH_UP_US: i64 = 500_000;
+
+/// A difference to the wall clock that an operator should hear of.
+const APART_US: i64 = 60 * SECOND_US;
 
 /// What the wall clock says, in microseconds since 1970. Signature windows use it; leases never do.
 pub trait WallClock: Send + Sync + 'static {
@@ -26,6 +30,11 @@ pub trait WallClock: Send + Sync + 'static {
 pub trait TimeSource: WallClock {
     /// Never goes back, whatever becomes of the wall clock.
     fn monotonic(&self) -> Duration;
+
+    /// How long the machine has slept so far, in which time the monotonic clock stood still.
+    fn asleep(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The clocks of the operating system.
@@ -55,6 +64,17 @@ impl TimeSource for SystemTimes {
     fn monotonic(&self) -> Duration {
         self.started.elapsed()
     }
+
+    fn asleep(&self) -> Duration {
+        let read = |id| {
+            let now = rustix::time::clock_gettime(id);
+            let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+            Duration::from_secs(seconds) + Duration::from_nanos(now.tv_nsec.unsigned_abs())
+        };
+        // In this order: what lies between the two readings is no sleep.
+        let awake = read(ClockId::Monotonic);
+        read(ClockId::Boottime).saturating_sub(awake)
+    }
 }
 
 impl WallClock for SystemTimes {
@@ -74,6 +94,10 @@ pub struct EngineClock<S = SystemTimes> {
     /// When the last step was made, in seconds since start.
     stepped_s: AtomicI64,
     latest: AtomicI64,
+    /// Sleep that was made up for so far.
+    slept_us: AtomicI64,
+    /// Engine time and the wall clock lie far from each other, and the log says so.
+    apart: AtomicBool,
 }
 
 impl EngineClock {
@@ -101,6 +125,7 @@ impl<S: TimeSource> EngineClock<S> {
     /// The same over clocks that somebody else made.
     pub fn over(source: S, last_stored: Option<Micros>) -> Self {
         let start = source.wall().max(last_stored.unwrap_or_default());
+        let asleep_us = micros(source.asleep());
         Self {
             started: source.monotonic(),
             source,
@@ -108,12 +133,50 @@ impl<S: TimeSource> EngineClock<S> {
             slewed_us: AtomicI64::new(0),
             stepped_s: AtomicI64::new(0),
             latest: AtomicI64::new(start.0),
+            slept_us: AtomicI64::new(asleep_us),
+            apart: AtomicBool::new(false),
         }
     }
 
-    /// Moves engine time a little towards the wall clock, at most once a second.
+    /// Makes up for sleep, and moves engine time a little towards the wall clock, at most once a second.
     pub fn follow(&self) {
-        self.follow_to(self.source.wall(), self.elapsed());
+        self.wake_up();
+        let wall = self.source.wall();
+        self.follow_to(wall, self.elapsed());
+        self.tell_apart(wall.0 - self.at(self.elapsed()).0);
+    }
+
+    fn wake_up(&self) {
+        let asleep_us = micros(self.source.asleep());
+        let slept_us = asleep_us - self.slept_us.load(Ordering::Relaxed);
+        if slept_us <= CATCH_UP_US {
+            return;
+        }
+        self.slept_us.store(asleep_us, Ordering::Relaxed);
+        // On a shared database its time may have been caught up with already.
+        let behind_us = self.source.wall().0 - self.at(self.elapsed()).0;
+        let made_up_us = slept_us.min(behind_us).max(0);
+        self.slewed_us.fetch_add(made_up_us, Ordering::Relaxed);
+        let slept_s = slept_us / SECOND_US;
+        tracing::info!(slept_s, "the machine slept; the time counts as passed");
+    }
+
+    /// Says once that the wall clock was set, and once that it was caught up with.
+    fn tell_apart(&self, wall_ahead_us: i64) {
+        let apart = wall_ahead_us.abs() > APART_US;
+        if self.apart.swap(apart, Ordering::Relaxed) == apart {
+            return;
+        }
+        let wall_ahead_s = wall_ahead_us / SECOND_US;
+        if apart {
+            tracing::warn!(
+                wall_ahead_s,
+                "the wall clock and the time of leases and delays differ; the latter follows by one percent, so that no lease \
+                 ends early, and at once when the server is started again"
+            );
+        } else {
+            tracing::info!("the time of leases and delays has caught up with the wall clock");
+        }
     }
 
     fn elapsed(&self) -> Duration {
@@ -130,9 +193,8 @@ impl<S: TimeSource> EngineClock<S> {
     }
 
     fn at(&self, elapsed: Duration) -> Micros {
-        let elapsed_us = i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX);
         self.start
-            .plus(elapsed_us)
+            .plus(micros(elapsed))
             .plus(self.slewed_us.load(Ordering::Relaxed))
     }
 }
@@ -153,6 +215,10 @@ impl<S: TimeSource> WallClock for EngineClock<S> {
     }
 }
 
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
 fn system_time() -> Micros {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -162,9 +228,68 @@ fn system_time() -> Micros {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use consign_kernel::ids::DAY_US;
 
     use super::*;
+
+    /// Clocks of a machine that can sleep and whose wall clock can be set.
+    #[derive(Clone, Default)]
+    struct Machine(Arc<[AtomicI64; 3]>);
+
+    impl Machine {
+        /// Lets time pass awake, asleep, and for the wall clock alone.
+        fn pass(&self, awake_us: i64, asleep_us: i64, set_us: i64) {
+            for (clock, us) in self.0.iter().zip([awake_us, asleep_us, set_us]) {
+                clock.fetch_add(us, Ordering::Relaxed);
+            }
+        }
+
+        fn read(&self, clock: usize) -> i64 {
+            self.0[clock].load(Ordering::Relaxed)
+        }
+    }
+
+    impl WallClock for Machine {
+        fn wall(&self) -> Micros {
+            Micros(DAY_US + (0..3).map(|clock| self.read(clock)).sum::<i64>())
+        }
+    }
+
+    impl TimeSource for Machine {
+        fn monotonic(&self) -> Duration {
+            Duration::from_micros(self.read(0).unsigned_abs())
+        }
+
+        fn asleep(&self) -> Duration {
+            Duration::from_micros(self.read(1).unsigned_abs())
+        }
+    }
+
+    #[test]
+    fn s7_time_asleep_counts_as_passed_and_a_set_clock_does_not() {
+        let machine = Machine::default();
+        let clock = EngineClock::over(machine.clone(), None);
+        let passed_s = || (clock.now().0 - DAY_US) / SECOND_US;
+        machine.pass(SECOND_US, 20 * 60 * SECOND_US, 0);
+        clock.follow();
+        assert_eq!(passed_s(), 1 + 20 * 60, "it slept for twenty minutes");
+        machine.pass(10 * SECOND_US, 0, 20 * 60 * SECOND_US);
+        clock.follow();
+        assert_eq!(passed_s(), 11 + 20 * 60, "the clock was set");
+        // Set back while it slept: what was set back is not made up for twice.
+        machine.pass(0, 600 * SECOND_US, -600 * SECOND_US - 20 * 60 * SECOND_US);
+        clock.follow();
+        assert_eq!(passed_s(), 11 + 20 * 60, "no more than the wall clock says");
+    }
+
+    #[test]
+    fn the_system_tells_how_long_it_slept() {
+        let times = SystemTimes::ahead(0);
+        let (first, second) = (times.asleep(), times.asleep());
+        assert!(second.abs_diff(first) < Duration::from_secs(1));
+    }
 
     #[test]
     fn a_day_s_jump_of_the_wall_clock_moves_engine_time_by_one_percent() {

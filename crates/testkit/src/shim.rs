@@ -24,6 +24,7 @@ const PASSED_AT: u64 = 24;
 const DIE_AT: u64 = 32;
 const CLOCKS_AT: u64 = 40;
 const CLOCK_READS_AT: u64 = 104;
+const SLEPT_AT: u64 = 168;
 
 /// What the disk refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +148,11 @@ impl Shim {
     /// How often it was read so far while it was moved.
     pub fn clock_reads(&self, clock: Clock) -> io::Result<u64> {
         self.number(CLOCK_READS_AT + 8 * clock.0)
+    }
+
+    /// Lets the machine have slept for so many seconds in all, as its wall clock and its clock since the boot tell.
+    pub fn has_slept(&self, seconds: i64) -> io::Result<()> {
+        self.state.write_all_at(&seconds.to_ne_bytes(), SLEPT_AT)
     }
 
     /// Lets so many seconds pass for all clocks of the server at once, as if it had slept through them.

@@ -10,6 +10,7 @@
  *  32  u64  0, or at which write to the database file itself the process dies; SQLite makes them only in a checkpoint
  *  40  8 i64  microseconds by which the wall clock alone is moved, for processes with the same number in CONSIGN_SHIM_CLOCK
  * 104  8 u64  how often each of these clocks was read while it was moved
+ * 168  i64  seconds that the machine slept: they passed for the wall clock and since the boot, and not for the monotonic clock
  * Only files whose path contains CONSIGN_SHIM_FILES are counted and disturbed.
  *
  * CONSIGN_SHIM_LOG, if set, is appended to: what happens to files below the directory CONSIGN_SHIM_TREE. A record has a
@@ -43,6 +44,7 @@ struct state {
     volatile uint64_t die_at;
     volatile int64_t moved_us[CLOCKS];
     volatile uint64_t reads[CLOCKS];
+    volatile int64_t slept_s;
 };
 enum { FAIL_SYNCS = 1, FAIL_WRITES_FULL = 2, FAIL_WRITES_IO = 3 };
 /* Numbers of the record: write (inode, offset; bytes), truncate (inode, length), sync (inode, 1 if it succeeded),
@@ -325,11 +327,12 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     int result = real(clock, now);
     if (result != 0 || !state) return result;
     if (clock == CLOCK_REALTIME) {
-        int64_t us = now->tv_nsec / 1000 + moved_us() + 1000000 * (now->tv_sec + state->passed_s);
+        int64_t us = now->tv_nsec / 1000 + moved_us() + 1000000 * (now->tv_sec + state->passed_s + state->slept_s);
         now->tv_nsec = us % 1000000 * 1000 + now->tv_nsec % 1000;
         now->tv_sec = us / 1000000;
     }
     if (clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME) now->tv_sec += state->passed_s;
+    if (clock == CLOCK_BOOTTIME) now->tv_sec += state->slept_s;
     return result;
 }
 
@@ -338,7 +341,7 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
     REAL(int, "gettimeofday", struct timeval *, void *);
     int result = real(now, zone);
     if (result != 0 || !state) return result;
-    int64_t us = now->tv_usec + moved_us() + 1000000 * (now->tv_sec + state->passed_s);
+    int64_t us = now->tv_usec + moved_us() + 1000000 * (now->tv_sec + state->passed_s + state->slept_s);
     now->tv_usec = us % 1000000;
     now->tv_sec = us / 1000000;
     return result;
