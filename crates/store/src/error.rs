@@ -12,6 +12,14 @@ pub enum Error {
         "the disk failed to keep a commit, which may be there or not; start the server again to see what is"
     )]
     Lost,
+    /// Somebody else changed the files of a database under a running server; says which, and what to do next.
+    #[error("{0}")]
+    Taken(String),
+    #[error(
+        "{} is in use by another server or command, by this or another name of the file; stop it first",
+        path.display()
+    )]
+    InUse { path: PathBuf },
     #[error("stored data is damaged: {0}; run `consign store check`")]
     Corrupt(String),
     #[error(

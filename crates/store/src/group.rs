@@ -192,8 +192,8 @@ impl Committed {
             }
             Err(error) => {
                 shared.meters.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%error, "the disk did not keep a commit; nothing more is accepted until a new start");
-                shared.safety.lost();
+                tracing::error!(%error, "a commit was not made safe; nothing more is accepted until a new start");
+                shared.safety.lost_by(error);
             }
         }
         synced.is_ok()

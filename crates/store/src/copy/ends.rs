@@ -28,6 +28,14 @@ impl fmt::Display for End {
 }
 
 impl End {
+    /// Keeps writers from a file for as long as it is read. A database tells who is connected.
+    pub(super) fn hold(&self) -> Result<Option<sqlite::Hold>, Error> {
+        match self {
+            Self::File(path) if path.exists() => sqlite::Hold::take(path).map(Some),
+            Self::File(_) | Self::Database(_) => Ok(None),
+        }
+    }
+
     /// To read from.
     pub(super) fn source(&self) -> Result<Box<dyn Source>, Error> {
         Ok(match self {

@@ -167,6 +167,8 @@ impl Seen {
 /// Copies everything, and verifies it. Blocks until it is done.
 pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<Report, Error> {
     let Options { from, to, anew, .. } = options;
+    // Before the source is opened, and given back after it is closed.
+    let _hold = from.hold()?;
     let mut source = from.source()?;
     if source.others()? > 0 {
         return Err(Error::Copy(in_use(from)));

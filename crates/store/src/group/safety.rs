@@ -1,5 +1,6 @@
 //! How far commits are safe, for those who read: what a reader saw may be committed and not yet synced.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
@@ -12,6 +13,9 @@ pub(crate) struct Safety {
     committed: AtomicU64,
     safe: AtomicU64,
     lost: AtomicBool,
+    /// It was the disk that failed: what is in the log may not be there.
+    failed_sync: AtomicBool,
+    why: OnceLock<String>,
     changed: Notify,
     /// Apart from the others, so that whoever waits for it is not woken by every commit.
     lost_now: Notify,
@@ -28,6 +32,31 @@ impl Safety {
         let committed = self.committed.load(Ordering::SeqCst);
         self.safe.store(committed, Ordering::SeqCst);
         self.changed.notify_waiters();
+    }
+
+    /// Nothing more is accepted, because of this.
+    pub(crate) fn lost_by(&self, error: &Error) {
+        if matches!(error, Error::Taken(_)) {
+            self.why.get_or_init(|| error.to_string());
+            self.lost();
+        } else {
+            self.sync_failed();
+        }
+    }
+
+    /// The disk did not keep what it was given.
+    pub(crate) fn sync_failed(&self) {
+        self.failed_sync.store(true, Ordering::SeqCst);
+        self.lost();
+    }
+
+    pub(crate) fn failed_sync(&self) -> bool {
+        self.failed_sync.load(Ordering::SeqCst)
+    }
+
+    /// Why nothing is accepted any more, if it is not the disk's fault.
+    pub(crate) fn why_lost(&self) -> Option<&str> {
+        self.why.get().map(String::as_str)
     }
 
     pub(crate) fn lost(&self) {

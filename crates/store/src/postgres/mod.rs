@@ -15,6 +15,7 @@ mod hosts;
 mod load;
 mod locks;
 mod nodes;
+mod positions;
 mod readers;
 mod reads;
 mod rows;
@@ -93,6 +94,12 @@ impl Postgres {
     /// Reaches the database, brings its schema up to date, starts the writers.
     pub async fn open(options: Options) -> Result<Self, Error> {
         schema::migrate(&options.address, options.clock.now().0, options.hold).await?;
+        for behind in positions::recover(&options.address, false).await? {
+            tracing::warn!(
+                behind,
+                "a sequence lay behind its table, as after a restore without sequences"
+            );
+        }
         let readers = Readers::new(options.address.clone(), READERS);
         let horizon = Horizon::default();
         let last_fact = reads::last_fact(&readers, &horizon).await?;
@@ -133,6 +140,23 @@ impl Postgres {
         copy::refuse_part(address).await?;
         let checked = check::check(&Readers::new(address.clone(), 1)).await;
         checked.map_err(instant_lost)
+    }
+
+    /// Brings sequences that lie behind their tables up to them, and says which. With `dry_run` it only says so.
+    pub async fn repair(address: &Address, dry_run: bool) -> Result<Vec<String>, Error> {
+        copy::refuse_part(address).await?;
+        positions::recover(address, dry_run).await
+    }
+
+    /// When the last fact was written, by the database's clock of that time; `None` if there is none.
+    pub async fn last_time(address: &Address) -> Result<Option<Micros>, Error> {
+        if !schema::exists(address).await? {
+            return Ok(None);
+        }
+        let client = address.connect().await?;
+        let sql = "SELECT at FROM facts ORDER BY seq DESC LIMIT 1";
+        let found = client.query_opt(sql, &[]).await?;
+        Ok(found.map(|row| row.try_get(0)).transpose()?.map(Micros))
     }
 
     /// Whether it follows another server and takes no writes.

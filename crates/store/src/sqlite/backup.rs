@@ -20,7 +20,7 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(i32, i32)) -> Res
             reason: "it exists already; choose a new name".to_owned(),
         });
     }
-    let source = schema::read_only(from, false)?;
+    let source = schema::reader(from)?;
     // One open read holds on to one instant; without it each commit of the server would begin the copy anew, and a
     // busy server would never let it end.
     source.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1")?;
@@ -38,6 +38,8 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(i32, i32)) -> Res
         }
     }
     drop(copy);
+    // It has no log.
+    schema::note_open(&target, false)?;
     target.close().map_err(|(_, error)| error)?;
     std::fs::File::open(to)
         .and_then(|file| file.sync_all())

@@ -34,7 +34,7 @@ pub(super) fn check(connection: &Connection) -> Result<Vec<String>, Error> {
     Ok(findings)
 }
 
-fn check_rows(
+pub(super) fn check_rows(
     connection: &Connection,
     findings: &mut Vec<String>,
 ) -> Result<BTreeMap<Counter, i64>, Error> {
@@ -89,6 +89,7 @@ fn check_facts(connection: &Connection, findings: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
+/// Says `position:` first, which is what a repair mends.
 fn check_position(connection: &Connection, findings: &mut Vec<String>) -> Result<(), Error> {
     let (last_seq, last_fact): (u64, u64) = connection.query_row(
         "SELECT last_seq, last_fact FROM position WHERE id = 1",

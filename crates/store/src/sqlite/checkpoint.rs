@@ -12,7 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
+use super::log::Log as Watched;
 use crate::Error;
 use crate::group::Shared;
 
@@ -53,24 +55,42 @@ impl Log {
 }
 
 impl Checkpointer {
-    pub(super) fn start(path: &Path, shared: &Arc<Shared>) -> Result<Self, Error> {
+    pub(super) fn start(
+        path: &Path,
+        shared: &Arc<Shared>,
+        watched: &Arc<Watched>,
+    ) -> Result<Self, Error> {
         let connection = Connection::open(path)?;
         // What is merged is synced before the log may begin anew; said here so that it rests on no default.
         connection.execute_batch("PRAGMA synchronous = FULL")?;
+        connection.busy_timeout(PAUSE)?;
+        // Opens the log now: later another file may lie there.
+        unmerged_pages(&connection)?;
         let rest_wanted = Arc::new(AtomicBool::new(false));
         let wanted = Arc::clone(&rest_wanted);
-        let shared = Arc::clone(shared);
+        let (shared, watched) = (Arc::clone(shared), Arc::clone(watched));
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
             .name("ledger-merge".to_owned())
             .spawn(move || {
+                let mut rescued = false;
                 while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                    // What may not be on the disk must not get into the file.
+                    if !shared.safety.is_lost()
+                        && let Err(error @ Error::Taken(_)) = watched.confirm(&connection)
+                    {
+                        tracing::error!(%error, "nothing more is accepted until a new start");
+                        shared.safety.lost_by(&error);
+                    }
                     if shared.safety.is_lost() {
-                        return;
+                        // At once: whoever took the log away may end this process next.
+                        rescued = rescued || rescue(&connection, &watched, &shared);
+                        continue;
                     }
                     let long = noted(merge_worthwhile(&connection), &shared);
                     wanted.store(long.unwrap_or(false), Ordering::Relaxed);
+                }
+                if shared.safety.is_lost() {
+                    leave_log(&connection);
                 }
             })
             .map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -98,6 +118,34 @@ pub(super) fn merge_all(connection: &Connection) -> rusqlite::Result<bool> {
     Log::ask(connection, "PRAGMA wal_checkpoint(TRUNCATE)").map(|log| !log.busy)
 }
 
+/// Merges a log that was taken away and can still be read: what was acknowledged is in it alone. What may not be on the disk
+/// must not get into the file, so after a failed sync nothing is merged. Says whether nothing is left to do.
+pub(super) fn rescue(connection: &Connection, log: &Watched, shared: &Shared) -> bool {
+    if !log.is_rescuable() || shared.safety.failed_sync() {
+        return true;
+    }
+    let merged = Log::ask(connection, "PRAGMA wal_checkpoint(FULL)");
+    let done = noted(merged, shared).is_some_and(|log| !log.busy && log.merged == log.pages);
+    if done {
+        tracing::warn!("what the log held is in the database file now");
+    }
+    done
+}
+
+/// SQLite would merge what it believes to be in the log when the last connection closes.
+pub(super) fn leave_log(connection: &Connection) {
+    if let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+        tracing::warn!(%error, "SQLite may merge the log when it closes the file");
+    }
+}
+
+/// How many pages the log holds; `None` if all of them are in the file as well.
+pub(super) fn unmerged_pages(connection: &Connection) -> rusqlite::Result<Option<u64>> {
+    let log = Log::ask(connection, "PRAGMA wal_checkpoint(NOOP)")?;
+    let pages = u64::try_from(log.pages).ok();
+    Ok(pages.filter(|_| log.pages > log.merged))
+}
+
 /// Merges as much as is possible without waiting for anybody.
 pub(super) fn merge(connection: &Connection) -> rusqlite::Result<()> {
     Log::ask(connection, "PRAGMA wal_checkpoint(PASSIVE)").map(drop)
@@ -112,7 +160,7 @@ pub(super) fn noted<T>(merged: rusqlite::Result<T>, shared: &Shared) -> Option<T
     let code = error.sqlite_error().map(|error| error.extended_code);
     if code == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC) {
         tracing::error!(%error, "the disk did not keep what was merged; nothing more is accepted until a new start");
-        shared.safety.lost();
+        shared.safety.sync_failed();
     } else {
         tracing::warn!(%error, "the log was not merged into the file; it is tried again");
     }

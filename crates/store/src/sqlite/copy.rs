@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use consign_kernel::once;
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
+use super::hold::Hold;
 use super::nonces::Nonces;
 use super::prepared::Prepared;
 use super::rows::{self, fact_columns, intent_columns, signed};
@@ -74,7 +75,7 @@ impl Reader {
                 place: format!("sqlite:{}", path.display()),
             });
         }
-        let connection = schema::read_only(path, false)?;
+        let connection = schema::reader(path)?;
         // One open read holds on to one instant.
         connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1")?;
         Ok(Some(Self {
@@ -88,26 +89,31 @@ impl Reader {
 /// A file that is written to.
 pub(crate) struct Writer {
     reader: Reader,
+    // Behind the reader, so that it is closed after it.
+    hold: Hold,
 }
 
 impl Writer {
     pub(crate) fn open(path: &Path, now_us: i64) -> Result<Self, Error> {
-        let connection = schema::writer(path, now_us)?;
+        let (connection, hold) = schema::writer(path, now_us)?;
         Ok(Self {
             reader: Reader {
                 path: path.to_owned(),
                 connection,
                 superseded: None,
             },
+            hold,
         })
     }
 
     /// Closes the file, of which everything is on the disk then.
     pub(crate) fn close(self) -> Result<(), Error> {
+        let Self { reader, hold } = self;
         let Reader {
             path, connection, ..
-        } = self.reader;
+        } = reader;
         connection.close().map_err(|(_, error)| error)?;
+        drop(hold);
         std::fs::File::open(path)
             .and_then(|file| file.sync_all())
             .map_err(|error| Error::Unavailable(error.to_string()))

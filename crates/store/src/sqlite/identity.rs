@@ -4,18 +4,13 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use crate::Error;
-
-/// A look costs a system call, so not every commit takes one.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Identity {
     path: PathBuf,
     found: (u64, u64),
-    look_at: Instant,
 }
 
 impl Identity {
@@ -27,20 +22,13 @@ impl Identity {
         Ok(Self {
             path: path.to_owned(),
             found,
-            look_at: Instant::now() + INTERVAL,
         })
     }
 
     /// Refuses as long as another file, or none, lies at the path.
-    pub(super) fn confirm(&mut self) -> Result<(), Error> {
-        if Instant::now() < self.look_at {
-            return Ok(());
-        }
+    pub(super) fn confirm(&self) -> Result<(), Error> {
         match identity(&self.path) {
-            Ok(now) if now == self.found => {
-                self.look_at = Instant::now() + INTERVAL;
-                Ok(())
-            }
+            Ok(now) if now == self.found => Ok(()),
             _ => Err(Error::Unavailable(format!(
                 "{} was moved, deleted or replaced; put it back or restart the server",
                 self.path.display()
@@ -63,11 +51,8 @@ mod tests {
         let path = directory.path().join("ledger.db");
         let aside = directory.path().join("aside.db");
         std::fs::write(&path, "ours").unwrap();
-        let mut identity = Identity::of(&path).unwrap();
-        let mut look = || {
-            identity.look_at = Instant::now();
-            identity.confirm().is_ok()
-        };
+        let identity = Identity::of(&path).unwrap();
+        let look = || identity.confirm().is_ok();
         assert!(look());
         std::fs::rename(&path, &aside).unwrap();
         assert!(!look(), "nothing lies there");

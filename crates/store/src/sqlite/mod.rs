@@ -6,9 +6,12 @@ mod backup;
 mod check;
 mod checkpoint;
 pub(crate) mod copy;
+mod hold;
 mod identity;
 mod import;
+mod log;
 mod nonces;
+mod positions;
 mod prepared;
 mod reads;
 mod rows;
@@ -30,7 +33,10 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 pub use backup::backup;
+pub(crate) use hold::Hold;
+pub use hold::is_held;
 pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile, UnreadableRow};
+pub use positions::{Repair, repair};
 pub use schema::{Holds, identify, migrate, pending};
 
 use crate::{
@@ -67,12 +73,14 @@ pub struct Sqlite {
     writer: Writer,
     readers: Arc<Readers>,
     clock: Arc<dyn Clock>,
+    // Last, because its descriptor stays open until SQLite has closed the file.
+    hold: Hold,
 }
 
 impl Sqlite {
-    /// Opens or makes the file, brings its schema up to date, starts the writer.
+    /// Opens or makes the file, which no other process may have open to write, brings its schema up to date, starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
-        let connection = schema::writer(&options.path, options.clock.now().0)?;
+        let (connection, hold) = schema::writer(&options.path, options.clock.now().0)?;
         copy::refuse_part(&connection, &options.path)?;
         let writer = Writer::start(
             &options.path,
@@ -86,7 +94,18 @@ impl Sqlite {
             writer,
             readers,
             clock: options.clock,
+            hold,
         })
+    }
+
+    /// Reads everything once and says what is wrong with it, as [`Store::check`] does, in a file that nobody else has open. Mends
+    /// nothing, but brings the schema up to date.
+    pub fn look_over(path: &Path, now: Micros) -> Result<Vec<String>, Error> {
+        let (connection, _hold) = schema::writer(path, now.0)?;
+        copy::refuse_part(&connection, path)?;
+        let findings = check::check(&connection)?;
+        connection.close().map_err(|(_, error)| error)?;
+        Ok(findings)
     }
 
     /// The engine time of the last commit: a restarted clock must not begin before it.
@@ -94,7 +113,7 @@ impl Sqlite {
         if identify(path)? != Holds::Consign {
             return Ok(None);
         }
-        let connection = schema::read_only(path, false)?;
+        let connection = schema::reader(path)?;
         // A first start that was cut off has marked the file and not made its tables.
         if !connection.table_exists(None, "position")? {
             return Ok(None);
@@ -120,9 +139,15 @@ impl Sqlite {
         self.writer.shared.safety.is_lost()
     }
 
+    /// Why nothing is accepted any more, if somebody else changed the files.
+    pub fn why_lost(&self) -> Option<&str> {
+        self.writer.shared.safety.why_lost()
+    }
+
     /// Finishes what waits and ends the writer. Later requests are refused.
     pub fn close(&self) {
         self.writer.close();
+        self.hold.release();
     }
 }
 

@@ -3,12 +3,14 @@
 //! Invariant: a file that is not ours is left untouched, down to its side files.
 
 use std::io::Read;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::checkpoint::PAGES_MAX;
+use super::hold::Hold;
 use crate::Error;
 use crate::failpoint::{self, Failpoint};
 
@@ -16,6 +18,8 @@ use crate::failpoint::{self, Failpoint};
 const APPLICATION_ID: i32 = 0x434e_5347;
 /// Where SQLite's file format keeps it, big-endian.
 const APPLICATION_ID_AT: usize = 68;
+/// And the number that says whether a writer has the file open, and so whether its log may hold more than the file.
+const OPEN_AT: usize = 60;
 
 /// RETURNING needs 3.35; the WAL-reset corruption was mended in 3.51.3.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -110,6 +114,48 @@ pub fn identify(path: &Path) -> Result<Holds, Error> {
 
 /// The application id in the header of a SQLite file; zero if the file is none. `None` if there is nothing yet.
 fn mark(path: &Path) -> std::io::Result<Option<i32>> {
+    Ok(header(path)?.map(|header| number(&header, APPLICATION_ID_AT)))
+}
+
+/// Refuses a file by a name that its log does not lie beside: the last writer was cut off, and what it acknowledged is in the log
+/// beside another link to the file. Gives whether the last writer was cut off.
+fn refuse_without_log(path: &Path) -> Result<bool, Error> {
+    let unfit = |reason: String| Error::Open {
+        path: path.to_owned(),
+        reason,
+    };
+    let found = header(path).map_err(|error| unfit(error.to_string()))?;
+    if found.is_none_or(|header| number(&header, OPEN_AT) == 0) {
+        return Ok(false);
+    }
+    let look = || -> std::io::Result<(u64, bool)> {
+        let real = path.canonicalize()?;
+        let mut log = real.clone().into_os_string();
+        log.push("-wal");
+        Ok((real.metadata()?.nlink(), Path::new(&log).try_exists()?))
+    };
+    match look().map_err(|error| unfit(error.to_string()))? {
+        (links, false) if links > 1 => Err(unfit(format!(
+            "it has {links} links, and the server that had it open last was cut off; its log lies beside the name by which that \
+             server opened it, so start it by that name"
+        ))),
+        _ => Ok(true),
+    }
+}
+
+/// Notes in the file itself that its log may hold more than the file does, or that it does not.
+pub(super) fn note_open(connection: &Connection, open: bool) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "user_version", i32::from(open))
+}
+
+type Header = [u8; APPLICATION_ID_AT + 4];
+
+fn number(header: &Header, at: usize) -> i32 {
+    i32::from_be_bytes(header[at..at + 4].try_into().unwrap_or_default())
+}
+
+/// Zeros if the file is no database. `None` if there is nothing yet.
+fn header(path: &Path) -> std::io::Result<Option<Header>> {
     let mut header = [0; APPLICATION_ID_AT + 4];
     let mut file = match std::fs::File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -119,15 +165,16 @@ fn mark(path: &Path) -> std::io::Result<Option<i32>> {
         return Ok(None);
     }
     match file.read_exact(&mut header) {
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(Some(0)),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            return Ok(Some([0; APPLICATION_ID_AT + 4]));
+        }
         other => other?,
     }
-    let id = header[APPLICATION_ID_AT..].try_into().unwrap_or_default();
-    Ok(Some(i32::from_be_bytes(id)))
+    Ok(Some(header))
 }
 
-/// The writer's connection, migrated and ready.
-pub(super) fn writer(path: &Path, now_us: i64) -> Result<Connection, Error> {
+/// The writer's connection, migrated and ready, and the right to use it.
+pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, Hold), Error> {
     let fresh = match identify(path)? {
         Holds::IntentBus => {
             return Err(Error::IntentBusFile {
@@ -160,6 +207,9 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<Connection, Error> {
             reason: reason.to_string(),
         })?;
     }
+    // Before SQLite touches it, and until after it is closed.
+    let hold = Hold::take(path)?;
+    let cut_off = refuse_without_log(path)?;
     let mut connection = Connection::open(path).map_err(open)?;
     // Before the log exists, so that the mark is in the file itself and a kill cannot leave it in the log alone.
     if fresh {
@@ -169,7 +219,10 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<Connection, Error> {
     }
     settle_pragmas(&connection).map_err(open)?;
     apply(&mut connection, path, now_us)?;
-    Ok(connection)
+    if cut_off {
+        note_open(&connection, false)?;
+    }
+    Ok((connection, hold))
 }
 
 /// Payloads are nobody else's business; SQLite gives its side files the same mode.
@@ -179,6 +232,13 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map(|_| ())
+}
+
+/// A connection of a process that has the file not open yet, and only reads it.
+pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
+    // Before SQLite makes a log by this name.
+    refuse_without_log(path)?;
+    Ok(read_only(path, false)?)
 }
 
 /// A reader's connection. `immutable` promises that nobody writes meanwhile and touches no side file.
@@ -235,7 +295,7 @@ fn plan_once(connection: &Connection) -> rusqlite::Result<()> {
 
 /// The migrations that a file of ours still needs, by number and name. Changes nothing.
 pub fn pending(path: &Path) -> Result<Vec<String>, Error> {
-    let connection = read_only(path, false)?;
+    let connection = reader(path)?;
     let found: u32 = if connection.table_exists(None, "migrations")? {
         let sql = "SELECT coalesce(max(version), 0) FROM migrations";
         connection.query_row(sql, [], |row| row.get(0))?
@@ -253,7 +313,7 @@ pub fn pending(path: &Path) -> Result<Vec<String>, Error> {
 
 /// Brings the schema of a file of ours up to date, and does nothing else.
 pub fn migrate(path: &Path, now_us: i64) -> Result<(), Error> {
-    let connection = writer(path, now_us)?;
+    let (connection, _hold) = writer(path, now_us)?;
     Ok(connection.close().map_err(|(_, error)| error)?)
 }
 

@@ -3,25 +3,25 @@
 //! Invariant: `BEGIN IMMEDIATE`, everything that waits, `COMMIT`, then a sync of the log; the answers follow
 //! ([`crate::group`]). The sync is ours and not a part of SQLite's `COMMIT`, so that the next transaction can run meanwhile.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
-use consign_kernel::plant::{self, Plant};
 use rusqlite::Connection;
 
 use super::checkpoint::{self, Checkpointer};
 use super::identity::Identity;
+use super::log::Log;
 use super::nonces::Nonces;
+use super::positions;
 use super::prepared::Prepared;
 use super::rows::{signed, unsigned};
 use super::schema;
 use super::tx::Open;
-use crate::group::{self, Came, Disk, Group, Intake, Line, Ran, Shared, Transact};
+use crate::group::{self, Came, Group, Intake, Line, Ran, Shared, Transact};
 use crate::ledger::{Batch, Position};
 use crate::{Clock, Error};
 
@@ -42,14 +42,14 @@ impl Writer {
         let shared = Arc::new(Shared::default());
         let (intake, line) = group::line(queue_max, &shared);
         let identity = Identity::of(path)?;
-        let position = read_position(&connection)?;
+        let position = positions::recover(&connection)?;
         let nonces = Nonces::load(&connection)?;
         shared
             .meters
             .last_fact
             .store(position.fact, Ordering::Relaxed);
         let log = Arc::new(Log::open(&connection)?);
-        let checkpointer = Checkpointer::start(path, &shared)?;
+        let checkpointer = Checkpointer::start(path, &shared, &log)?;
         let rest_wanted = Arc::clone(&checkpointer.rest_wanted);
         let (beside, log_beside) = (line.clone(), Arc::clone(&log));
         let syncer = spawn("ledger-sync", move || {
@@ -61,6 +61,8 @@ impl Writer {
                 prepared: Prepared::new(&connection),
                 nonces,
                 identity,
+                log: Arc::clone(&log),
+                shared: Arc::clone(&in_thread),
                 clock,
                 position,
                 next: None,
@@ -68,9 +70,14 @@ impl Writer {
             };
             line.guarded(|| ledger.work(&line, &log, &in_thread, &rest_wanted));
             line.end();
-            if !in_thread.safety.is_lost() {
+            if in_thread.safety.is_lost() {
+                checkpoint::rescue(&connection, &log, &in_thread);
+                checkpoint::leave_log(&connection);
+            } else {
                 // All of it, so that whoever opens or copies the file next finds everything there.
-                checkpoint::noted(checkpoint::merge_all(&connection), &in_thread);
+                let merged = schema::note_open(&connection, false);
+                let merged = merged.and_then(|()| checkpoint::merge_all(&connection));
+                checkpoint::noted(merged, &in_thread);
             }
         })?;
         Ok(Self {
@@ -117,46 +124,13 @@ impl Drop for Writer {
     }
 }
 
-/// SQLite's log, opened once more. SQLite holds its locks on other files, so this one does not disturb them.
-struct Log(File);
-
-impl Log {
-    /// Begins with an empty log: what an earlier process left in it may never have reached the disk, and is in the
-    /// file now, written anew.
-    fn open(connection: &Connection) -> Result<Self, Error> {
-        // Where SQLite itself went, through links.
-        let path = PathBuf::from(format!("{}-wal", connection.path().unwrap_or_default()));
-        let unfit = |reason: String| Error::Open {
-            path: path.clone(),
-            reason,
-        };
-        if !checkpoint::merge_all(connection)? {
-            let reason =
-                "another process reads the database; start again when it is done, such as a backup";
-            return Err(unfit(reason.to_owned()));
-        }
-        schema::leave_syncs_to_us(connection)?;
-        let file = File::options().read(true).write(true).open(&path);
-        file.map(Self).map_err(|error| unfit(error.to_string()))
-    }
-}
-
-impl Disk for Log {
-    fn sync(&self) -> Result<(), Error> {
-        if plant::on(Plant::NormalSync) {
-            return Ok(());
-        }
-        self.0
-            .sync_data()
-            .map_err(|error| Error::Unavailable(error.to_string()))
-    }
-}
-
 /// The statements and where the sequences stand.
 struct Ledger<'c> {
     prepared: Prepared<'c>,
     nonces: Nonces,
     identity: Identity,
+    log: Arc<Log>,
+    shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     /// As of the last commit.
     position: Position,
@@ -178,6 +152,16 @@ pub(super) fn read_position(connection: &Connection) -> Result<Position, Error> 
 }
 
 impl Ledger<'_> {
+    fn confirm_log(&self) -> Result<(), Error> {
+        let confirmed = self.log.confirm_length(self.prepared.connection());
+        if let Err(error @ Error::Taken(_)) = &confirmed {
+            tracing::error!(%error, "nothing more is accepted until a new start");
+            self.shared.safety.lost_by(error);
+            return Err(Error::Lost);
+        }
+        confirmed
+    }
+
     fn work(mut self, line: &Line, log: &Log, shared: &Arc<Shared>, rest_wanted: &AtomicBool) {
         while let Some(group) = line.gather() {
             if let Some(committed) = group::commit(&mut self, group, shared) {
@@ -194,6 +178,7 @@ impl Transact for Ledger<'_> {
     fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
         self.carrying = false;
         self.identity.confirm()?;
+        self.confirm_log()?;
         self.nonces.refresh(self.prepared.connection())?;
         self.prepared.get("BEGIN IMMEDIATE")?.execute([])?;
         self.carrying = true;

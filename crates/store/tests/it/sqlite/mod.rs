@@ -3,8 +3,10 @@
 mod foreign;
 mod import;
 mod nonces;
+mod positions;
 mod reopen;
 mod settings;
+mod taken;
 mod trouble;
 
 use std::path::PathBuf;
