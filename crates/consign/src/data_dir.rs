@@ -16,6 +16,8 @@ use crate::serve::ledger::random_bytes;
 
 const NODE_ID: &str = "node_id";
 const ELSEWHERE: &str = "ledger_elsewhere";
+/// Among the keys, because whoever has them has had a ledger: it travels with them.
+const MADE: &str = "ledger_made";
 /// How far above a new directory its entries may be new as well: `.local/share/consign/agent` in a home without any.
 const DIRECTORIES_SYNCED: usize = 5;
 
@@ -149,6 +151,41 @@ impl DataDir {
             Some(place) => write_private(&path, format!("{place}\n").as_bytes()),
             None => remove_note(&path),
         }
+    }
+
+    /// Notes that a ledger was made with the keys of this directory, once it is there for good. Keys that cannot be written to
+    /// stay as they are.
+    pub(crate) fn note_made(&self, name: &str) {
+        let path = self.key_file(MADE);
+        let noted = || -> anyhow::Result<()> {
+            let mut names = read_note(&path)?.unwrap_or_default();
+            if names.lines().any(|line| line == name) {
+                return Ok(());
+            }
+            if !names.is_empty() {
+                names.push('\n');
+            }
+            write_private(&path, format!("{names}{name}\n").as_bytes())
+        };
+        if let Err(error) = noted() {
+            tracing::warn!("that there is a ledger could not be noted: {error:#}");
+        }
+    }
+
+    /// The ledgers that were made with the keys of this directory. Before there was such a note, a server wrote its address once
+    /// it had one.
+    pub(crate) fn ledgers_made(&self) -> anyhow::Result<Vec<String>> {
+        let mut made = Vec::new();
+        if let Some(names) = read_note(&self.key_file(MADE))? {
+            made.extend(names.lines().map(str::to_owned));
+        } else if self.address_file().exists() {
+            let own = self.database_file();
+            made.extend(
+                own.file_name()
+                    .map(|name| name.to_string_lossy().into_owned()),
+            );
+        }
+        Ok(made)
     }
 
     /// What the last server here noted.

@@ -1,26 +1,36 @@
 //! One server per data directory.
 //!
 //! Invariant: while a [`DataLock`] lives, no other process can get one for the same directory. The
-//! operating system frees it when the process ends, however it ends; the file itself stays.
+//! operating system frees it when the process ends, however it ends; the file itself stays. A lock file that somebody removed is
+//! made again within a second ([`until_taken`]). A database has a lock on the file itself as well, which the store takes.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use consign_store::sqlite;
 
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 
 const LOOKS: u32 = 3;
 const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+/// How often a server looks whether its lock files are still there.
+const INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+/// So many looks in a row somebody else may have it: a second server that is refused has it for a moment.
+const TAKEN_MAX: u32 = 5;
 
 /// Holds the data directory until dropped.
 #[derive(Debug)]
 pub(crate) struct DataLock {
+    path: PathBuf,
+    /// What it stands for.
+    what: String,
     // The lock belongs to the open file.
-    _file: File,
+    file: Mutex<File>,
 }
 
 impl DataLock {
@@ -32,7 +42,17 @@ impl DataLock {
     /// Holds a database, wherever it lies and by whatever name it is called: two data directories
     /// may name the same one.
     pub(crate) fn database(path: &Path) -> anyhow::Result<Self> {
-        Self::acquire_file(&beside(path), &path.display().to_string())
+        let what = path.display().to_string();
+        let lock = Self::acquire_file(&beside(path), &what)?;
+        // Whoever opens it for writing is refused anyway; this one is told before anything is made for it.
+        if is_written(path)? {
+            let message =
+                format!("{what} is in use by another server, by this or another name of the file");
+            return Err(Failure::failed(message)
+                .hint("stop it first; a copy made with `cp` is a ledger of its own, a link is not")
+                .into());
+        }
+        Ok(lock)
     }
 
     /// Holds the directory of an automation service, by the file that its protocol names.
@@ -57,7 +77,7 @@ impl DataLock {
 
     /// Whether a database is held right now. Looks, and makes no file.
     pub(crate) fn is_held(path: &Path) -> bool {
-        holder(&beside(path)).is_some()
+        holder(&beside(path)).is_some() || sqlite::is_held(path).unwrap_or(false)
     }
 
     /// Locks by any file; `what` names in the refusal what it stands for.
@@ -83,8 +103,68 @@ impl DataLock {
             .set_len(0)
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         written.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { _file: file })
+        Ok(Self {
+            path: path.to_owned(),
+            what: what.to_owned(),
+            file: Mutex::new(file),
+        })
     }
+
+    /// Makes the lock file again if it was removed or replaced. An error is that of [`Self::acquire_file`].
+    fn renew(&self) -> anyhow::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let ours = file.metadata()?;
+        let there = std::fs::metadata(&self.path);
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            return Ok(());
+        }
+        let again = Self::acquire_file(&self.path, &self.what)?;
+        *file = again
+            .file
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        tracing::warn!(
+            "{} was removed or replaced while the server runs; it was made again",
+            self.path.display()
+        );
+        Ok(())
+    }
+}
+
+/// Keeps the lock files of a running server where others look for them. Returns when somebody else has one of them.
+pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
+    let mut taken = 0;
+    let mut told = false;
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let errors = locks.iter().filter_map(|lock| lock.renew().err());
+        match errors.last().map(anyhow::Error::downcast::<Failure>) {
+            None => (taken, told) = (0, false),
+            Some(Ok(refused)) => {
+                taken += 1;
+                if taken >= TAKEN_MAX {
+                    return refused;
+                }
+            }
+            // The directory is gone, or the disk is full: nobody else has it then.
+            Some(Err(error)) if !told => {
+                told = true;
+                tracing::warn!("a lock file is gone and cannot be made again: {error:#}");
+            }
+            Some(Err(_)) => {}
+        }
+    }
+}
+
+/// Whether another process has a database open to write. Who only looks at it holds it for that moment.
+fn is_written(path: &Path) -> anyhow::Result<bool> {
+    for _ in 1..LOOKS {
+        if !sqlite::is_held(path)? {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(sqlite::is_held(path)?)
 }
 
 /// The process that holds a lock file, 0 if it has not said which; `None` while nobody does. Looks, and makes no file.
@@ -152,6 +232,24 @@ mod tests {
         let other = directory.path().join("other.db");
         assert!(!DataLock::is_held(&other));
         assert!(!beside(&other).exists(), "a look makes nothing");
+    }
+
+    #[test]
+    fn s5_a_lock_file_that_was_removed_is_made_again_unless_somebody_else_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let lock = DataLock::acquire_file(&path, "it").unwrap();
+        for _ in 0..2 {
+            std::fs::remove_file(&path).unwrap();
+            lock.renew().unwrap();
+            assert_eq!(holder(&path), Some(std::process::id()));
+        }
+        std::fs::remove_file(&path).unwrap();
+        let other = DataLock::acquire_file(&path, "it").unwrap();
+        let refused = lock.renew().unwrap_err();
+        assert!(refused.downcast_ref::<Failure>().is_some(), "{refused}");
+        drop(other);
+        lock.renew().unwrap();
     }
 
     #[test]

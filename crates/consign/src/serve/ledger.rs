@@ -6,11 +6,13 @@ use std::time::Duration;
 use anyhow::Context;
 use consign_engine::{Engine, EngineClock, Options, SealKey, SystemTimes};
 use consign_kernel::receipt::Signer;
-use consign_store::postgres::{self, DatabaseClock, Postgres, WRITERS_DEFAULT};
+use consign_store::postgres::{self, Address, DatabaseClock, Postgres, WRITERS_DEFAULT};
 use consign_store::sqlite::{self, Sqlite};
-use consign_store::{Clock, SharedStore};
+use consign_store::{Clock, Error, SharedStore};
 
+use super::begin::BeginArgs;
 use super::skew;
+use crate::failure::Failure;
 use crate::place::Place;
 use crate::planted;
 use crate::secrets::{self, Secrets};
@@ -29,26 +31,32 @@ impl Place {
     }
 
     /// A clock that begins where the last one ended, or one that shows the database's time.
-    pub(crate) async fn clock(&self) -> anyhow::Result<Arc<EngineClock>> {
+    pub(crate) async fn clock(&self, allowed: BeginArgs) -> anyhow::Result<Arc<EngineClock>> {
         Ok(Arc::new(match self {
-            Self::File(path) => EngineClock::start(Sqlite::last_time(path)?),
+            Self::File(path) => {
+                let last = Sqlite::last_time(path)?;
+                allowed.refuse_future(self, last, SystemTimes::own_wall())?;
+                EngineClock::start(last)
+            }
             Self::Database(address) => {
                 let ahead_us = skew::ahead_us(&DatabaseClock::at(address)).await?;
+                let now = SystemTimes::own_wall().plus(ahead_us);
+                allowed.refuse_future(self, Postgres::last_time(address).await?, now)?;
                 EngineClock::over(SystemTimes::ahead(ahead_us), None)
             }
         }))
     }
 
-    pub(crate) async fn open(self, clock: Arc<dyn Clock>, node: i64) -> anyhow::Result<Ledger> {
+    pub(crate) async fn open(&self, clock: Arc<dyn Clock>, node: i64) -> anyhow::Result<Ledger> {
         Ok(match self {
             Self::File(path) => Ledger::File(Arc::new(Sqlite::open(sqlite::Options {
-                path,
+                path: path.clone(),
                 clock,
                 queue_max: sqlite::QUEUE_REQUESTS_MAX,
             })?)),
             Self::Database(address) => {
                 let options = postgres::Options {
-                    address: *address,
+                    address: Address::clone(address),
                     clock,
                     queue_max: postgres::QUEUE_REQUESTS_MAX,
                     writers: WRITERS_DEFAULT,
@@ -107,6 +115,20 @@ impl Ledger {
         match self {
             Self::File(sqlite) => sqlite.is_lost(),
             Self::Database(postgres) => postgres.is_lost(),
+        }
+    }
+
+    /// What to tell after [`Self::is_lost`].
+    pub(crate) fn loss(&self) -> Failure {
+        let why = match self {
+            Self::File(sqlite) => sqlite.why_lost(),
+            Self::Database(_) => None,
+        };
+        match why {
+            Some(why) => Failure::failed(why)
+                .hint("find out what touches the files of a running server; the log tells what was saved"),
+            None => Failure::failed(Error::Lost.to_string())
+                .hint("look at the disk; what was answered before is safe, and a new start reads what is really there"),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the data directory is locked before anything in it is made or read.
 
+pub(crate) mod begin;
 mod beside;
 mod cleanup;
 mod greeting;
@@ -79,6 +80,9 @@ pub(crate) struct ServeArgs {
     /// no other server runs on it
     #[arg(long)]
     pub(crate) new_secrets: bool,
+
+    #[command(flatten)]
+    pub(crate) begin: begin::BeginArgs,
 
     /// Run the automation of this configuration as well: its file, or the directory of config.yaml. Jobs lie in this
     /// server's ledger; `state.path` only says where the lock and the control socket are

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::response::Response;
-use consign_engine::{Heartbeat, StoreError, Timekeeper};
+use consign_engine::{Heartbeat, Timekeeper};
 use consign_faces::intent;
 use consign_faces::intent::settings::Settings;
 use consign_faces::transaction;
@@ -25,11 +25,11 @@ use super::beside::Ready;
 use super::greeting::{self, Greeting};
 use super::ledger::{Ledger, random_bytes};
 use super::limits::Connections;
-use super::{ServeArgs, cleanup, logs, node, site, skew};
+use super::{ServeArgs, begin, cleanup, logs, node, site, skew};
 use crate::config::protocol_settings;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
-use crate::lock::DataLock;
+use crate::lock::{self, DataLock};
 use crate::place::{Named, Place};
 use crate::planted;
 use crate::secrets::{Overrides, Secret, Secrets};
@@ -53,20 +53,22 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         password_file: args.store_password_file.as_deref(),
     };
     let place = Place::of(named, settings.db_path.as_deref(), &data)?;
-    let lock = DataLock::acquire(&data)?;
+    let lock = Arc::new(DataLock::acquire(&data)?);
     data.remove_address(&lock)?;
-    let _database_lock = place.lock()?;
+    let database_lock = place.lock()?.map(Arc::new);
+    args.begin.refuse_loss(&place, &data).await?;
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
     let overrides = Overrides::new(&settings, seal_key);
     let secrets = Secrets::open(&data, &overrides, place.holds().await?)?;
 
-    let clock = place.clock().await?;
+    let clock = place.clock(args.begin).await?;
     let node_id = i64::from(u32::from_le_bytes(random_bytes()?));
     if let Some(automation) = &automation {
         automation.note_ledger(&place)?;
     }
     let elsewhere = place.unless_of(&data);
     let ledger = place.open(clock.clone(), node_id).await?;
+    begin::note_made(&place, &data)?;
     let cleanup_interval = Duration::from_secs(settings.cleanup_interval_s);
     let engine = ledger.engine(&clock, &secrets, cleanup_interval)?;
     engine.check_seal().await?;
@@ -96,12 +98,15 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let (drain, draining) = watch::channel(false);
     let (disown, disowned) = watch::channel(None);
     let (compared, own) = (engine.clone(), data.clone());
+    let held = [Some(Arc::clone(&lock)), database_lock.clone()];
+    let held = held.into_iter().flatten().collect();
     tokio::spawn(async move {
-        if shared {
-            let why = node::until_disowned(compared, own).await;
-            tracing::error!("{why}; this server ends");
-            disown.send_replace(Some(why));
-        }
+        let why = tokio::select! {
+            why = lock::until_taken(held) => why,
+            why = node::until_disowned(compared, own), if shared => why,
+        };
+        tracing::error!("{why}; this server ends");
+        disown.send_replace(Some(why));
         disown.closed().await;
     });
     let timekeeper = Timekeeper::new(engine.clone());
@@ -213,9 +218,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     heartbeat.leave().await;
     ledger.close();
     if ledger.is_lost() {
-        let lost = Failure::failed(StoreError::Lost.to_string());
-        let hint = "look at the disk; what was answered before is safe, and a new start reads what is really there";
-        return Err(lost.hint(hint).into());
+        return Err(ledger.loss().into());
     }
     if let Some(why) = disowned.borrow().clone() {
         return Err(why.into());

@@ -28,6 +28,7 @@ use super::start::NODE;
 use super::state::{ASK_ITS_SERVER, Open, StateDir};
 use crate::commands::automation::config::tree::Tree;
 use crate::failure::Failure;
+use crate::serve::begin::BeginArgs;
 
 /// A synchronous pipeline may take its time.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -226,7 +227,7 @@ impl Here {
         program: Program,
         works: bool,
     ) -> anyhow::Result<Self> {
-        let open = Open::new(state).await?;
+        let open = Open::new(state, BeginArgs::default()).await?;
         let program = if works {
             program.for_an_errand()
         } else {

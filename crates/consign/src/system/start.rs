@@ -17,12 +17,13 @@ use super::state::{Open, StateDir};
 use crate::commands::automation::config::tree::Tree;
 use crate::failure::Exit;
 use crate::planted;
+use crate::serve::begin::BeginArgs;
 use crate::serve::limits::Connections;
 
 /// The lock lets one service at a time work on a ledger of its own, so whatever ran there before was this one.
 pub(crate) const NODE: &str = "automation";
 
-pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
+pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> {
     let (program, problems) = tree.load(Verify::AsConfigured)?;
     let log = logs::start(&program.config().service);
     planted::wake_defect();
@@ -31,7 +32,7 @@ pub(crate) async fn run(tree: Tree) -> anyhow::Result<Exit> {
     let supervisor = Arc::new(Supervisor::from_environment());
     let mut signals = Signals::listen()?;
     let state = StateDir::of(program.config());
-    let open = Open::new(&state).await?;
+    let open = Open::new(&state, allowed).await?;
     if let Some(place) = state.begin(&open)? {
         let message =
             "jobs of before lie in the store of a `consign serve --config`, and are not seen here";

@@ -6,11 +6,12 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use consign_automation::config::{Config, STAND_IN};
-use consign_engine::{Engine, StoreError, Timekeeper};
+use consign_engine::{Engine, Timekeeper};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -21,6 +22,7 @@ use crate::failure::{Exit, Failure};
 use crate::lock::{self, DataLock};
 use crate::place::Place;
 use crate::secrets::{Overrides, Secrets};
+use crate::serve::begin::{self, BeginArgs};
 use crate::serve::ledger::{Ledger, random_bytes};
 
 const LOCK: &str = "ductile.lock";
@@ -128,22 +130,27 @@ pub(crate) struct Open {
     pub(crate) ledger: Ledger,
     stop: watch::Sender<bool>,
     timekeeping: JoinHandle<()>,
-    _locks: (DataLock, Option<DataLock>),
+    /// Makes lock files again that somebody removes.
+    keeping: JoinHandle<Failure>,
+    _locks: Vec<Arc<DataLock>>,
 }
 
 impl Open {
     /// Takes the lock, then opens the ledger, making what is missing. The keys lie beside it, as in a server's data directory.
-    pub(crate) async fn new(state: &StateDir) -> anyhow::Result<Self> {
-        let lock = state.lock()?;
+    pub(crate) async fn new(state: &StateDir, allowed: BeginArgs) -> anyhow::Result<Self> {
+        let lock = Arc::new(state.lock()?);
         let place = Place::File(state.ledger.clone());
-        let ledger_lock = place.lock()?;
+        let ledger_lock = place.lock()?.map(Arc::new);
         let data = DataDir::new(&state.dir);
+        allowed.refuse_loss_of(&place, &data).await?;
         let secrets = Secrets::open(&data, &Overrides::default(), place.holds().await?)?;
-        let clock = place.clock().await?;
+        let clock = place.clock(allowed).await?;
         let node = i64::from(u32::from_le_bytes(random_bytes()?));
         let ledger = place.open(clock.clone(), node).await?;
+        begin::note_made(&place, &data)?;
         let engine = ledger.engine(&clock, &secrets, CLEANUP_INTERVAL)?;
         engine.check_seal().await?;
+        let locks: Vec<_> = [Some(lock), ledger_lock].into_iter().flatten().collect();
         let (stop, mut stopping) = watch::channel(false);
         let timekeeper = Timekeeper::new(engine.clone());
         let timekeeping = tokio::spawn(timekeeper.run(
@@ -157,7 +164,8 @@ impl Open {
             ledger,
             stop,
             timekeeping,
-            _locks: (lock, ledger_lock),
+            keeping: tokio::spawn(lock::until_taken(locks.clone())),
+            _locks: locks,
         })
     }
 
@@ -166,11 +174,10 @@ impl Open {
         self.timekeeping
             .await
             .context("the timekeeper ended by a panic")?;
+        self.keeping.abort();
         self.ledger.close();
         if self.ledger.is_lost() {
-            let lost = Failure::failed(StoreError::Lost.to_string());
-            let hint = "look at the disk; what was recorded before is safe, and a new start reads what is really there";
-            return Err(lost.hint(hint).into());
+            return Err(self.ledger.loss().into());
         }
         Ok(())
     }

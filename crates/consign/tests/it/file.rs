@@ -74,7 +74,10 @@ fn a_start_with_a_clock_that_lies_a_day_behind_finds_everything() {
     let kept = published(&mut main_client(&server), "kept");
     assert!(server.terminate(PATIENCE).unwrap().success());
     shim.move_clock((-DAY_S).into()).expect("the shim listens");
-    let server = start(&shim.under(place.options(), "consign.db"));
+    let options = shim.under(place.options(), "consign.db");
+    let (code, said) = refusal(&options);
+    assert!(code == 1 && said.contains("--clock-ahead"), "{said}");
+    let server = start(&options.arg("--clock-ahead"));
     let mut http = main_client(&server);
     let job = claimed(&mut http).expect("what was acknowledged is there");
     assert_eq!(job["id"], kept.as_str());

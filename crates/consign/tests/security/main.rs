@@ -12,6 +12,10 @@ mod guessing;
 mod listener;
 mod unwritable;
 
+mod ledger_automation;
+mod ledger_files;
+mod ledger_kept;
+
 use consign_testkit::ledger::Backend;
 
 const BACKEND: Backend = Backend::Sqlite;

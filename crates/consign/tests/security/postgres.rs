@@ -7,6 +7,8 @@ mod place;
 mod receipts;
 mod transactions;
 
+mod ledger_kept;
+
 use consign_testkit::ledger::Backend;
 
 const BACKEND: Backend = Backend::Postgres;

@@ -13,6 +13,7 @@ use crate::config::protocol_settings;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure};
 use crate::secrets::Name;
+use crate::serve::begin::BeginArgs;
 use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
@@ -28,6 +29,9 @@ pub(crate) struct Args {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+
+    #[command(flatten)]
+    begin: BeginArgs,
 
     #[command(flatten)]
     store: StoreArgs,
@@ -69,7 +73,7 @@ impl Args {
         } else {
             let question = format!("take over {} into {}?", self.file.display(), path.display());
             confirm(&question, self.yes)?;
-            Ledger::open(&data, &path, &settings)?
+            Ledger::open(&data, &path, &settings, self.begin).await?
         };
         let show = !self.output.json && std::io::stderr().is_terminal();
         let mut shown = u64::MAX;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore};
+use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore, SystemTimes};
 use consign_faces::intent::settings::Settings;
 use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
@@ -16,7 +16,9 @@ use consign_store::sqlite::{self, Holds, QUEUE_REQUESTS_MAX, Sqlite, identify};
 
 use crate::data_dir::DataDir;
 use crate::lock::DataLock;
+use crate::place::Place;
 use crate::secrets::{self, Name, Overrides, Secret, Secrets};
+use crate::serve::begin::{self, BeginArgs};
 
 /// An engine, and the lock that keeps servers away while it lives.
 #[derive(Debug)]
@@ -30,9 +32,17 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// The real one; made if missing.
-    pub(super) fn open(data: &DataDir, path: &Path, settings: &Settings) -> anyhow::Result<Self> {
+    pub(super) async fn open(
+        data: &DataDir,
+        path: &Path,
+        settings: &Settings,
+        allowed: BeginArgs,
+    ) -> anyhow::Result<Self> {
         data.create()?;
         let locks = vec![DataLock::acquire(data)?, DataLock::database(path)?];
+        let place = Place::File(path.to_owned());
+        allowed.refuse_loss(&place, data).await?;
+        allowed.refuse_future(&place, Sqlite::last_time(path)?, SystemTimes::own_wall())?;
         let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
         let overrides = Overrides::new(settings, seal_key);
         let secrets = Secrets::open(data, &overrides, secrets::Ledger::at(path)?)?;
@@ -41,7 +51,9 @@ impl Ledger {
             seal: SealKey::new(*secrets.seal_key.reveal()),
             signer: Signer::from_seed(secrets.receipt_seed.reveal()),
         };
-        Self::on_file(path, keys, settings, locks, secrets.made)
+        let opened = Self::on_file(path, keys, settings, locks, secrets.made)?;
+        begin::note_made(&place, data)?;
+        Ok(opened)
     }
 
     /// One to rehearse on.

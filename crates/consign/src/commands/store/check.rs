@@ -1,21 +1,25 @@
 //! `consign store check`
 
-use std::sync::Arc;
-
-use consign_engine::EngineClock;
-use consign_store::Store;
+use anyhow::Context as _;
+use consign_kernel::ids::SECOND_US;
 use consign_store::postgres::{Address, Postgres};
-use consign_store::sqlite::{Options, QUEUE_REQUESTS_MAX, Sqlite};
+use consign_store::sqlite::{self, Sqlite};
 use serde::Serialize;
 
-use super::{StoreArgs, must_be_ours, no_ledger, tell_cost};
+use super::{StoreArgs, must_be_ours, no_ledger, now, tell_cost};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::lock::DataLock;
 use crate::place::Place;
+use crate::serve::begin::AHEAD_US_MAX;
 use crate::{out, render};
 
 const STANDBY: &str = "\
+A repair sets positions that lie behind the tables and counters that are wrong, as two
+writers on one file leave them, to what the tables say, and a time of the last commit that
+is ahead of the clock back to it. On PostgreSQL it brings sequences up to their tables.
+No server may have the file open; make a copy of it first.
+
 A PostgreSQL is read as of one instant, and as long as that takes it cleans nothing away,
 so that claims cost more and more. Where many are made, name a standby in --store: it
 serves as well, and nothing is written.";
@@ -23,6 +27,14 @@ serves as well, and nothing is written.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = STANDBY)]
 pub(crate) struct Args {
+    /// Mend what can be derived from the rest: positions, counters, the time of the last commit
+    #[arg(long)]
+    repair: bool,
+
+    /// With --repair: say what would be mended, and change nothing
+    #[arg(long, requires = "repair")]
+    dry_run: bool,
+
     #[command(flatten)]
     store: StoreArgs,
 
@@ -35,14 +47,32 @@ struct Report<'a> {
     path: &'a str,
     ok: bool,
     findings: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<&'a Mended>,
+}
+
+#[derive(Serialize)]
+struct Mended {
+    dry_run: bool,
+    repaired: Vec<String>,
+    left: Vec<String>,
 }
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let place = self.store.place()?;
         let shown = place.to_string();
+        let mended = if self.repair {
+            Some(self.mend(&place).await?)
+        } else {
+            None
+        };
         let (findings, keep) = match place {
-            Place::File(path) => (check_file(path).await?, "the file"),
+            Place::File(path) => {
+                let mut findings = future(&path)?;
+                findings.extend(check_file(path).await?);
+                (findings, "the file")
+            }
             Place::Database(address) => {
                 let address = address.for_reading();
                 if !self.output.json {
@@ -56,8 +86,12 @@ impl Args {
                 path: &shown,
                 ok: findings.is_empty(),
                 findings: &findings,
+                repair: mended.as_ref(),
             })?;
         } else {
+            if let Some(mended) = &mended {
+                mended.show(&shown);
+            }
             for finding in &findings {
                 out::data(&render::safe(finding))?;
             }
@@ -67,26 +101,78 @@ impl Args {
             return Ok(Exit::Done);
         }
         let message = format!("{shown} has {} findings", findings.len());
-        Err(Failure::failed(message)
-            .hint(format!(
-                "keep {keep} as it is and go back to a backup that checks clean"
-            ))
-            .into())
+        let backup = format!("keep {keep} as it is and go back to a backup that checks clean");
+        let hint = if !self.repair && findings.iter().any(|finding| is_mendable(finding)) {
+            format!(
+                "positions, counters and the time can be mended: consign store check --repair; for anything else {backup}"
+            )
+        } else {
+            backup
+        };
+        Err(Failure::failed(message).hint(hint).into())
     }
+
+    async fn mend(&self, place: &Place) -> anyhow::Result<Mended> {
+        let dry_run = self.dry_run;
+        let (repaired, left) = match place {
+            Place::File(path) => {
+                must_be_ours(path)?;
+                let _lock = DataLock::database(path)?;
+                let done = sqlite::repair(path, now(), AHEAD_US_MAX, dry_run)?;
+                (done.repaired, done.left)
+            }
+            Place::Database(address) => {
+                if Postgres::pending(address).await?.is_none() {
+                    return Err(no_ledger(address).into());
+                }
+                (Postgres::repair(address, dry_run).await?, Vec::new())
+            }
+        };
+        Ok(Mended {
+            dry_run,
+            repaired,
+            left,
+        })
+    }
+}
+
+impl Mended {
+    fn show(&self, shown: &str) {
+        for line in self.repaired.iter().chain(&self.left) {
+            out::note(&render::safe(line));
+        }
+        out::note(&match (self.repaired.len(), self.dry_run) {
+            (0, _) => format!("{shown}: there is nothing to mend"),
+            (count, true) => format!("{shown}: {count} would be mended; nothing was changed"),
+            (count, false) => format!("{shown}: {count} mended"),
+        });
+    }
+}
+
+/// What [`Args::repair`] is for. What an ordinary check finds begins with what it is about.
+fn is_mendable(finding: &str) -> bool {
+    ["position:", "counter ", "time:"]
+        .iter()
+        .any(|kind| finding.starts_with(kind))
+        || finding.contains("beyond the numbers that were given out")
+}
+
+/// A last commit from the future is no damage, but no server starts on it.
+fn future(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
+    let ahead_us = Sqlite::last_time(path)?.map_or(0, |last| last.0.saturating_sub(now().0));
+    let seconds = ahead_us / SECOND_US;
+    Ok((ahead_us > AHEAD_US_MAX)
+        .then(|| format!("time: the last commit is {seconds} s ahead of this machine's clock"))
+        .into_iter()
+        .collect())
 }
 
 pub(crate) async fn check_file(path: std::path::PathBuf) -> anyhow::Result<Vec<String>> {
     must_be_ours(&path)?;
     // A running server owns its files. A copy made by `store backup` can be checked meanwhile.
     let _lock = DataLock::database(&path)?;
-    let store = Sqlite::open(Options {
-        clock: Arc::new(EngineClock::start(Sqlite::last_time(&path)?)),
-        path,
-        queue_max: QUEUE_REQUESTS_MAX,
-    })?;
-    let findings = store.check().await?;
-    store.close();
-    Ok(findings)
+    let looked = tokio::task::spawn_blocking(move || Sqlite::look_over(&path, now()));
+    Ok(looked.await.context("the check ended by a panic")??)
 }
 
 /// Reads only, as of one instant, so servers may run. A schema that is not of this version is not changed under them.

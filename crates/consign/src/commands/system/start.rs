@@ -2,6 +2,7 @@
 
 use crate::commands::automation::config::tree::TreeArgs;
 use crate::failure::Exit;
+use crate::serve::begin::BeginArgs;
 use crate::{serve, system};
 
 const AFTER_HELP: &str = "\
@@ -18,12 +19,15 @@ Example, under each of its names:
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
+
+    #[command(flatten)]
+    begin: BeginArgs,
 }
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let tree = self.tree.find()?;
         // Jobs are processes; what is left to do here is little.
-        serve::runtime(None)?.block_on(Box::pin(system::run(tree)))
+        serve::runtime(None)?.block_on(Box::pin(system::run(tree, self.begin)))
     }
 }
