@@ -196,6 +196,16 @@ impl Intent {
         ensure(self.site == site, Problem::SiteMismatch)
     }
 
+    /// For an intent that is presented for the first time: those of before may name anything.
+    pub fn check_currency(&self) -> Result<(), Problem> {
+        let code = self.currency;
+        let reason = format!("{code} is not a currency of ISO 4217 that payments are made in");
+        ensure(
+            code.minor_digits().is_some(),
+            Problem::field("currency", reason),
+        )
+    }
+
     /// For an intent that is presented for the first time.
     pub fn check_freshness(&self, now: Micros, window_s: u32) -> Result<(), Problem> {
         let apart = now.0.abs_diff(self.issued_at.0);

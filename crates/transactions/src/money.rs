@@ -1,4 +1,5 @@
-//! Amounts of money: whole minor units of one currency.
+//! Amounts of money: whole minor units of one currency, as ISO 4217 counts them. 1500 are 15 euros, 1500 yen, or 1.5 dinars of
+//! Kuwait, whatever a member that holds them is called.
 //!
 //! Invariant: an amount is an integer that every reader of JSON holds exactly, so a signed document never rounds money.
 //! Nothing is converted and nothing is truncated; what does not fit is refused.
@@ -61,12 +62,42 @@ impl SpendCap {
     }
 }
 
-/// A currency by its three letters of ISO 4217. Whether it is in use is for the rail to say.
+/// The currencies of ISO 4217 in use, by the digits of their minor unit. Metals, units of account, funds and the codes for tests
+/// and for no currency are left out: nobody pays in them.
+const MINOR_DIGITS: [(&str, u8); 3] = [
+    (
+        "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF",
+        0,
+    ),
+    (
+        "AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CNY COP CRC \
+         CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR IRR JMD KES \
+         KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR \
+         NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT \
+         TOP TRY TTD TWD TZS UAH USD UYU UZS VED VES WST XCD XCG YER ZAR ZMW ZWG",
+        2,
+    ),
+    ("BHD IQD JOD KWD LYD OMR TND", 3),
+];
+
+/// A currency by its three letters of ISO 4217. Documents of before may name one that is none; see [`Currency::minor_digits`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Currency([u8; 3]);
 
 impl Currency {
     pub const EUR: Self = Self(*b"EUR");
+
+    /// How many digits the minor unit has behind the point; none for what is no currency that payments are made in.
+    pub fn minor_digits(self) -> Option<u8> {
+        // Each list has one currency after the other, so whatever lies across two of them is none.
+        let listed = |all: &str| {
+            all.as_bytes()
+                .chunks(4)
+                .any(|code| code.starts_with(&self.0))
+        };
+        let (_, digits) = MINOR_DIGITS.iter().find(|(all, _)| listed(all))?;
+        Some(*digits)
+    }
 
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.0).expect("upper case letters are ASCII")
@@ -135,6 +166,36 @@ mod tests {
     fn zero_is_no_cap() {
         assert_eq!(SpendCap::new(cents(3_000)).limit(), Some(cents(3_000)));
         assert_eq!(SpendCap::new(Cents::ZERO).limit(), None);
+    }
+
+    #[test]
+    fn s18_a_currency_knows_the_digits_of_its_minor_unit() {
+        for (code, digits) in [
+            ("EUR", Some(2)),
+            ("USD", Some(2)),
+            ("MGA", Some(2)),
+            ("ZWG", Some(2)),
+            ("JPY", Some(0)),
+            ("KRW", Some(0)),
+            ("BIF", Some(0)),
+            ("XPF", Some(0)),
+            ("KWD", Some(3)),
+            ("BHD", Some(3)),
+            ("TND", Some(3)),
+            ("XXX", None),
+            ("XTS", None),
+            ("XAU", None),
+            ("ZZZ", None),
+            ("FCL", None),
+            ("DEM", None),
+        ] {
+            let currency: Currency = code.parse().unwrap();
+            assert_eq!(currency.minor_digits(), digits, "{code}");
+        }
+        for (all, _) in MINOR_DIGITS {
+            let mut codes = all.split(' ');
+            assert!(codes.all(|code| code.len() == 3), "{all}");
+        }
     }
 
     #[test]

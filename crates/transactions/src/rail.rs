@@ -230,4 +230,9 @@ pub trait Rail: Send + Sync + fmt::Debug + 'static {
 
     /// Whether a message is the rail's, and what it is about. A rail without messages refuses all.
     fn heard(&self, message: Message<'_>) -> Result<Hint, Problem>;
+
+    /// Refuses what this rail could only pay by rounding, or would take for another amount.
+    fn check_amount(&self, _amount: Cents, _currency: Currency) -> Result<(), Problem> {
+        Ok(())
+    }
 }

@@ -8,10 +8,13 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::stripe::{Account, Listed, Options, Reply, Shown, difference, key, path_of, unless};
+use super::stripe::{
+    Account, Listed, Options, Reply, Shown, check_amount, difference, key, path_of, unless,
+};
 use super::wire::{self, Setup, failure};
 use super::{Asked, Charge, Fenced, Hint, Message, Rail, Refunded, Report};
 use crate::intent::Capture;
+use crate::money::{Cents, Currency};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
@@ -216,6 +219,10 @@ impl Rail for Charges {
         let hint = self.account.heard(message)?;
         let about = hint.about.or_else(|| charge_told_of(message.body));
         Hint::new(hint.event_id, about)
+    }
+
+    fn check_amount(&self, amount: Cents, currency: Currency) -> Result<(), Problem> {
+        check_amount(amount, currency)
     }
 }
 

@@ -8,6 +8,7 @@ mod account;
 mod api;
 mod payment;
 mod refund;
+mod units;
 
 use std::fmt;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::wire::Setup;
 use super::{Asked, Charge, Fenced, Hint, Message, Rail, Refunded, Report};
 use crate::callback::Secrets;
 use crate::intent::Capture;
+use crate::money::{Cents, Currency};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
@@ -23,6 +25,7 @@ pub(super) use account::{Account, Shown, path_of};
 pub(super) use api::{Listed, Reply};
 use payment::Payment;
 pub(super) use payment::difference;
+pub(super) use units::check as check_amount;
 
 pub const BASE: &str = "https://api.stripe.com";
 
@@ -232,5 +235,9 @@ impl Rail for Stripe {
 
     fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
         self.account.heard(message)
+    }
+
+    fn check_amount(&self, amount: Cents, currency: Currency) -> Result<(), Problem> {
+        units::check(amount, currency)
     }
 }

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use super::api::{Api, Listed, Pair, Reply};
 use super::payment::sum_up;
 use super::refund::pay_back;
-use super::{Options, key, unless};
+use super::{Options, key, units, unless};
 use crate::callback::{Event, Secrets};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
@@ -57,8 +57,12 @@ impl Account {
                 "the intent names no payment method in rail.payment_method",
             );
         };
+        let amount = match units::amount(charge.amount, charge.currency) {
+            Ok(amount) => amount,
+            Err(why) => return Report::of(RailOutcome::Failed).because("invalid_amount", why),
+        };
         let mut form = vec![
-            ("amount", charge.amount.get().to_string()),
+            ("amount", amount.to_string()),
             ("currency", charge.currency.as_str().to_lowercase()),
             ("metadata[atp_ref]", charge.reference.as_str().to_owned()),
             ("metadata[intent_id]", charge.intent_id.clone()),

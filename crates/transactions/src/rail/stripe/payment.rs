@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::account::Shown;
 use super::api::{Complaint, Listed};
+use super::units;
 use crate::outcome::RailOutcome;
 use crate::rail::{Charge, Report, wire};
 
@@ -95,7 +96,7 @@ pub(in crate::rail) fn difference(
     reference: Option<&str>,
 ) -> Option<String> {
     let same_currency = currency.eq_ignore_ascii_case(charge.currency.as_str());
-    if amount != charge.amount.get() || !same_currency {
+    if units::amount_of(charge) != Some(amount) || !same_currency {
         let currency = currency.to_uppercase();
         return Some(format!("the payment is over {amount} {currency}"));
     }

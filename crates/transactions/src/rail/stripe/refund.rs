@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::api::{Api, Listed, Reply};
-use super::key;
+use super::{key, units};
 use crate::rail::wire::{self, failure};
 use crate::rail::{Charge, Failure, Refunded};
 
@@ -79,7 +79,7 @@ pub(in crate::rail) async fn pay_back(
     };
     let left = match sum_up(before, charge) {
         Sum::Left(left) => left,
-        Sum::Told(_) if plant::on(Plant::UnlistedRefund) => charge.amount.get(),
+        Sum::Told(_) if plant::on(Plant::UnlistedRefund) => whole(charge),
         Sum::Told(told) => return told,
     };
     let reference = charge.refund_reference();
@@ -107,6 +107,11 @@ pub(in crate::rail) async fn pay_back(
     }
 }
 
+/// What was paid, as Stripe counts it.
+fn whole(charge: &Charge) -> u64 {
+    units::amount_of(charge).unwrap_or(charge.amount.get())
+}
+
 enum Sum {
     /// This much is to be paid back yet.
     Left(u64),
@@ -115,7 +120,7 @@ enum Sum {
 
 /// What refunds, ours and those made by hand, come to.
 fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> Sum {
-    let amount = charge.amount.get();
+    let amount = whole(charge);
     let (mut done, mut under_way) = (0_u64, 0_u64);
     let mut last: Option<String> = None;
     let mut failed = None;
