@@ -98,6 +98,8 @@ pub struct EngineClock<S = SystemTimes> {
     slept_us: AtomicI64,
     /// Engine time and the wall clock lie far from each other, and the log says so.
     apart: AtomicBool,
+    /// The time of a database counts here, and not that of this machine.
+    shared: AtomicBool,
 }
 
 impl EngineClock {
@@ -108,6 +110,7 @@ impl EngineClock {
 
     /// From now on the wall clock that is followed is so far ahead of this machine's.
     pub fn wall_is_ahead(&self, ahead_us: i64) {
+        self.shared.store(true, Ordering::Relaxed);
         self.source.ahead_us.store(ahead_us, Ordering::Relaxed);
     }
 
@@ -135,6 +138,7 @@ impl<S: TimeSource> EngineClock<S> {
             latest: AtomicI64::new(start.0),
             slept_us: AtomicI64::new(asleep_us),
             apart: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
         }
     }
 
@@ -206,6 +210,17 @@ impl<S: TimeSource> Clock for EngineClock<S> {
         }
         let now = self.at(self.elapsed()).0;
         Micros(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+
+    /// The wall clock of this machine, where it is alone on its ledger. Where nodes share a database, engine time is kept within
+    /// two seconds of the database's clock; the wall clock counts only where it is ahead of that, for a machine that slept is
+    /// told so by its own clock first.
+    fn time_of_day(&self) -> Micros {
+        let wall = self.source.wall();
+        if self.shared.load(Ordering::Relaxed) {
+            return wall.max(self.now());
+        }
+        wall
     }
 }
 

@@ -178,6 +178,11 @@ impl Engine {
         Entropy::new(self.inner.seeds.next())
     }
 
+    /// The time of day by which everything ends that others signed an end for.
+    pub fn time_of_day(&self) -> Micros {
+        self.inner.clock.time_of_day()
+    }
+
     pub fn wall(&self) -> Micros {
         self.inner.wall.wall()
     }

@@ -26,12 +26,14 @@ const FORGET_ROWS_MAX: u32 = 2_000;
 const FORGET_PIECES_MAX: u32 = 20;
 
 /// Records that come with an end of their own.
-const FORGOTTEN_KINDS: [Kind; 5] = [
+const FORGOTTEN_KINDS: [Kind; 6] = [
     Kind::Kv,
     Kind::Receipt,
     Kind::Node,
     Kind::ActionClaim,
     Kind::RailEvent,
+    // Only the lines of a user's list of drafts have an end.
+    Kind::Permission,
 ];
 
 #[derive(Debug)]

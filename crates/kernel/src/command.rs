@@ -117,6 +117,15 @@ pub struct Begin {
     pub item: NewIntent,
     /// Who holds it from its first commit on, if its profile begins held.
     pub hold: Option<Hold>,
+    /// Refused unless there is room for one more that waits for consent.
+    pub within: Option<Within>,
+}
+
+/// How many rows may wait for consent, or lie there because none came. Who asked for a row is its `target`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Within {
+    pub each: u64,
+    pub all: u64,
 }
 
 #[derive(Clone, Debug)]

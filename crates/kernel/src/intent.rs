@@ -10,7 +10,8 @@ use crate::state::{Cause, State, stored};
 stored! {
     /// Where time looks for a row: each shelf has one kind of deadline, kept in `wake_at`.
     Shelf {
-        /// Queued or let go, due later. Deadline: when it becomes claimable. Or not meant for claims: the end of its life.
+        /// Queued or let go, due later. Deadline: when it becomes claimable. Or not meant for claims: the end of its life, and
+        /// for a permission that ended without consent, when it is removed.
         Delayed = 0 => "delayed",
         /// Queued and claimable. Deadline: the end of its life.
         Ready = 1 => "ready",
@@ -120,6 +121,13 @@ impl Intent {
     /// Whether it was handed out and has not come to its end.
     fn is_out(&self) -> bool {
         matches!(self.state, State::Dispatched | State::Delivered)
+    }
+
+    /// Whether it is a permission to which nobody ever consented. One that ended so lies where delays end, until it is removed.
+    pub fn is_unconsented(&self) -> bool {
+        self.profile == ProfileId::AtpPermission
+            && self.shelf == Shelf::Delayed
+            && matches!(self.state, State::Received | State::DeadLetter)
     }
 
     /// Puts the row where time will look for it next.

@@ -55,6 +55,8 @@ pub const IDEMPOTENCY_US: i64 = DAY_US;
 pub const NONCE_US: i64 = 660 * SECOND_US;
 pub const RATE_MEMORY_US: i64 = HOUR_US;
 pub const RETENTION_US: i64 = 7 * DAY_US;
+/// How long a permission that nobody consented to is kept behind its end.
+pub const UNCONSENTED_RETENTION_US: i64 = HOUR_US;
 pub const FACT_RETENTION_US: i64 = 30 * DAY_US;
 /// The end that a record bears whose retention is a setting: later than any that is set. It is forgotten as much earlier as the
 /// setting of that moment says, so a change holds for what is written already. Migrations know this number.

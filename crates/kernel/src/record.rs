@@ -57,6 +57,8 @@ stored! {
         SiteKey = 23 => "site_key",
         /// The id of an automation's job that is gone from the queue, by its number, which is what its facts know it by.
         PastJob = 24 => "past_job",
+        /// A transaction that is settled, under a permission that allows several, by its idempotency key.
+        SettledUnder = 25 => "settled_under",
     }
 }
 

@@ -49,6 +49,9 @@ pub(crate) fn count(intent: &Intent, counted: &mut BTreeMap<Counter, i64>) {
         };
         *counted.entry(unsettled).or_default() += 1;
     }
+    for unconsented in Counter::unconsented(intent) {
+        *counted.entry(unconsented).or_default() += 1;
+    }
 }
 
 /// Whether the stored lanes are those that follow from the row.

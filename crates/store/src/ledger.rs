@@ -19,7 +19,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 
-use crate::Error;
+use crate::{Clock, Error};
 
 /// After an outage a flood may be due at once; one commit lets time act on some thousand rows, the next goes on.
 const SWEEPS_PER_BATCH_MAX: u32 = 8;
@@ -54,6 +54,9 @@ impl News {
     }
 }
 
+/// The stored code of [`Counter::Unconsented`]. Anybody may bring about such a counter, so it goes when it comes to nothing.
+pub(crate) const UNCONSENTED: u8 = 2;
+
 /// What a counter counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Counter {
@@ -65,6 +68,11 @@ pub(crate) enum Counter {
     Unsettled {
         face: Face,
         owner: String,
+    },
+    /// Permissions without consent that `of` asked for; those of all if it is empty.
+    Unconsented {
+        face: Face,
+        of: String,
     },
 }
 
@@ -78,6 +86,26 @@ impl Counter {
                 state,
             } => (0, face.code(), namespace, state.code()),
             Self::Unsettled { face, owner } => (1, face.code(), owner, 0),
+            Self::Unconsented { face, of } => (UNCONSENTED, face.code(), of, 0),
+        }
+    }
+
+    /// The counters of rows without consent in which this one counts.
+    pub(crate) fn unconsented(intent: &Intent) -> Vec<Self> {
+        let face = intent.profile.profile().face;
+        // Rows from before they were counted name nobody.
+        match &intent.target {
+            Some(of) if intent.is_unconsented() => {
+                let all = String::new();
+                vec![
+                    Self::Unconsented { face, of: all },
+                    Self::Unconsented {
+                        face,
+                        of: of.clone(),
+                    },
+                ]
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -120,6 +148,8 @@ pub(crate) trait Tx {
     fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error>;
     fn remove(&mut self, seq: Seq) -> Result<(), Error>;
     fn append(&mut self, fact: Fact) -> Result<(), Error>;
+    /// Removes a fact of this owner and all those before it in its chain.
+    fn remove_facts(&mut self, owner: &str, last: FactSeq) -> Result<(), Error>;
     fn put_once(&mut self, row: once::Row) -> Result<(), Error>;
     fn put_record(&mut self, record: Record) -> Result<(), Error>;
     fn delete_record(&mut self, key: &record::Key) -> Result<(), Error>;
@@ -153,6 +183,19 @@ pub(crate) fn profiles_of(face: Face) -> impl Iterator<Item = ProfileId> {
         .filter(move |id| id.profile().face == face)
 }
 
+/// A row as it was before somebody consented to it.
+fn was_received(intent: &Intent) -> Intent {
+    Intent {
+        state: State::Received,
+        ..intent.clone()
+    }
+}
+
+/// What the clock tells: engine time, and the time of day.
+pub(crate) fn instants(clock: &dyn Clock) -> (Micros, Micros) {
+    (clock.now(), clock.time_of_day())
+}
+
 /// A group that stays open longer than this, because the disk is slow, moves on in time.
 const INSTANT_US: i64 = 5_000;
 
@@ -160,6 +203,7 @@ const INSTANT_US: i64 = 5_000;
 pub(crate) struct Batch<'a, T> {
     tx: &'a mut T,
     now: Micros,
+    wall: Micros,
     position: &'a mut Position,
     /// Time has acted on everything that is due in this batch.
     swept: bool,
@@ -171,11 +215,16 @@ pub(crate) struct Batch<'a, T> {
 
 impl<'a, T: Tx> Batch<'a, T> {
     /// Time never goes back, whatever the clock says.
-    pub(crate) fn new(tx: &'a mut T, now: Micros, position: &'a mut Position) -> Self {
+    pub(crate) fn new(
+        tx: &'a mut T,
+        (now, wall): (Micros, Micros),
+        position: &'a mut Position,
+    ) -> Self {
         position.time = position.time.max(now);
         Self {
             tx,
             now: position.time,
+            wall,
             position,
             swept: false,
             sweeps: 0,
@@ -185,9 +234,11 @@ impl<'a, T: Tx> Batch<'a, T> {
         }
     }
 
-    pub(crate) fn now_is(&mut self, now: Micros) {
+    pub(crate) fn now_is(&mut self, clock: &dyn Clock) {
+        let now = clock.now();
         if now >= self.now.plus(INSTANT_US) {
             self.now = now;
+            self.wall = clock.time_of_day();
             self.position.time = now;
             (self.swept, self.sweeps) = (false, 0);
         }
@@ -272,6 +323,7 @@ impl<'a, T: Tx> Batch<'a, T> {
     fn cx<'c>(&'c mut self, entropy: &'c mut Entropy) -> Cx<'c> {
         Cx {
             now: self.now,
+            wall: self.wall,
             entropy,
             last_seq: &mut self.position.seq,
             last_fact: &mut self.position.fact,
@@ -449,8 +501,20 @@ impl<'a, T: Tx> Batch<'a, T> {
                 view.intents = self.tx.rows(face, namespace, after, until)?;
             }
             Needs::Record(key) => view.record = self.tx.record(key)?,
+            Needs::Unconsented { of } => {
+                view.unconsented = (self.unconsented(of)?, self.unconsented("")?);
+            }
         }
         Ok(view)
+    }
+
+    fn unconsented(&mut self, of: &str) -> Result<u64, Error> {
+        let counter = Counter::Unconsented {
+            face: Face::Transaction,
+            of: of.to_owned(),
+        };
+        let pending = self.deltas.get(&counter).copied().unwrap_or(0);
+        Ok(u64::try_from(self.tx.count(&counter)? + pending).unwrap_or(0))
     }
 
     fn write_all(&mut self, writes: Vec<Write>) -> Result<(), Error> {
@@ -465,6 +529,7 @@ impl<'a, T: Tx> Batch<'a, T> {
         match write {
             Write::New(intent) => {
                 self.counted(&intent, None, Some(intent.state));
+                self.count_unconsented(&intent, 1);
                 let lanes = self.noted(&intent);
                 self.tx.insert(&intent, lanes.as_ref())
             }
@@ -472,14 +537,19 @@ impl<'a, T: Tx> Batch<'a, T> {
                 if was != intent.state {
                     Self::legal(was, &intent)?;
                     self.counted(&intent, Some(was), Some(intent.state));
+                    if intent.state == State::Validated && intent.target.is_some() {
+                        self.count_unconsented(&was_received(&intent), -1);
+                    }
                 }
                 let lanes = self.noted(&intent);
                 self.tx.update(&intent, lanes.as_ref())
             }
             Write::Remove(intent) => {
                 self.counted(&intent, Some(intent.state), None);
+                self.count_unconsented(&intent, -1);
                 self.tx.remove(intent.seq)
             }
+            Write::RemoveFacts { owner, last } => self.tx.remove_facts(&owner, last),
             Write::Fact(fact) => {
                 if !self.news.told.contains(&fact.owner) {
                     self.news.told.insert(fact.owner.clone());
@@ -489,6 +559,12 @@ impl<'a, T: Tx> Batch<'a, T> {
             Write::Once(row) => self.tx.put_once(row),
             Write::Put(record) => self.tx.put_record(record),
             Write::Delete(key) => self.tx.delete_record(&key),
+        }
+    }
+
+    fn count_unconsented(&mut self, intent: &Intent, delta: i64) {
+        for counter in Counter::unconsented(intent) {
+            *self.deltas.entry(counter).or_default() += delta;
         }
     }
 

@@ -43,6 +43,11 @@ pub use passing::Passing;
 /// Engine time. Never goes back.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Micros;
+
+    /// The time of day, as everybody else tells it: it may be set back. The lives of permissions end by it, and nothing else.
+    fn time_of_day(&self) -> Micros {
+        self.now()
+    }
 }
 
 /// A boxed answer: dynamic dispatch costs nothing next to a commit.

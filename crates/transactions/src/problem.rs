@@ -18,6 +18,8 @@ use crate::state::State;
 const RETRY_AFTER_S: u32 = 1;
 /// Maintenance is seldom over in a second.
 const MAINTENANCE_RETRY_AFTER_S: u32 = 30;
+/// Nor do intents expire within a second.
+const OPEN_RETRY_AFTER_S: u32 = 60;
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +128,12 @@ pub enum Problem {
 
     #[error("too many requests")]
     RateLimited { retry_after_s: u32 },
+    #[error(
+        "{} {limit} intents that were not authorized are kept here at once; authorize or use what is there, let it expire, or \
+         send the whole intent to authorize",
+        if *.of_one { "of one agent key or user no more than" } else { "no more than" }
+    )]
+    TooManyOpen { of_one: bool, limit: u64 },
     #[error("the quota is used up")]
     QuotaExceeded { retry_after_s: u32 },
 
@@ -203,6 +211,7 @@ impl Problem {
                 Some(*retry_after_s)
             }
             Self::Maintenance => Some(MAINTENANCE_RETRY_AFTER_S),
+            Self::TooManyOpen { .. } => Some(OPEN_RETRY_AFTER_S),
             _ if matches!(self.status(), 425 | 503) => Some(RETRY_AFTER_S),
             _ => None,
         }
@@ -249,6 +258,8 @@ impl Problem {
             Self::PartialCompensationUnsupported => (422, "partial_compensation_unsupported"),
             Self::RateLimited { .. } => (429, "rate_limited"),
             Self::QuotaExceeded { .. } => (429, "quota_exceeded"),
+            Self::TooManyOpen { of_one: true, .. } => (429, "too_many_open"),
+            Self::TooManyOpen { of_one: false, .. } => (503, "too_many_open"),
             Self::InternalError => (500, "internal_error"),
             Self::StoreUnavailable | Self::StoreUnsure => (503, "store_unavailable"),
             Self::NotPrimary => (503, "not_primary"),

@@ -13,6 +13,7 @@ mod cancel;
 mod carry;
 pub mod compat;
 mod create;
+mod ends;
 mod execute;
 mod keys;
 mod lists;
@@ -92,6 +93,9 @@ pub struct Options {
     pub freshness_s: u32,
     /// Whether execute, compensate and cancel must be signed.
     pub signed_requests: bool,
+    /// How many intents that nobody consented to may be kept: for one agent key or user, and for all together.
+    pub open_per_key: u64,
+    pub open_max: u64,
     /// How many requests at once wait for what another one began. Beyond them the answer is how far it is.
     pub waiting_max: usize,
     /// How many transactions are carried by requests at once. Beyond them an agent is asked to come back.
@@ -114,6 +118,8 @@ impl Options {
             dedup_window_s: 0,
             freshness_s: crate::intent::FRESHNESS_S,
             signed_requests: false,
+            open_per_key: OPEN_PER_KEY,
+            open_max: OPEN_MAX,
             waiting_max: WAITING_MAX,
             carried_max: CARRIED_MAX,
         }
@@ -146,6 +152,9 @@ struct Keys {
 
 const CARRIED_MAX: usize = 1_024;
 const WAITING_MAX: usize = 1_024;
+/// What an agent has under way at once, and no more than a disk holds of the longest intents.
+pub const OPEN_PER_KEY: u64 = 1_000;
+pub const OPEN_MAX: u64 = 100_000;
 
 impl Site {
     /// Opens the site's keys, making the first one if there is none.
@@ -175,8 +184,13 @@ impl Site {
         &self.inner.options
     }
 
-    /// The ledger's time.
+    /// The time of day. Whatever somebody signed a time for goes by it; see [`Site::engine_now`].
     pub fn now(&self) -> Micros {
+        self.engine().time_of_day()
+    }
+
+    /// The ledger's own time, which never goes back: for leases, pauses, and records that the ledger forgets.
+    fn engine_now(&self) -> Micros {
         self.engine().now()
     }
 
@@ -255,7 +269,7 @@ impl Site {
         let mut entropy = self.engine().entropy();
         // The ledger's own order is not known yet; chance takes its place.
         let chance = entropy.draw();
-        IntentId::new(self.now(), Seq((chance >> 64) as u64), chance)
+        IntentId::new(self.engine_now(), Seq((chance >> 64) as u64), chance)
     }
 
     /// Commits steps of which those that may be refused come first. `None` if somebody else was quicker: look again.
@@ -272,6 +286,10 @@ impl Site {
                 | Refusal::Held
                 | Refusal::NotFound,
             )) => Ok(None),
+            Err(Error::Refused(Refusal::CapReached { limit, .. })) => {
+                let of_one = limit == self.options().open_per_key;
+                Err(Problem::TooManyOpen { of_one, limit })
+            }
             Err(error) => Err(unavailable(&error)),
         }
     }

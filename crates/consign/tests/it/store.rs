@@ -185,7 +185,7 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
         text(&refused.stderr).contains("consign store migrate"),
         "{refused:?}"
     );
-    let missing = json!(["0007 past_jobs", "0008 short_guard"]);
+    let missing = json!(["0007 past_jobs", "0008 short_guard", "0009 unconsented"]);
     assert_eq!(migrate(&["--dry-run"]), missing);
     assert_eq!(migrate(&["--dry-run"]), missing, "nothing was changed");
     assert_eq!(migrate(&[]), missing);

@@ -2,15 +2,26 @@
 //! held by the one who carries it out from the commit on that made it.
 
 use super::claim::lease;
-use super::{Cx, Decision, Told, Write, admit, fact};
-use crate::command::{Answer, Begin};
+use super::time::until_end;
+use super::{Cx, Decision, Needs, Told, View, Write, admit, fact};
+use crate::command::{Answer, Begin, Within};
 use crate::error::Refusal;
 use crate::ids::Micros;
 use crate::limits;
-use crate::profile::Expiry;
+use crate::profile::{Expiry, ProfileId};
 use crate::state::{State, Verb};
 
-pub(super) fn decide(begin: &Begin, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+pub(super) fn needs(begin: &Begin) -> Needs<'_> {
+    match (begin.within, begin.item.target.as_deref()) {
+        (Some(_), Some(of)) => Needs::Unconsented { of },
+        _ => Needs::Nothing,
+    }
+}
+
+pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+    if let Some(within) = begin.within {
+        check_room(view, within)?;
+    }
     let item = &begin.item;
     let start = match begin.hold {
         Some(_) => State::Dispatched,
@@ -24,13 +35,19 @@ pub(super) fn decide(begin: &Begin, cx: &mut Cx<'_>) -> Result<Decision, Refusal
         // What may have had an effect is seen through, however late.
         intent.expires_at = Micros::MAX;
     }
+    if intent.profile == ProfileId::AtpPermission {
+        intent.expires_at = cx.wall.plus(item.ttl_us);
+    }
     match &begin.hold {
         Some(hold) => {
             // Held now, so it is due now, whatever was asked for.
             intent.run_at = cx.now;
             lease(&mut intent, &hold.holder, hold.lease_us, cx);
         }
-        None => intent.reshelve(cx.now, limits::RETENTION_US),
+        None => {
+            intent.reshelve(cx.now, limits::RETENTION_US);
+            until_end(&mut intent, cx);
+        }
     }
     let told = Told::by(&item.owner, Verb::Admit);
     let told = fact(None, &mut intent, told, cx);
@@ -38,4 +55,14 @@ pub(super) fn decide(begin: &Begin, cx: &mut Cx<'_>) -> Result<Decision, Refusal
         writes: vec![told, Write::New(intent.clone())],
         answer: Answer::Begun(Box::new(intent)),
     })
+}
+
+fn check_room(view: &View, within: Within) -> Result<(), Refusal> {
+    let (own, all) = view.unconsented;
+    for (open, limit) in [(own, within.each), (all, within.all)] {
+        if open >= limit {
+            return Err(Refusal::CapReached { open, limit });
+        }
+    }
+    Ok(())
 }

@@ -24,7 +24,7 @@ use crate::error::Refusal;
 use crate::fact::Fact;
 use crate::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use crate::intent::{Intent, Series, Shelf};
-use crate::profile::Face;
+use crate::profile::{Face, ProfileId};
 use crate::state::{Cause, State, Verb};
 use crate::{once, record};
 
@@ -32,6 +32,8 @@ use crate::{once, record};
 #[derive(Debug)]
 pub struct Cx<'a> {
     pub now: Micros,
+    /// What the wall clock says. It ends what an agent signed an end for; nothing else goes by it.
+    pub wall: Micros,
     pub entropy: &'a mut Entropy,
     /// The last admission sequence given out; the store keeps it.
     pub last_seq: &'a mut u64,
@@ -40,6 +42,15 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// The time by which the life of a row ends.
+    fn life_now(&self, intent: &Intent) -> Micros {
+        if intent.profile == ProfileId::AtpPermission {
+            self.wall
+        } else {
+            self.now
+        }
+    }
+
     fn next_seq(&mut self) -> Seq {
         *self.last_seq += 1;
         Seq(*self.last_seq)
@@ -55,8 +66,16 @@ impl Cx<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     New(Intent),
-    Change { was: State, intent: Intent },
+    Change {
+        was: State,
+        intent: Intent,
+    },
     Remove(Intent),
+    /// Removes all facts of a row that goes without a trace, from its last one backwards.
+    RemoveFacts {
+        owner: String,
+        last: FactSeq,
+    },
     Fact(Fact),
     Once(once::Row),
     Put(record::Record),
@@ -98,6 +117,10 @@ pub enum Needs<'a> {
         limit: u32,
     },
     Record(&'a record::Key),
+    /// How many rows wait for consent: those that `of` asked for, and all.
+    Unconsented {
+        of: &'a str,
+    },
 }
 
 /// What the store loaded for a command.
@@ -108,6 +131,8 @@ pub struct View {
     /// Of the items of an admission, or of the one intent.
     pub series: Vec<Option<Series>>,
     pub unsettled: u64,
+    /// Rows that wait for consent: of the one who asks, and of all.
+    pub unconsented: (u64, u64),
     /// The last row that was looked at, if there may be more behind it.
     pub stopped_at: Option<Seq>,
     pub record: Option<record::Record>,
@@ -116,9 +141,8 @@ pub struct View {
 pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
     match command {
         Command::Admit(admit) => admit::needs(admit),
-        Command::Begin(_) | Command::Claim(_) | Command::Forget(_) | Command::ForgetFacts(_) => {
-            Needs::Nothing
-        }
+        Command::Begin(begin) => begin::needs(begin),
+        Command::Claim(_) | Command::Forget(_) | Command::ForgetFacts(_) => Needs::Nothing,
         Command::Take(take) => Needs::Intent(take.id),
         Command::Extend(extend) => Needs::Intent(extend.id),
         Command::Settle(settle) => Needs::Intent(settle.id),
@@ -154,7 +178,7 @@ fn recover_needs(recover: &Recover) -> Needs<'static> {
 pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
     match command {
         Command::Admit(admit) => admit::decide(&view, admit, cx),
-        Command::Begin(begin) => begin::decide(begin, cx),
+        Command::Begin(begin) => begin::decide(&view, begin, cx),
         Command::Claim(claim) => Ok(claim::decide(view.intents, claim, cx)),
         Command::Take(take) => claim::take(one(view)?, take, cx),
         Command::Extend(extend) => settle::extend(one(view)?, extend, cx),

@@ -3,6 +3,7 @@
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
 use super::settle::out_of_attempts;
+use super::time::{end_unconsented, until_end};
 use super::{Cx, Decision, Told, View, Write, fact, finish, step};
 use crate::command::{Answer, Operate, Recover};
 use crate::error::Refusal;
@@ -25,6 +26,7 @@ pub(super) fn cancel(
         intent.attempts += 1;
     }
     finish(&mut intent, State::DeadLetter, Cause::Cancelled, cx.now);
+    end_unconsented(&mut intent, was, cx);
     Ok(operated(was, intent, Verb::Cancel, operate, cx))
 }
 
@@ -35,12 +37,13 @@ pub(super) fn validate(
     cx: &mut Cx<'_>,
 ) -> Result<Decision, Refusal> {
     allowed(&intent, operate, Verb::Validate)?;
-    if intent.expires_at <= cx.now {
+    if intent.expires_at <= cx.life_now(&intent) {
         return Err(Refusal::IllegalState);
     }
     let was = intent.state;
     intent.state = State::Validated;
     intent.reshelve(cx.now, limits::RETENTION_US);
+    until_end(&mut intent, cx);
     Ok(operated(was, intent, Verb::Validate, operate, cx))
 }
 

@@ -80,6 +80,7 @@ pub(super) fn observe(row: Option<Intent>, cx: &mut Cx<'_>) -> Decision {
         Write::Change { intent, .. } => Some(intent.clone()),
         Write::New(_)
         | Write::Remove(_)
+        | Write::RemoveFacts { .. }
         | Write::Fact(_)
         | Write::Once(_)
         | Write::Put(_)
@@ -100,13 +101,19 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     }
     match intent.shelf {
         Shelf::Leased => lease_ran_out(intent, cx, &mut writes),
-        Shelf::Delayed if life_ended(&intent, cx.now) => {
+        Shelf::Delayed if intent.is_unconsented() && intent.state == State::DeadLetter => {
+            remove_whole(intent, &mut writes);
+        }
+        Shelf::Delayed if life_ended(&intent, cx) => {
             let was = intent.state;
             finish(&mut intent, State::DeadLetter, Cause::Expired, cx.now);
+            end_unconsented(&mut intent, was, cx);
             step(&mut writes, was, intent, Told::by_time(Verb::Expire), cx);
         }
         Shelf::Delayed | Shelf::Ready => {
             intent.reshelve(cx.now, limits::RETENTION_US);
+            // Engine time came to the end of a permission before the wall clock did.
+            until_end(&mut intent, cx);
             writes.push(Write::Change {
                 was: intent.state,
                 intent,
@@ -125,14 +132,54 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
 }
 
 /// Whether it waited for a word that can no longer come. What was queued is parked instead, and cleaned away.
-fn life_ended(intent: &Intent, now: Micros) -> bool {
+fn life_ended(intent: &Intent, cx: &Cx<'_>) -> bool {
     let ends = |verb| {
         let profile = intent.profile.profile();
         profile.allows(intent.state, verb, State::DeadLetter)
     };
     matches!(intent.state, State::Received | State::Validated)
-        && intent.expires_at <= now
+        && intent.expires_at <= cx.life_now(intent)
         && ends(Verb::Expire)
+}
+
+/// A permission ends by the wall clock, and deadlines are in engine time: the row is looked at when as much of that has passed
+/// as is left on the wall, and again if the wall clock was set back meanwhile.
+pub(super) fn until_end(intent: &mut Intent, cx: &Cx<'_>) {
+    if intent.profile == ProfileId::AtpPermission
+        && matches!(intent.state, State::Received | State::Validated)
+    {
+        intent.wake_at = on_the_wall(intent.expires_at, cx);
+    }
+}
+
+/// When engine time will be there, if both clocks go on as they should.
+fn on_the_wall(at: Micros, cx: &Cx<'_>) -> Micros {
+    cx.now.plus(at.0.saturating_sub(cx.wall.0).max(0))
+}
+
+/// What nobody consented to is removed some time after its end, also if it was withdrawn before: until then nobody can present
+/// the same again.
+pub(super) fn end_unconsented(intent: &mut Intent, was: State, cx: &Cx<'_>) {
+    if intent.profile == ProfileId::AtpPermission && was == State::Received {
+        let gone_at = intent.expires_at.plus(limits::UNCONSENTED_RETENTION_US);
+        (intent.shelf, intent.wake_at) = (Shelf::Delayed, on_the_wall(gone_at, cx));
+    }
+}
+
+/// The row, its record and its history: nothing rests on them.
+fn remove_whole(intent: Intent, writes: &mut Vec<Write>) {
+    writes.push(Write::Delete(Key {
+        kind: Kind::Permission,
+        owner: String::new(),
+        name: intent.goal.clone(),
+    }));
+    if let Some(last) = intent.last_fact {
+        writes.push(Write::RemoveFacts {
+            owner: intent.owner.clone(),
+            last,
+        });
+    }
+    writes.push(Write::Remove(intent));
 }
 
 fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
@@ -215,6 +262,7 @@ fn past_job(write: &Write, now: Micros) -> Option<Write> {
     let row = match write {
         Write::Remove(row) if row.profile == ProfileId::Automation => row,
         Write::Remove(_)
+        | Write::RemoveFacts { .. }
         | Write::New(_)
         | Write::Change { .. }
         | Write::Fact(_)
@@ -268,6 +316,8 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
             cleaned.dead_deleted += 1;
             writes.push(Write::Remove(row));
         }
+        // It may be early for it, and it has a record.
+        State::DeadLetter if row.is_unconsented() => writes.extend(on_time(row, cx)),
         State::DeadLetter => {
             cleaned.dead_deleted += 1;
             writes.push(Write::Remove(row));

@@ -8,7 +8,7 @@ use consign_kernel::fact::Fact;
 use consign_kernel::ids::Seq;
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
-use consign_kernel::profile::Expiry;
+use consign_kernel::profile::{Expiry, ProfileId};
 use consign_kernel::state::State;
 
 use crate::Dump;
@@ -57,6 +57,10 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
     }
 }
 
+fn ends_by_day(row: &Intent) -> bool {
+    row.profile == ProfileId::AtpPermission
+}
+
 /// Whether time will look for the row where it should.
 fn shelved(row: &Intent) -> bool {
     match row.shelf {
@@ -65,10 +69,13 @@ fn shelved(row: &Intent) -> bool {
             let at = row.run_at.min(row.expires_at);
             let behind = row.ties.series.is_some() && row.wake_at >= at;
             match row.state {
+                // A permission ends by another clock, and is found by this one.
+                State::Received | State::Validated if ends_by_day(row) => true,
                 State::Received | State::Validated => row.wake_at == row.expires_at,
                 State::Dispatched | State::Delivered => row.wake_at == row.run_at,
                 State::Queued => row.wake_at == at || behind,
-                State::Acked | State::Failed | State::DeadLetter => false,
+                State::DeadLetter => row.is_unconsented(),
+                State::Acked | State::Failed => false,
             }
         }
         Shelf::Ready => row.state == State::Queued && row.wake_at == row.expires_at,
@@ -117,6 +124,9 @@ fn audit_counts(dump: &Dump, findings: &mut Vec<String>) {
                 owner: row.owner.clone(),
             };
             *counted.entry(unsettled).or_default() += 1;
+        }
+        for unconsented in Counter::unconsented(row) {
+            *counted.entry(unconsented).or_default() += 1;
         }
     }
     let counted: Vec<(String, i64)> = counted

@@ -3,15 +3,17 @@
 
 use consign_kernel::command::{
     Answer, Audience, Begin, Claim, Command, Hold, NewIntent, Operate, Recover, Settlement, Sweep,
-    Take,
+    Take, Within,
 };
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::{IntentId, Micros, SECOND_US, Seq};
+use consign_kernel::ids::{DAY_US, HOUR_US, IntentId, Micros, SECOND_US, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::{Cause, State, Verb};
 
 use super::{World, claim_by, in_face};
+use crate::Clock as _;
 
 const LEASE_US: i64 = 60 * SECOND_US;
 
@@ -27,11 +29,177 @@ async fn begin(world: &World, n: u8, item: NewIntent, holder: Option<&str>) -> I
             holder: holder.to_owned(),
             lease_us: LEASE_US,
         }),
+        within: None,
     };
     match world.step(Command::Begin(Box::new(begin))).await {
         Ok(Answer::Begun(row)) => *row,
         other => panic!("a beginning answered {other:?}"),
     }
+}
+
+/// A permission with its record, asked for by an agent who must find room.
+async fn asked_for(world: &World, n: u8, of: &str, ttl_us: i64) -> Result<Intent, Refusal> {
+    let item = NewIntent {
+        ttl_us,
+        goal: format!("int_{n}"),
+        target: Some(of.to_owned()),
+        ..in_face(ProfileId::AtpPermission)
+    };
+    let begin = Begin {
+        id: named(n, world),
+        item,
+        hold: None,
+        within: Some(Within { each: 2, all: 3 }),
+    };
+    let row = match world.step(Command::Begin(Box::new(begin))).await? {
+        Answer::Begun(row) => *row,
+        other => panic!("a beginning answered {other:?}"),
+    };
+    let put = Put {
+        key: record_of(&row),
+        value: "{}".to_owned(),
+        expires_at: None,
+        expect: None,
+    };
+    world.step(Command::Put(put)).await?;
+    Ok(row)
+}
+
+fn record_of(row: &Intent) -> Key {
+    Key {
+        kind: Kind::Permission,
+        owner: String::new(),
+        name: row.goal.clone(),
+    }
+}
+
+/// Whether its row, its record and its history are there.
+async fn is_kept(world: &World, row: &Intent) -> [bool; 3] {
+    let record = world.store.record(record_of(row)).await;
+    [
+        world.get(row.id).await.is_some(),
+        record.expect("storage works").is_some(),
+        !world.facts(row).await.is_empty(),
+    ]
+}
+
+async fn sweep(world: &World) {
+    let sweep = Command::Sweep(Sweep { limit: 512 });
+    world.step(sweep).await.expect("a sweep is never refused");
+}
+
+pub async fn what_nobody_consented_to_goes_without_a_trace_an_hour_after_its_end(world: World) {
+    let left = asked_for(&world, 1, "a", 10 * SECOND_US)
+        .await
+        .expect("there is room");
+    let allowed = asked_for(&world, 2, "a", 10 * SECOND_US)
+        .await
+        .expect("there is room");
+    let withdrawn = asked_for(&world, 3, "b", HOUR_US)
+        .await
+        .expect("there is room");
+    let used = [
+        Command::Validate(operate(&allowed)),
+        Command::Cancel(operate(&withdrawn)),
+    ];
+    for step in used {
+        assert_eq!(world.step(step).await, Ok(Answer::Operated));
+    }
+    world.clock.advance(10 * SECOND_US);
+    sweep(&world).await;
+    assert_eq!(world.load(left.id).await.state, State::DeadLetter);
+    world.clock.advance(HOUR_US - 1);
+    sweep(&world).await;
+    for row in [&left, &allowed, &withdrawn] {
+        assert_eq!(is_kept(&world, row).await, [true; 3]);
+    }
+    world.clock.advance(1);
+    sweep(&world).await;
+    assert_eq!(is_kept(&world, &left).await, [false; 3]);
+    assert_eq!(
+        is_kept(&world, &withdrawn).await,
+        [true; 3],
+        "until its own end"
+    );
+    world.clock.advance(HOUR_US);
+    sweep(&world).await;
+    assert_eq!(is_kept(&world, &withdrawn).await, [false; 3]);
+    world.clock.advance(30 * DAY_US);
+    sweep(&world).await;
+    assert_eq!(is_kept(&world, &allowed).await, [true; 3], "for good");
+    world.is_sound().await;
+}
+
+pub async fn what_nobody_consented_to_is_bounded_for_each_and_for_all(world: World) {
+    let of_one = Err(Refusal::CapReached { open: 2, limit: 2 });
+    let of_all = Err(Refusal::CapReached { open: 3, limit: 3 });
+    let first = asked_for(&world, 1, "a", 10 * SECOND_US)
+        .await
+        .expect("there is room");
+    asked_for(&world, 2, "a", 10 * SECOND_US)
+        .await
+        .expect("there is room");
+    assert_eq!(asked_for(&world, 3, "a", SECOND_US).await, of_one);
+    asked_for(&world, 4, "b", 10 * SECOND_US)
+        .await
+        .expect("there is room");
+    assert_eq!(asked_for(&world, 5, "c", SECOND_US).await, of_all);
+    // Consent makes room.
+    let allowed = world.step(Command::Validate(operate(&first))).await;
+    assert_eq!(allowed, Ok(Answer::Operated));
+    asked_for(&world, 6, "a", 10 * SECOND_US)
+        .await
+        .expect("there is room");
+    assert_eq!(asked_for(&world, 7, "a", SECOND_US).await, of_one);
+    // An end does not, as long as something lies there.
+    world.clock.advance(10 * SECOND_US);
+    sweep(&world).await;
+    assert_eq!(asked_for(&world, 8, "a", SECOND_US).await, of_one);
+    world.clock.advance(HOUR_US);
+    sweep(&world).await;
+    asked_for(&world, 9, "a", SECOND_US)
+        .await
+        .expect("there is room");
+    world.is_sound().await;
+}
+
+pub async fn a_permission_ends_by_the_time_of_day_and_not_by_engine_time(world: World) {
+    let minute_us = 60 * SECOND_US;
+    // Engine time is an hour ahead: the clock was set back.
+    world.clock.set_day_ahead(-HOUR_US);
+    let row = permission(&world, 1, 10 * minute_us).await;
+    let day = world.clock.time_of_day();
+    assert_eq!(row.expires_at, day.plus(10 * minute_us));
+    world.clock.advance(9 * minute_us);
+    sweep(&world).await;
+    assert_eq!(world.load(row.id).await.state, State::Received);
+    // And once more, while it waits.
+    world.clock.set_day_ahead(-2 * HOUR_US);
+    world.clock.advance(minute_us);
+    sweep(&world).await;
+    let seen = world.load(row.id).await;
+    assert_eq!(seen.state, State::Received);
+    assert!(
+        seen.wake_at > world.now(),
+        "or it would be looked at on and on"
+    );
+    let allowed = world.step(Command::Validate(operate(&row))).await;
+    assert_eq!(allowed, Ok(Answer::Operated));
+    world.clock.advance(HOUR_US);
+    sweep(&world).await;
+    let over = world.load(row.id).await;
+    assert_eq!(
+        (over.state, over.cause),
+        (State::DeadLetter, Cause::Expired)
+    );
+
+    // Engine time is behind: the machine slept.
+    world.clock.set_day_ahead(0);
+    let row = permission(&world, 2, 10 * minute_us).await;
+    world.clock.set_day_ahead(10 * minute_us);
+    let refused = world.step(Command::Validate(operate(&row))).await;
+    assert_eq!(refused, Err(Refusal::IllegalState));
+    world.is_sound().await;
 }
 
 async fn permission(world: &World, n: u8, ttl_us: i64) -> Intent {
@@ -327,6 +495,8 @@ pub async fn what_is_under_way_is_found_in_the_order_of_admission(world: World) 
 
 pub async fn ended_permissions_and_transactions_are_in_nobodys_way(world: World) {
     let over = permission(&world, 1, SECOND_US).await;
+    let consent = world.step(Command::Validate(operate(&over))).await;
+    assert_eq!(consent, Ok(Answer::Operated));
     let settled = transaction(&world, 2, "node").await;
     for how in [Settlement::Deliver, Settlement::Complete { result: None }] {
         assert!(world.settle(&settled, how).await.is_ok());
@@ -336,5 +506,45 @@ pub async fn ended_permissions_and_transactions_are_in_nobodys_way(world: World)
     for id in [over.id, settled.id] {
         let row = world.load(id).await;
         assert_eq!((row.shelf, row.wake_at), (Shelf::Done, Micros::MAX));
+    }
+}
+
+/// For tests of migrations: a permission that ended without consent, and one that ended with it. Both have a record.
+#[derive(Debug)]
+pub struct EndedPermissions([Intent; 2]);
+
+impl EndedPermissions {
+    pub async fn new(world: &World) -> Self {
+        let mut ended = Vec::new();
+        for (n, authorized_at) in [(1, "null"), (2, "5")] {
+            let row = asked_for(world, n, "a", SECOND_US)
+                .await
+                .expect("there is room");
+            let put = Put {
+                key: record_of(&row),
+                value: format!(r#"{{"authorized_at":{authorized_at}}}"#),
+                expires_at: None,
+                expect: None,
+            };
+            world.step(Command::Put(put)).await.expect("it is taken");
+            ended.push(row);
+        }
+        let consent = world.step(Command::Validate(operate(&ended[1]))).await;
+        assert_eq!(consent, Ok(Answer::Operated));
+        world.clock.advance(SECOND_US);
+        sweep(world).await;
+        Self(ended.try_into().expect("there are two"))
+    }
+
+    /// Whether the first is gone an hour later, and the second is not.
+    pub async fn only_what_had_no_consent_goes(&self, world: &World) {
+        let Self([left, allowed]) = self;
+        for row in [left, allowed] {
+            assert_eq!(is_kept(world, row).await, [true; 3]);
+        }
+        world.clock.advance(HOUR_US);
+        sweep(world).await;
+        assert_eq!(is_kept(world, left).await, [false; 3]);
+        assert_eq!(is_kept(world, allowed).await, [true; 3]);
     }
 }

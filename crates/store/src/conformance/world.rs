@@ -24,19 +24,31 @@ pub const START: Micros = Micros(1_700_000_000_000_000);
 
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
-pub struct ManualClock(AtomicI64);
+pub struct ManualClock {
+    at: AtomicI64,
+    /// How far the time of day is ahead of engine time.
+    day_ahead: AtomicI64,
+}
 
 impl ManualClock {
     pub fn new(at: Micros) -> Self {
-        Self(AtomicI64::new(at.0))
+        Self {
+            at: AtomicI64::new(at.0),
+            day_ahead: AtomicI64::new(0),
+        }
     }
 
     pub fn set(&self, at: Micros) {
-        self.0.store(at.0, Ordering::SeqCst);
+        self.at.store(at.0, Ordering::SeqCst);
+    }
+
+    /// Sets the time of day so far ahead of engine time.
+    pub fn set_day_ahead(&self, us: i64) {
+        self.day_ahead.store(us, Ordering::SeqCst);
     }
 
     pub fn advance(&self, us: i64) {
-        self.0.fetch_add(us, Ordering::SeqCst);
+        self.at.fetch_add(us, Ordering::SeqCst);
     }
 }
 
@@ -48,7 +60,11 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Micros {
-        Micros(self.0.load(Ordering::SeqCst))
+        Micros(self.at.load(Ordering::SeqCst))
+    }
+
+    fn time_of_day(&self) -> Micros {
+        self.now().plus(self.day_ahead.load(Ordering::SeqCst))
     }
 }
 

@@ -22,7 +22,7 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 use crate::group::Listeners;
-use crate::ledger::{Batch, Counter, Position, UNDER_WAY};
+use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
     Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
     Listener, News, Outline, OutlinePage, Stats, Store, Work,
@@ -65,12 +65,12 @@ impl Data {
     /// One transaction, which `work` fills with requests; says also whether they wrote anything.
     fn run(
         &mut self,
-        now: Micros,
+        instants: (Micros, Micros),
         work: impl FnOnce(&mut dyn FnMut(&Request) -> Result<Reply, Error>) -> Result<(), Error>,
     ) -> Result<(News, bool), Error> {
         let mut position = self.position;
         let mut requests = 0;
-        let mut batch = Batch::new(self, now, &mut position);
+        let mut batch = Batch::new(self, instants, &mut position);
         work(&mut |request| {
             requests += 1;
             batch.run(request)
@@ -131,7 +131,7 @@ impl Store for Memory {
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
         Box::pin(async move {
             let mut reply = Ok(Vec::new());
-            let (news, _) = self.data().run(self.clock.now(), |run| {
+            let (news, _) = self.data().run(instants(&*self.clock), |run| {
                 reply = run(&request)?;
                 Ok(())
             })?;
@@ -402,7 +402,7 @@ impl Store for Memory {
                 state: *state,
                 count: count.unsigned_abs(),
             }),
-            Counter::State { .. } | Counter::Unsettled { .. } => None,
+            Counter::State { .. } | Counter::Unsettled { .. } | Counter::Unconsented { .. } => None,
         };
         ready(data.counts.iter().filter_map(count).collect())
     }

@@ -13,6 +13,7 @@ use consign_kernel::ids::Micros;
 
 use super::{Data, Memory};
 use crate::group::{self, Committed, Group, Intake, Line, Ran, Shared, Transact};
+use crate::ledger::instants;
 use crate::{Answered, Clock, Error, Listener, Passing, SharedStore, Stats};
 
 /// What goes wrong with the next commit.
@@ -188,7 +189,7 @@ impl Log {
 impl Transact for Log {
     fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
         let mut data = self.committed.clone();
-        let (news, wrote) = data.run(self.clock.now(), |run| {
+        let (news, wrote) = data.run(instants(&*self.clock), |run| {
             group.each(|request, _| run(request))
         })?;
         let last_fact = data.position.fact;

@@ -135,6 +135,14 @@ impl Tx for Data {
         Ok(())
     }
 
+    fn remove_facts(&mut self, _owner: &str, last: FactSeq) -> Done<()> {
+        let mut next = Some(last);
+        while let Some(fact) = next.and_then(|seq| self.facts.remove(&seq)) {
+            next = fact.previous;
+        }
+        Ok(())
+    }
+
     fn put_once(&mut self, row: once::Row) -> Done<()> {
         self.once.insert(row.key.clone(), row);
         Ok(())
@@ -151,7 +159,11 @@ impl Tx for Data {
     }
 
     fn add(&mut self, counter: &Counter, delta: i64) -> Done<()> {
-        *self.counts.entry(counter.clone()).or_default() += delta;
+        let count = self.counts.entry(counter.clone()).or_default();
+        *count += delta;
+        if *count == 0 && matches!(counter, Counter::Unconsented { .. }) {
+            self.counts.remove(counter);
+        }
         Ok(())
     }
 

@@ -371,6 +371,10 @@ fn counter(row: &Row) -> Result<(Counter, i64), Error> {
             namespace: text(row, 2)?,
             state: rows::coded(row, 3, State::from_code)?,
         },
+        2 => Counter::Unconsented {
+            face,
+            of: text(row, 2)?,
+        },
         _ => Counter::Unsettled {
             face,
             owner: text(row, 2)?,

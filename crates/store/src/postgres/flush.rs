@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::Seq;
+use consign_kernel::ids::{FactSeq, Seq};
 use consign_kernel::intent::Shelf;
 use consign_kernel::state::State;
 use consign_kernel::{once, record};
@@ -11,7 +11,7 @@ use consign_kernel::{once, record};
 use super::cells::Cells;
 use super::held::Row;
 use super::load::keys;
-use super::rows::{result_code, signed};
+use super::rows::{result_code, signed, stored};
 use super::session::Session;
 use super::wire::Asked;
 use crate::Error;
@@ -55,8 +55,18 @@ const FACTS: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face
 /// Those that come to nothing stay. A shard alone rarely does, for what one writer counts up another counts down; and there
 /// are as many as names, states and shards, however many intents come and go.
 const COUNTS: &str = "INSERT INTO counts (kind, face, name, state, shard, count) \
-    SELECT kind, face, name, state, $2, count FROM unnest($1::counted[]) ORDER BY 1, 2, 3, 4 \
+    SELECT kind, face, name, state, CASE WHEN kind = 2 AND name <> '' THEN 0::smallint ELSE $2 END, count \
+    FROM unnest($1::counted[]) ORDER BY 1, 2, 3, 4 \
     ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count";
+
+/// How much one agent has waiting for consent is in one shard, so that it goes when it comes to nothing: anybody may be an agent.
+/// Those that this transaction has changed are locked by it.
+const COUNTS_GONE: &str = "DELETE FROM counts c USING unnest($1::text[]) AS u (name) \
+    WHERE c.kind = 2 AND c.face = 2 AND c.name = u.name AND c.name <> '' AND c.state = 0 AND c.shard = 0 AND c.count = 0";
+
+const FACTS_GONE: &str = "WITH RECURSIVE chain AS (SELECT seq, previous FROM facts WHERE seq = ANY($1::bigint[]) \
+    UNION ALL SELECT f.seq, f.previous FROM chain c JOIN facts f ON f.seq = c.previous) \
+    DELETE FROM facts WHERE seq = ANY(ARRAY(SELECT seq FROM chain))";
 
 const DELETE: &str = "DELETE FROM intents WHERE seq = ANY($1::bigint[])";
 
@@ -86,6 +96,7 @@ pub(super) struct Decided<'r> {
     pub(super) changed: Vec<&'r Row>,
     pub(super) removed: Vec<Seq>,
     pub(super) facts: &'r [Fact],
+    pub(super) facts_gone: &'r [FactSeq],
     pub(super) once: Vec<&'r once::Row>,
     pub(super) once_again: Vec<&'r once::Row>,
     pub(super) records: Vec<&'r record::Record>,
@@ -109,6 +120,8 @@ impl Decided<'_> {
             new: self.new.iter().map(|row| admission(row, node)).collect(),
             changed: self.changed.iter().map(|row| change(row, node)).collect(),
             facts: self.facts.iter().map(fact).collect(),
+            facts_gone: self.facts_gone.iter().map(|seq| signed(seq.0)).collect(),
+            counts_gone: self.counts.iter().filter_map(may_go).collect(),
             counts: self.counts.iter().map(counted).collect(),
             shard,
         }
@@ -127,6 +140,8 @@ pub(super) struct Writes {
     new: Vec<Cells>,
     changed: Vec<Cells>,
     facts: Vec<Cells>,
+    facts_gone: Vec<i64>,
+    counts_gone: Vec<String>,
     counts: Vec<Cells>,
     shard: i16,
 }
@@ -135,9 +150,15 @@ impl Writes {
     /// Sends everything at once and waits for all of it. A row to be deleted that vanished although it was locked is an
     /// error.
     pub(super) fn send(&self, session: &mut Session) -> Result<(), Error> {
-        let (asked, expected): (Vec<_>, Vec<u64>) = self.statements().into_iter().unzip();
+        let (asked, expected): (Vec<_>, Vec<Option<u64>>) = self.statements().into_iter().unzip();
         let answers = session.ask(&asked)?.into_iter();
-        if answers.map(|answer| answer.count).eq(expected) {
+        let as_expected =
+            |(count, expected): (u64, Option<u64>)| expected.is_none_or(|of| of == count);
+        if answers
+            .map(|answer| answer.count)
+            .zip(expected)
+            .all(as_expected)
+        {
             return Ok(());
         }
         Err(Error::Corrupt(
@@ -155,17 +176,19 @@ impl Writes {
         session.commit(statements.map(|(asked, _)| asked).collect())
     }
 
-    /// The statements that have something to do, and how many rows each writes. What is deleted goes first: its id may
+    /// The statements that have something to do, and how many rows each writes where that is known. What is deleted goes first: its id may
     /// be used anew. Counters come last, so that they are locked as shortly as possible.
-    fn statements(&self) -> Vec<(Asked<'_>, u64)> {
+    fn statements(&self) -> Vec<(Asked<'_>, Option<u64>)> {
         let mut statements = Vec::new();
         let mut add = |text, parameters, rows: usize| {
             if rows > 0 {
-                statements.push((Asked { text, parameters }, rows as u64));
+                let rows = (![FACTS_GONE, COUNTS_GONE].contains(&text)).then_some(rows as u64);
+                statements.push((Asked { text, parameters }, rows));
             }
         };
         let gone = &self.records_gone;
         add(DELETE, vec![&self.removed], self.removed.len());
+        add(FACTS_GONE, vec![&self.facts_gone], self.facts_gone.len());
         add(RECORD_GONE, vec![&gone.0, &gone.1, &gone.2], gone.0.len());
         for (text, cells) in [
             (RECORD, &self.records),
@@ -179,6 +202,8 @@ impl Writes {
             add(text, vec![cells], cells.len());
         }
         add(COUNTS, vec![&self.counts, &self.shard], self.counts.len());
+        let gone = &self.counts_gone;
+        add(COUNTS_GONE, vec![gone], gone.len());
         statements
     }
 }
@@ -282,6 +307,14 @@ fn kept(record: &record::Record) -> Cells {
     cells.text(record.value.as_str());
     cells.large(record.expires_at.map(|at| at.0));
     cells
+}
+
+/// The names of counters that go when they have come to nothing.
+fn may_go((counter, delta): &(Counter, i64)) -> Option<String> {
+    match counter {
+        Counter::Unconsented { of, .. } if *delta < 0 => Some(stored(of).into_owned()),
+        Counter::Unconsented { .. } | Counter::State { .. } | Counter::Unsettled { .. } => None,
+    }
 }
 
 fn counted((counter, delta): &(Counter, i64)) -> Cells {

@@ -239,6 +239,9 @@ impl<'r> Foreseen<'r> {
                     self.capped.insert(owner);
                 }
             }
+            Needs::Unconsented { of } => {
+                self.capped.insert(of);
+            }
             Needs::Record(key) => {
                 self.records.insert(key.clone());
             }

@@ -559,6 +559,10 @@ pub(super) async fn counters(reader: &mut Lent<'_>) -> Result<Vec<(Counter, i64)
                 namespace: rows::text(row, 2)?,
                 state: rows::coded(row, 3, State::from_code)?,
             },
+            2 => Counter::Unconsented {
+                face,
+                of: rows::text(row, 2)?,
+            },
             _ => Counter::Unsettled {
                 face,
                 owner: rows::text(row, 2)?,

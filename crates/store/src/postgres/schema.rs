@@ -98,6 +98,13 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Together,
         sql: include_str!("migrations/0010_short_guard.sql"),
     },
+    Migration {
+        version: 11,
+        name: "unconsented",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0011_unconsented.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.

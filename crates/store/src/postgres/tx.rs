@@ -43,6 +43,8 @@ pub(super) struct Open<'a> {
     once: HashMap<once::Key, Entry<once::Row>>,
     records: HashMap<record::Key, Entry<Record>>,
     facts: Vec<Fact>,
+    /// The last facts of rows that go without a trace.
+    facts_gone: Vec<FactSeq>,
     last_fact: FactSeq,
     counts: Vec<(Counter, i64)>,
 }
@@ -66,6 +68,7 @@ impl<'a> Open<'a> {
             once: HashMap::new(),
             records: HashMap::new(),
             facts: Vec::new(),
+            facts_gone: Vec::new(),
             last_fact: FactSeq(0),
             counts: Vec::new(),
         };
@@ -129,6 +132,7 @@ impl<'a> Open<'a> {
         self.pending().send(self.session)?;
         self.held.written();
         self.facts.clear();
+        self.facts_gone.clear();
         self.counts.clear();
         self.once.values_mut().for_each(Entry::written);
         self.records.values_mut().for_each(Entry::written);
@@ -147,6 +151,7 @@ impl<'a> Open<'a> {
             changed,
             removed,
             facts: &self.facts,
+            facts_gone: &self.facts_gone,
             counts: &self.counts,
             ..Decided::default()
         };
@@ -409,6 +414,11 @@ impl Tx for Open<'_> {
         Ok(())
     }
 
+    fn remove_facts(&mut self, _owner: &str, last: FactSeq) -> Result<(), Error> {
+        self.facts_gone.push(last);
+        Ok(())
+    }
+
     fn put_once(&mut self, row: once::Row) -> Result<(), Error> {
         let entry = self.once.entry(row.key.clone()).or_insert_with(Entry::none);
         entry.set(Some(row));
@@ -422,6 +432,10 @@ impl Tx for Open<'_> {
     }
 
     fn delete_record(&mut self, key: &record::Key) -> Result<(), Error> {
+        // Only what was found, and is locked by that, is deleted.
+        if !self.records.contains_key(key) {
+            self.record(key)?;
+        }
         let entry = self.records.entry(key.clone());
         entry.or_insert_with(Entry::none).set(None);
         Ok(())

@@ -204,7 +204,8 @@ impl Transact for Ledger<'_> {
             patience,
             &mut position,
         )?;
-        let mut batch = Batch::new(&mut tx, now, &mut position);
+        let instants = (now, self.node.clock.time_of_day());
+        let mut batch = Batch::new(&mut tx, instants, &mut position);
         let replies = group
             .requests()
             .map(|request| batch.run(request))

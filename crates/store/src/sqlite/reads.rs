@@ -580,6 +580,10 @@ pub(super) fn counter(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Counter, i64
             namespace: row.get(2)?,
             state: rows::coded(row, 3, State::from_code)?,
         },
+        2 => Counter::Unconsented {
+            face,
+            of: row.get(2)?,
+        },
         _ => Counter::Unsettled {
             face,
             owner: row.get(2)?,

@@ -71,6 +71,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "short_guard",
         sql: include_str!("migrations/0008_short_guard.sql"),
     },
+    Migration {
+        version: 9,
+        name: "unconsented",
+        sql: include_str!("migrations/0009_unconsented.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

@@ -19,7 +19,7 @@ use super::prepared::Prepared;
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
 use crate::Error;
-use crate::ledger::{Counter, Tx, profiles_of};
+use crate::ledger::{Counter, Tx, UNCONSENTED, profiles_of};
 
 /// The open transaction of the one writer.
 pub(super) struct Open<'a, 'c> {
@@ -382,6 +382,27 @@ impl Tx for Open<'_, '_> {
         Ok(())
     }
 
+    fn remove_facts(&mut self, owner: &str, last: FactSeq) -> Result<(), Error> {
+        let mut next = Some(signed(last.0));
+        while let Some(seq) = next {
+            let found = "SELECT previous FROM facts WHERE seq = ?1";
+            let found = self
+                .prepared
+                .get(found)?
+                .query_row([seq], |row| row.get::<_, Option<i64>>(0));
+            next = found.optional()?.flatten();
+            self.prepared
+                .get("DELETE FROM facts WHERE seq = ?1")?
+                .execute([seq])?;
+            // The stretch that it was noted in may be empty now.
+            let sql = "DELETE FROM news WHERE owner = ?1 AND last = \
+                       (SELECT min(last) FROM news WHERE owner = ?1 AND last >= ?2) AND NOT EXISTS \
+                       (SELECT 1 FROM facts WHERE seq BETWEEN news.first AND news.last AND owner = ?1)";
+            self.prepared.get(sql)?.execute(params![owner, seq])?;
+        }
+        Ok(())
+    }
+
     fn put_once(&mut self, row: once::Row) -> Result<(), Error> {
         if row.key.scope.is_bare() {
             return self.nonces.put(self.prepared, &row);
@@ -437,6 +458,11 @@ impl Tx for Open<'_, '_> {
         self.prepared
             .get(sql)?
             .execute(params![kind, face, name, state, delta])?;
+        if kind == UNCONSENTED {
+            let sql = "DELETE FROM counts WHERE kind = ?1 AND face = ?2 AND name = ?3 AND state = ?4 AND count = 0";
+            let statement = self.prepared.get(sql)?;
+            statement.execute(params![kind, face, name, state])?;
+        }
         Ok(())
     }
 

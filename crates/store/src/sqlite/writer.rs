@@ -22,7 +22,7 @@ use super::rows::{signed, unsigned};
 use super::schema;
 use super::tx::Open;
 use crate::group::{self, Came, Group, Intake, Line, Ran, Shared, Transact};
-use crate::ledger::{Batch, Position};
+use crate::ledger::{Batch, Position, instants};
 use crate::{Clock, Error};
 
 pub(super) struct Writer {
@@ -184,10 +184,10 @@ impl Transact for Ledger<'_> {
         self.carrying = true;
         let mut position = self.position;
         let mut tx = Open::new(&mut self.prepared, &mut self.nonces);
-        let mut batch = Batch::new(&mut tx, self.clock.now(), &mut position);
+        let mut batch = Batch::new(&mut tx, instants(&*self.clock), &mut position);
         group.each(|request, came| {
             if came == Came::Later {
-                batch.now_is(self.clock.now());
+                batch.now_is(&*self.clock);
             }
             batch.run(request)
         })?;

@@ -69,6 +69,13 @@ fn whatever_asks_for_patience_says_for_how_long() {
     for (problem, wait) in [
         (Problem::RateLimited { retry_after_s: 7 }, Some(7)),
         (Problem::QuotaExceeded { retry_after_s: 60 }, Some(60)),
+        (
+            Problem::TooManyOpen {
+                of_one: true,
+                limit: 9,
+            },
+            Some(60),
+        ),
         (Problem::StoreUnavailable, Some(1)),
         (Problem::StoreUnsure, Some(1)),
         (Problem::NotPrimary, Some(1)),
@@ -203,6 +210,22 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
             Problem::PartialCompensationUnsupported,
             422,
             "partial_compensation_unsupported",
+        ),
+        (
+            Problem::TooManyOpen {
+                of_one: true,
+                limit: 9,
+            },
+            429,
+            "too_many_open",
+        ),
+        (
+            Problem::TooManyOpen {
+                of_one: false,
+                limit: 9,
+            },
+            503,
+            "too_many_open",
         ),
         (
             Problem::RateLimited { retry_after_s: 1 },

@@ -123,9 +123,12 @@ impl Site {
         self.check_consent(request, intent, document)?;
         request.check_nonce(intent)?;
         self.check_nonce_free(intent).await?;
-        found.permission.value.check_unexpired(intent, self.now())?;
         if found.is_new {
             self.check_new(intent)?;
+        } else {
+            let now = self.judged_at(&found.permission.value, intent).await?;
+            let checked = found.permission.value.check_unexpired(intent, now);
+            self.ended_if_over(&found.permission, checked).await?;
         }
         envelope.map_or(Ok(()), |envelope| self.check_fresh(envelope))?;
         self.check_bounded(intent)?;
@@ -180,7 +183,7 @@ impl Site {
         steps.extend(conditions);
         steps.extend(claim.iter().map(Kept::unchanged));
         if is_new {
-            steps.push(books::begin_permission(row, &intent, now));
+            steps.push(books::begin_permission(row, &intent, now, None));
         }
         steps.push(Command::Validate(Operate {
             id: row,
@@ -304,7 +307,7 @@ impl Site {
         let Some(claimed) = claimed else {
             return Ok(Some(Kept::new(key, own)));
         };
-        let state = self.fate_of(&claimed.value.intent_id).await?;
+        let (state, _) = self.fate_of(&claimed.value.intent_id).await?;
         let came_to_nothing = matches!(state, None | Some(State::Expired | State::Compensated));
         if came_to_nothing || claimed.value.intent_id == intent.intent_id {
             return Ok(Some(Kept {
@@ -328,7 +331,7 @@ impl Site {
         let window_us = i64::from(self.options().dedup_window_s) * SECOND_US;
         let put = books::writing(claim.key.clone(), &claim.value);
         Command::Put(Put {
-            expires_at: Some(Micros(claim.value.at).plus(window_us)),
+            expires_at: Some(self.engine_now().plus(window_us)),
             ..put
         })
     }
@@ -338,11 +341,10 @@ impl Site {
         let mut unmet = Vec::new();
         let mut conditions = Vec::new();
         for intent_id in &intent.preconditions {
-            let settled = self.settled_under(intent_id).await?;
-            match settled {
-                Some(transaction) => conditions.push(transaction.unchanged()),
-                None => unmet.push(Unmet {
-                    actual: self.fate_of(intent_id).await?,
+            match self.fate_of(intent_id).await? {
+                (_, Some(settled)) => conditions.push(settled),
+                (actual, None) => unmet.push(Unmet {
+                    actual,
                     intent_id: intent_id.clone(),
                 }),
             }

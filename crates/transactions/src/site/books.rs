@@ -3,7 +3,7 @@
 //! Invariant: a record and the row it names change in one commit, so the state told by one is the state of the other. What a
 //! row may do is the kernel's to say; what it is about stands here.
 
-use consign_kernel::command::{Begin, Command, Hold, NewIntent};
+use consign_kernel::command::{Begin, Command, Hold, NewIntent, Within};
 use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::Ties;
 use consign_kernel::limits;
@@ -81,10 +81,16 @@ pub(super) struct Permission {
     pub(super) created_at: i64,
     pub(super) authorized_at: Option<i64>,
     pub(super) cancelled: bool,
+    /// Somebody was told that its time is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) ended: bool,
     /// Executions that were begun, whatever became of them.
     pub(super) executions: u16,
     /// What is spent or may still be.
     pub(super) committed_cents: u64,
+    /// How many of the executions came to nothing or were undone; none in records from before they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) undone: Option<u16>,
     /// The user for whom the site wrote it down; none if an agent signed it. See `compat`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<String>,
@@ -127,7 +133,8 @@ impl Permission {
         if self.cancelled {
             Some(ExpiredReason::Cancelled)
         } else {
-            intent.is_expired(now).then_some(ExpiredReason::Time)
+            let over = self.ended || intent.is_expired(now);
+            over.then_some(ExpiredReason::Time)
         }
     }
 
@@ -436,14 +443,30 @@ pub(super) fn event_key(rail: &str, event_id: &str) -> Key {
     key(Kind::RailEvent, rail, event_id)
 }
 
-/// A permission's row, which ends by itself when its time is over.
-pub(super) fn begin_permission(id: IntentId, intent: &Intent, now: Micros) -> Command {
+/// A settled transaction of an intent that allows several, so that one is found without a walk through all.
+pub(super) fn settled_key(transaction: &Key) -> Key {
+    key(Kind::SettledUnder, &transaction.owner, &transaction.name)
+}
+
+/// A permission's row, which ends by itself when its time is over. Until somebody consents it counts among those of `asker`,
+/// who must find room for it; consent that comes with it needs none.
+pub(super) fn begin_permission(
+    id: IntentId,
+    intent: &Intent,
+    now: Micros,
+    waiting: Option<(String, Within)>,
+) -> Command {
     let ttl_us = intent.expires_at.0.saturating_sub(now.0).max(1_000);
-    let item = item(ProfileId::AtpPermission, &intent.intent_id, ttl_us);
+    let (asker, within) = waiting.unzip();
+    let item = NewIntent {
+        target: asker,
+        ..item(ProfileId::AtpPermission, &intent.intent_id, ttl_us)
+    };
     Command::Begin(Box::new(Begin {
         id,
         item,
         hold: None,
+        within,
     }))
 }
 
@@ -471,6 +494,7 @@ pub(super) fn begin_effect(
         id,
         item,
         hold: Some(hold),
+        within: None,
     }))
 }
 

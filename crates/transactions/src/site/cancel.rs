@@ -41,7 +41,8 @@ impl Site {
                 let state = state.unwrap_or(State::Executing);
                 return Err(Problem::InvalidState { state });
             }
-            permission.value.check_unexpired(&intent, self.now())?;
+            let now = self.judged_at(&permission.value, &intent).await?;
+            permission.value.check_unexpired(&intent, now)?;
             self.check_fresh(envelope)?;
             let reason = request.reason.clone().unwrap_or_default();
             if self.withdraw(&mut permission, reason).await? {

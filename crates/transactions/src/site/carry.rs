@@ -218,7 +218,8 @@ impl Site {
             phase,
             expired: held.intent.is_expired(self.now()),
             capture: charge.capture,
-            asked_again: missing.is_some_and(|since| Micros(since).plus(patience) <= self.now()),
+            asked_again: missing
+                .is_some_and(|since| Micros(since).plus(patience) <= self.engine_now()),
         })
     }
 
@@ -285,6 +286,10 @@ impl Site {
         steps.push(held.settle(Settlement::Complete { result: None }));
         steps.push(held.transaction.put());
         steps.push(books::put(books::receipt_key(&receipt_id), &held.belongs()));
+        if held.intent.max_executions > 1 {
+            let settled = books::settled_key(&held.transaction.key);
+            steps.push(books::put(settled, &()));
+        }
         let settled = self.advance(held, steps).await?;
         failpoint::hit(Failpoint::BeforeAnswer);
         Ok(settled)
@@ -396,9 +401,13 @@ impl Site {
             let mut permission = found.ok_or_else(|| damaged("permission"))?;
             let spent = &mut permission.value.committed_cents;
             *spent = spent.saturating_sub(held.transaction.value.amount_cents);
+            permission.value.undone = permission.value.undone.map(|undone| undone + 1);
             let mut steps = vec![held.transaction.unchanged(), permission.unchanged()];
             steps.extend(moves.iter().cloned());
             steps.extend([held.transaction.put(), permission.put(), receipt.clone()]);
+            if held.intent.max_executions > 1 {
+                steps.push(Command::Delete(books::settled_key(&held.transaction.key)));
+            }
             if self.advance(held, steps).await? {
                 return Ok(true);
             }
@@ -414,7 +423,7 @@ impl Site {
     async fn ask_again(&self, held: &mut Held, report: &Report) -> Result<bool, Problem> {
         let transaction = &mut held.transaction.value;
         if report.outcome == RailOutcome::NotFound {
-            transaction.missing_since.get_or_insert(self.now().0);
+            transaction.missing_since.get_or_insert(self.engine_now().0);
             return self.let_go(held, self.options().settle_delay).await;
         }
         self.let_go_in_doubt(held, self.pause(held)).await

@@ -24,7 +24,12 @@ impl Site {
             let permission = self.received(&intent);
             let steps = vec![
                 permission.unchanged(),
-                books::begin_permission(permission.value.row()?, &intent, self.now()),
+                books::begin_permission(
+                    permission.value.row()?,
+                    &intent,
+                    self.now(),
+                    Some((intent.agent_key.id().to_owned(), self.room())),
+                ),
                 permission.put(),
             ];
             if self.commit(steps).await?.is_some() {
@@ -52,6 +57,7 @@ impl Site {
 
     /// What is asked of an intent when it is first presented.
     pub(super) fn check_new(&self, intent: &Intent) -> Result<(), Problem> {
+        intent.check_currency()?;
         intent.check_unexpired(self.now())?;
         self.check_bounded(intent)?;
         intent.check_freshness(self.now(), self.options().freshness_s)
@@ -73,8 +79,10 @@ impl Site {
             created_at: self.now().0,
             authorized_at: None,
             cancelled: false,
+            ended: false,
             executions: 0,
             committed_cents: 0,
+            undone: Some(0),
             user: None,
         };
         Kept::new(books::permission_key(&intent.intent_id), permission)
@@ -91,7 +99,8 @@ impl Site {
             return Err(Problem::IntentConflict);
         }
         self.check_nonce_free(&first).await?;
-        known.value.check_unexpired(&first, self.now())?;
+        let now = self.judged_at(&known.value, &first).await?;
+        known.value.check_unexpired(&first, now)?;
         Ok(Answer::new(200, &shown(&first, &known.value))
             .at(State::Created)
             .replayed(true))

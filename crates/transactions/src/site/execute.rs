@@ -100,10 +100,13 @@ impl Site {
         permission.value.check_caller(Caller::Agent)?;
         self.check_agent(&intent)?;
         intent.check_request(document, self.options().signed_requests)?;
-        let amount = self.check_allowed(&permission.value, &intent, request)?;
+        let amount = self.check_allowed(&permission.value, &intent, request);
+        let amount = self.ended_if_over(&permission, amount).await?;
         self.check_fresh(envelope)?;
         self.check_bounded(&intent)?;
         request.check_rail(&intent, self.rail().name())?;
+        self.check_not_ended(&permission.value, &intent).await?;
+        self.rail().check_amount(amount, intent.currency)?;
         let transaction = self.begun(request, key, document, &intent, amount)?;
         self.begin(permission, intent, key, transaction).await
     }

@@ -119,7 +119,7 @@ fn fresh(engine: &Engine, status: &str) -> Result<StoredKey, KeyError> {
         public: signer.public().to_string(),
         sealed: Some(sealed),
         status: status.to_owned(),
-        valid_from: engine.now().0,
+        valid_from: engine.time_of_day().0,
         until: None,
         reason: None,
     })

@@ -1,7 +1,9 @@
 //! What is shown: intents with their transactions, receipts, and whether a document is one of ours.
 
+use consign_kernel::command::Command;
 use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent as Row;
+use consign_kernel::record::{Kind, Record};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -22,6 +24,9 @@ use crate::state::State;
 
 /// How many transactions of one intent are shown with it; `more` says that there are others.
 const SHOWN_MAX: u32 = 100;
+/// How many are read at once, and after how many bytes of requests no more are.
+const PAGE: u32 = 10;
+const SHOWN_BYTES: usize = 256 << 10;
 /// Enough to see whether there is one, or several.
 const ONE_OR_SEVERAL: u32 = 2;
 
@@ -50,15 +55,16 @@ impl Site {
         shown_max: u32,
     ) -> Result<(Value, State), Problem> {
         let intent = permission.value.intent()?;
-        let mut transactions = self.transactions(&intent.intent_id, shown_max + 1).await?;
-        let more = transactions.len() > shown_max as usize;
-        transactions.truncate(shown_max as usize);
-        let state = state(&permission.value, &intent, &transactions, self.now())?;
+        let (transactions, more) = self
+            .first_transactions(&intent.intent_id, shown_max)
+            .await?;
+        let now = self.judged_at(&permission.value, &intent).await?;
+        let state = state(&permission.value, &intent, &transactions, now)?;
         let shown = transactions
             .iter()
             .map(shown)
             .collect::<Result<Vec<_>, _>>()?;
-        let expired = permission.value.expired(&intent, self.now());
+        let expired = permission.value.expired(&intent, now);
         let authorized_at = permission
             .value
             .authorized_at
@@ -159,7 +165,7 @@ impl Site {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
         permission.value.check_caller(Caller::Agent)?;
-        let transactions = self.transactions(intent_id, SHOWN_MAX).await?;
+        let (transactions, _) = self.first_transactions(intent_id, SHOWN_MAX).await?;
         let receipts: Vec<_> = transactions
             .iter()
             .flat_map(|transaction| {
@@ -239,49 +245,111 @@ impl Site {
         };
         let intent = permission.value.intent()?;
         let transactions = self.transactions(intent_id, ONE_OR_SEVERAL).await?;
-        state(&permission.value, &intent, &transactions, self.now()).map(Some)
+        let now = self.judged_at(&permission.value, &intent).await?;
+        state(&permission.value, &intent, &transactions, now).map(Some)
     }
 
-    /// What others may count on: settled or under way as long as one of its transactions is, else its own state.
-    pub(super) async fn fate_of(&self, intent_id: &str) -> Result<Option<State>, Problem> {
-        let own = self.state_of(intent_id).await?;
+    /// What others may count on: settled or under way as long as one of its transactions is, else its own state. With the first
+    /// of these comes what must not change for it to stay true.
+    ///
+    /// It costs a few reads, however many transactions there are: an intent of one execution has one, and those that are settled
+    /// of an intent of several are noted, and those that came to nothing counted.
+    pub(super) async fn fate_of(
+        &self,
+        intent_id: &str,
+    ) -> Result<(Option<State>, Option<Command>), Problem> {
+        let Some(permission) = self.permission(intent_id).await? else {
+            return Ok((None, None));
+        };
+        let intent = permission.value.intent()?;
+        if intent.max_executions > 1 {
+            if let Some(settled) = self.settled_under(intent_id).await? {
+                return Ok((Some(State::Settled), Some(settled)));
+            }
+            let Some(undone) = permission.value.undone else {
+                return self.fate_by_walk(&permission, &intent).await;
+            };
+            let now = self.judged_at(&permission.value, &intent).await?;
+            let state = if permission.value.executions > undone {
+                State::Executing
+            } else {
+                permission.value.state(&intent, now)
+            };
+            return Ok((Some(state), None));
+        }
+        let transactions = self.transactions(intent_id, 1).await?;
+        if let Some(only) = transactions.first()
+            && only.value.state()? == State::Settled
+        {
+            return Ok((Some(State::Settled), Some(only.unchanged())));
+        }
+        let now = self.judged_at(&permission.value, &intent).await?;
+        let own = state(&permission.value, &intent, &transactions, now)?;
+        Ok((Some(own), None))
+    }
+
+    /// That a transaction under this intent, which allows several, stays settled.
+    async fn settled_under(&self, intent_id: &str) -> Result<Option<Command>, Problem> {
+        let noted = self
+            .engine()
+            .records(Kind::SettledUnder, intent_id, "", 1)
+            .await
+            .map_err(|error| unavailable(&error))?;
+        let stays = |note: Record| Command::Expect(note.key, note.version);
+        Ok(noted.into_iter().next().map(stays))
+    }
+
+    /// For intents from before their settled transactions were noted. There will be no more of them.
+    async fn fate_by_walk(
+        &self,
+        permission: &Kept<Permission>,
+        intent: &Intent,
+    ) -> Result<(Option<State>, Option<Command>), Problem> {
+        let now = self.judged_at(&permission.value, intent).await?;
+        let mut fate = permission.value.state(intent, now);
         let mut after = String::new();
-        let mut fate = own;
         loop {
             let page = self
-                .transactions_after(intent_id, &after, SHOWN_MAX)
+                .transactions_after(&intent.intent_id, &after, PAGE)
                 .await?;
             let Some(last) = page.last() else {
-                return Ok(fate);
+                return Ok((Some(fate), None));
             };
             last.key.name.clone_into(&mut after);
             for transaction in &page {
                 match transaction.value.state()? {
-                    State::Settled => return Ok(Some(State::Settled)),
-                    open @ (State::Executing | State::Executed) => fate = Some(open),
+                    State::Settled => {
+                        return Ok((Some(State::Settled), Some(transaction.unchanged())));
+                    }
+                    open @ (State::Executing | State::Executed) => fate = open,
                     State::Created | State::Authorized | State::Expired | State::Compensated => {}
                 }
             }
         }
     }
 
-    /// A settled transaction under this intent.
-    pub(super) async fn settled_under(
+    /// The first transactions under an intent, at most so many, and fewer where they are long: what it costs to show an intent is
+    /// bounded, whatever lies under it. Says whether there are more.
+    async fn first_transactions(
         &self,
         intent_id: &str,
-    ) -> Result<Option<Kept<Transaction>>, Problem> {
-        let mut after = String::new();
+        shown_max: u32,
+    ) -> Result<(Vec<Kept<Transaction>>, bool), Problem> {
+        let mut found: Vec<Kept<Transaction>> = Vec::new();
+        let mut bytes = 0;
         loop {
-            let page = self
-                .transactions_after(intent_id, &after, SHOWN_MAX)
-                .await?;
-            let Some(last) = page.last() else {
-                return Ok(None);
-            };
-            last.key.name.clone_into(&mut after);
-            let settled = |one: &Kept<Transaction>| one.value.state == State::Settled.word();
-            if let Some(found) = page.into_iter().find(settled) {
-                return Ok(Some(found));
+            let after = found.last().map_or("", |last| last.key.name.as_str());
+            let page = self.transactions_after(intent_id, after, PAGE).await?;
+            let whole = page.len() < PAGE as usize;
+            for one in page {
+                if found.len() >= shown_max as usize || bytes > SHOWN_BYTES {
+                    return Ok((found, true));
+                }
+                bytes += one.value.body.get().len();
+                found.push(one);
+            }
+            if whole {
+                return Ok((found, false));
             }
         }
     }

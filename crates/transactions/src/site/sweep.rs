@@ -223,7 +223,7 @@ impl Site {
         let remember = Command::Put(Put {
             key: event_key,
             value: "{}".to_owned(),
-            expires_at: Some(self.now().plus(EVENT_MEMORY_US)),
+            expires_at: Some(self.engine_now().plus(EVENT_MEMORY_US)),
             expect: None,
         });
         self.commit(vec![remember]).await?;
@@ -274,7 +274,7 @@ impl Site {
     async fn is_held(&self, id: IntentId) -> Result<bool, Problem> {
         let row = self.engine().observe(id).await;
         let row = row.map_err(|error| unavailable(&error))?;
-        Ok(row.is_some_and(|row| row.is_leased(self.now())))
+        Ok(row.is_some_and(|row| row.is_leased(self.engine_now())))
     }
 }
 

@@ -122,8 +122,9 @@ impl Site {
             )),
             (None, _) => {
                 let intent = permission.value.intent()?;
-                permission.value.check_unexpired(&intent, self.now())?;
-                let state = permission.value.state(&intent, self.now());
+                let now = self.judged_at(&permission.value, &intent).await?;
+                permission.value.check_unexpired(&intent, now)?;
+                let state = permission.value.state(&intent, now);
                 Err(Problem::InvalidState { state })
             }
         }
@@ -296,7 +297,7 @@ impl Site {
     async fn refund(&self, held: &mut Held, charge: &Charge) -> Result<bool, Problem> {
         let patience = self.options().settle_delay;
         if let Some(sent_at) = held.transaction.value.refund_sent_at {
-            let rest_us = Micros(sent_at).plus(micros(patience)).0 - self.now().0;
+            let rest_us = Micros(sent_at).plus(micros(patience)).0 - self.engine_now().0;
             if let Ok(rest_us @ 1..) = u64::try_from(rest_us) {
                 return self.let_go(held, Duration::from_micros(rest_us)).await;
             }
@@ -321,7 +322,7 @@ impl Site {
             Refunded::Refused(failure) => self.give_up_undo(held, failure).await,
             Refunded::Pending => self.let_go(held, self.options().sweep).await,
             Refunded::Unknown => {
-                held.transaction.value.refund_sent_at = Some(self.now().0);
+                held.transaction.value.refund_sent_at = Some(self.engine_now().0);
                 self.let_go_in_doubt(held, self.options().sweep.max(patience))
                     .await
             }
@@ -331,7 +332,7 @@ impl Site {
 
     /// Whether it is still ours to send.
     async fn note_refund(&self, held: &mut Held) -> Result<bool, Problem> {
-        held.transaction.value.refund_sent_at = Some(self.now().0);
+        held.transaction.value.refund_sent_at = Some(self.engine_now().0);
         let steps = vec![
             held.transaction.unchanged(),
             held.extend(self.options().lease),

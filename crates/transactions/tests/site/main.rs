@@ -10,6 +10,7 @@ mod bank;
 mod bounds;
 mod compat;
 mod compensate;
+mod ends;
 mod execute;
 mod keys;
 mod limits;

@@ -31,17 +31,23 @@ pub(crate) const OTHER_KEY: &str = "another-key-of-the-same-agent";
 pub(crate) struct Moved {
     real: EngineClock,
     ahead_us: AtomicI64,
+    /// How far the time of day is ahead of engine time.
+    day_ahead_us: AtomicI64,
 }
 
 impl Clock for Moved {
     fn now(&self) -> Micros {
         self.real.now().plus(self.ahead_us.load(Ordering::SeqCst))
     }
+
+    fn time_of_day(&self) -> Micros {
+        self.now().plus(self.day_ahead_us.load(Ordering::SeqCst))
+    }
 }
 
 impl WallClock for Moved {
     fn wall(&self) -> Micros {
-        self.now()
+        self.time_of_day()
     }
 }
 
@@ -63,6 +69,7 @@ impl World {
         let clock = Arc::new(Moved {
             real: EngineClock::start(None),
             ahead_us: AtomicI64::new(0),
+            day_ahead_us: AtomicI64::new(0),
         });
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
         let engine = Engine::new(EngineOptions {
@@ -99,7 +106,14 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> Micros {
-        self.clock.now()
+        self.clock.time_of_day()
+    }
+
+    /// Sets the time of day so far ahead of engine time.
+    pub(crate) fn set_day_ahead(&self, seconds: i64) {
+        self.clock
+            .day_ahead_us
+            .store(seconds * SECOND_US, Ordering::SeqCst);
     }
 
     pub(crate) fn pass(&self, seconds: i64) {

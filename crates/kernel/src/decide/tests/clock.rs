@@ -12,6 +12,7 @@ fn acted(row: &Intent, now: Micros) -> Option<(Shelf, Vec<Verb>)> {
     let (mut entropy, mut last_seq, mut last_fact) = (Entropy::new([3; 32]), 0, 0);
     let mut cx = Cx {
         now,
+        wall: now,
         entropy: &mut entropy,
         last_seq: &mut last_seq,
         last_fact: &mut last_fact,

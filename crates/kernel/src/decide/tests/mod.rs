@@ -101,6 +101,7 @@ fn decided(rows: &[Intent], command: &Command, now: Micros) -> Result<Decision, 
     let (mut entropy, mut last_seq, mut last_fact) = (Entropy::new([9; 32]), 10, 0);
     let mut cx = Cx {
         now,
+        wall: now,
         entropy: &mut entropy,
         last_seq: &mut last_seq,
         last_fact: &mut last_fact,
@@ -116,6 +117,7 @@ fn facts(writes: &[Write]) -> Vec<&Fact> {
             Write::New(_)
             | Write::Change { .. }
             | Write::Remove(_)
+            | Write::RemoveFacts { .. }
             | Write::Once(_)
             | Write::Put(_)
             | Write::Delete(_) => None,
@@ -131,6 +133,7 @@ fn changed(writes: &[Write]) -> Vec<&Intent> {
             Write::Change { intent, .. } => Some(intent),
             Write::New(_)
             | Write::Remove(_)
+            | Write::RemoveFacts { .. }
             | Write::Fact(_)
             | Write::Once(_)
             | Write::Put(_)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use consign_kernel::command::{
     Admit, Answer, Apart, Audience, Begin, Claim, Clean, Command, Extend, Forget, ForgetFacts,
     Gate, Hold, NewIntent, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement,
-    Sweep, Take, Unless,
+    Sweep, Take, Unless, Within,
 };
 use consign_kernel::ids::{DAY_US, FactSeq, HOUR_US, IntentId, Micros, SECOND_US, Seq, Token};
 use consign_kernel::intent::Ties;
@@ -199,7 +199,12 @@ impl Script {
                 holder: item.owner.to_owned(),
                 lease_us: 60 * SECOND_US,
             }),
-            item: new_intent(&item),
+            // Few, so that some find no room.
+            within: (!held).then_some(Within { each: 3, all: 6 }),
+            item: NewIntent {
+                target: (!held).then(|| item.owner.to_owned()),
+                ..new_intent(&item)
+            },
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_store::conformance::{ManualClock, item};
+use consign_store::conformance::{EndedPermissions, ManualClock, World, item};
 use consign_store::postgres::{Options, Postgres};
 use consign_testkit::postgres::{self, Database};
 use tokio::time::timeout;
@@ -84,6 +84,28 @@ async fn held(name: &str, version: i32, clock: &Arc<ManualClock>) -> Database {
     };
     drop(Postgres::open(before).await.unwrap());
     database
+}
+
+/// As the version before left them: at rest for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s6_permissions_that_ended_before_they_were_removed_go_unless_somebody_consented() {
+    let clock = Arc::new(ManualClock::default());
+    let database = held("unconsented", 10, &clock).await;
+    let open = async |version, node| {
+        let options = Options {
+            hold: version,
+            ..options(&database.url(), &clock, node)
+        };
+        Arc::new(Postgres::open(options).await.unwrap())
+    };
+    let before = World::new(open(Some(10), 1).await, clock.clone(), ());
+    let ended = EndedPermissions::new(&before).await;
+    drop(before);
+    let at_rest = "UPDATE intents SET shelf = 5, wake_at = 9223372036854775807 WHERE profile = 5";
+    let other = stranger(&database.url()).await;
+    other.batch_execute(at_rest).await.unwrap();
+    let world = World::new(open(None, 2).await, clock.clone(), ());
+    ended.only_what_had_no_consent_goes(&world).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

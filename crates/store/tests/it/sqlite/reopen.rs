@@ -1,7 +1,7 @@
 //! What survives: closing, copies of the files, backups, migrations.
 
 use consign_kernel::ids::{HOUR_US, SECOND_US};
-use consign_store::conformance::{START, claim_by, item};
+use consign_store::conformance::{EndedPermissions, START, claim_by, item};
 use consign_store::sqlite::{QUEUE_REQUESTS_MAX, Sqlite, backup};
 use consign_store::{Error, Store};
 
@@ -136,7 +136,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
             refused,
             Err(Error::TooNew {
                 found: 99,
-                known: 8,
+                known: 9,
                 ..
             })
         ),
@@ -146,6 +146,24 @@ async fn a_newer_schema_is_refused_and_left_alone() {
         .execute("DELETE FROM migrations WHERE version = 99", [])
         .unwrap();
     assert_eq!(world.reopened().store.dump().await.unwrap(), before);
+}
+
+/// As the version before left them: at rest for good.
+#[tokio::test]
+async fn s6_permissions_that_ended_before_they_were_removed_go_unless_somebody_consented() {
+    let world = World::new();
+    let ended = EndedPermissions::new(&world.shared()).await;
+    world.store.close();
+    let meddler = world.meddler();
+    meddler
+        .execute_batch(
+            "UPDATE intents SET shelf = 5, wake_at = 9223372036854775807 WHERE profile = 5; \
+             DELETE FROM migrations WHERE version >= 9",
+        )
+        .unwrap();
+    drop(meddler);
+    let world = world.reopened();
+    ended.only_what_had_no_consent_goes(&world.shared()).await;
 }
 
 /// What a kill leaves behind when it hits after the first page of a checkpoint: that page already speaks of pages which

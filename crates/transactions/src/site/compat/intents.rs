@@ -1,10 +1,10 @@
 //! Permissions that the site writes down for a user.
 
 use consign_kernel::command::{Command, Operate};
-use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::ids::{DAY_US, Micros, SECOND_US};
 use consign_kernel::json::canonical;
 use consign_kernel::profile::Face;
-use consign_kernel::record::Kind;
+use consign_kernel::record::{Kind, Put};
 use serde_json::{Map, Value, json};
 
 use super::shown::{IntentStatus, intent_shown};
@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::rail::Manual;
 use crate::site::books::{self, Burned};
 use crate::site::lists::LIST_MAX;
-use crate::site::{Answer, TRIES_MAX, unavailable};
+use crate::site::{Answer, Caller, TRIES_MAX, unavailable};
 
 /// What the document takes over from the request as it is.
 const TAKEN_OVER: [&str; 8] = [
@@ -35,6 +35,8 @@ const TAKEN_OVER: [&str; 8] = [
 const TTL_S: std::ops::RangeInclusive<i64> = 30..=604_800;
 const TTL_S_DEFAULT: i64 = 3_600;
 const LIST_DEFAULT: u32 = 50;
+/// How long a draft stands in its user's list: longer than any draft lives.
+const DRAFT_LISTED_US: i64 = 9 * DAY_US;
 /// How far into a list a client may go.
 const OFFSET_MAX: u32 = 10_000;
 const REASON_CHARS_MAX: usize = 500;
@@ -49,9 +51,18 @@ impl ForUser {
         let listing = books::listing_key(&self.user, created_at, &intent.intent_id);
         let steps = vec![
             permission.unchanged(),
-            books::begin_permission(permission.value.row()?, &intent, created_at),
+            books::begin_permission(
+                permission.value.row()?,
+                &intent,
+                created_at,
+                Some((format!("user:{}", self.user), self.site.room())),
+            ),
             permission.put(),
-            books::put(listing, &intent.intent_id),
+            Command::Put(Put {
+                // Nobody may ever consent, and then the permission goes as well.
+                expires_at: Some(self.site.engine_now().plus(DRAFT_LISTED_US)),
+                ..books::writing(listing, &intent.intent_id)
+            }),
         ];
         // Its name is made of chance, so nobody can have been quicker.
         let committed = self.site.commit(steps).await?;
@@ -97,7 +108,9 @@ impl ForUser {
         ];
         document.extend(own.map(|(name, value)| (name.to_owned(), value)));
         let signed = keys.signer.sign(&Value::Object(document), now);
-        Intent::read(Document::read(signed.text.as_bytes(), usize::MAX)?)
+        let intent = Intent::read(Document::read(signed.text.as_bytes(), usize::MAX)?)?;
+        intent.check_currency()?;
+        Ok(intent)
     }
 
     /// The user's own, the latest first.
@@ -116,9 +129,14 @@ impl ForUser {
             let Some((_, intent_id)) = entry.key.name.split_once(':') else {
                 continue;
             };
-            let permission = self.permission(intent_id).await?;
+            // A draft goes some time after its end.
+            let Some(permission) = self.site.permission(intent_id).await? else {
+                continue;
+            };
+            permission.value.check_caller(Caller::User(&self.user))?;
             let intent = permission.value.intent()?;
-            shown.push(intent_shown(&permission.value, &intent, self.site.now()));
+            let now = self.site.judged_at(&permission.value, &intent).await?;
+            shown.push(intent_shown(&permission.value, &intent, now));
         }
         Ok(enveloped(&Value::Array(shown)))
     }
@@ -126,7 +144,8 @@ impl ForUser {
     pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
         let permission = self.permission(intent_id).await?;
         let intent = permission.value.intent()?;
-        let shown = intent_shown(&permission.value, &intent, self.site.now());
+        let now = self.site.judged_at(&permission.value, &intent).await?;
+        let shown = intent_shown(&permission.value, &intent, now);
         Ok(enveloped(&shown))
     }
 
@@ -135,7 +154,7 @@ impl ForUser {
         for _ in 0..TRIES_MAX {
             let mut permission = self.permission(intent_id).await?;
             let intent = permission.value.intent()?;
-            let now = self.site.now();
+            let now = self.site.judged_at(&permission.value, &intent).await?;
             match IntentStatus::of(&permission.value, &intent, now) {
                 IntentStatus::Draft => {}
                 IntentStatus::Expired if permission.value.authorized_at.is_none() => {
@@ -149,6 +168,8 @@ impl ForUser {
                 }
             }
             permission.value.authorized_at = Some(now.0);
+            let created_at = Micros(permission.value.created_at);
+            let listing = books::listing_key(&self.user, created_at, &intent.intent_id);
             let burned = Burned {
                 intent_id: intent.intent_id.clone(),
                 at: now.0,
@@ -163,6 +184,7 @@ impl ForUser {
                 }),
                 permission.put(),
                 books::put(books::nonce_key(&intent), &burned),
+                books::put(listing, &intent.intent_id),
             ];
             if self.site.commit(steps).await?.is_some() {
                 return Ok(enveloped(&intent_shown(&permission.value, &intent, now)));
@@ -178,7 +200,7 @@ impl ForUser {
         for _ in 0..TRIES_MAX {
             let mut permission = self.permission(intent_id).await?;
             let intent = permission.value.intent()?;
-            let now = self.site.now();
+            let now = self.site.judged_at(&permission.value, &intent).await?;
             let status = IntentStatus::of(&permission.value, &intent, now);
             if !matches!(status, IntentStatus::Draft | IntentStatus::Authorized) {
                 return Err(status.cannot_become(IntentStatus::Revoked));

@@ -73,9 +73,11 @@ impl ForUser {
             let allowed = self
                 .site
                 .check_allowed(&permission.value, &intent, &request);
-            let mut transaction = self
-                .site
-                .begun(&request, key, document, &intent, allowed?)?;
+            let amount = allowed?;
+            self.site
+                .check_not_ended(&permission.value, &intent)
+                .await?;
+            let mut transaction = self.site.begun(&request, key, document, &intent, amount)?;
             // A request of an agent is never this one, whatever it says.
             transaction.fingerprint.clear();
             rail::Manual::NAME.clone_into(&mut transaction.rail);

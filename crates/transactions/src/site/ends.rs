@@ -1,0 +1,82 @@
+//! When a permission is over, and what is kept of one that nobody consented to.
+//!
+//! A permission ends by the time of day that its agent signed, and the ledger says so when it looks. Invariant: what the ledger
+//! has ended, or somebody was told is over, stays so though the clock is set back; what it has not ended is judged by the time of day alone, however far
+//! engine time is ahead of it.
+
+use consign_kernel::command::Within;
+use consign_kernel::ids::Micros;
+use consign_kernel::state as kernel;
+
+use super::books::{Kept, Permission};
+use super::{Site, unavailable};
+use crate::intent::Intent;
+use crate::problem::{ExpiredReason, Problem};
+
+impl Site {
+    /// The instant by which a stored permission is judged.
+    pub(super) async fn judged_at(
+        &self,
+        permission: &Permission,
+        intent: &Intent,
+    ) -> Result<Micros, Problem> {
+        let now = self.now();
+        if self.was_ended(permission, intent).await? {
+            return Ok(now.max(intent.expires_at));
+        }
+        Ok(now)
+    }
+
+    /// To come behind all checks that go by the time of day.
+    pub(super) async fn check_not_ended(
+        &self,
+        permission: &Permission,
+        intent: &Intent,
+    ) -> Result<(), Problem> {
+        if self.was_ended(permission, intent).await? {
+            return Err(Problem::IntentExpired {
+                expires_at: intent.expires_at,
+                reason: ExpiredReason::Time,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether the ledger has ended what the time of day has not. It is asked only where the two clocks disagree.
+    async fn was_ended(&self, permission: &Permission, intent: &Intent) -> Result<bool, Problem> {
+        let agree = !intent.is_expired(self.engine_now()) || intent.is_expired(self.now());
+        if agree || permission.cancelled || permission.ended {
+            return Ok(false);
+        }
+        let row = self.engine().observe(permission.row()?).await;
+        let row = row.map_err(|error| unavailable(&error))?;
+        Ok(row.is_none_or(|row| row.state == kernel::State::DeadLetter))
+    }
+
+    /// Notes that somebody was told that it is over, so that it stays so: a refusal for this reason is final.
+    pub(super) async fn ended_if_over<T>(
+        &self,
+        permission: &Kept<Permission>,
+        checked: Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let over = ExpiredReason::Time;
+        let is_over =
+            matches!(&checked, Err(Problem::IntentExpired { reason, .. }) if *reason == over);
+        if is_over && !permission.value.ended {
+            let mut ended = permission.clone();
+            ended.value.ended = true;
+            // Should it fail, the clock alone says so again.
+            let _ = self.commit(vec![ended.unchanged(), ended.put()]).await;
+        }
+        checked
+    }
+
+    /// How many may wait for consent.
+    pub(super) fn room(&self) -> Within {
+        let limit = |limit: u64| if limit == 0 { u64::MAX } else { limit };
+        Within {
+            each: limit(self.options().open_per_key),
+            all: limit(self.options().open_max),
+        }
+    }
+}
