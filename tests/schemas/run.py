@@ -40,6 +40,9 @@ SITE = {
     "ATP_RAIL": "null",
     "ATP_PUBLIC_PER_MINUTE": "0",
     "ATP_WRITES_PER_MINUTE": "0",
+    "ATP_WRITE_BYTES_PER_MINUTE": "0",
+    "ATP_OPEN_PER_KEY": "0",
+    "ATP_OPEN_MAX": "0",
 }
 # Driven by itself, last: it deletes what the others look at.
 LAST = "purge"

@@ -196,6 +196,9 @@ Variables of agent transactions (ATP), which are served when ATP_SITE is set:
                                  addresses, localhost and the host of ATP_SITE always may
   ATP_PUBLIC_PER_MINUTE          requests of one address to public routes, default 120; 0 is off
   ATP_WRITES_PER_MINUTE          requests of one address that are kept, and callbacks, default 6000
+  ATP_WRITE_BYTES_PER_MINUTE     bytes of such requests of one address, default 4194304; 0 is off
+  ATP_OPEN_PER_KEY               intents without consent of one key or user, default 1000; 0 is off
+  ATP_OPEN_MAX                   intents without consent in all, default 100000; 0 is off
   ATP_COMPAT                     serve an older client too, which shows tokens and signs nothing
   ATP_COMPAT_SECRET              signs its users' tokens (HS256), 32 characters or more
 

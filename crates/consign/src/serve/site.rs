@@ -50,6 +50,7 @@ pub(super) struct Open {
     names: Names,
     public_per_minute: u32,
     writes_per_minute: u32,
+    write_bytes_per_minute: u32,
     compat_secret: Option<SecretText>,
 }
 
@@ -77,6 +78,8 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
     options.settle_delay = asked.settle_delay;
     options.dedup_window_s = asked.dedup_window_s;
     options.signed_requests = asked.signed_requests;
+    options.open_per_key = asked.open_per_key.into();
+    options.open_max = asked.open_max.into();
     let site = Site::open(engine, options).await?;
     let recovered = site.recover().await?;
     if recovered > 0 {
@@ -94,6 +97,7 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
         names,
         public_per_minute: asked.public_per_minute,
         writes_per_minute: asked.writes_per_minute,
+        write_bytes_per_minute: asked.write_bytes_per_minute,
         compat_secret: asked.compat_secret,
     })
 }
@@ -240,6 +244,7 @@ impl Open {
             names: self.names.clone(),
             public_per_minute: self.public_per_minute,
             writes_per_minute: self.writes_per_minute,
+            write_bytes_per_minute: self.write_bytes_per_minute,
             compat: self.compat_secret.clone().map(Tokens::new),
         };
         transaction::router(self.site.clone(), options)

@@ -20,34 +20,47 @@ const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 pub(super) struct Allowance {
     per_minute: u32,
+    bytes_per_minute: u64,
     windows: Mutex<HashMap<IpAddr, Window>>,
 }
 
+#[derive(Clone, Copy)]
 struct Window {
     began: Instant,
     asked: u32,
+    bytes: u64,
 }
 
 impl Allowance {
-    pub(super) fn new(per_minute: u32) -> Self {
+    /// How many requests and how many bytes one address may send in a minute; zero for as many as it likes.
+    pub(super) fn new(per_minute: u32, bytes_per_minute: u64) -> Self {
         Self {
             per_minute,
+            bytes_per_minute,
             windows: Mutex::default(),
         }
     }
 
-    /// Counts a request, or says after how many seconds to come back.
-    pub(super) fn take(&self, request: &Request, trust_proxy: bool) -> Result<(), u32> {
-        if self.per_minute == 0 {
-            return Ok(());
+    /// Counts a request and the bytes that its body may have, or says after how many seconds to come back. Whoever then has
+    /// fewer bytes to send is given back the rest.
+    pub(super) fn take(
+        &self,
+        request: &Request,
+        trust_proxy: bool,
+        bytes: usize,
+    ) -> Result<Taken<'_>, u32> {
+        if self.per_minute == 0 && self.bytes_per_minute == 0 {
+            return Ok(Taken(None));
         }
         let peer = request.extensions().get::<Peer>();
         let origin = peer.map(|peer| Origin::of(*peer, request.headers(), trust_proxy));
         let address = origin.map_or(OTHERS, |origin| counted(origin.client));
-        self.count(address, Instant::now())
+        let address = self.count(address, bytes as u64, Instant::now())?;
+        Ok(Taken(Some((self, address))))
     }
 
-    fn count(&self, address: IpAddr, now: Instant) -> Result<(), u32> {
+    /// Says under which address it was counted.
+    fn count(&self, address: IpAddr, bytes: u64, now: Instant) -> Result<IpAddr, u32> {
         let windows = self.windows.lock();
         let mut windows = windows.unwrap_or_else(std::sync::PoisonError::into_inner);
         if windows.len() >= ADDRESSES_MAX && !windows.contains_key(&address) {
@@ -58,17 +71,49 @@ impl Allowance {
         let fresh = Window {
             began: now,
             asked: 0,
+            bytes: 0,
         };
         let window = windows.entry(address).or_insert(fresh);
         let passed = now.duration_since(window.began);
         if passed >= WINDOW {
-            (window.began, window.asked) = (now, 0);
-        } else if window.asked >= self.per_minute {
+            *window = fresh;
+        } else if self.is_used_up(window, bytes) {
             let left = WINDOW.saturating_sub(passed).as_millis().div_ceil(1_000);
             return Err(u32::try_from(left).unwrap_or(60).max(1));
         }
         window.asked += 1;
-        Ok(())
+        window.bytes = window.bytes.saturating_add(bytes);
+        Ok(address)
+    }
+
+    /// Whether there is no room for one more, of so many bytes. The first one of a window may be longer than the window allows:
+    /// it could never be sent otherwise.
+    fn is_used_up(&self, window: &Window, bytes: u64) -> bool {
+        let (asked_max, bytes_max) = (self.per_minute, self.bytes_per_minute);
+        let too_many = asked_max > 0 && window.asked >= asked_max;
+        let too_long = bytes_max > 0 && window.bytes.saturating_add(bytes) > bytes_max;
+        too_many || too_long && window.bytes > 0
+    }
+
+    fn give_back(&self, address: IpAddr, bytes: u64) {
+        let windows = self.windows.lock();
+        let mut windows = windows.unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(window) = windows.get_mut(&address) {
+            window.bytes = window.bytes.saturating_sub(bytes);
+        }
+    }
+}
+
+/// What was counted for a request, and where.
+pub(super) struct Taken<'a>(Option<(&'a Allowance, IpAddr)>);
+
+impl Taken<'_> {
+    pub(super) fn give_back(&self, bytes: usize) {
+        if let Taken(Some((allowance, address))) = self
+            && bytes > 0
+        {
+            allowance.give_back(*address, bytes as u64);
+        }
     }
 }
 
@@ -89,14 +134,31 @@ mod tests {
 
     #[test]
     fn at_097_an_address_is_told_when_to_come_back() {
-        let allowance = Allowance::new(2);
+        let allowance = Allowance::new(2, 0);
         let now = Instant::now();
-        assert_eq!(allowance.count(HERE, now), Ok(()));
-        assert_eq!(allowance.count(HERE, now), Ok(()));
-        assert_eq!(allowance.count(HERE, now), Err(60));
+        assert!(allowance.count(HERE, 0, now).is_ok());
+        assert!(allowance.count(HERE, 0, now).is_ok());
+        assert_eq!(allowance.count(HERE, 0, now), Err(60));
         let later = now + Duration::from_secs(45);
-        assert_eq!(allowance.count(HERE, later), Err(15));
-        assert_eq!(allowance.count(HERE, now + WINDOW), Ok(()));
+        assert_eq!(allowance.count(HERE, 0, later), Err(15));
+        assert!(allowance.count(HERE, 0, now + WINDOW).is_ok());
+    }
+
+    #[test]
+    fn s6_an_address_may_send_so_many_bytes_in_a_minute() {
+        let allowance = Allowance::new(0, 1_000);
+        let now = Instant::now();
+        assert!(allowance.count(HERE, 600, now).is_ok());
+        assert_eq!(allowance.count(HERE, 401, now), Err(60));
+        assert!(allowance.count(HERE, 400, now).is_ok());
+        assert_eq!(allowance.count(HERE, 1, now), Err(60));
+        allowance.give_back(HERE, 300);
+        assert!(allowance.count(HERE, 300, now).is_ok());
+        let next = now + WINDOW;
+        assert!(allowance.count(HERE, 5_000, next).is_ok(), "the first");
+        assert!(allowance.count(HERE, 1, next).is_err());
+        let other = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        assert!(allowance.count(other, 1_000, next).is_ok());
     }
 
     #[test]
@@ -113,16 +175,16 @@ mod tests {
 
     #[test]
     fn strangers_beyond_the_memory_share_what_one_has() {
-        let allowance = Allowance::new(1);
+        let allowance = Allowance::new(1, 0);
         let now = Instant::now();
         let address = |n: u32| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + n));
         for n in 0..u32::try_from(ADDRESSES_MAX).unwrap() {
-            assert_eq!(allowance.count(address(n), now), Ok(()));
+            assert!(allowance.count(address(n), 0, now).is_ok());
         }
-        assert_eq!(allowance.count(address(20_000), now), Ok(()));
-        assert!(allowance.count(address(20_001), now).is_err());
+        assert!(allowance.count(address(20_000), 0, now).is_ok());
+        assert!(allowance.count(address(20_001), 0, now).is_err());
         let later = now + WINDOW;
-        assert_eq!(allowance.count(address(20_001), later), Ok(()));
+        assert!(allowance.count(address(20_001), 0, later).is_ok());
         assert!(allowance.windows.lock().unwrap().len() <= ADDRESSES_MAX + 1);
     }
 }

@@ -57,7 +57,7 @@ impl Face {
 
 async fn authorize(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
     let user = face.need_user(request.headers())?;
-    face.take(&face.writes, &request)?;
+    face.take(&face.writes, &request, 0)?;
     Ok(Told(user.authorize(&id).await?))
 }
 

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -38,7 +38,7 @@ use crate::web::panic::CatchPanic;
 use crate::web::request_id::RequestId;
 use crate::web::throttle;
 
-use allowance::Allowance;
+use allowance::{Allowance, Taken};
 pub use names::Names;
 pub use token::Tokens;
 
@@ -57,6 +57,8 @@ pub struct Options {
     pub public_per_minute: u32,
     /// How often it may send something that is kept, or a rail's callback.
     pub writes_per_minute: u32,
+    /// How many bytes of such requests it may send in a minute.
+    pub write_bytes_per_minute: u32,
     /// Who may use the compatibility profile; absent it does not exist.
     pub compat: Option<Tokens>,
 }
@@ -80,8 +82,11 @@ impl fmt::Debug for Face {
 pub fn router(site: Site, options: Options) -> Router {
     let face = Face {
         site,
-        public: Arc::new(Allowance::new(options.public_per_minute)),
-        writes: Arc::new(Allowance::new(options.writes_per_minute)),
+        public: Arc::new(Allowance::new(options.public_per_minute, 0)),
+        writes: Arc::new(Allowance::new(
+            options.writes_per_minute,
+            options.write_bytes_per_minute.into(),
+        )),
         options: Arc::new(options),
     };
     let compat = face.options.compat.is_some();
@@ -334,7 +339,7 @@ async fn wrong_method() -> Response {
 impl Face {
     /// Public routes cost the same for everybody, and nobody may ask without end.
     fn let_in(&self, request: &Request) -> Result<(), Problem> {
-        self.take(&self.public, request)
+        self.take(&self.public, request, 0).map(|_| ())
     }
 
     /// The whole body of something that is to be kept.
@@ -343,13 +348,26 @@ impl Face {
         request: Request,
         max_bytes: usize,
     ) -> Result<(HeaderMap, Whole), Refused> {
-        self.take(&self.writes, &request)?;
-        whole(request, max_bytes).await
+        // Whoever does not say how long the body is may send the longest.
+        let announced = request.body().size_hint().upper();
+        let announced = announced.and_then(|bytes| usize::try_from(bytes).ok());
+        let announced = announced.unwrap_or(max_bytes).min(max_bytes);
+        let taken = self.take(&self.writes, &request, announced)?;
+        let read = whole(request, max_bytes).await;
+        if let Ok((_, body)) = &read {
+            taken.give_back(announced.saturating_sub(body.len()));
+        }
+        read
     }
 
-    fn take(&self, allowance: &Allowance, request: &Request) -> Result<(), Problem> {
+    fn take<'a>(
+        &self,
+        allowance: &'a Allowance,
+        request: &Request,
+        bytes: usize,
+    ) -> Result<Taken<'a>, Problem> {
         allowance
-            .take(request, self.options.door.trust_proxy)
+            .take(request, self.options.door.trust_proxy, bytes)
             .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
     }
 }

@@ -31,6 +31,10 @@ pub struct Settings {
     pub hosts: Vec<String>,
     pub public_per_minute: u32,
     pub writes_per_minute: u32,
+    pub write_bytes_per_minute: u32,
+    /// How many intents that nobody consented to may be kept: of one key or user, and in all.
+    pub open_per_key: u32,
+    pub open_max: u32,
     /// What signs the tokens of the compatibility profile; none if that is off.
     pub compat_secret: Option<SecretText>,
 }
@@ -60,7 +64,7 @@ pub struct Unusable {
 }
 
 /// Every variable there is.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 24] = [
     "ATP_AGENT_KEYS",
     "ATP_COMPAT",
     "ATP_COMPAT_SECRET",
@@ -69,6 +73,8 @@ pub const NAMES: [&str; 21] = [
     "ATP_HOSTS",
     "ATP_HTTP_BASE",
     "ATP_HTTP_SECRET",
+    "ATP_OPEN_MAX",
+    "ATP_OPEN_PER_KEY",
     "ATP_PUBLIC_PER_MINUTE",
     "ATP_RAIL",
     "ATP_RAIL_TIMEOUT_SECONDS",
@@ -82,6 +88,7 @@ pub const NAMES: [&str; 21] = [
     "ATP_SWEEP_SECONDS",
     "ATP_WORKER_GOAL",
     "ATP_WRITES_PER_MINUTE",
+    "ATP_WRITE_BYTES_PER_MINUTE",
 ];
 /// The one that is a list, which a file may spread over lines.
 pub const LISTED: &str = "ATP_REGISTERED_KEYS";
@@ -92,6 +99,10 @@ const RAIL_TIMEOUT_MAX: Duration = Duration::from_secs(20);
 const PUBLIC_PER_MINUTE_DEFAULT: u32 = 120;
 /// Many agents may come from one address, and all messages of a rail.
 const WRITES_PER_MINUTE_DEFAULT: u32 = 6_000;
+/// Seven hundred bytes for each of them: an intent has as many. An address can send 240 MiB an hour.
+const WRITE_BYTES_PER_MINUTE_DEFAULT: u32 = 4 << 20;
+const OPEN_PER_KEY_DEFAULT: u32 = 1_000;
+const OPEN_MAX_DEFAULT: u32 = 100_000;
 /// As long as what the secret's hash puts out: a shorter one is the weaker half.
 const COMPAT_SECRET_BYTES_MIN: usize = 32;
 
@@ -161,6 +172,17 @@ impl Settings {
                 filled("ATP_WRITES_PER_MINUTE"),
                 WRITES_PER_MINUTE_DEFAULT,
             )?,
+            write_bytes_per_minute: whole(
+                "ATP_WRITE_BYTES_PER_MINUTE",
+                filled("ATP_WRITE_BYTES_PER_MINUTE"),
+                WRITE_BYTES_PER_MINUTE_DEFAULT,
+            )?,
+            open_per_key: whole(
+                "ATP_OPEN_PER_KEY",
+                filled("ATP_OPEN_PER_KEY"),
+                OPEN_PER_KEY_DEFAULT,
+            )?,
+            open_max: whole("ATP_OPEN_MAX", filled("ATP_OPEN_MAX"), OPEN_MAX_DEFAULT)?,
             compat_secret: compat_secret(
                 switch("ATP_COMPAT", filled("ATP_COMPAT").as_deref())?,
                 filled("ATP_COMPAT_SECRET"),

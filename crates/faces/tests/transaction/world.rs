@@ -130,6 +130,7 @@ impl World {
             names: Names::new(SITE, &[]),
             public_per_minute: setup.public_per_minute,
             writes_per_minute: setup.writes_per_minute,
+            write_bytes_per_minute: 0,
             compat: setup
                 .compat
                 .map(|secret| Tokens::new(SecretText::new(secret.to_owned()))),

@@ -134,6 +134,9 @@ const SITE_SETTINGS: &[(&str, &str)] = &[
     ("ATP_AGENT_KEYS", "open"),
     ("ATP_RAIL", "null"),
     ("ATP_WRITES_PER_MINUTE", "0"),
+    ("ATP_WRITE_BYTES_PER_MINUTE", "0"),
+    ("ATP_OPEN_PER_KEY", "0"),
+    ("ATP_OPEN_MAX", "0"),
     ("ATP_PUBLIC_PER_MINUTE", "0"),
 ];
 

@@ -18,7 +18,7 @@ fn agents() -> Vec<Told> {
             .takes("AtpIntentDocument", REQUEST_BYTES_MAX)
             .answers(201, "AtpCreated")
             .answers(200, "AtpCreated")
-            .refuses(&[401, 403, 409, 410]),
+            .refuses(&[401, 403, 409, 410, 429]),
         Told::post(
             "/api/atp/authorize",
             "atpAuthorize",
@@ -27,7 +27,7 @@ fn agents() -> Vec<Told> {
         .once()
         .takes("AtpAuthorize", REQUEST_BYTES_MAX)
         .answers(200, "AtpAuthorized")
-        .refuses(&[401, 403, 404, 409, 410, 412, 425]),
+        .refuses(&[401, 403, 404, 409, 410, 412, 425, 429]),
         Told::post("/api/atp/execute", "atpExecute", "Have the effect, once")
             .once()
             .takes("AtpExecute", REQUEST_BYTES_MAX)
