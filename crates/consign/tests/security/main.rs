@@ -16,6 +16,8 @@ mod ledger_automation;
 mod ledger_files;
 mod ledger_kept;
 
+mod permissions;
+
 use consign_testkit::ledger::Backend;
 
 const BACKEND: Backend = Backend::Sqlite;

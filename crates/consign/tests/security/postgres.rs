@@ -9,6 +9,8 @@ mod transactions;
 
 mod ledger_kept;
 
+mod permissions;
+
 use consign_testkit::ledger::Backend;
 
 const BACKEND: Backend = Backend::Postgres;

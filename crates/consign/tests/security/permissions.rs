@@ -1,0 +1,277 @@
+//! What strangers may leave behind through agent transactions, by which clock a permission ends, and which money is money.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use consign_kernel::ids::{Micros, SECOND_US};
+use consign_kernel::json::canonical_value;
+use consign_kernel::receipt::Signer;
+use consign_testkit::ledger::Backend;
+use consign_testkit::process::{Options, Reply, Server};
+use consign_testkit::shim::Shim;
+use consign_transactions::instant;
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+
+use crate::place::{PATIENCE, Place, start};
+
+const SITE: &str = "https://shop.example";
+const MINUTE_S: i64 = 60;
+
+fn shop(options: Options) -> Options {
+    options.env("ATP_SITE", SITE).env("ATP_RAIL", "null")
+}
+
+/// The true time, whatever a server under the shim believes.
+fn now() -> Micros {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.expect("it is after 1970").as_micros();
+    Micros(i64::try_from(since).expect("it is before the year 294000"))
+}
+
+/// An intent of ten minutes, of the agent with this seed.
+fn intent(id: &str, seed: u8, more: &Value) -> Value {
+    let agent = Signer::from_seed(&[seed; 32]);
+    let now = now();
+    let mut intent = json!({
+        "type": "atp.intent.v1",
+        "intent_id": id,
+        "site": SITE,
+        "agent_key": format!("ed25519:{}", BASE64.encode(&agent.public_key())),
+        "purpose": "a book",
+        "scope": {"actions": ["pay"]},
+        "amount_cents": 1500,
+        "max_spend_cents": 1500,
+        "currency": "EUR",
+        "nonce": format!("nonce-of-{id}"),
+        "issued_at": instant::print(now),
+        "expires_at": instant::print(now.plus(10 * MINUTE_S * SECOND_US)),
+    });
+    for (name, value) in more.as_object().into_iter().flatten() {
+        intent[name] = value.clone();
+    }
+    signed(intent, &agent)
+}
+
+fn signed(mut document: Value, signer: &Signer) -> Value {
+    let bytes = canonical_value(&document).expect("it has a canonical form");
+    document["signature"] = BASE64.encode(&signer.sign_bytes(&bytes)).into();
+    document
+}
+
+fn sent(server: &Server, route: &str, id: &str, body: &Value) -> Reply {
+    let key = format!("{route}-of-{id}-and-long-enough");
+    let mut http = server.http().header("Idempotency-Key", &key);
+    let reply = http.post(&format!("/api/atp/{route}"), body);
+    reply.expect("the server answers")
+}
+
+fn created(server: &Server, intent: &Value) -> Reply {
+    let id = intent["intent_id"].as_str().expect("it has a name");
+    sent(server, "intents", id, intent)
+}
+
+fn executed(server: &Server, id: &str) -> Reply {
+    sent(server, "execute", id, &json!({"intent_id": id}))
+}
+
+fn shown(server: &Server, id: &str) -> Reply {
+    let reply = server.http().get(&format!("/api/atp/intents/{id}"));
+    reply.expect("the server answers")
+}
+
+fn told(reply: &Reply) -> (u16, String) {
+    let body = reply.json();
+    let word = body["error"].as_str().or(body["state"].as_str());
+    (reply.status, word.unwrap_or_default().to_owned())
+}
+
+fn refusal(status: u16, name: &str) -> (u16, String) {
+    (status, name.to_owned())
+}
+
+#[test]
+fn s6_intents_without_consent_are_bounded_and_the_bound_survives_a_restart() {
+    let place = Place::new();
+    let options = shop(place.options())
+        .env("ATP_OPEN_PER_KEY", "3")
+        .env("ATP_OPEN_MAX", "5");
+    let mut server = start(&options);
+    let none = json!({});
+    for n in 0..3 {
+        let reply = created(&server, &intent(&format!("int_{n}"), 1, &none));
+        assert_eq!(reply.status, 201, "{}", reply.text());
+    }
+    let full = created(&server, &intent("int_3", 1, &none));
+    assert_eq!(told(&full), refusal(429, "too_many_open"));
+    assert!(full.header("retry-after").is_some());
+    server.terminate(PATIENCE).expect("it ends");
+    let server = start(&options);
+    let full = created(&server, &intent("int_3", 1, &none));
+    assert_eq!(told(&full), refusal(429, "too_many_open"));
+    for (id, seed) in [("int_4", 2), ("int_5", 3)] {
+        assert_eq!(created(&server, &intent(id, seed, &none)).status, 201);
+    }
+    let full = created(&server, &intent("int_6", 4, &none));
+    assert_eq!(told(&full), refusal(503, "too_many_open"));
+    assert!(full.header("retry-after").is_some());
+    // Whoever consents at once leaves nothing open.
+    let whole = sent(&server, "authorize", "int_6", &intent("int_6", 4, &none));
+    assert_eq!(whole.status, 200, "{}", whole.text());
+}
+
+#[test]
+fn s6_an_address_has_an_allowance_in_bytes() {
+    let place = Place::new();
+    let options = shop(place.options()).env("ATP_WRITE_BYTES_PER_MINUTE", "100000");
+    let server = start(&options);
+    let long = json!({"metadata": {"note": "x".repeat(30_000)}});
+    let mut statuses = Vec::new();
+    for n in 0..5 {
+        let reply = created(&server, &intent(&format!("int_{n}"), 1, &long));
+        if reply.status == 429 {
+            assert!(reply.header("retry-after").is_some());
+        }
+        statuses.push(reply.status);
+    }
+    assert_eq!(statuses, [201, 201, 201, 429, 429]);
+    // It is the bytes and not the requests: a short one still fits, and reading is free.
+    assert_eq!(
+        created(&server, &intent("int_short", 1, &json!({}))).status,
+        201
+    );
+    assert_eq!(shown(&server, "int_0").status, 200);
+}
+
+fn until_gone(server: &Server, id: &str) {
+    let began = Instant::now();
+    while shown(server, id).status != 404 {
+        assert!(began.elapsed() < PATIENCE, "{id} is still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// On PostgreSQL time is the database's, which the shim does not move; the tests of the site and the store do.
+#[test]
+fn s6_what_nobody_authorized_is_gone_an_hour_after_its_end() {
+    if crate::BACKEND == Backend::Postgres {
+        return;
+    }
+    let place = Place::new();
+    let shim = Shim::build(place.folder.path()).expect("cc builds the shim");
+    let server = start(&shim.under(shop(place.options()), "consign.db"));
+    let none = json!({});
+    assert_eq!(created(&server, &intent("int_left", 1, &none)).status, 201);
+    let kept = sent(
+        &server,
+        "authorize",
+        "int_kept",
+        &intent("int_kept", 1, &none),
+    );
+    assert_eq!(kept.status, 200, "{}", kept.text());
+    shim.let_pass(11 * MINUTE_S).expect("the shim listens");
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert_eq!(told(&shown(&server, "int_left")), refusal(200, "expired"));
+    shim.let_pass(61 * MINUTE_S).expect("the shim listens");
+    until_gone(&server, "int_left");
+    assert_eq!(told(&shown(&server, "int_kept")), refusal(200, "expired"));
+}
+
+/// The database's clock is not moved with the server's, so this is about the file alone.
+fn alone() -> Option<(Place, Shim)> {
+    if crate::BACKEND == Backend::Postgres {
+        return None;
+    }
+    let place = Place::new();
+    let shim = Shim::build(place.folder.path()).expect("cc builds the shim");
+    Some((place, shim))
+}
+
+#[test]
+fn s7_a_clock_that_was_behind_at_the_start_and_is_set_right_refuses_nobody() {
+    let Some((place, shim)) = alone() else { return };
+    shim.move_clock(-20 * MINUTE_S).expect("the shim listens");
+    let server = start(&shim.under(shop(place.options()), "consign.db"));
+    shim.move_clock(0).expect("the shim listens");
+    let none = json!({});
+    let reply = created(&server, &intent("int_new", 1, &none));
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    let reply = sent(
+        &server,
+        "authorize",
+        "int_abc",
+        &intent("int_abc", 1, &none),
+    );
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(told(&executed(&server, "int_abc")), refusal(200, "settled"));
+}
+
+#[test]
+fn s7_a_permission_cannot_be_used_after_its_end_though_the_machine_slept() {
+    let Some((place, shim)) = alone() else { return };
+    let server = start(&shim.under(shop(place.options()), "consign.db"));
+    let none = json!({});
+    for id in ["int_abc", "int_late"] {
+        let reply = sent(&server, "authorize", id, &intent(id, 1, &none));
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    assert_eq!(created(&server, &intent("int_new", 1, &none)).status, 201);
+    // The wall clock alone goes on while a machine sleeps.
+    shim.move_clock(61 * MINUTE_S).expect("the shim listens");
+    let over = refusal(410, "intent_expired");
+    assert_eq!(told(&executed(&server, "int_abc")), over);
+    assert_eq!(told(&shown(&server, "int_abc")), refusal(200, "expired"));
+    let agent = Signer::from_seed(&[1; 32]);
+    let consent = signed(
+        json!({"intent_id": "int_new", "nonce": "nonce-of-int_new"}),
+        &agent,
+    );
+    assert_eq!(told(&sent(&server, "authorize", "int_new", &consent)), over);
+    // And what was told to be over stays so.
+    shim.move_clock(0).expect("the shim listens");
+    assert_eq!(told(&executed(&server, "int_abc")), over);
+}
+
+#[test]
+fn s7_engine_time_that_is_ahead_ends_no_permission_early_and_dates_no_receipt() {
+    let Some((place, shim)) = alone() else { return };
+    shim.move_clock(20 * MINUTE_S).expect("the shim listens");
+    let server = start(&shim.under(shop(place.options()), "consign.db"));
+    shim.move_clock(0).expect("the shim listens");
+    let none = json!({});
+    assert_eq!(created(&server, &intent("int_abc", 1, &none)).status, 201);
+    // Long enough for the timekeeper to have made its round.
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert_eq!(told(&shown(&server, "int_abc")), refusal(200, "created"));
+    let agent = Signer::from_seed(&[1; 32]);
+    let consent = signed(
+        json!({"intent_id": "int_abc", "nonce": "nonce-of-int_abc"}),
+        &agent,
+    );
+    let reply = sent(&server, "authorize", "int_abc", &consent);
+    assert_eq!(told(&reply), refusal(200, "authorized"), "{}", reply.text());
+    let done = executed(&server, "int_abc");
+    assert_eq!(told(&done), refusal(200, "settled"));
+    let issued_at = done.json()["receipt"]["issued_at"].clone();
+    let issued_at = instant::parse(issued_at.as_str().expect("a time")).expect("a time");
+    let apart_us = now().0.abs_diff(issued_at.0);
+    assert!(apart_us < 60 * SECOND_US.unsigned_abs(), "{apart_us} µs");
+}
+
+#[test]
+fn s18_currencies_that_nobody_pays_in_are_refused() {
+    let place = Place::new();
+    let server = start(&shop(place.options()));
+    for currency in ["XXX", "ZZZ", "XAU", "jpy", "Eur", "EURO"] {
+        let intent = intent("int_abc", 1, &json!({"currency": currency}));
+        for route in ["intents", "authorize"] {
+            let reply = sent(&server, route, "int_abc", &intent);
+            assert_eq!(told(&reply), refusal(400, "invalid_request"), "{currency}");
+            assert_eq!(reply.json()["field"], "currency");
+        }
+    }
+    for currency in ["JPY", "KRW", "KWD", "USD"] {
+        let id = format!("int_{currency}");
+        let intent = intent(&id, 1, &json!({"currency": currency}));
+        assert_eq!(created(&server, &intent).status, 201, "{currency}");
+    }
+}
