@@ -64,7 +64,7 @@ pub struct Unusable {
 }
 
 /// Every variable there is.
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 24] = [
     "ATP_AGENT_KEYS",
     "ATP_COMPAT",
     "ATP_COMPAT_SECRET",
