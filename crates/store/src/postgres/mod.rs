@@ -57,7 +57,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// A name for databases that hold nothing but this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_14";
+pub const TEMPLATE: &str = "consign_template_15";
 
 #[derive(Clone)]
 pub struct Options {
