@@ -113,6 +113,8 @@ impl Engine {
                 written_at = Some(Instant::now());
                 LedgerHealth::Well
             }
+            // A server that is asked for the first time has written when it started.
+            (Ok(()), None) => LedgerHealth::Well,
             (Ok(()), Some((_, false)))
                 if last.is_some_and(|last| {
                     last.health == LedgerHealth::Well && last.written_at.elapsed() < IDLE

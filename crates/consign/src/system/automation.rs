@@ -79,6 +79,7 @@ impl Automation {
             binary_path: std::env::current_exe().ok(),
             request_id_seed: u128::from_le_bytes(random_bytes()?),
             door,
+            throttles: true,
         };
         // The caller holds the lock of the directory, so a socket that is there is left over.
         let bound = Socket::bind(&socket);

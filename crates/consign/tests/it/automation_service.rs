@@ -145,7 +145,7 @@ fn reloads_by_signal_api_and_socket_at_once_all_end_with_the_last_configuration_
     let config = |plugins: &str| {
         world.config(&format!(
             "plugins: {{{plugins}}}\n\
-             api: {{enabled: true, listen: '127.0.0.1:0', auth: {{tokens: [{{token: t, scopes: ['*']}}]}}}}\n"
+             api: {{enabled: true, listen: '127.0.0.1:0', auth: {{tokens: [{{token: token-of-the-test, scopes: ['*']}}]}}}}\n"
         ));
     };
     let (few, all) = ("echo: {}, second: {enabled: false}", "echo: {}, second: {}");
@@ -160,7 +160,7 @@ fn reloads_by_signal_api_and_socket_at_once_all_end_with_the_last_configuration_
             threads.spawn(|| service.signal("HUP"));
             for _ in 0..3 {
                 threads.spawn(|| {
-                    let answer = post(api, "/system/reload", "t");
+                    let answer = post(api, "/system/reload", "token-of-the-test");
                     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
                 });
                 threads.spawn(|| {
@@ -253,8 +253,8 @@ fn no_secret_of_the_configuration_or_of_a_caller_is_logged_at_any_level_du_120()
     let world = World::new();
     world.plugin("echo", OK);
     let secrets = [
-        "ada-token",
-        "hook-secret",
+        "ada-token-0123456789",
+        "hook-secret-0123456789",
         "plugin-pass",
         "wrong-token",
         "body-word",

@@ -82,9 +82,15 @@ fn ip_052_required_signatures_refuse_unsigned_requests() {
 #[test]
 fn ip_005_metrics_ask_for_their_token() {
     let place = Place::new();
-    let server = start(&place.options().env("BUS_METRICS_TOKEN", "scraper-0123456789"));
+    let server = start(
+        &place
+            .options()
+            .env("BUS_METRICS_TOKEN", "scraper-0123456789"),
+    );
     assert_eq!(get(&mut server.http(), "/metrics").status, 401);
-    let mut scraper = server.http().header("Authorization", "Bearer scraper-0123456789");
+    let mut scraper = server
+        .http()
+        .header("Authorization", "Bearer scraper-0123456789");
     let metrics = get(&mut scraper, "/metrics");
     assert_eq!(metrics.status, 200);
     assert!(metrics.text().contains("intent_bus_dead_letters_total 0"));

@@ -170,7 +170,7 @@ fn s11_what_is_refused_anyway_is_refused_before_its_body_is_read() {
             401,
         ),
     ] {
-        let stream = head_only(&server, line, headers, 200_000);
+        let stream = head_only(&server, line, headers, 8_000);
         let reply = answer(&stream);
         assert_eq!(reply.status, status, "{line}: {}", reply.text());
     }

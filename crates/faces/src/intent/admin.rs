@@ -49,6 +49,8 @@ pub(super) async fn revoke_key(
     let key =
         key.ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: api_key."))?;
     face.engine.revoke_key(operator, &key).await?;
+    // Its rate limit goes with it, and others are only asked once more.
+    face.spent.forget_all();
     Ok(ok().into_response())
 }
 

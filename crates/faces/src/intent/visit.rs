@@ -100,10 +100,13 @@ impl Face {
             let visit = self.enter(request, 0).await?;
             return visit.pass().await;
         }
-        let (parts, _unread) = request.into_parts();
+        let (parts, unread) = request.into_parts();
         self.transport(&parts).await?;
         self.open_for_clients()?;
         let caller = self.authenticated(presented_key(&parts.headers)?).await?;
+        if unread.size_hint().lower() > limits::BODY_BYTES_MAX as u64 {
+            return Err(body::BodyError::TooLarge.into());
+        }
         if self.options.require_signatures && !signature::is_signed(&parts.headers) {
             let missing = signature::SignatureError::MissingHeaders.message();
             return Err(Reject::new(Code::InvalidSignature, missing));

@@ -44,6 +44,7 @@ async fn the_owner_of_the_process_may_do_everything_there_du_098() {
         draining: world.draining.subscribe(),
         binary_path: None,
         loader: loader(world.path("config.yaml")),
+        throttles: false,
         request_id_seed: 1,
         // The socket is the operator's.
         door: Door {

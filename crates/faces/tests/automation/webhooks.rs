@@ -183,10 +183,10 @@ async fn a_body_above_the_limit_is_not_read_du_111() {
     .await;
     answer.is_refused(413);
     // Announced, and never sent: refused at once. In pieces without an announcement: refused when it is too much.
-    let announced = b"POST /hook/a HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999999\r\n\r\n";
+    let announced = b"POST /hook/a HTTP/1.1\r\nhost: a\r\nx-signature: 00\r\ncontent-length: 99999999999\r\n\r\n";
     assert_eq!(crate::world::raw(world.hooks, announced).await.status, 413);
     let mut pieces =
-        b"POST /hook/a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+        b"POST /hook/a HTTP/1.1\r\nhost: a\r\nx-signature: 00\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..10 {
         pieces.extend_from_slice(format!("100\r\n{}\r\n", "x".repeat(256)).as_bytes());
     }

@@ -91,6 +91,7 @@ impl World {
             draining: seen,
             binary_path: Some("/usr/bin/consign".into()),
             loader: loader(here.join("config.yaml")),
+            throttles: false,
             request_id_seed: 1,
             door,
         };

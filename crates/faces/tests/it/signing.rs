@@ -318,7 +318,9 @@ async fn ip_058_a_path_may_be_signed_as_meant_or_as_sent() {
     let cases = [
         ("/set/my%20k%C3%A9", "/set/my ké", true),
         ("/set/my%20k%C3%A9", "/set/my%20k%C3%A9", true),
-        ("/set/a%2520b", "/set/a%20b", true),
+        // It would also be that of `/set/a%20b` as it is sent.
+        ("/set/a%2520b", "/set/a%20b", false),
+        ("/set/a%2520b", "/set/a%2520b", true),
         ("/set/a%2520b", "/set/a b", false),
         ("/set/my%20k%C3%A9", "/set/my%20k%c3%a9", false),
         ("/set/a%zzb", "/set/a%zzb", true),
