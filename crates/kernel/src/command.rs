@@ -273,6 +273,9 @@ pub enum Settlement {
     LetGo {
         after_us: i64,
     },
+    /// The holder could not even begin, for want of resources of its own: the row waits where it stood, and the attempt does not
+    /// count.
+    GiveBack,
 }
 
 /// An operator's hand on one row of a face.

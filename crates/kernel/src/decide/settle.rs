@@ -85,6 +85,14 @@ pub(super) fn decide(
             intent.reshelve(cx.now, limits::RETENTION_US);
             Told::by(&settle.holder, Verb::Retry)
         }
+        Settlement::GiveBack => {
+            intent.attempts = intent.attempts.saturating_sub(1);
+            intent.state = State::Queued;
+            intent.holder = None;
+            intent.release();
+            intent.reshelve(cx.now, limits::RETENTION_US);
+            Told::by(&settle.holder, Verb::Retry)
+        }
         Settlement::FailAttempt { .. } => return Err(Refusal::IllegalState),
     };
     // A profile may leave this step out, or demand steps in between that this rule does not take.

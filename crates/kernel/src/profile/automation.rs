@@ -24,6 +24,8 @@ pub(super) static AUTOMATION: Profile = Profile {
         row(Dispatched, Fail, &[Failed]),
         row(Dispatched, Expire, &[Failed]),
         row(Dispatched, Cancel, &[DeadLetter]),
+        // Given back by a holder that could not begin: no attempt was made.
+        row(Dispatched, Retry, &[Queued]),
         // A crash is no outcome of the attempt: the orphan skips `Failed`.
         row(Dispatched, Recover, &[Queued, DeadLetter]),
         row(Failed, Retry, &[Queued]),

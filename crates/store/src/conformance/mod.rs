@@ -178,6 +178,7 @@ macro_rules! conformance {
             behind_a_refused_step_nothing_happens,
             a_failed_attempt_is_told_and_then_what_follows_du_057_du_059_du_060,
             an_attempt_that_nothing_cures_rests_as_failed_du_058,
+            what_was_given_back_waits_where_it_stood_and_counts_no_attempt,
             what_an_earlier_start_held_is_taken_back_du_116,
             a_cleanup_keeps_as_long_as_it_is_told_du_121,
             requeueing_gives_a_life_as_long_as_the_first,

@@ -437,6 +437,43 @@ pub async fn an_attempt_that_nothing_cures_rests_as_failed_du_058(world: World) 
     world.is_sound().await;
 }
 
+pub async fn what_was_given_back_waits_where_it_stood_and_counts_no_attempt(world: World) {
+    let last = NewIntent {
+        attempts_max: 1,
+        ..job()
+    };
+    let id = world.publish(last).await;
+    let behind = world.publish(job()).await;
+    // More often than it may be tried.
+    for _ in 0..3 {
+        let held = take_job(&world, "runner").await;
+        assert_eq!((held.id, held.attempts), (id, 1));
+        world.clock.advance(SECOND_US);
+        let given_back = world.settle(&held, Settlement::GiveBack).await;
+        assert!(given_back.is_ok(), "{given_back:?}");
+        let waiting = world.load(id).await;
+        assert_eq!(
+            (waiting.state, waiting.shelf),
+            (State::Queued, Shelf::Ready)
+        );
+        assert_eq!((waiting.attempts, waiting.holder), (0, None));
+        let late = world.settle(&held, Settlement::GiveBack).await;
+        assert_eq!(late, Err(Refusal::LeaseLost), "once is enough");
+        world.is_sound().await;
+    }
+    let held = take_job(&world, "runner").await;
+    assert!(world.complete(&held).await.is_ok());
+    assert_eq!(take_job(&world, "runner").await.id, behind);
+    world.publish(item()).await;
+    let held = world.take("alice").await;
+    assert_eq!(
+        world.settle(&held, Settlement::GiveBack).await,
+        Err(Refusal::IllegalState),
+        "not every profile knows this step"
+    );
+    world.is_sound().await;
+}
+
 pub async fn what_an_earlier_start_held_is_taken_back_du_116(world: World) {
     let last = NewIntent {
         attempts_max: 1,

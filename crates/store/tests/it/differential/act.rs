@@ -45,6 +45,7 @@ pub(super) enum Step {
     Deliver(Lease),
     Reject(Lease),
     LetGo(Lease, i64),
+    GiveBack(Lease),
     Cancel(usize, Face),
     Requeue(usize, Face),
     Observe(usize),
@@ -253,6 +254,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => lease().prop_map(Step::Reject),
         4 => (lease(), select(vec![0, SECOND_US, HOUR_US]))
             .prop_map(|(lease, us)| Step::LetGo(lease, us)),
+        3 => lease().prop_map(Step::GiveBack),
         3 => (pick(), face()).prop_map(|(pick, face)| Step::Cancel(pick, face)),
         4 => (pick(), face()).prop_map(|(pick, face)| Step::Requeue(pick, face)),
         4 => pick().prop_map(Step::Observe),

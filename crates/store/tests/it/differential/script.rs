@@ -95,6 +95,7 @@ impl Script {
                 let after_us = *after_us;
                 self.settle(lease, Settlement::LetGo { after_us })
             }
+            Step::GiveBack(lease) => self.settle(lease, Settlement::GiveBack),
             Step::Admit(items, cap) => Command::Admit(Admit {
                 items: items.iter().map(new_intent).collect(),
                 cap: *cap,
