@@ -215,6 +215,10 @@ impl Walk {
         let file = directory.join(MANIFEST);
         let parsed = self
             .resolved(&file)
+            .and_then(|target| {
+                trust::refuse_other_hands(&target, directory, &self.roots)?;
+                Ok(target)
+            })
             .map_err(|distrust| distrust.to_string())
             .and_then(|target| {
                 let read = read(&target).map_err(|error| manifest::Error::Read(error.to_string()));

@@ -1,18 +1,22 @@
 //! Whether the program of a plugin may be run at all.
 //!
 //! What runs lies inside its plugin's directory and inside an approved root after every link is followed, is executable, and
-//! nobody but the owner and group of its directory could have replaced it. A program that everybody may write to is told only: the
-//! protocol refuses directories. The rules hold at the moment of discovery: whoever owns the files may
-//! change them later.
+//! nobody but root and the user of this process could have replaced it: program, manifest and the directories up to the root belong
+//! to one of the two, and neither their group nor others may write to them. That is refused and not only told, also for a group,
+//! whose members are mostly not known here. The rules hold at the moment of discovery: whoever owns the files may change them later.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+
+use rustix::process::geteuid;
 
 const EXECUTE: u32 = 0o111;
 const WRITE_BY_ALL: u32 = 0o002;
+const WRITE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
+const ROOT: u32 = 0;
 
 /// What happens to links among roots, directories, manifests and programs. They are told in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +43,24 @@ pub enum Distrust {
     NotExecutable(PathBuf),
     #[error("entrypoint {0} is no file")]
     NoFile(PathBuf),
-    #[error("{0} is writable by everybody; run `chmod o-w` on it")]
-    WritableByAll(PathBuf),
+    #[error(
+        "{path} is writable by {whom} (mode {mode:04o}), who could thus give the service another program to run; run \
+         `chmod go-w {path}` (for a whole checkout `chmod -R go-w`)"
+    )]
+    Writable {
+        path: PathBuf,
+        mode: u32,
+        whom: &'static str,
+    },
+    #[error(
+        "{path} belongs to user {owner}, who could thus give the service another program to run; run \
+         `chown {user} {path}`, or `chown root {path}`"
+    )]
+    Foreign {
+        path: PathBuf,
+        owner: u32,
+        user: u32,
+    },
     #[error("{path} cannot be examined: {error}")]
     Unreadable { path: PathBuf, error: io::Error },
 }
@@ -70,6 +90,9 @@ pub fn entrypoint(
         step.push(part);
         if is_symlink(&step)? {
             warnings.extend(followed(&step, symlinks)?);
+            // Whoever may write there may lead the link elsewhere.
+            let holder = step.parent().unwrap_or(directory);
+            refuse_other_hands(&inside_roots(holder, roots)?, directory, roots)?;
         }
     }
     let path = inside_roots(&step, roots)?;
@@ -87,18 +110,42 @@ pub fn entrypoint(
     if found.permissions().mode() & EXECUTE == 0 {
         return Err(Distrust::NotExecutable(path));
     }
-    if found.permissions().mode() & WRITE_BY_ALL != 0 {
-        warnings.push(format!("{} is writable by everybody", path.display()));
-    }
-    for above in path.ancestors().skip(1) {
-        if is_writable_by_all(above)? {
-            return Err(Distrust::WritableByAll(above.to_path_buf()));
+    refuse_other_hands(&path, directory, roots)?;
+    Ok(Entrypoint { path, warnings })
+}
+
+/// Refuses what lies at `path`, inside of a plugin's `directory`, if somebody else could have put it there. All without links.
+pub(super) fn refuse_other_hands(
+    path: &Path,
+    directory: &Path,
+    roots: &[PathBuf],
+) -> Result<(), Distrust> {
+    let user = geteuid().as_raw();
+    for part in path.ancestors() {
+        let found = fs::metadata(part).map_err(|error| unreadable(part, error))?;
+        let (mode, owner) = (found.permissions().mode() & 0o7777, found.uid());
+        if owner != ROOT && owner != user {
+            let path = part.to_path_buf();
+            return Err(Distrust::Foreign { path, owner, user });
         }
-        if above == directory {
+        // Above the plugin, others may add what is theirs, which is refused in its turn, as long as they cannot replace it.
+        let is_shared = !part.starts_with(directory) && mode & STICKY != 0;
+        if mode & WRITE_BY_OTHERS != 0 && !is_shared {
+            return Err(Distrust::Writable {
+                path: part.to_path_buf(),
+                mode,
+                whom: if mode & WRITE_BY_ALL != 0 {
+                    "everybody"
+                } else {
+                    "its group"
+                },
+            });
+        }
+        if roots.iter().any(|root| root == part) {
             break;
         }
     }
-    Ok(Entrypoint { path, warnings })
+    Ok(())
 }
 
 /// Says that a link was followed, unless links are refused.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::path::PathBuf;
 
 use consign_automation::plugin::discovery::{Discovery, Note, Weight, discover};
@@ -147,7 +147,7 @@ fn an_untrustworthy_entrypoint_is_refused_du_028() {
         ("missing.sh", "cannot be examined"),
         ("plain.sh", "chmod +x"),
         ("folder", "is no file"),
-        ("open/run.sh", "chmod o-w"),
+        ("open/run.sh", "chmod go-w"),
     ] {
         let text = manifest("x").replace("run.sh", entrypoint);
         world.manifest("root/x", &text);
@@ -165,30 +165,98 @@ fn an_untrustworthy_entrypoint_is_refused_du_028() {
 }
 
 #[test]
-fn a_directory_that_everybody_may_write_is_refused_du_028() {
+fn what_its_group_or_others_may_write_is_refused_with_the_way_out_du_028() {
+    let world = World::new();
+    world.plugin("root/deep/x", "x");
+    let all = [
+        "root",
+        "root/deep",
+        "root/deep/x",
+        "root/deep/x/run.sh",
+        "root/deep/x/manifest.yaml",
+    ];
+    for path in all {
+        let path = world.path(path);
+        let before = fs::metadata(&path).unwrap().permissions();
+        for (mode, whom) in [
+            (0o777, "everybody"),
+            (0o757, "everybody"),
+            (0o775, "its group"),
+            (0o775 | 0o2000, "its group"),
+        ] {
+            chmod(&path, mode);
+            let discovery = found(&world, &["root"]);
+            let told = told(&discovery.notes, Weight::Skipped);
+            assert!(discovery.plugins.is_empty(), "{path:?} {mode:o}");
+            let fix = format!("chmod go-w {}", path.display());
+            assert!(told.contains(whom) && told.contains(&fix), "{told}");
+        }
+        fs::set_permissions(&path, before).unwrap();
+        assert_eq!(names(&found(&world, &["root"])), ["x"]);
+    }
+}
+
+#[test]
+fn what_belongs_to_another_user_is_refused_with_the_way_out_du_028() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        // Only root gives files away; others never find themselves in this place.
+        return;
+    }
+    let world = World::new();
+    world.plugin("root/deep/x", "x");
+    for path in [
+        "root",
+        "root/deep",
+        "root/deep/x",
+        "root/deep/x/run.sh",
+        "root/deep/x/manifest.yaml",
+    ] {
+        let path = world.path(path);
+        chown(&path, Some(4321), None).unwrap();
+        let discovery = found(&world, &["root"]);
+        let told = told(&discovery.notes, Weight::Skipped);
+        assert!(discovery.plugins.is_empty(), "{path:?}");
+        let fix = format!("chown root {}", path.display());
+        assert!(told.contains("user 4321") && told.contains(&fix), "{told}");
+        chown(&path, Some(0), None).unwrap();
+    }
+    assert_eq!(names(&found(&world, &["root"])), ["x"]);
+}
+
+#[test]
+fn a_link_in_a_directory_that_others_may_write_is_refused_du_028() {
     let world = World::new();
     world.plugin("root/x", "x");
-    chmod(&world.path("root/x"), 0o777);
-    let discovery = found(&world, &["root"]);
+    world.manifest("root/x", &manifest("x").replace("run.sh", "bin/go"));
+    world.file("root/x/bin/kept", "", 0o644);
+    symlink("../run.sh", world.path("root/x/bin/go")).unwrap();
+    let roots = [world.path("root")];
+    let found = || discover(&roots, Symlinks::Follow).unwrap();
+    assert_eq!(names(&found()), ["x"]);
+    chmod(&world.path("root/x/bin"), 0o775);
+    let discovery = found();
     assert!(discovery.plugins.is_empty());
-    assert!(told(&discovery.notes, Weight::Skipped).contains("chmod o-w"));
-    chmod(&world.path("root/x"), 0o775);
-    assert_eq!(names(&found(&world, &["root"])), ["x"]);
+    assert!(told(&discovery.notes, Weight::Skipped).contains("chmod go-w"));
 }
 
 #[test]
 fn a_root_that_everybody_may_write_is_told_with_what_follows_du_028() {
     let world = World::new();
     world.plugin("root/x", "x");
-    for (mode, may) in [
-        (0o777, "add plugins and replace those that are there;"),
-        (0o1777, "add plugins;"),
+    for (mode, may, left) in [
+        (
+            0o777,
+            "add plugins and replace those that are there;",
+            &[][..],
+        ),
+        // Nobody can replace what is there, and what others add is theirs, which is refused.
+        (0o1777, "add plugins;", &["x"]),
     ] {
         chmod(&world.path("root"), mode);
         let discovery = found(&world, &["root"]);
         let told = told(&discovery.notes, Weight::Warning);
         assert!(told.contains(may), "{mode:o}: {told}");
-        assert_eq!(names(&discovery), ["x"]);
+        assert_eq!(names(&discovery), left);
     }
 }
 
