@@ -47,6 +47,16 @@ impl Node {
         }
     }
 
+    /// Whether a variable filled in anything of it.
+    pub(crate) fn has_filled(&self) -> bool {
+        self.is_filled
+            || match &self.kind {
+                Kind::List(items) => items.iter().any(Self::has_filled),
+                Kind::Map(entries) => entries.iter().any(|entry| entry.value.has_filled()),
+                Kind::Null | Kind::Bool { .. } | Kind::Number { .. } | Kind::Text(_) => false,
+            }
+    }
+
     /// The same with `mask` in place of all that variables filled in.
     pub(super) fn json_unfilled(&self, mask: &str) -> Value {
         if self.is_filled && !matches!(self.kind, Kind::Null) {

@@ -1,34 +1,56 @@
 //! A configuration for people to look at, without its secrets.
+//!
+//! A value is hidden if its key says that it is secret (`names`), and what is secret in any text is hidden if its form says so
+//! (`forms`). Neither knows everything: what variables fill in is hidden by the caller, whatever it is.
 
-use consign_kernel::plant::{self, Plant};
+mod forms;
+mod names;
+
 use serde_json::{Map, Value};
+
+use names::Secrecy;
 
 /// What the command line shows in place of a secret.
 pub const MASK: &str = "[redacted]";
 
-const SENSITIVE: &[&str] = &["secret", "key", "token", "password"];
-
-/// The value with everything under a telling key replaced.
+/// The value with everything replaced that is a secret by the name of its key or by its own form.
 pub fn masked(value: &Value, mask: &str) -> Value {
     match value {
         Value::Object(entries) => {
+            let is_named_secret = says_secret(entries);
             let entries = entries.iter().map(|(key, value)| {
-                let show = if is_sensitive(key) { hidden } else { masked };
+                let hides = match names::secrecy(key) {
+                    Secrecy::Secret => true,
+                    // A switch, such as `require_api_auth`, gives nothing away.
+                    Secrecy::Likely => !value.is_boolean(),
+                    Secrecy::None => is_named_secret && CARRIERS.contains(&key.as_str()),
+                };
+                let show = if hides { hidden } else { masked };
                 (key.clone(), show(value, mask))
             });
             Value::Object(entries.collect())
         }
-        Value::Array(items) => items.iter().map(|item| masked(item, mask)).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+        Value::Array(items) => {
+            let mut is_value_of_flag = false;
+            let items = items.iter().map(|item| {
+                let show = if is_value_of_flag { hidden } else { masked };
+                is_value_of_flag = item.as_str().is_some_and(forms::is_secret_flag);
+                show(item, mask)
+            });
+            items.collect()
+        }
+        Value::String(text) => Value::String(forms::masked(text, mask)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
-fn is_sensitive(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    if plant::on(Plant::ExactRedaction) {
-        return SENSITIVE.contains(&key.as_str());
-    }
-    SENSITIVE.iter().any(|word| key.contains(word))
+/// What names an entry of a list such as `[{name: DB_PASS, value: …}]`, and what then carries its value.
+const NAMERS: &[&str] = &["name", "header", "field", "variable", "env", "param"];
+const CARRIERS: &[&str] = &["value", "values", "default", "content", "data", "text"];
+
+fn says_secret(entries: &Map<String, Value>) -> bool {
+    let named = NAMERS.iter().filter_map(|key| entries.get(*key)?.as_str());
+    named.into_iter().any(names::is_secret)
 }
 
 /// What may be seen of an entry in a list such as `tokens`.
@@ -75,6 +97,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn literals_are_hidden_by_their_keys_and_by_their_forms() {
+        let config = json!({
+            "authorization": "abc", "dsn": "db", "passphrase": "open", "passwd": "p", "smtp_pass": "p", "smtpPass": "p",
+            "credentials": {"user": "ada", "list": [1, "x"]}, "pat": "x", "pin": 1234, "cookie": "a=b", "private": "x",
+            "Session-Id": "s", "basicAuth": "u:p", "PWD": "x",
+            "url": "https://ada:hunter2@example.com/x?lang=en",
+            "headers": [{"name": "X-Auth", "value": "v"}, {"name": "Accept", "value": "*/*"}, "Authorization: Bearer v"],
+            "args": ["--password", "hunter2", "--verbose", "2", "--api-token=abc"],
+            "require_api_auth": true, "author": "ada", "path": "/x", "pattern": "a*", "pinned": 3, "spin": 1, "retries": 3,
+        });
+        let shown = json!({
+            "authorization": "#", "dsn": "#", "passphrase": "#", "passwd": "#", "smtp_pass": "#", "smtpPass": "#",
+            "credentials": {"user": "#", "list": ["#", "#"]}, "pat": "#", "pin": "#", "cookie": "#", "private": "#",
+            "Session-Id": "#", "basicAuth": "#", "PWD": "#",
+            "url": "https://ada:#@example.com/x?lang=en",
+            "headers": [{"name": "X-Auth", "value": "#"}, {"name": "Accept", "value": "*/*"}, "Authorization: #"],
+            "args": ["--password", "#", "--verbose", "2", "--api-token=#"],
+            "require_api_auth": true, "author": "ada", "path": "/x", "pattern": "a*", "pinned": 3, "spin": 1, "retries": 3,
+        });
+        assert_eq!(masked(&config, "#"), shown);
+    }
 
     #[test]
     fn values_under_telling_keys_are_replaced_du_025() {

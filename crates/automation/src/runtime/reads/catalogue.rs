@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::put;
-use crate::config::MASK;
+use crate::config::{self, Config, MASK};
 use crate::pipeline::{Kind, Node, Pipeline, Trigger};
 use crate::plugin::command::{Access, Command};
 use crate::program::{Plugin, Program};
@@ -92,7 +92,7 @@ impl Program {
         put(&mut shown, "name", Some(pipeline.name.clone()));
         put(&mut shown, "entries", Some(entries(pipeline)));
         let steps = pipeline.graph.nodes().iter().rev();
-        let steps = steps.map(|node| Value::Object(step(pipeline, node)));
+        let steps = steps.map(|node| Value::Object(step(self, pipeline, node)));
         put(&mut shown, "steps", Some(steps.collect::<Vec<_>>()));
         Some(Value::Object(shown))
     }
@@ -103,7 +103,7 @@ impl Program {
         let compiled = self.pipelines().iter().map(|pipeline| {
             let steps = pipeline.graph.nodes().iter().rev();
             let steps: Vec<Value> = steps
-                .map(|node| Value::Object(step(pipeline, node)))
+                .map(|node| Value::Object(step(self, pipeline, node)))
                 .collect();
             let entries = entries(pipeline);
             (
@@ -179,7 +179,19 @@ fn entries(pipeline: &Pipeline) -> Vec<String> {
 }
 
 /// A step and what follows it.
-pub(super) fn step(pipeline: &Pipeline, node: &Node) -> Map<String, Value> {
+/// Whether variables filled in something of a pipeline, which is then perhaps in its conditions.
+fn is_filled(config: &Config, pipeline: &str) -> bool {
+    let is_it = |node: &&config::Node| {
+        let name = node.get("name").and_then(|name| name.text());
+        name == Some(pipeline)
+    };
+    match config.pipelines.iter().find(is_it) {
+        Some(node) => node.has_filled(),
+        None => config.routes.iter().any(config::Node::has_filled),
+    }
+}
+
+pub(super) fn step(program: &Program, pipeline: &Pipeline, node: &Node) -> Map<String, Value> {
     let mut shown = Map::new();
     put(&mut shown, "id", Some(node.id.clone()));
     let next = pipeline.graph.after(node);
@@ -192,7 +204,12 @@ pub(super) fn step(pipeline: &Pipeline, node: &Node) -> Map<String, Value> {
         }
         Kind::Switch(switch) => {
             put(&mut shown, "kind", Some("switch"));
-            put(&mut shown, "condition", Some(switch.condition.to_string()));
+            let condition = if is_filled(program.config(), &pipeline.name) {
+                MASK.to_owned()
+            } else {
+                switch.condition.to_string()
+            };
+            put(&mut shown, "condition", Some(condition));
             let otherwise = pipeline.graph.otherwise(switch);
             let otherwise: Vec<String> = otherwise.map(|node| node.id.clone()).collect();
             put(&mut shown, "otherwise", Some(otherwise));

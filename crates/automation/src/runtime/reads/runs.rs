@@ -103,7 +103,7 @@ impl Runtime {
         if let Some(pipeline) = program.router().pipeline(&first.pipeline) {
             let nodes = pipeline.graph.nodes().iter().rev();
             for node in nodes {
-                let mut shown = step(pipeline, node);
+                let mut shown = step(&program, pipeline, node);
                 add_jobs(&mut shown, ran.remove(node.id.as_str()));
                 graph.push(shown);
             }
