@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consign_automation::config::{Environment, Verify};
+use consign_automation::plugin::confine::Guarded;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy};
@@ -147,6 +148,7 @@ async fn dispatched(program: &Arc<Program>, jobs: u32, backlog: u32) -> Duration
         engine: engine.clone(),
         program: Arc::clone(program),
         node: "here".to_owned(),
+        guarded: Guarded::default(),
         launcher: Launcher {
             program: "/proc/self/exe".into(),
             arguments: Vec::new(),

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::config::model::{CircuitBreaker, Retry, ServedGoal, Timeouts};
 use crate::pipeline::{Pipeline, Router};
 use crate::plugin::command::Command;
-use crate::plugin::confine::Confinement;
+use crate::plugin::confine::{Confinement, Guarded};
 use crate::plugin::environment::Variables;
 use crate::plugin::manifest::Manifest;
 use crate::schedule::Entry;
@@ -127,9 +127,27 @@ impl Program {
         Some(self.plugin(plugin)?.parallelism)
     }
 
+    /// What the sandbox of this plugin leaves closed: what the configuration itself knows of, and what is `known` beyond it.
+    pub(crate) fn guarded(&self, known: &Guarded, plugin: &str) -> Guarded {
+        let mut guarded = load::guarded(&self.config);
+        guarded.hidden.extend(known.hidden.iter().cloned());
+        guarded.kept.extend(known.kept.iter().cloned());
+        // Whatever a name consists of, it is one part of a path and that of no other plugin.
+        let own: String = plugin.bytes().map(directory_letter).collect();
+        guarded.spare = known.spare.as_ref().map(|spare| spare.join(own));
+        guarded
+    }
+
     /// The variables that the processes of plugins see.
     pub fn environment(&self) -> &Variables {
         &self.environment
+    }
+}
+
+fn directory_letter(byte: u8) -> String {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => char::from(byte).to_string(),
+        other => format!("%{other:02x}"),
     }
 }
 

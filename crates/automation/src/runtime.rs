@@ -24,6 +24,7 @@ mod publish;
 pub mod reads;
 mod reload;
 mod removed;
+mod scarcity;
 mod scheduler;
 mod schedules;
 mod serve;

@@ -75,6 +75,18 @@ impl DataDir {
         self.root.join("keys")
     }
 
+    /// What of it no sandboxed plugin may open.
+    pub(crate) fn private(&self) -> Vec<PathBuf> {
+        let beside = |ending: &str| {
+            let mut path = self.database_file().into_os_string();
+            path.push(ending);
+            PathBuf::from(path)
+        };
+        let ledger = ["", "-wal", "-shm", "-journal", ".lock"].map(beside);
+        let others = [self.keys(), self.address_file(), self.lock_file()];
+        ledger.into_iter().chain(others).collect()
+    }
+
     pub(crate) fn key_file(&self, name: &str) -> PathBuf {
         self.keys().join(name)
     }

@@ -226,7 +226,7 @@ pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>>
     read_at(&data.key_file(name.file()))
 }
 
-fn read_at(path: &Path) -> anyhow::Result<Option<Secret>> {
+pub(crate) fn read_at(path: &Path) -> anyhow::Result<Option<Secret>> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -40,6 +40,7 @@ fn sandbox(plugin: &mut Fields<'_>) -> Option<Sandbox> {
         read: paths(&mut fields, "read"),
         write: paths(&mut fields, "write"),
         best_effort: fields.flag("best_effort").unwrap_or(false),
+        ..Sandbox::default()
     };
     fields.finish();
     Some(sandbox)

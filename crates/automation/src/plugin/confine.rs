@@ -4,9 +4,11 @@
 //! from its arguments, gives up its rights with [`exec`] and turns into the entrypoint. What was given up cannot be got back,
 //! by no child either. A plugin without a confinement is started without a launcher.
 //!
-//! The network is not confined, and `processes` counts all processes of the user, as the system does.
+//! The network is not confined, nor are sockets in the file system, and `processes` counts all processes of the user, as the system
+//! does. What of the service's own files no sandbox opens is said in [`Guarded`].
 
 mod arguments;
+mod guarded;
 mod landlocked;
 
 use std::io;
@@ -19,7 +21,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use super::environment::Variables;
-use super::run::{Launcher, why_not_started};
+use super::run::{Launcher, is_want_of_resources, why_not_started};
+
+pub use guarded::Guarded;
 
 /// Where programs and what they need to start lie. Those that a system does not have are left out.
 const SYSTEM: &[&str] = &["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt"];
@@ -76,6 +80,7 @@ const DEVICES: &[&str] = &[
     "/dev/urandom",
 ];
 const TEMPORARY: &str = "/tmp";
+const TMPDIR: &str = "TMPDIR";
 /// Between the signal that says that the processor time is used up, and the kill.
 const CPU_GRACE_SECONDS: u64 = 1;
 const EXIT_CONFIG: u8 = 78;
@@ -108,6 +113,10 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// On a kernel that cannot do all of it, run with what it can instead of not at all.
     pub best_effort: bool,
+    /// Writable too, unless that opens what is guarded; then the plugin gets one of its own. No key of a configuration.
+    pub temporary: Option<PathBuf>,
+    /// No key of a configuration either: the service says it.
+    pub guarded: Guarded,
 }
 
 impl Confinement {
@@ -117,22 +126,24 @@ impl Confinement {
 
     /// The launcher with this confinement for the plugin in `directory`; none if there is nothing to confine.
     ///
-    /// `base` starts a program that calls [`exec`] with the arguments behind those of `base`.
+    /// `base` starts a program that calls [`exec`] with the arguments behind those of `base`. What is `guarded` no sandbox opens.
     pub fn launcher(
         &self,
         base: &Launcher,
         directory: &Path,
         environment: &Variables,
+        guarded: &Guarded,
     ) -> Option<Launcher> {
         if self.is_empty() {
             return None;
         }
         let mut confinement = self.clone();
         if let Some(sandbox) = &mut confinement.sandbox {
-            let temporary = environment.get(std::ffi::OsStr::new("TMPDIR"));
+            let temporary = environment.get(std::ffi::OsStr::new(TMPDIR));
             let temporary = temporary.map_or_else(|| PathBuf::from(TEMPORARY), PathBuf::from);
             sandbox.read.push(directory.to_path_buf());
-            sandbox.write.push(temporary);
+            sandbox.temporary = Some(temporary);
+            sandbox.guarded = guarded.clone();
         }
         let mut launcher = base.clone();
         launcher.arguments.extend(confinement.to_arguments());
@@ -154,6 +165,16 @@ pub enum Error {
         "`sandbox` names {path}, which cannot be opened: {error}; create it or correct the path"
     )]
     NoPath { path: PathBuf, error: String },
+    #[error(
+        "the sandbox would open {path}, and with it {guarded}, which belongs to the service itself: its keys, ledger, configuration \
+         or programs; name a narrower path in `sandbox`, or move what the plugin needs (or the plugin) elsewhere"
+    )]
+    Guarded { path: PathBuf, guarded: PathBuf },
+    #[error("no temporary directory of its own could be made at {path}: {error}")]
+    NoTemporary { path: PathBuf, error: io::Error },
+    /// Another attempt may find what this one lacked.
+    #[error("the system has no room to confine the plugin: {0}")]
+    NoRoom(String),
     #[error("the limit of {name} could not be set to {value}: {error}")]
     Limit {
         name: &'static str,
@@ -177,10 +198,12 @@ impl Error {
 
     fn is_retryable(&self) -> bool {
         match self {
-            Self::NotStarted(_) => true,
-            Self::Usage(_) | Self::Unsupported(_) | Self::NoPath { .. } | Self::Limit { .. } => {
-                false
-            }
+            Self::NotStarted(_) | Self::NoRoom(_) | Self::NoTemporary { .. } => true,
+            Self::Usage(_)
+            | Self::Unsupported(_)
+            | Self::NoPath { .. }
+            | Self::Guarded { .. }
+            | Self::Limit { .. } => false,
         }
     }
 }
@@ -201,9 +224,11 @@ pub fn exec(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Error {
 fn confined(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Command, Error> {
     let (confinement, entrypoint) = Confinement::from_arguments(arguments)?;
     // Before the limits: with little memory left even this might fail.
-    let command = Command::new(entrypoint);
-    if let Some(sandbox) = &confinement.sandbox {
-        landlocked::restrict(sandbox)?;
+    let mut command = Command::new(entrypoint);
+    if let Some(sandbox) = &confinement.sandbox
+        && let Some(temporary) = landlocked::restrict(sandbox)?
+    {
+        command.env(TMPDIR, temporary);
     }
     confinement.limits.apply()?;
     Ok(command)

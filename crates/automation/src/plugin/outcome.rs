@@ -25,6 +25,8 @@ pub enum Outcome {
     Failed(Failure),
     TimedOut,
     Cancelled,
+    /// Nothing of it ran, for want of the system's resources: no attempt was made. The reason, for people.
+    NoRoom(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -81,12 +83,12 @@ impl Reason {
 }
 
 impl Outcome {
-    /// None for a success and for a cancellation.
+    /// None for what is no failure.
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::Failed(failure) => Some(failure.reason),
             Self::TimedOut => Some(Reason::Timeout),
-            Self::Succeeded(_) | Self::Cancelled => None,
+            Self::Succeeded(_) | Self::Cancelled | Self::NoRoom(_) => None,
         }
     }
 }
@@ -97,6 +99,7 @@ pub fn classify(ended: &Ended) -> Outcome {
         How::TimedOut => Outcome::TimedOut,
         How::Cancelled => Outcome::Cancelled,
         How::NotStarted(why) => failed(Reason::SpawnError, why.clone(), Vec::new()),
+        How::NoRoom(why) => Outcome::NoRoom(why.clone()),
     }
 }
 

@@ -81,6 +81,8 @@ pub enum How {
     Cancelled,
     /// The reason, for people.
     NotStarted(String),
+    /// The system has no room for another process just now, which is nobody's fault here. The reason, for people.
+    NoRoom(String),
 }
 
 /// `on_start` is told the process id, which is also that of its group. When `cancel` is ready the group gets the grace that it
@@ -99,7 +101,12 @@ pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Outpu
         Err(error) => {
             let launcher = job.launcher.as_ref().map(|launcher| &launcher.program);
             let program = launcher.unwrap_or(&job.entrypoint);
-            How::NotStarted(why_not_started(program, &error))
+            let why = why_not_started(program, &error);
+            if is_want_of_resources(&error) {
+                How::NoRoom(why)
+            } else {
+                How::NotStarted(why)
+            }
         }
     };
     Ended {
@@ -195,6 +202,15 @@ fn exited(status: io::Result<ExitStatus>) -> How {
         Ok(status) => How::Exited(status),
         Err(error) => How::NotStarted(format!("its end could not be learned: {error}")),
     }
+}
+
+/// Whether the system lacked what any process takes: descriptors, processes or memory. What is wrong with the program itself is
+/// told otherwise (it is missing, may not be executed, or is given too much).
+pub(super) fn is_want_of_resources(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM].contains(&errno)
+    })
 }
 
 pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {

@@ -16,12 +16,15 @@ use crate::config::{
     self, Config, Drafts, Environment, Judged, LockError, Place, Plan, Problem, Problems, Severity,
     Verify,
 };
-use crate::plugin::confine::Confinement;
+use crate::plugin::confine::{Confinement, Guarded};
 use crate::plugin::discovery::{self, Discovery, Note, Weight};
 use crate::plugin::environment::{self, Variables};
 use crate::plugin::registry::{self, Declaration, Registry};
 use crate::plugin::trust::Symlinks;
 use crate::schedule::Entry;
+
+/// Beside the ledger.
+const KEYS: &str = "keys";
 
 /// A program, unless a problem is an error, and all problems.
 #[derive(Debug)]
@@ -76,6 +79,7 @@ fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &D
     names::check_schedules(&config, &names, &mut found);
     names::check_served_goals(&config, &names, &mut found);
     names::check_webhooks(&config, &names, &mut found);
+    check_sandboxes(&config, &mut found);
     let router = names::router(&config, &names, &mut found);
     if strictness.validation {
         found.promote_warnings();
@@ -113,6 +117,48 @@ pub fn lock(path: &Path, surroundings: &Environment, now: Timestamp) -> Result<P
         None => Vec::new(),
     };
     config::lock(path, surroundings, &fingerprints, now)
+}
+
+/// What of a service no sandbox opens, as far as its configuration says where it is.
+pub(super) fn guarded(config: &Config) -> Guarded {
+    let beside = |ending: &str| {
+        let mut path = config.state_path.clone().into_os_string();
+        path.push(ending);
+        PathBuf::from(path)
+    };
+    let state = ["", "-wal", "-shm", "-journal", ".lock"].map(beside);
+    let files = config.files.iter().map(|file| file.path.clone());
+    let keys = config.state_path.parent().map(|dir| dir.join(KEYS));
+    Guarded {
+        kept: config.plugin_roots.clone(),
+        ..Guarded::default()
+    }
+    .and_hidden(state)
+    .and_hidden(keys)
+    .and_hidden([config.path.clone()])
+    .and_hidden(files)
+}
+
+fn check_sandboxes(config: &Config, problems: &mut Problems) {
+    let guarded = guarded(config);
+    for (name, plugin) in &config.plugins {
+        let Some(sandbox) = &plugin.confinement.sandbox else {
+            continue;
+        };
+        let read = sandbox.read.iter();
+        let read = read.map(|path| ("read", path, guarded.refuses_to_read(path)));
+        let write = sandbox.write.iter();
+        let write = write.map(|path| ("write", path, guarded.refuses_to_write(path)));
+        for (key, path, opened) in read.chain(write) {
+            let Some(opened) = opened else { continue };
+            let (path, opened) = (path.display(), opened.display());
+            let message = format!(
+                "`plugins.{name}.sandbox.{key}` has {path}, which would open {opened} to the plugin, and that is the service's own"
+            );
+            let fix = "name a narrower path, or keep what the plugin needs elsewhere";
+            problems.error(&plugin.at, message, fix);
+        }
+    }
 }
 
 struct Plugins {

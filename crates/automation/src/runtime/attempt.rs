@@ -13,6 +13,7 @@ use crate::pipeline::{
     Kind, PUBLISH_PLUGIN, Position, SWITCH_PLUGIN, Scope, merge_context, switch_result,
 };
 use crate::plugin::capture::Captured;
+use crate::plugin::confine::Guarded;
 use crate::plugin::outcome::{self, Outcome};
 use crate::plugin::request::{Event, HANDLE, Request};
 use crate::plugin::response::{EmittedEvent, Response};
@@ -51,6 +52,8 @@ pub(super) enum End {
     },
     Failed(Failure),
     Cancelled,
+    /// The system had no room for its process, so no attempt was made. The reason, for people.
+    NoRoom(String),
 }
 
 #[derive(Clone)]
@@ -121,7 +124,7 @@ impl Attempt {
     pub(super) async fn run(
         &self,
         engine: &Engine,
-        launcher: &Launcher,
+        (launcher, guarded): (&Launcher, &Guarded),
         on_start: impl FnOnce(u32),
         cancel: impl Future<Output = ()>,
     ) -> Ended {
@@ -141,7 +144,7 @@ impl Attempt {
             };
             return Self::over(end, engine);
         }
-        let prepared = match self.prepare(engine, launcher).await {
+        let prepared = match self.prepare(engine, launcher, guarded).await {
             Ok(prepared) => prepared,
             Err(failure) => return Self::over(End::Failed(failure), engine),
         };
@@ -168,6 +171,7 @@ impl Attempt {
                 again: self.job.command != "init",
             }),
             Outcome::Cancelled => End::Cancelled,
+            Outcome::NoRoom(why) => End::NoRoom(why),
         };
         Ended {
             stdout: kept(&ended.stdout),
@@ -179,7 +183,7 @@ impl Attempt {
     pub(super) fn over(end: End, engine: &Engine) -> Ended {
         let stdout = match &end {
             End::Switched { matched, .. } => Some(switch_result(*matched).to_string()),
-            End::Succeeded(_) | End::Failed(_) | End::Cancelled => None,
+            End::Succeeded(_) | End::Failed(_) | End::Cancelled | End::NoRoom(_) => None,
         };
         Ended {
             end,
@@ -210,7 +214,12 @@ impl Attempt {
         })
     }
 
-    async fn prepare(&self, engine: &Engine, launcher: &Launcher) -> Result<run::Job, Failure> {
+    async fn prepare(
+        &self,
+        engine: &Engine,
+        launcher: &Launcher,
+        guarded: &Guarded,
+    ) -> Result<run::Job, Failure> {
         let plugin = self.plugin()?;
         let state = read_state(engine, &self.job.plugin).await?;
         let (payload, event) = self.payload_and_event()?;
@@ -233,6 +242,7 @@ impl Attempt {
                 launcher,
                 &plugin.directory,
                 self.program.environment(),
+                &self.program.guarded(guarded, &plugin.name),
             ),
             environment: self.program.environment().clone(),
             request: request.to_line(),

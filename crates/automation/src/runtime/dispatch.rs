@@ -166,7 +166,8 @@ impl Inner {
 
     /// What may be taken in the place of a job that ends; nothing while the service stops, or on an errand.
     fn claiming_next(self: &Arc<Self>, program: &Program, leaving: &str) -> Option<Claiming<'_>> {
-        let takes_more = !*self.stopping.borrow() && self.errand.is_none();
+        let takes_more =
+            !*self.stopping.borrow() && self.errand.is_none() && self.scarcity.left().is_none();
         let claiming = || self.claiming(program, Some(leaving));
         takes_more.then(claiming).flatten()
     }
@@ -190,6 +191,13 @@ impl Inner {
 pub(super) async fn dispatch(inner: Arc<Inner>) {
     let mut stopping = inner.stopping.subscribe();
     while !*stopping.borrow_and_update() {
+        if let Some(pause) = inner.scarcity.left() {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = stopping.changed() => {}
+            }
+            continue;
+        }
         let program = inner.program();
         // Before the look: whatever changes afterwards is noticed.
         let changed = inner.changed.notified();
@@ -294,6 +302,7 @@ fn begin(inner: &Arc<Inner>, program: Arc<Program>, intent: Intent, cancel: Arc<
             plugin: intent.capability.clone().unwrap_or_default(),
             cancel,
             left: AtomicBool::new(false),
+            given_back: AtomicBool::new(false),
         };
         Box::pin(work(&place, program, intent)).await;
     });
@@ -306,6 +315,8 @@ struct Place<'i> {
     plugin: String,
     cancel: Arc<Notify>,
     left: AtomicBool,
+    /// Its job waits again, and keeps what it holds.
+    given_back: AtomicBool,
 }
 
 impl Place<'_> {
@@ -320,7 +331,9 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.leave();
-        self.inner.held().remove(&self.id);
+        if !self.given_back.load(Ordering::Relaxed) {
+            self.inner.held().remove(&self.id);
+        }
         self.inner.changed.notify_one();
         self.inner.finished.send_modify(|count| *count += 1);
     }
@@ -361,6 +374,7 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
         }),
     );
     let spawned = |pid: u32| {
+        inner.scarcity.is_over();
         let told = json!({"job_id": id, "plugin": plugin, "command": command, "pid": pid});
         inner.tell("plugin.spawned", told);
     };
@@ -374,11 +388,20 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
                 }
             };
             attempt
-                .run(&inner.engine, &inner.launcher, spawned, cancelled)
+                .run(
+                    &inner.engine,
+                    (&inner.launcher, &inner.guarded),
+                    spawned,
+                    cancelled,
+                )
                 .await
         }
         Err(failure) => Attempt::over(End::Failed(failure), &inner.engine),
     };
+    if let End::NoRoom(why) = &ended.end {
+        give_back(place, &attempt, why).await;
+        return;
+    }
     if let Some(stderr) = &ended.stderr {
         tracing::warn!(
             component = "plugin",
@@ -391,6 +414,58 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
     if let Some(finished) = settle(place, &mut attempt, &ended).await {
         report(inner, &attempt, &ended, &finished);
     }
+}
+
+/// The job waits again as if it had not been taken, and the dispatcher with it.
+async fn give_back(place: &Place<'_>, attempt: &Attempt, why: &str) {
+    let inner = place.inner;
+    let Job {
+        plugin, command, ..
+    } = &attempt.job;
+    let job_id = attempt.job_id();
+    // Of all that fail for this reason at the same time, one is told.
+    if let Some(pause) = inner.scarcity.found() {
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        tracing::warn!(
+            component = "dispatcher",
+            plugin,
+            job_id,
+            pause_ms,
+            error = why,
+            "the system has no room for another process; jobs wait, and no attempt is counted"
+        );
+    }
+    let extension = extension(&attempt.intent);
+    let giving_back = async {
+        loop {
+            match finish::give_back(&inner.engine, &attempt.intent).await {
+                Ok(()) => {
+                    place.given_back.store(true, Ordering::Relaxed);
+                    return;
+                }
+                Err(consign_engine::Error::Refused(refusal)) => {
+                    tracing::warn!(plugin, job_id, %refusal, "the job is not ours any more");
+                    return;
+                }
+                Err(error) if *inner.stopping.borrow() => {
+                    tracing::error!(plugin, job_id, %error, "a job was not given back; it will run again");
+                    return;
+                }
+                Err(error) => {
+                    tracing::error!(plugin, job_id, %error, "a job could not be given back yet");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = giving_back => {}
+        () = lease_is_lost(inner, &extension) => {}
+    }
+    inner.tell(
+        "job.postponed",
+        json!({"job_id": job_id, "plugin": plugin, "command": command, "reason": "no_room"}),
+    );
 }
 
 /// Asks for a lease as long as the first one.

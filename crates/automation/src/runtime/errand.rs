@@ -56,6 +56,9 @@ async fn look(inner: &Arc<Inner>) -> Result<(), Error> {
     let Some(errand) = &inner.errand else {
         return Ok(());
     };
+    if inner.scarcity.left().is_some() {
+        return Ok(());
+    }
     let known: Vec<IntentId> = errand.jobs().iter().copied().collect();
     let mut open = Vec::with_capacity(known.len());
     for id in known {

@@ -75,6 +75,8 @@ async fn try_to_finish(
         }
         End::Failed(failure) => Err(failure.clone()),
         End::Cancelled => Err(Failure::for_good("it was cancelled")),
+        // Given back instead of settled; see `give_back`.
+        End::NoRoom(why) => Err(Failure::later(why)),
     };
     if settled.is_err() {
         // What was prepared for a success is void.
@@ -370,6 +372,19 @@ fn write_log(
     let until = engine.now().plus(RECORD_LIFE_US);
     let key = keep::log(&log.job_id, log.attempt);
     commit.put(key, &log, Some(until));
+}
+
+/// For a job whose process could not be started for want of the system's resources: it waits where it stood, as if it had not been
+/// taken.
+pub(super) async fn give_back(engine: &Engine, intent: &Intent) -> Result<(), Error> {
+    let settle = Settle {
+        id: intent.id,
+        holder: intent.holder.clone().unwrap_or_default(),
+        token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
+        how: Settlement::GiveBack,
+    };
+    engine.together(vec![Command::Settle(settle)]).await?;
+    Ok(())
 }
 
 /// For a job that could not even be read: it is failed for good, and nothing follows from it.

@@ -116,7 +116,8 @@ impl Goal {
     /// Jobs that wait count as well: they come first.
     async fn has_room(&self) -> Result<bool, Error> {
         let engine = &self.inner.engine;
-        if engine.off_duty().is_some() || self.is_full() {
+        let is_short = self.inner.scarcity.left().is_some();
+        if engine.off_duty().is_some() || is_short || self.is_full() {
             return Ok(false);
         }
         let open = engine.open_jobs(&self.plugin.name, None, OPEN_MAX).await?;

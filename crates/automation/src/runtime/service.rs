@@ -20,12 +20,14 @@ use super::hub::Hub;
 use super::job::job_id;
 use super::reads::room::LARGE_READS_MAX;
 use super::removed::Removed;
+use super::scarcity::Scarcity;
 use super::scheduler;
 use super::serve;
 use super::served::{self, Held};
 use super::setup;
 use super::tick;
 use super::vitals::Vitals;
+use crate::plugin::confine::Guarded;
 use crate::plugin::run::Launcher;
 use crate::program::Program;
 
@@ -40,6 +42,8 @@ pub struct Options {
     pub node: String,
     /// Starts our own program as the one that confines itself and becomes a plugin.
     pub launcher: Launcher,
+    /// What no sandbox opens, beyond what the configuration itself says.
+    pub guarded: Guarded,
 }
 
 /// A handle on the running service; a cheap clone.
@@ -54,9 +58,11 @@ pub(super) struct Inner {
     node: String,
     start: String,
     pub(super) launcher: Launcher,
+    pub(super) guarded: Guarded,
     /// What this process was started for, if not for whatever comes.
     pub(super) errand: Option<Errand>,
     running: Mutex<Running>,
+    pub(super) scarcity: Scarcity,
     /// Something that decides what may run has changed.
     pub(super) changed: Notify,
     /// Something that decides when schedules are looked at has changed.
@@ -188,8 +194,10 @@ impl Runtime {
             node: options.node,
             start,
             launcher: options.launcher,
+            guarded: options.guarded,
             errand,
             running: Mutex::default(),
+            scarcity: Scarcity::default(),
             changed: Notify::new(),
             replan: Notify::new(),
             succeeded: Mutex::default(),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use consign_automation::plugin::confine::Confinement;
+use consign_automation::plugin::confine::{Confinement, Guarded};
 use consign_automation::plugin::outcome::{Failure, Outcome, Reason, classify};
 use consign_automation::plugin::run::{Ended, Job, Launcher};
 use serde_json::Value;
@@ -37,7 +37,12 @@ async fn run_confined(world: &World, mut job: Job, keys: &str) -> Ended {
     fs::create_dir_all(&temporary).unwrap();
     job.environment.insert("TMPDIR".into(), temporary.into());
     let confinement = confinement(world, keys);
-    job.launcher = confinement.launcher(&launcher(), &directory, &job.environment);
+    job.launcher = confinement.launcher(
+        &launcher(),
+        &directory,
+        &job.environment,
+        &Guarded::default(),
+    );
     assert!(job.launcher.is_some());
     finish(job).await
 }
@@ -125,6 +130,81 @@ async fn of_etc_a_sandbox_opens_what_programs_need_and_no_configuration() {
     let job = trying(&world, &[&hidden]);
     let named = run_confined(&world, job, "    sandbox: {read: [/etc/profile]}\n").await;
     assert_eq!(result(&named), serde_json::json!(["r"]));
+}
+
+async fn run_guarded(world: &World, mut job: Job, keys: &str, guarded: &Guarded) -> Ended {
+    let directory = job.entrypoint.parent().unwrap().to_path_buf();
+    let confinement = confinement(world, keys);
+    job.launcher = confinement.launcher(&launcher(), &directory, &job.environment, guarded);
+    finish(job).await
+}
+
+#[tokio::test]
+async fn what_is_guarded_is_left_out_of_the_systems_own_directories() {
+    let world = World::new();
+    let [hidden, above, beside] = ["/usr/share/doc", "/usr/share", "/usr/lib"].map(Path::new);
+    assert!(hidden.exists() && beside.exists(), "so nothing was tried");
+    let guarded = Guarded::default().and_hidden([hidden.to_path_buf()]);
+    let job = trying(&world, &[hidden, above, beside]);
+    let ended = run_guarded(&world, job, "    sandbox: true\n", &guarded).await;
+    assert_eq!(result(&ended), serde_json::json!(["", "", "l"]));
+}
+
+#[tokio::test]
+async fn a_plugin_gets_a_temporary_directory_of_its_own_where_the_usual_one_holds_what_is_guarded()
+{
+    let world = World::new();
+    let secret = world.file("usual/state/keys/secret", "secret", 0o644);
+    let other = world.file("usual/other", "x", 0o644);
+    let own = world.path("usual/state/tmp/p");
+    let guarded = Guarded {
+        hidden: vec![world.path("usual/state/keys")],
+        kept: Vec::new(),
+        spare: Some(own.clone()),
+    };
+    let mut job = trying(&world, &[&secret, &other, &world.path("usual"), &own]);
+    let usual = world.path("usual");
+    job.environment
+        .insert("TMPDIR".into(), usual.clone().into());
+    let ended = run_guarded(&world, job.clone(), "    sandbox: true\n", &guarded).await;
+    assert_eq!(result(&ended), serde_json::json!(["", "", "", "lcd"]));
+    let body = "print(json.dumps({'status': 'ok', 'result': json.dumps(os.environ['TMPDIR'])}))";
+    let mut asking = world.python(body);
+    asking.environment.insert("TMPDIR".into(), usual.into());
+    let ended = run_guarded(&world, asking, "    sandbox: true\n", &guarded).await;
+    assert_eq!(result(&ended), own.to_str().unwrap());
+
+    // Without one, nothing runs.
+    let guarded = Guarded::default().and_hidden(guarded.hidden);
+    let failure = failure(&run_guarded(&world, job, "    sandbox: true\n", &guarded).await);
+    assert_eq!(failure.reason, Reason::ExitCode78);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_would_open_what_is_guarded_runs_nothing() {
+    let world = World::new();
+    world.file("state/keys/secret", "secret", 0o644);
+    world.file("plugin/table", "", 0o644);
+    let state = world.path("state");
+    let guarded = Guarded {
+        hidden: vec![state.join("keys")],
+        kept: vec![world.path("plugin")],
+        spare: Some(state.join("tmp")),
+    };
+    for (key, path) in [
+        ("read", state.clone()),
+        ("read", state.join("keys/secret")),
+        ("write", state.join("../state")),
+        ("write", world.path("plugin/new")),
+    ] {
+        let keys = format!("    sandbox: {{{key}: ['{}']}}\n", path.display());
+        let failure = failure(&run_guarded(&world, world.bash(OK), &keys, &guarded).await);
+        assert_eq!(failure.reason, Reason::ExitCode78, "{key} {path:?}");
+        assert!(
+            failure.error.contains("belongs to the service itself"),
+            "{failure:?}"
+        );
+    }
 }
 
 #[test]
@@ -215,7 +295,12 @@ async fn a_kernel_without_landlock_runs_nothing_unless_less_is_enough() {
     let start = async |keys: &str| {
         let mut job = world.bash(OK);
         let confinement = confinement(&world, keys);
-        job.launcher = confinement.launcher(&base, &world.path("plugin"), &job.environment);
+        job.launcher = confinement.launcher(
+            &base,
+            &world.path("plugin"),
+            &job.environment,
+            &Guarded::default(),
+        );
         finish(job).await
     };
     let failure = failure(&start("    sandbox: true\n").await);
@@ -320,7 +405,12 @@ fn a_plugin_without_these_keys_has_no_launcher() {
         "    limits: {}\n",
     ] {
         let confinement = confinement(&world, keys);
-        let found = confinement.launcher(&launcher(), &world.path(""), &environment());
+        let found = confinement.launcher(
+            &launcher(),
+            &world.path(""),
+            &environment(),
+            &Guarded::default(),
+        );
         assert_eq!(found, None, "{keys}");
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consign_automation::config::{Environment, Verify};
+use consign_automation::plugin::confine::Guarded;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, keep, parse_job_id};
@@ -152,6 +153,7 @@ impl World {
             engine: self.engine.clone(),
             program,
             node: node.to_owned(),
+            guarded: Guarded::default(),
             launcher: Launcher {
                 program: env!("CARGO_BIN_EXE_plugin-launch").into(),
                 arguments: Vec::new(),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the lock of its state directory is held from before it runs until after it has stopped.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use consign_automation::config::Verify;
 use consign_automation::program::Program;
@@ -59,6 +59,7 @@ impl Ready {
         node: String,
         door: Door,
         shares: Shares,
+        private: Vec<PathBuf>,
         mut draining: watch::Receiver<bool>,
     ) -> anyhow::Result<Running> {
         let Self {
@@ -66,7 +67,9 @@ impl Ready {
             program,
             lock,
         } = self;
-        let automation = Automation::start(engine, tree, program, node, door, shares).await?;
+        let guarded = StateDir::of(program.config()).guarded().and_hidden(private);
+        let started = Automation::start(engine, tree, program, node, door, guarded, shares);
+        let automation = started.await?;
         let files = automation.files();
         let stopping = tokio::spawn(async move {
             let _ = draining.wait_for(|draining| *draining).await;

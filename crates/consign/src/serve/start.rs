@@ -3,6 +3,7 @@
 //! Order matters: lock, secrets, store, engine, listener. Whatever fails, fails before the listener is open.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +68,10 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         automation.note_ledger(&place)?;
     }
     let elsewhere = place.unless_of(&data);
+    let ledger_file = match &place {
+        Place::File(path) => Some(path.clone()),
+        Place::Database(_) => None,
+    };
     let ledger = place.open(clock.clone(), node_id).await?;
     begin::note_made(&place, &data)?;
     let cleanup_interval = Duration::from_secs(settings.cleanup_interval_s);
@@ -139,8 +144,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let automation = match automation {
         Some(ready) => {
             let (engine, door) = (engine.clone(), settings.door());
+            let private = private_files(&args, &data, ledger_file.as_deref());
             let shares = connections.beside();
-            let started = ready.start(engine, node, door, shares, draining.clone());
+            let started = ready.start(engine, node, door, shares, private, draining.clone());
             Some(started.await?)
         }
         None => None,
@@ -342,6 +348,20 @@ fn face_options(
 fn tls_files(args: &ServeArgs) -> Option<tls::Files> {
     let (certificates, key) = args.tls_cert.clone().zip(args.tls_key.clone())?;
     Some(tls::Files { certificates, key })
+}
+
+/// What a plugin beside this server does not get to see in its sandbox.
+fn private_files(args: &ServeArgs, data: &DataDir, ledger: Option<&Path>) -> Vec<PathBuf> {
+    let named = [
+        args.tls_key.as_deref(),
+        args.store_password_file.as_deref(),
+        args.site_file.as_deref(),
+        ledger,
+    ];
+    let named = named.into_iter().flatten().map(Path::to_path_buf);
+    let all = data.private().into_iter().chain(named);
+    all.map(|path| std::path::absolute(&path).unwrap_or(path))
+        .collect()
 }
 
 /// Where programs on this machine reach the server.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use consign_automation::config::{Problem, Severity, Verify};
+use consign_automation::plugin::confine::Guarded;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
@@ -13,7 +14,7 @@ use consign_engine::Engine;
 use consign_faces::automation as face;
 use consign_faces::automation::listeners::{self, Listeners, Serving, Shares};
 use consign_faces::automation::loader::Loader;
-use consign_faces::web::credentials::SECRET_CHARS_MIN;
+use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret as Checked};
 use consign_faces::web::door::Door;
 use consign_faces::web::unix::Socket;
 use tokio::sync::watch;
@@ -55,10 +56,13 @@ impl Automation {
         program: Program,
         node: String,
         door: Door,
+        guarded: Guarded,
         connections: Shares,
     ) -> anyhow::Result<Self> {
         refuse_short_secrets(&program)?;
-        let socket = StateDir::of(program.config()).socket();
+        let state = StateDir::of(program.config());
+        let socket = state.socket();
+        state.clear_temporary();
         let plugins = program.plugins().count();
         // An address that is taken is known before anything runs.
         let listeners = Listeners::bind(&program, connections, door.trust_proxy).await?;
@@ -68,6 +72,7 @@ impl Automation {
             program: Arc::new(program),
             node,
             launcher: launcher(),
+            guarded,
         })
         .await?;
         let (drain, draining) = watch::channel(false);
@@ -81,12 +86,15 @@ impl Automation {
             door,
             throttles: true,
         };
+        // Before the socket: whoever finds that finds the token of this start.
+        let token = state.new_control_token()?;
+        let token = Checked::new(token.reveal().to_owned());
         // The caller holds the lock of the directory, so a socket that is there is left over.
         let bound = Socket::bind(&socket);
         let bound = bound.with_context(|| format!("cannot make {}", socket.display()))?;
         let (of_control, to_control) = (runtime.clone(), serving.clone());
         let control = tokio::spawn(async move {
-            listeners::control(bound, of_control, &to_control).await;
+            listeners::control(bound, of_control, &to_control, token).await;
         });
         let serving = tokio::spawn(listeners.run(runtime.clone(), serving));
         let config = tree.path.display().to_string();

@@ -1,7 +1,8 @@
 //! How a command reaches the automation: through the control socket of the running service, at the URL of one elsewhere, or,
 //! when none runs, on the ledger itself. All answer the same requests, because all have the same router behind them.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use consign_automation::config::Verify;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_client::Key;
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -28,8 +29,10 @@ use super::start::NODE;
 use super::state::{ASK_ITS_SERVER, Open, StateDir};
 use crate::commands::automation::config::tree::Tree;
 use crate::failure::Failure;
+use crate::secrets::read_at;
 use crate::serve::begin::BeginArgs;
 
+const OF_ANOTHER_USER: &str = "run the command as the user of the service (or as root), or name its HTTP interface with --api-url and a token with --api-key";
 /// A synchronous pipeline may take its time.
 const PATIENCE: Duration = Duration::from_mins(15);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -52,7 +55,7 @@ pub(crate) struct Reach {
 }
 
 enum Way {
-    Socket(PathBuf),
+    Socket(StateDir),
     Url(Box<Elsewhere>),
     Here(Box<Here>),
 }
@@ -114,7 +117,16 @@ impl Reach {
         let socket = state.socket();
         let connected = timeout(CONNECT_PATIENCE, UnixStream::connect(&socket)).await;
         if matches!(connected, Ok(Ok(_))) {
-            return Ok(Some(Way::Socket(socket)));
+            return Ok(Some(Way::Socket(state.clone())));
+        }
+        if let Ok(Err(error)) = &connected
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            let message = format!(
+                "this user may not speak to the service at {}",
+                socket.display()
+            );
+            return Err(Failure::failed(message).hint(OF_ANOTHER_USER).into());
         }
         let Some(pid) = state.running() else {
             return Ok(None);
@@ -172,7 +184,10 @@ impl Reach {
         };
         let refused = Failure::failed(said)
             .context(serde_json::json!({"status": status.as_u16(), "path": path}));
-        Err(if status == StatusCode::UNAUTHORIZED {
+        let is_control = matches!(self.way, Way::Socket(_));
+        Err(if status == StatusCode::UNAUTHORIZED && is_control {
+            refused.hint("the service was started again meanwhile, or another one holds this directory; try once more")
+        } else if status == StatusCode::UNAUTHORIZED {
             refused.hint("name a token with --api-key or in DUCTILE_API_KEY")
         } else {
             refused
@@ -193,11 +208,12 @@ impl Reach {
                 let Ok(response) = here.router.clone().oneshot(request).await;
                 collected(response.status(), response.into_body()).await
             }
-            Way::Socket(socket) => {
-                let request = request(method, path, body)?;
-                let stream = UnixStream::connect(socket)
-                    .await
-                    .with_context(|| format!("cannot reach {}", socket.display()))?;
+            Way::Socket(state) => {
+                let mut request = request(method, path, body)?;
+                let (stream, token) = attended(state).await?;
+                request
+                    .headers_mut()
+                    .insert(http::header::AUTHORIZATION, token);
                 let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
                 let driving = tokio::spawn(connection);
                 let response = sender.send_request(request).await?;
@@ -238,6 +254,7 @@ impl Here {
             program: Arc::new(program),
             node: NODE.to_owned(),
             launcher: launcher(),
+            guarded: state.guarded(),
         };
         let runtime = if works {
             Runtime::on_errand(options).await?
@@ -254,6 +271,48 @@ impl Here {
             _draining: draining,
         })
     }
+}
+
+/// A connection to the service, and the token of its control socket. The token goes to nobody but the user who wrote it.
+async fn attended(state: &StateDir) -> anyhow::Result<(UnixStream, HeaderValue)> {
+    let (socket, file) = (state.socket(), state.control_token());
+    let stream = UnixStream::connect(&socket)
+        .await
+        .with_context(|| format!("cannot reach {}", socket.display()))?;
+    let owner = match std::fs::metadata(&file) {
+        Ok(found) => found.uid(),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let message = format!(
+                "there is no {}, which the service writes at its start",
+                file.display()
+            );
+            let hint = "restart the service if it was started by an earlier version, and use the `state.path` that it uses";
+            return Err(Failure::failed(message).hint(hint).into());
+        }
+        Err(error) => {
+            let message = format!("{} cannot be read: {error}", file.display());
+            return Err(Failure::failed(message).hint(OF_ANOTHER_USER).into());
+        }
+    };
+    let peer = stream.peer_cred();
+    let peer = peer.with_context(|| format!("nobody is known at {}", socket.display()))?;
+    if peer.uid() != owner {
+        let (socket, peer) = (socket.display(), peer.uid());
+        let message = format!(
+            "{socket} is answered by user {peer}, and the service's keys belong to user {owner}"
+        );
+        let hint = "something else listens there; look at who may write to the state directory, and restart the service";
+        return Err(Failure::failed(message).hint(hint).into());
+    }
+    let token = read_at(&file).map_err(|error| {
+        let message = format!("{error:#}");
+        Failure::failed(message).hint(OF_ANOTHER_USER)
+    })?;
+    let token = token.with_context(|| format!("{} was removed just now", file.display()))?;
+    let mut bearer = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
+        .with_context(|| format!("{} holds no token", file.display()))?;
+    bearer.set_sensitive(true);
+    Ok((stream, bearer))
 }
 
 fn request(method: Method, path: &str, body: String) -> anyhow::Result<Request<Body>> {

@@ -39,8 +39,10 @@ pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> 
         tracing::warn!(component = "service", place, "{message}");
     }
     let engine = open.engine.clone();
-    let (node, door, shares) = (NODE.to_owned(), Door::default(), connections.alone());
-    let automation = Automation::start(engine, tree, program, node, door, shares).await?;
+    let (node, door, guarded) = (NODE.to_owned(), Door::default(), state.guarded());
+    let shares = connections.alone();
+    let started = Automation::start(engine, tree, program, node, door, guarded, shares);
+    let automation = started.await?;
     let files = automation.files();
     supervisor.ready();
     // Each in a task of its own: none of them holds up a signal, and a reload holds up none of them.

@@ -11,23 +11,29 @@ use std::time::Duration;
 
 use anyhow::Context;
 use consign_automation::config::{Config, STAND_IN};
+use consign_automation::plugin::confine::Guarded;
 use consign_engine::{Engine, Timekeeper};
+use data_encoding::HEXLOWER;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use zeroize::Zeroizing;
 
 use crate::commands::automation::config::tree::Tree;
-use crate::data_dir::{DataDir, drawn_once, read_note, remove_note, write_private};
+use crate::data_dir::{DataDir, create_private, drawn_once, read_note, remove_note, write_private};
 use crate::failure::{Exit, Failure};
 use crate::lock::{self, DataLock};
 use crate::place::Place;
-use crate::secrets::{Overrides, Secrets};
+use crate::secrets::{Overrides, Secret, Secrets, refuse_loose_mode};
 use crate::serve::begin::{self, BeginArgs};
 use crate::serve::ledger::{Ledger, random_bytes};
 
 const LOCK: &str = "ductile.lock";
 const SOCKET: &str = "ductile.sock";
 const ELSEWHERE: &str = "ledger_elsewhere";
+const CONTROL_TOKEN: &str = "control_token";
+/// Of plugins in a sandbox that cannot have the usual directory.
+const TEMPORARY: &str = "tmp";
 /// What to do about a ledger that only another server opens.
 pub(crate) const ASK_ITS_SERVER: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` begins a new ledger";
 /// Jobs are pruned by the service itself; this is for what else a ledger may hold.
@@ -65,6 +71,41 @@ impl StateDir {
     /// Where a running service takes commands.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join(SOCKET)
+    }
+
+    /// What whoever speaks to the socket must send. It lies where no sandbox lets a plugin read.
+    pub(super) fn control_token(&self) -> PathBuf {
+        DataDir::new(&self.dir).key_file(CONTROL_TOKEN)
+    }
+
+    /// Makes the token of a service that begins; that of one before is void.
+    pub(super) fn new_control_token(&self) -> anyhow::Result<Secret> {
+        let keys = DataDir::new(&self.dir).keys();
+        create_private(&keys)?;
+        refuse_loose_mode(&keys, "700")?;
+        let random: Zeroizing<[u8; 32]> = Zeroizing::new(random_bytes()?);
+        let token = Secret::new(format!("ct_{}", HEXLOWER.encode(&random[..])));
+        let line = Zeroizing::new(format!("{}\n", token.reveal()));
+        write_private(&self.control_token(), line.as_bytes())?;
+        Ok(token)
+    }
+
+    /// What of this directory, and of our own program, is closed to plugins in a sandbox.
+    pub(crate) fn guarded(&self) -> Guarded {
+        let own = [LOCK, SOCKET, ELSEWHERE].map(|name| self.dir.join(name));
+        let keys = DataDir::new(&self.dir).keys();
+        let guarded = Guarded {
+            kept: std::env::current_exe().into_iter().collect(),
+            spare: Some(self.dir.join(TEMPORARY)),
+            ..Guarded::default()
+        };
+        guarded.and_hidden(own).and_hidden([keys])
+    }
+
+    /// What plugins of an earlier start left in their temporary directories.
+    pub(super) fn clear_temporary(&self) {
+        // It is mostly not there, and what cannot be removed is in nobody's way.
+        let _ = std::fs::remove_dir_all(self.dir.join(TEMPORARY));
     }
 
     /// The process of the running service; 0 if it has not said which it is.

@@ -7,15 +7,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use axum::extract::State;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use consign_automation::program::Program;
 use consign_automation::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::loader::Loader;
+use super::reject::Reject;
 use super::{
     Access, Options, UNREADABLE_BODY, door, drained, on_panic, on_too_many_failures, router,
     webhooks,
 };
+use crate::web::credentials::{self, Secret};
 use crate::web::door::Door;
 use crate::web::layers;
 use crate::web::server::{self, Server};
@@ -148,13 +153,27 @@ impl Listeners {
     }
 }
 
-/// Serves everything on a socket to which only the user of this process has access.
-pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving) {
+/// Serves everything on a socket to whoever sends its token with each request, as a bearer. That the file of the socket is its
+/// user's alone is not enough: a plugin runs as that user, and no sandbox keeps it from connecting.
+pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token: Secret) {
     let router = router(runtime, serving.options(Access::Local));
+    let router = router.layer(from_fn_with_state(token, token_first));
     let service = layers::around(router, serving.layers());
     let mut draining = serving.draining.clone();
     let patience = server::DRAIN_TIMEOUT_DEFAULT;
     socket.run(service, drained(&mut draining), patience).await;
+}
+
+async fn token_first(
+    State(token): State<Secret>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let presented = credentials::bearer(request.headers());
+    if presented.is_some_and(|presented| token.matches(presented)) {
+        return next.run(request).await;
+    }
+    Reject::without_control_token().into_response()
 }
 
 fn api_options(addr: SocketAddr) -> server::Options {

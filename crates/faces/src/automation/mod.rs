@@ -2,7 +2,7 @@
 //!
 //! Handlers are thin: what may be asked is checked here, what is answered is made by the runtime's `reads`, and nothing is kept
 //! but the places of those who wait. The same router serves the API's port, where a token says what its bearer may do, and the
-//! control socket, where the file's mode does.
+//! control socket, whose one token allows everything.
 
 mod about;
 mod checks;

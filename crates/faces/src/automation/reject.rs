@@ -50,6 +50,13 @@ impl Reject {
         Self::new(StatusCode::UNAUTHORIZED, "a known bearer token is needed")
     }
 
+    /// On the control socket, where the tokens of a configuration do not count.
+    pub(super) fn without_control_token() -> Self {
+        let error = "the control socket needs its token, which the service writes to keys/control_token in its state directory at \
+                     each start; it is for the commands of the service's own user";
+        Self::new(StatusCode::UNAUTHORIZED, error)
+    }
+
     pub(super) fn forbidden(error: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, error)
     }

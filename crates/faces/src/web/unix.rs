@@ -1,9 +1,10 @@
 //! HTTP over a socket in the file system, for whoever may open the file.
 //!
-//! Invariant: only the owner may, from the first moment on: the socket gets its mode before it gets its name. Its clients are
-//! programs of the same user, so what bounds strangers on an address (stalls, lingering) is left out; heads and the
-//! number of connections are bounded all the same, and at the cap an idle connection makes room. No proxy stands in front of
-//! it, so forwarding headers are removed.
+//! Invariant: only the owner may, from the first moment on: the socket gets its mode before it gets its name. The system is
+//! asked who connects as well: the same user, or root. Sandboxed programs of that user can connect too, so whatever is served
+//! here asks for a token. What bounds strangers on an address (stalls, lingering) is left out; heads and the number of
+//! connections are bounded all the same, and at the cap an idle connection makes room. No proxy stands in front of it, so
+//! forwarding headers are removed.
 
 use std::convert::Infallible;
 use std::fs::{self, File, Permissions};
@@ -11,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use super::server::{FIRST_HEAD_TIMEOUT_DEFAULT, HEAD_BYTES_MAX, HEAD_TIMEOUT_DEF
 const CONNECTIONS_MAX: usize = 64;
 /// Where each of many local workers may hold one connection in a long poll.
 const PEER_CONNECTIONS_MAX: usize = 512;
+const ROOT: u32 = 0;
 const PAUSE: Duration = Duration::from_millis(100);
 /// What fits into the address of a socket on every system; Linux has room for 107 bytes.
 const PATH_BYTES_MAX: usize = 100;
@@ -69,6 +71,8 @@ pub struct Socket {
     listener: UnixListener,
     path: PathBuf,
     peer: Option<Peer>,
+    /// The user of this process, to whom the file belongs.
+    owner: u32,
 }
 
 impl Socket {
@@ -83,9 +87,11 @@ impl Socket {
         }
         let listener = UnixListener::bind(&unfinished)?;
         fs::set_permissions(&unfinished, Permissions::from_mode(0o600))?;
+        let owner = fs::symlink_metadata(&unfinished)?.uid();
         fs::rename(&unfinished, path)?;
         Ok(Self {
             listener,
+            owner,
             path: path.to_owned(),
             peer: None,
         })
@@ -119,6 +125,11 @@ impl Socket {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
+                Ok((stream, _)) if !self.is_welcome(&stream) => {
+                    tracing::warn!(
+                        "another user connected to a local socket; the connection was closed"
+                    );
+                }
                 Ok((stream, _)) => {
                     let place = loop {
                         if let Ok(place) = connections.take(CLIENT, true) {
@@ -146,6 +157,13 @@ impl Socket {
         if timeout(patience, ending.closed()).await.is_err() {
             tracing::warn!("requests on a local socket were cut off");
         }
+    }
+}
+
+impl Socket {
+    fn is_welcome(&self, stream: &UnixStream) -> bool {
+        let peer = stream.peer_cred();
+        peer.is_ok_and(|peer| [self.owner, ROOT].contains(&peer.uid()))
     }
 }
 

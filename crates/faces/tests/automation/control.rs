@@ -1,4 +1,4 @@
-//! The control socket: whoever may open its file may do everything.
+//! The control socket: whoever has its token may do everything, and without it nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use consign_faces::automation::listeners::{Serving, control};
+use consign_faces::web::credentials::Secret;
 use consign_faces::web::door::Door;
 use consign_faces::web::unix::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,10 +21,18 @@ plugins: {echo: {}}
 webhooks: {listen: '127.0.0.1:0'}
 ";
 
+const TOKEN: &str = "ct_0123456789";
+const BEARER: &str = "authorization: Bearer ct_0123456789\r\n";
+
 async fn ask(path: &Path, line: &str) -> Answer {
+    ask_with(path, line, BEARER).await
+}
+
+async fn ask_with(path: &Path, line: &str, headers: &str) -> Answer {
     let mut stream = UnixStream::connect(path).await.unwrap();
-    let request =
-        format!("{line} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    let request = format!(
+        "{line} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}content-length: 0\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
@@ -32,7 +41,7 @@ async fn ask(path: &Path, line: &str) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_owner_of_the_process_may_do_everything_there_du_098() {
+async fn whoever_has_the_token_may_do_everything_there_and_nobody_else_anything_du_098() {
     let world = World::start(&[("echo", ECHO)], CONFIG).await;
     let path = world.path("control.sock");
     fs::write(&path, "left by a crash").unwrap();
@@ -53,7 +62,8 @@ async fn the_owner_of_the_process_may_do_everything_there_du_098() {
         },
     };
     let runtime = world.runtime.clone();
-    let served = tokio::spawn(async move { control(socket, runtime, &serving).await });
+    let token = Secret::new(TOKEN.to_owned());
+    let served = tokio::spawn(async move { control(socket, runtime, &serving, token).await });
     for line in [
         "GET /healthz",
         "GET /config/view",
@@ -62,12 +72,37 @@ async fn the_owner_of_the_process_may_do_everything_there_du_098() {
     ] {
         assert_eq!(ask(&path, line).await.status, 200, "{line}");
     }
+    for headers in [
+        "",
+        "authorization: Bearer ct_012345678\r\n",
+        "authorization: Bearer ct_01234567890\r\n",
+        "authorization: Bearer \r\n",
+        "authorization: Basic ct_0123456789\r\n",
+        "authorization: Bearer one\r\nauthorization: Bearer ct_0123456789\r\n",
+        // A token of the configuration is none of this socket.
+        "authorization: Bearer token-of-an-operator\r\n",
+    ] {
+        for line in [
+            "GET /healthz",
+            "GET /",
+            "OPTIONS /jobs",
+            "GET /config/view",
+            "GET /events?token=ct_0123456789",
+            "GET /nothing",
+            "PUT /jobs",
+            "POST /plugin/echo/work",
+            "POST /system/reload",
+        ] {
+            let answer = ask_with(&path, line, headers).await;
+            assert_eq!(answer.status, 401, "{line} {headers:?}");
+        }
+    }
     let answer = ask(&path, "POST /plugin/echo/work").await;
     assert_eq!(answer.status, 202, "{answer:?}");
     ask(&path, "GET /nothing").await.is_refused(404);
     let mut stream = UnixStream::connect(&path).await.unwrap();
     stream
-        .write_all(b"GET /events HTTP/1.1\r\nhost: a\r\n\r\n")
+        .write_all(format!("GET /events HTTP/1.1\r\nhost: a\r\n{BEARER}\r\n").as_bytes())
         .await
         .unwrap();
     let mut first = [0; 15];

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consign_automation::config::{Environment, Verify};
+use consign_automation::plugin::confine::Guarded;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Options, Runtime};
@@ -80,6 +81,7 @@ impl World {
             engine: engine.clone(),
             program,
             node: "here".to_owned(),
+            guarded: Guarded::default(),
             launcher: Launcher {
                 program: "/nowhere".into(),
                 arguments: Vec::new(),

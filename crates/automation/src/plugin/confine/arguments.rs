@@ -32,7 +32,15 @@ impl Confinement {
             if sandbox.best_effort {
                 arguments.push("--best-effort".into());
             }
-            for (name, paths) in [("--read", &sandbox.read), ("--write", &sandbox.write)] {
+            let guarded = &sandbox.guarded;
+            for (name, paths) in [
+                ("--read", &sandbox.read[..]),
+                ("--write", &sandbox.write),
+                ("--temporary", sandbox.temporary.as_slice()),
+                ("--hide", &guarded.hidden),
+                ("--keep", &guarded.kept),
+                ("--spare", guarded.spare.as_slice()),
+            ] {
                 for path in paths {
                     arguments.extend([name.into(), path.into()]);
                 }
@@ -68,6 +76,20 @@ impl Confinement {
                 "--write" => inside(&mut sandbox, name)?
                     .write
                     .push(path(&mut arguments, name)?),
+                "--temporary" => {
+                    inside(&mut sandbox, name)?.temporary = Some(path(&mut arguments, name)?);
+                }
+                "--hide" => inside(&mut sandbox, name)?
+                    .guarded
+                    .hidden
+                    .push(path(&mut arguments, name)?),
+                "--keep" => inside(&mut sandbox, name)?
+                    .guarded
+                    .kept
+                    .push(path(&mut arguments, name)?),
+                "--spare" => {
+                    inside(&mut sandbox, name)?.guarded.spare = Some(path(&mut arguments, name)?);
+                }
                 other => return Err(unknown(OsStr::new(other))),
             }
         }
@@ -112,6 +134,7 @@ fn unknown(argument: &OsStr) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plugin::confine::Guarded;
 
     fn read(arguments: &[&str]) -> Result<(Confinement, PathBuf), Error> {
         Confinement::from_arguments(arguments.iter().map(OsString::from))
@@ -131,6 +154,12 @@ mod tests {
                 read: vec!["/a".into(), "/--write".into()],
                 write: vec!["/b c".into()],
                 best_effort: true,
+                temporary: Some("/t".into()),
+                guarded: Guarded {
+                    hidden: vec!["/keys".into(), "/ledger".into()],
+                    kept: vec!["/plugins".into()],
+                    spare: Some("/spare".into()),
+                },
             }),
         };
         let bare = Confinement {

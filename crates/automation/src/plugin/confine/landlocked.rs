@@ -2,21 +2,29 @@
 //!
 //! Invariant: without `best_effort` either everything that [`REQUIRED`] knows is enforced or nothing runs.
 
-use std::path::Path;
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
-    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+    PathFdError, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError,
+    Scope,
 };
 
-use super::{DEVICES, ETC, ETC_PYTHON, Error, SYSTEM, Sandbox};
+use super::guarded::{Guarded, Right, real};
+use super::{DEVICES, ETC, ETC_PYTHON, Error, SYSTEM, Sandbox, is_want_of_resources};
 
 /// The first that also forbids to cut off files that may not be written.
 const REQUIRED: ABI = ABI::V3;
 /// What else is taken where the kernel has it: the control of devices.
 const WELCOME: ABI = ABI::V5;
 
-pub(super) fn restrict(sandbox: &Sandbox) -> Result<(), Error> {
+/// Only its owner: what a plugin puts there is nobody else's.
+const OWN_DIRECTORY: u32 = 0o700;
+
+/// Gives the temporary directory if it is another than the usual one.
+pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
     let unsupported = |error: RulesetError| Error::Unsupported(error.to_string());
     let level = if sandbox.best_effort {
         CompatLevel::BestEffort
@@ -30,16 +38,17 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<(), Error> {
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(WELCOME))
         .map_err(unsupported)?
-        // A plugin shall not end the server either.
-        .scope(Scope::Signal)
+        // A plugin shall not end the server either, nor speak to what listens without a file.
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)
         .map_err(unsupported)?;
     let mut ruleset = ruleset.create().map_err(unsupported)?;
+    let guarded = sandbox.guarded.resolved();
 
     let read = AccessFs::from_read(WELCOME);
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     for (paths, access) in [(SYSTEM, read), (ETC, read), (DEVICES, device)] {
         for path in paths.iter().map(Path::new).filter(|path| path.exists()) {
-            ruleset = allowed(ruleset, path, access)?;
+            ruleset = allowed_around(ruleset, path, access, &guarded)?;
         }
     }
     for entry in std::fs::read_dir("/etc").into_iter().flatten().flatten() {
@@ -48,17 +57,78 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<(), Error> {
             .as_encoded_bytes()
             .starts_with(ETC_PYTHON.as_bytes())
         {
-            ruleset = allowed(ruleset, &entry.path(), read)?;
+            ruleset = allowed_around(ruleset, &entry.path(), read, &guarded)?;
         }
     }
     let write = AccessFs::from_all(WELCOME);
-    for (paths, access) in [(&sandbox.read, read), (&sandbox.write, write)] {
+    for (paths, access, right) in [
+        (&sandbox.read, read, Right::Read),
+        (&sandbox.write, write, Right::Write),
+    ] {
         for path in paths {
+            if let Some(opened) = guarded.opened_by(&real(path), right) {
+                return Err(Error::Guarded {
+                    path: path.clone(),
+                    guarded: opened.to_path_buf(),
+                });
+            }
             ruleset = allowed(ruleset, path, access)?;
         }
     }
+    let own = match &sandbox.temporary {
+        Some(usual) => temporary(usual, &guarded)?,
+        None => None,
+    };
+    if let Some(path) = own.as_ref().or(sandbox.temporary.as_ref()) {
+        ruleset = allowed(ruleset, path, write)?;
+    }
     ruleset.restrict_self().map_err(unsupported)?;
-    Ok(())
+    Ok(own)
+}
+
+/// A directory of the plugin's own, if the usual one would open what is guarded.
+fn temporary(usual: &Path, guarded: &Guarded) -> Result<Option<PathBuf>, Error> {
+    let Some(opened) = guarded.opened_by(&real(usual), Right::Write) else {
+        return Ok(None);
+    };
+    let Some(own) = &guarded.spare else {
+        return Err(Error::Guarded {
+            path: usual.to_path_buf(),
+            guarded: opened.to_path_buf(),
+        });
+    };
+    let failed = |error| Error::NoTemporary {
+        path: own.clone(),
+        error,
+    };
+    let mut builder = DirBuilder::new();
+    let made = builder.recursive(true).mode(OWN_DIRECTORY).create(own);
+    made.map_err(failed)?;
+    fs::set_permissions(own, Permissions::from_mode(OWN_DIRECTORY)).map_err(failed)?;
+    Ok(Some(own.clone()))
+}
+
+/// The same as [`allowed`], but where something hidden lies below, what lies beside it is opened instead, entry by entry.
+fn allowed_around(
+    ruleset: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+    guarded: &Guarded,
+) -> Result<RulesetCreated, Error> {
+    let Some(opened) = guarded.opened_by(&real(path), Right::Read) else {
+        return allowed(ruleset, path, access);
+    };
+    let mut ruleset = ruleset;
+    if real(path).starts_with(opened) {
+        return Ok(ruleset);
+    }
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        // The right to a link would be one to where it leads, which lies elsewhere.
+        if entry.file_type().is_ok_and(|found| !found.is_symlink()) {
+            ruleset = allowed_around(ruleset, &entry.path(), access, guarded)?;
+        }
+    }
+    Ok(ruleset)
 }
 
 fn allowed(
@@ -70,7 +140,12 @@ fn allowed(
         path: path.to_path_buf(),
         error,
     };
-    let opened = PathFd::new(path).map_err(|error| unopened(error.to_string()))?;
+    let opened = PathFd::new(path).map_err(|error| match &error {
+        PathFdError::OpenCall { source, .. } if is_want_of_resources(source) => {
+            Error::NoRoom(error.to_string())
+        }
+        _ => unopened(error.to_string()),
+    })?;
     // A file has no rights of directories, and the kernel refuses to grant them.
     let access = if path.is_dir() {
         access

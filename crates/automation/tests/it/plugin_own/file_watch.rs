@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use consign_automation::plugin::confine::{Confinement, Sandbox};
+use consign_automation::plugin::confine::{Confinement, Guarded, Sandbox};
 use consign_automation::plugin::response::Response;
 use consign_automation::plugin::run::{Job, Launcher};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -195,8 +195,12 @@ async fn what_cannot_be_read_has_not_gone() {
         program: PathBuf::from(env!("CARGO_BIN_EXE_plugin-launch")),
         arguments: Vec::new(),
     };
-    confined.launcher =
-        confinement.launcher(&base, &found("file-watch").directory, &confined.environment);
+    confined.launcher = confinement.launcher(
+        &base,
+        &found("file-watch").directory,
+        &confined.environment,
+        &Guarded::default(),
+    );
     let nothing = succeeded(&finish(confined).await);
     assert_eq!(told(&nothing), Vec::<String>::new());
     assert!(nothing.logs[0].message.contains("tree/"), "{nothing:?}");

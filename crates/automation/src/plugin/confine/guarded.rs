@@ -1,0 +1,138 @@
+//! What no sandbox opens, whatever a configuration names: the keys, ledgers and configuration of the service itself.
+//!
+//! Landlock only ever adds rights, and a right to a directory holds for all below it. So a path that would open something of this
+//! is refused, and where the system's own directories hold it, what lies beside it is opened one by one.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guarded {
+    /// Neither to be read nor to be written; a directory stands for all below it.
+    pub hidden: Vec<PathBuf>,
+    /// Not to be written: whoever may would give the service other programs to run.
+    pub kept: Vec<PathBuf>,
+    /// A directory of the service. Below it a plugin finds its own for temporary files, where the usual one would open something.
+    pub spare: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Right {
+    Read,
+    Write,
+}
+
+impl Guarded {
+    /// The keys, ledger and lock of a state directory or a data directory lie in what is given here.
+    #[must_use]
+    pub fn and_hidden(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.hidden.extend(paths);
+        self
+    }
+
+    /// The same with every link followed, as far as the paths exist.
+    pub(super) fn resolved(&self) -> Self {
+        let all = |paths: &[PathBuf]| paths.iter().map(|path| real(path)).collect();
+        Self {
+            hidden: all(&self.hidden),
+            kept: all(&self.kept),
+            spare: self.spare.clone(),
+        }
+    }
+
+    /// Something of it that the right to `path` would open. Both without links.
+    pub(super) fn opened_by(&self, path: &Path, right: Right) -> Option<&Path> {
+        let meets = |guarded: &&PathBuf| guarded.starts_with(path) || path.starts_with(guarded);
+        let hidden = self.hidden.iter().find(meets);
+        let kept = || self.kept.iter().find(meets);
+        let found = match right {
+            Right::Read => hidden,
+            Right::Write => hidden.or_else(kept),
+        };
+        found.map(PathBuf::as_path)
+    }
+
+    /// What a configuration may not name, as far as that is known before a plugin runs.
+    pub fn refuses_to_read(&self, path: &Path) -> Option<PathBuf> {
+        let found = self.resolved();
+        found
+            .opened_by(&real(path), Right::Read)
+            .map(Path::to_path_buf)
+    }
+
+    pub fn refuses_to_write(&self, path: &Path) -> Option<PathBuf> {
+        let found = self.resolved();
+        found
+            .opened_by(&real(path), Right::Write)
+            .map(Path::to_path_buf)
+    }
+}
+
+/// Where a path leads; what is not there yet is taken as it is written.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let mut missing: Vec<OsString> = Vec::new();
+    let mut existing = path;
+    loop {
+        if let Ok(mut found) = std::fs::canonicalize(existing) {
+            found.extend(missing.iter().rev());
+            return found;
+        }
+        match (existing.parent(), existing.file_name()) {
+            (Some(parent), Some(name)) => {
+                missing.push(name.to_owned());
+                existing = parent;
+            }
+            _ => return path.to_path_buf(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_opens_what_is_below_it_and_what_it_is_below_of() {
+        let guarded = Guarded {
+            hidden: vec!["/srv/state/keys".into(), "/srv/state/a.db".into()],
+            kept: vec!["/srv/plugins".into()],
+            spare: None,
+        };
+        for (path, read, write) in [
+            ("/", true, true),
+            ("/srv/state", true, true),
+            ("/srv/state/keys/seal_key", true, true),
+            ("/srv/state/a.db", true, true),
+            ("/srv/state/a.db-wal", false, false),
+            ("/srv/state/out", false, false),
+            ("/srv/state/keyset", false, false),
+            ("/srv/plugins", false, true),
+            ("/srv/plugins/one/cache", false, true),
+            ("/srv/out", false, false),
+        ] {
+            let opens = |right| guarded.opened_by(Path::new(path), right).is_some();
+            assert_eq!(
+                (opens(Right::Read), opens(Right::Write)),
+                (read, write),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn links_are_followed_as_far_as_there_is_something() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir_all(folder.join("state/keys")).unwrap();
+        std::os::unix::fs::symlink(folder.join("state"), folder.join("link")).unwrap();
+        assert_eq!(real(&folder.join("link/new/x")), folder.join("state/new/x"));
+        let guarded = Guarded::default().and_hidden([folder.join("link/keys")]);
+        assert!(guarded.refuses_to_read(&folder.join("state")).is_some());
+        assert!(
+            guarded
+                .refuses_to_write(&folder.join("state/../link"))
+                .is_some()
+        );
+        assert_eq!(guarded.refuses_to_write(&folder.join("state/out")), None);
+    }
+}
