@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use consign_automation::plugin::confine;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::cli::Cli;
 
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     {
         return become_plugin();
     }
+    hide_memory();
     if ductile::is_called() {
         return ductile::run();
     }
@@ -56,6 +58,13 @@ fn main() -> ExitCode {
     };
     let exit = ended.unwrap_or_else(|error| failure::report(&error));
     exit.into()
+}
+
+/// Secrets come in by variables and lie in memory. Other processes of the same user, plugins above all, could read both from
+/// `/proc`, trace this process or take its core dump; from here on only root can. A plugin is a program of its own and as open as any.
+fn hide_memory() {
+    // A kernel that refuses is no reason to do nothing at all.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Returns only if there is no plugin to become; then it answers in the plugin's place.
