@@ -3,7 +3,7 @@
 //! Invariant: a reader that went away (a closed pipe) ends the output quietly; it is not a failure
 //! of the command. Colour is never used, so output reads the same in a file.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
 use serde::Serialize;
 
@@ -28,6 +28,11 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 /// Something to know that is not data. Nothing can be done when stderr itself is gone.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Whether a person reads what [`note`] says at this moment, and nothing keeps it.
+pub(crate) fn notes_reach_a_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// A question, without the newline, so that the answer stands behind it.

@@ -1,4 +1,7 @@
-//! The five lines a new user needs, one more where the ledger is not in the data directory, and the secrets of a first start, shown once.
+//! The five lines a new user needs, one more where the ledger is not in the data directory, and what a first start made.
+//!
+//! Invariant: a secret is shown to a person at a terminal alone, once. What goes elsewhere (a file, a pipe, the journal of the
+//! system) is kept for longer than anybody remembers, and says only where the secret lies.
 
 use consign_faces::intent::settings::Settings;
 
@@ -17,12 +20,15 @@ pub(super) struct Greeting<'a> {
 }
 
 pub(super) fn print(greeting: &Greeting<'_>) -> anyhow::Result<()> {
+    let to_person = out::notes_reach_a_terminal();
     for name in &greeting.secrets.made {
         if let Some((what, secret)) = shown(*name, greeting.secrets) {
-            out::note(&format!(
-                "made {what}: {secret}  (shown once, kept in {})",
-                file(greeting.data, *name)
-            ));
+            let kept = file(greeting.data, *name);
+            out::note(&if to_person {
+                format!("made {what}: {secret}  (shown once, kept in {kept})")
+            } else {
+                format!("made {what}: kept in {kept}")
+            });
         }
     }
     out::data(&lines(greeting))

@@ -146,9 +146,7 @@ impl Said<'_> {
             log.contains("/api/atp/execute"),
             "it logs no requests: {log}"
         );
-        // What it makes on its first start it shows once, to whoever started it.
-        let lines = log.lines().filter(|line| !line.starts_with("made the "));
-        self.all.extend(lines.map(str::to_owned));
+        self.all.extend(log.lines().map(str::to_owned));
         self.all.extend(self.server.stdout_lines());
         let own = ["admin_secret", "bus_secret"];
         let own = own.map(|name| self.server.secret(name).expect("it made one"));
