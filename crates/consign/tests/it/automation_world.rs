@@ -84,7 +84,13 @@ impl World {
 
     /// `ductile …` with the configuration of this world.
     pub(crate) fn ductile(&self, args: &[&str]) -> Output {
-        let command = self.command(&self.path("ductile"), args);
+        self.ductile_with(args, &[])
+    }
+
+    /// The same with these variables.
+    pub(crate) fn ductile_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut command = self.command(&self.path("ductile"), args);
+        command.envs(variables.iter().copied());
         process::run(command, LONG).expect("the command ends in time")
     }
 

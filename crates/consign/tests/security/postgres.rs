@@ -11,6 +11,12 @@ mod ledger_kept;
 
 mod permissions;
 
+#[allow(dead_code, reason = "shared with `it`, which uses more of it")]
+#[path = "../it/automation_world.rs"]
+mod automation_world;
+mod starved;
+
 use consign_testkit::ledger::Backend;
+use place::binary;
 
 const BACKEND: Backend = Backend::Postgres;
