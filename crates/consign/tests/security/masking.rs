@@ -73,8 +73,8 @@ fn s18_literals_are_masked_wherever_a_configuration_is_shown() {
     }
     let address = || {
         let log = service.log().into_iter();
-        let api = log.filter_map(|line| Some(line["api"].as_str()?.to_owned()));
-        api.last()
+        let mut api = log.filter_map(|line| Some(line["api"].as_str()?.to_owned()));
+        api.next_back()
     };
     until("it says where its API is", || address().is_some());
     let address = address().expect("it was said just now");

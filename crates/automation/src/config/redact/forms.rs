@@ -40,7 +40,7 @@ static URL_PASSWORD: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"(?i)([a-z][a-z0-9+.\-]*://[^\s/?\#:@"']*):([^\s"']*)@"#));
 static URL_TOKEN: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"(?i)([a-z][a-z0-9+.\-]*://)([^\s/?\#:@"']{16,})@"#));
-/// Without a scheme, as the driver of MySQL for Go wants it, and as `user:password@host`.
+/// Without a scheme, as a common driver of `MySQL` wants it, and as `user:password@host`.
 static DRIVER_PASSWORD: LazyLock<Regex> =
     LazyLock::new(|| regex(r"([^\s:@/]+):(\S+)@((?:tcp|udp|unix)\()"));
 static BARE_PASSWORD: LazyLock<Regex> = LazyLock::new(|| regex(r"^([^\s/:@]+):(\S+)@([^\s@]+)$"));

@@ -140,11 +140,13 @@ fn allowed(
         path: path.to_path_buf(),
         error,
     };
-    let opened = PathFd::new(path).map_err(|error| match &error {
-        PathFdError::OpenCall { source, .. } if is_want_of_resources(source) => {
-            Error::NoRoom(error.to_string())
+    let opened = PathFd::new(path).map_err(|error| {
+        if let PathFdError::OpenCall { source, .. } = &error
+            && is_want_of_resources(source)
+        {
+            return Error::NoRoom(error.to_string());
         }
-        _ => unopened(error.to_string()),
+        unopened(error.to_string())
     })?;
     // A file has no rights of directories, and the kernel refuses to grant them.
     let access = if path.is_dir() {
