@@ -191,7 +191,7 @@ fn tests(context: &Context) -> Done {
 }
 
 /// How long the stage `security` may take, without the build.
-const SECURITY_LIMIT: Duration = Duration::from_secs(120);
+const SECURITY_LIMIT: Duration = Duration::from_mins(2);
 
 fn security(context: &Context) -> Done {
     let runner = Runner::find(context);

@@ -10,6 +10,7 @@ pub(crate) mod ledger;
 pub(crate) mod limits;
 mod logs;
 mod node;
+mod reserve;
 mod site;
 mod site_file;
 mod skew;

@@ -26,6 +26,7 @@ use super::beside::Ready;
 use super::greeting::{self, Greeting};
 use super::ledger::{Ledger, random_bytes};
 use super::limits::Connections;
+use super::reserve::Reserve;
 use super::{ServeArgs, begin, cleanup, logs, node, site, skew};
 use crate::config::protocol_settings;
 use crate::data_dir::DataDir;
@@ -58,6 +59,14 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     data.remove_address(&lock)?;
     let database_lock = place.lock()?.map(Arc::new);
     args.begin.refuse_loss(&place, &data).await?;
+    let reserve = match &place {
+        Place::File(path) => Some(Reserve::beside(path)),
+        Place::Database(_) => None,
+    };
+    if let Some(reserve) = &reserve {
+        // A start has to write, and on a full disk this is all the space there is.
+        reserve.release();
+    }
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
     let overrides = Overrides::new(&settings, seal_key);
     let secrets = Secrets::open(&data, &overrides, place.holds().await?)?;
@@ -165,8 +174,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     };
     let mut options = face_options(&settings, &secrets, draining.clone());
     options.further_keys = site.as_ref().map(site::Open::keys);
+    options.make_room = reserve.as_ref().map(Reserve::make_room);
     options.further_routes = site.as_ref().map(|_| transaction::openapi::document());
-    let cleaning = tokio::spawn(cleanup::run(engine.clone()));
+    let cleaning = tokio::spawn(cleanup::run(engine.clone(), reserve));
     let mut router = intent::router(engine, options);
     if let Some(site) = &site {
         router = router.merge(site.router(&settings, &secrets));
@@ -340,6 +350,7 @@ fn face_options(
         require_signatures: settings.require_signatures,
         maintenance: settings.maintenance_mode,
         draining,
+        make_room: None,
         further_keys: None,
         further_routes: None,
     }

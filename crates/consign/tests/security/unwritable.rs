@@ -1,9 +1,12 @@
 //! A ledger that cannot be written: health says so and which part it is, and recovers by itself.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use consign_testkit::process::Server;
 use consign_testkit::shim::{Fault, Shim};
+use consign_testkit::space::Space;
 
 use super::place::{Place, get, main_client, publish, start};
 
@@ -64,4 +67,53 @@ fn s18_health_notices_by_itself_that_nothing_can_be_written() {
     assert_eq!(status(&server, "/health"), 200);
     shim.set(Fault::Writes).expect("the shim listens");
     until("health is 503", || status(&server, "/health") == 503);
+}
+
+/// The disk is full to the last byte when the server ends, and again when it is purged.
+#[test]
+fn s18_an_operator_starts_and_purges_on_a_full_disk() {
+    let place = Place::new();
+    std::fs::create_dir(place.data()).expect("the folder is ours");
+    let space = Space::limited(&place.data(), 24 << 20);
+    if !matches!(space, Space::Mounted { .. }) {
+        // Where nothing can be mounted there is no full disk; the unit tests of the reserve hold all the same.
+        return;
+    }
+    let fill = || {
+        let ballast = place.data().join("ballast");
+        let mut ballast = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(ballast)
+            .expect("the folder is ours");
+        let mut chunk = vec![1; 64 << 10];
+        while !chunk.is_empty() {
+            if ballast.write_all(&chunk).is_err() {
+                chunk.truncate(chunk.len() / 2);
+            }
+        }
+    };
+    let mut server = start(&place.options());
+    let mut http = main_client(&server);
+    for number in 0..50 {
+        assert_eq!(publish(&mut http, &format!("g{number}")).status, 201);
+    }
+    let reserve = place.data().join("consign.db.reserve");
+    until("the reserve is kept", || reserve.exists());
+    fill();
+    let stopped = server.terminate(Duration::from_secs(10));
+    stopped.expect("it ends");
+    fill();
+    let server = start(&place.options());
+    fill();
+    let mut http = main_client(&server);
+    until("the disk is full", || {
+        publish(&mut main_client(&server), "more").status == 503
+    });
+    let mut admin = server.admin_client().expect("the server made its token");
+    let purged = admin.post("/admin/purge", &serde_json::json!({"confirm": true}));
+    let purged = purged.expect("the server answers");
+    assert_eq!(purged.status, 200, "{}", purged.text());
+    let listed = get(&mut http, "/intents").json();
+    assert_eq!(listed["intents"].as_array().map(Vec::len), Some(0));
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::CleanupReport;
+use consign_engine::{CleanupReport, Error};
 use consign_kernel::error::Code;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
@@ -81,9 +81,17 @@ pub(super) async fn purge(State(face): State<Face>, request: Request) -> Result<
         Some(raw) => Some(wire::namespace(raw.as_str().as_deref())?),
         None => None,
     };
-    face.engine
-        .purge(operator, KernelFace::Intent, namespace.as_deref())
-        .await?;
+    let purge = async || {
+        let namespace = namespace.as_deref();
+        face.engine
+            .purge(operator, KernelFace::Intent, namespace)
+            .await
+    };
+    match purge().await {
+        // What is deleted cannot be deleted twice, so what was done already stays done.
+        Err(Error::Store(_)) if face.makes_room() => purge().await?,
+        purged => purged?,
+    };
     face.spent.forget_all();
     Ok(ok().into_response())
 }
@@ -93,8 +101,20 @@ pub(super) async fn cleanup(
     request: Request,
 ) -> Result<Response, Reject> {
     let (operator, _) = face.enter_admin(request).await?;
-    let report = face.engine.cleanup(operator, KernelFace::Intent).await?;
+    let cleanup = async || face.engine.cleanup(operator, KernelFace::Intent).await;
+    let report = match cleanup().await {
+        Err(Error::Store(_)) if face.makes_room() => cleanup().await?,
+        report => report?,
+    };
     Ok(cleanup_out(&report).into_response())
+}
+
+impl Face {
+    /// Whether there was space to give back, which is on the disk now.
+    fn makes_room(&self) -> bool {
+        let make_room = self.options.make_room.as_ref();
+        make_room.map(|make_room| (make_room.0)()).is_some()
+    }
 }
 
 pub(super) async fn intent(

@@ -63,6 +63,8 @@ pub struct Options {
     pub maintenance: bool,
     /// Turns true when the process is about to end: long polls and streams end.
     pub draining: watch::Receiver<bool>,
+    /// Gives back disk space that was kept for an operator.
+    pub make_room: Option<MakeRoom>,
     /// Keys of other faces that belong into the one document of keys that a site has.
     pub further_keys: Option<FurtherKeys>,
     /// The `OpenAPI` document of another face, to be shown with that of this one.
@@ -86,6 +88,16 @@ pub struct FurtherKeys(pub Arc<dyn Fn() -> Vec<serde_json::Value> + Send + Sync>
 impl fmt::Debug for FurtherKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("FurtherKeys")
+    }
+}
+
+/// Makes space on a full disk, once, for an operator who deletes something.
+#[derive(Clone)]
+pub struct MakeRoom(pub Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for MakeRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MakeRoom")
     }
 }
 

@@ -76,6 +76,7 @@ impl World {
             require_signatures: false,
             maintenance: false,
             draining,
+            make_room: None,
             further_keys: None,
             further_routes: None,
         };

@@ -1,0 +1,97 @@
+//! A few MiB kept aside beside the database, so that an operator has some when the disk is full.
+//!
+//! A start uses them, since it has to write before anything can be deleted, and so do a purge and a cleanup pass that an operator
+//! asks for. Clients do not: the file is there again as soon as there is space.
+//!
+//! Invariant: the file holds nothing, so it may be deleted at any time, by hand as well.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use consign_faces::intent::MakeRoom;
+use rustix::fs::{FallocateFlags, fallocate};
+
+/// The first that there is space for. Less than the last is not worth keeping.
+const SIZES: [u64; 4] = [8 << 20, 4 << 20, 2 << 20, 1 << 20];
+
+/// The reserve of one database file.
+#[derive(Clone, Debug)]
+pub(super) struct Reserve(PathBuf);
+
+impl Reserve {
+    /// Named after the database, so that each has its own.
+    pub(super) fn beside(database: &Path) -> Self {
+        let mut name = OsString::from(database);
+        name.push(".reserve");
+        Self(name.into())
+    }
+
+    /// Gives the space back to the disk.
+    pub(super) fn release(&self) {
+        match fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %self.0.display(), "the reserve of disk space cannot be removed");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    /// Takes space from the disk, unless it has it already, or there is none.
+    pub(super) fn keep(&self) {
+        let length = fs::metadata(&self.0).map_or(0, |file| file.len());
+        for size in SIZES.into_iter().filter(|size| *size > length) {
+            match self.allocate(size) {
+                Ok(()) => return,
+                Err(error) if length > 0 => {
+                    // What is there stays.
+                    tracing::debug!(%error, "the reserve of disk space is not whole");
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, size, "no space for a reserve");
+                    self.release();
+                }
+            }
+        }
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&self.0)?;
+        Ok(fallocate(&file, FallocateFlags::empty(), 0, size)?)
+    }
+
+    /// For the operator's routes that delete.
+    pub(super) fn make_room(&self) -> MakeRoom {
+        let reserve = self.clone();
+        MakeRoom(Arc::new(move || reserve.release()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s18_a_reserve_is_taken_given_back_and_taken_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let reserve = Reserve::beside(&folder.path().join("consign.db"));
+        let length = || fs::metadata(folder.path().join("consign.db.reserve")).map(|it| it.len());
+        reserve.keep();
+        assert_eq!(length().unwrap(), SIZES[0]);
+        reserve.keep();
+        (reserve.make_room().0)();
+        assert!(length().is_err());
+        reserve.release();
+        reserve.keep();
+        assert_eq!(length().unwrap(), SIZES[0]);
+    }
+}
