@@ -100,10 +100,8 @@ impl Error {
 
     /// Whether it was reached and is not trusted; another attempt would find the same.
     pub(crate) fn is_distrust(&self) -> bool {
-        match self {
-            Self::Unreachable { cause, .. } => is_certificate_problem(cause),
-            _ => matches!(self, Self::Peer { .. }),
-        }
+        matches!(self, Self::Unreachable { cause, .. } if is_certificate_problem(cause))
+            || matches!(self, Self::Peer { .. })
     }
 
     /// The next step for a person who reads the message.
