@@ -38,16 +38,13 @@ pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Deci
     if intent.profile == ProfileId::AtpPermission {
         intent.expires_at = cx.wall.plus(item.ttl_us);
     }
-    match &begin.hold {
-        Some(hold) => {
-            // Held now, so it is due now, whatever was asked for.
-            intent.run_at = cx.now;
-            lease(&mut intent, &hold.holder, hold.lease_us, cx);
-        }
-        None => {
-            intent.reshelve(cx.now, limits::RETENTION_US);
-            until_end(&mut intent, cx);
-        }
+    if let Some(hold) = &begin.hold {
+        // Held now, so it is due now, whatever was asked for.
+        intent.run_at = cx.now;
+        lease(&mut intent, &hold.holder, hold.lease_us, cx);
+    } else {
+        intent.reshelve(cx.now, limits::RETENTION_US);
+        until_end(&mut intent, cx);
     }
     let told = Told::by(&item.owner, Verb::Admit);
     let told = fact(None, &mut intent, told, cx);
