@@ -137,8 +137,9 @@ pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
     let mut told = false;
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let errors = locks.iter().filter_map(|lock| lock.renew().err());
-        match errors.last().map(anyhow::Error::downcast::<Failure>) {
+        // All of them, whatever becomes of one.
+        let mut errors: Vec<_> = locks.iter().filter_map(|lock| lock.renew().err()).collect();
+        match errors.pop().map(anyhow::Error::downcast::<Failure>) {
             None => (taken, told) = (0, false),
             Some(Ok(refused)) => {
                 taken += 1;

@@ -1,7 +1,14 @@
 //! S9 and S7 on both databases: a ledger that is gone is not replaced in silence, and one from the future is not gone on with.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
 use std::fs;
 use std::process::Output;
+
+use consign_testkit::postgres::Database;
 
 use crate::place::*;
 
@@ -36,7 +43,7 @@ fn stopped(place: &Place) -> String {
 }
 
 fn check(place: &Place, more: &[&str]) -> Output {
-    let url = place.database.as_ref().map(|database| database.url());
+    let url = place.database.as_ref().map(Database::url);
     let mut args = vec!["store", "check"];
     args.extend(more);
     if let Some(url) = &url {
@@ -119,17 +126,16 @@ fn code_and(output: &Output, told: &str) -> i32 {
 fn s5_positions_that_lie_behind_are_told_mended_and_recovered() {
     let place = Place::new();
     stopped(&place);
-    let damage = || match &place.database {
-        Some(database) => {
+    let damage = || {
+        if let Some(database) = &place.database {
             let sql = "UPDATE consign.intents SET seq = seq + 40960000; UPDATE consign.facts SET intent = intent + 40960000; \
                        SELECT setval('consign.intent_blocks', 1)";
             database.sql(sql).unwrap();
+            return;
         }
-        None => {
-            let file = rusqlite::Connection::open(place.data().join("consign.db")).unwrap();
-            file.execute("UPDATE position SET last_seq = 0, last_fact = 0", [])
-                .unwrap();
-        }
+        let file = rusqlite::Connection::open(place.data().join("consign.db")).unwrap();
+        file.execute("UPDATE position SET last_seq = 0, last_fact = 0", [])
+            .unwrap();
     };
     damage();
     let found = check(&place, &[]);
