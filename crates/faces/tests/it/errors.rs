@@ -138,7 +138,12 @@ async fn health_is_503_while_the_ledger_does_not_answer_and_asks_it_once_a_secon
     let before = faults.reads.load(Ordering::SeqCst);
     for _ in 0..20 {
         let refused = health().await;
-        refused.assert_refused(503, "database_busy");
+        assert_eq!(refused.status, 503, "{}", refused.text());
+        let body = refused.json();
+        assert_eq!(body["error"]["code"], "database_busy");
+        // Beside the error it says which part is not well.
+        assert_eq!(body["ok"], false);
+        assert_eq!(body["ledger"], "unreadable");
         assert_eq!(refused.headers["retry-after"], "1");
         assert!(!refused.text().contains("secret"), "{}", refused.text());
     }
