@@ -122,6 +122,7 @@ impl World {
             maintenance: false,
             draining,
             further_keys: Some(FurtherKeys(Arc::new(move || keys.jwks()))),
+            make_room: None,
             further_routes: Some(transaction::openapi::document()),
         };
         let transactions = transaction::Options {
