@@ -180,7 +180,8 @@ Arguments:
   <INTENT>  The intent
 
 Options:
-      --amount-cents <CENTS>  What it costs, if not what the intent says
+      --amount-cents <CENTS>  What it costs, if not what the intent says; at most that, or what was
+                              signed with --max-spend-cents
       --currency <CODE>       The currency, which must be the intent's
       --action <WORD>         Which of the allowed actions it is
       --summary <TEXT>        What the receipt shall say about it
@@ -190,6 +191,8 @@ Options:
       --json                  Print JSON on standard output
       --wait <SECONDS>        Seconds to try again at most, and never longer than the intent lasts
                               [default: 60]
+      --site <ORIGIN>         The site of an intent that was signed elsewhere; without it, as for
+                              create
   -h, --help                  Print help
 
 Agent:

@@ -294,7 +294,7 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
     assert!(two.terminate(PATIENCE).unwrap().success());
     let options = node(&place, &database, "two");
     for (name, content) in [
-        ("bus_secret", "ck_another_one"),
+        ("bus_secret", "ck_another_one_0123"),
         ("seal_key", &"ab".repeat(32)),
         ("receipt_seed", &"cd".repeat(32)),
     ] {
@@ -320,7 +320,7 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
 
     // A new main key, for all of them.
     let file = place.path("two").join("keys").join("bus_secret");
-    std::fs::write(&file, "ck_the_new_one").unwrap();
+    std::fs::write(&file, "ck_the_new_one_0123").unwrap();
     let changed = options.clone().arg("--new-secrets");
     let (exit, said) = refusal(&changed);
     assert!(
@@ -345,7 +345,7 @@ fn a_server_that_slept_while_the_secrets_were_replaced_ends_when_it_wakes_up() {
     assert!(one.terminate(PATIENCE).unwrap().success());
     two.signal("STOP").unwrap();
     for (name, content) in [
-        ("bus_secret", "ck_the_new_one"),
+        ("bus_secret", "ck_the_new_one_0123"),
         ("seal_key", &"ab".repeat(32)),
     ] {
         std::fs::write(place.path("one").join("keys").join(name), content).unwrap();

@@ -258,7 +258,7 @@ fn at_085_a_key_that_somebody_else_has_is_revoked() {
     let current = revoke(&old, &["--yes"]);
     assert_eq!(code(&current), 2, "it signs");
     assert!(text(&current.stderr).contains("site key rotate"));
-    assert_eq!(code(&revoke("nobodys", &["--yes"])), 2);
+    assert_eq!(code(&revoke("nobodys", &["--yes"])), 3);
     printed(&place.consign(&["site", "key", "rotate", "--yes", "--json"]));
     assert_eq!(code(&revoke(&old, &[])), 2, "a script must say --yes");
     let dry = printed(&revoke(&old, &["--dry-run"]));

@@ -60,9 +60,9 @@ fn s4_slow_and_idle_strangers_do_not_stop_the_server() {
             // cannot be written to any more.
             let said: &[u8] = match number % 4 {
                 0 => b"",
-                1 => b"GET / HTTP/1.1\r\nHost: a\r\nX: ",
-                2 => b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-                _ => b"POST /api/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
+                1 => b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
+                2 => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                _ => b"POST /api/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
             };
             let _ = stream.write_all(said);
             held.push(stream);
@@ -99,7 +99,8 @@ fn s4_the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
 /// A request whose body is announced and not sent.
 fn head_only(server: &Server, line: &str, headers: &str, bytes: usize) -> TcpStream {
     let mut stream = connect(server);
-    let head = format!("{line} HTTP/1.1\r\nHost: a\r\n{headers}Content-Length: {bytes}\r\n\r\n");
+    let head =
+        format!("{line} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {bytes}\r\n\r\n");
     stream.write_all(head.as_bytes()).expect("it is taken");
     stream
 }

@@ -182,7 +182,10 @@ fn human(verified: &Verified, standing: Option<&str>, superseded_by: Option<&str
             statement.result_sha256.as_deref().map(render::safe),
         ),
         ("standing", standing.map(render::safe)),
-        ("superseded by", superseded_by.map(render::safe)),
+        (
+            "superseded",
+            superseded_by.map(|by| format!("by {}", render::safe(by))),
+        ),
         (
             "supersedes",
             statement.supersedes.as_deref().map(render::safe),
