@@ -3,6 +3,8 @@
 //! A test is named by a link whose text is the function and whose target is its file:
 //! `` [`s4_idle_connections_are_closed`](../crates/consign/tests/security/connections.rs) ``.
 
+use std::path::Path;
+
 use super::Finding;
 use crate::tree::Tree;
 
@@ -62,7 +64,10 @@ fn links(line: &str) -> Vec<(&str, &str)> {
     let link = |part| -> Option<(&str, &str)> {
         let (test, rest): (&str, &str) = str::split_once(part, "`](")?;
         let (target, _) = rest.split_once(')')?;
-        target.ends_with(".rs").then_some((test, target))
+        let is_source = Path::new(target)
+            .extension()
+            .is_some_and(|ending| ending == "rs");
+        is_source.then_some((test, target))
     };
     parts.filter_map(link).collect()
 }

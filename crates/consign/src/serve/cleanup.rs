@@ -22,7 +22,7 @@ pub(super) async fn run(engine: Engine, reserve: Option<Reserve>) {
     match engine.cleanup(Operator::vouched(), Face::Intent).await {
         Ok(report) => tracing::debug!(?report, "the first cleanup pass is done"),
         Err(error) => {
-            tracing::warn!(%error, "the first cleanup pass failed; requests trigger the next one")
+            tracing::warn!(%error, "the first cleanup pass failed; requests trigger the next one");
         }
     }
     loop {

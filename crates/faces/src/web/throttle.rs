@@ -342,7 +342,7 @@ mod tests {
         assert!(table.may_log(now));
         table.log(ip(1), now);
         assert_eq!(table.unlogged, 0);
-        assert!(!table.may_log(now + LOG_INTERVAL - Duration::from_secs(1)));
+        assert!(!table.may_log(now + LOG_INTERVAL.saturating_sub(Duration::from_secs(1))));
         assert!(table.may_log(now + LOG_INTERVAL));
     }
 

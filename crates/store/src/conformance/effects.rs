@@ -51,10 +51,11 @@ async fn asked_for(world: &World, n: u8, of: &str, ttl_us: i64) -> Result<Intent
         hold: None,
         within: Some(Within { each: 2, all: 3 }),
     };
-    let row = match world.step(Command::Begin(Box::new(begin))).await? {
-        Answer::Begun(row) => *row,
-        other => panic!("a beginning answered {other:?}"),
+    let begun = world.step(Command::Begin(Box::new(begin))).await?;
+    let Answer::Begun(row) = begun else {
+        panic!("a beginning answered {begun:?}");
     };
+    let row = *row;
     let put = Put {
         key: record_of(&row),
         value: "{}".to_owned(),
@@ -127,6 +128,14 @@ pub async fn what_nobody_consented_to_goes_without_a_trace_an_hour_after_its_end
     world.clock.advance(30 * DAY_US);
     sweep(&world).await;
     assert_eq!(is_kept(&world, &allowed).await, [true; 3], "for good");
+    // Its end and its removal come due together, as after a long stop.
+    let late = asked_for(&world, 4, "c", SECOND_US)
+        .await
+        .expect("there is room");
+    world.clock.advance(HOUR_US + SECOND_US);
+    let sweeps = [Sweep { limit: 512 }; 2].map(Command::Sweep);
+    world.steps(sweeps.to_vec()).await;
+    assert_eq!(is_kept(&world, &late).await, [false; 3]);
     world.is_sound().await;
 }
 

@@ -188,7 +188,6 @@ impl Writes {
         };
         let gone = &self.records_gone;
         add(DELETE, vec![&self.removed], self.removed.len());
-        add(FACTS_GONE, vec![&self.facts_gone], self.facts_gone.len());
         add(RECORD_GONE, vec![&gone.0, &gone.1, &gone.2], gone.0.len());
         for (text, cells) in [
             (RECORD, &self.records),
@@ -201,6 +200,8 @@ impl Writes {
         ] {
             add(text, vec![cells], cells.len());
         }
+        // The end of a row and its removal may lie in one transaction, so its last facts may be among those just written.
+        add(FACTS_GONE, vec![&self.facts_gone], self.facts_gone.len());
         add(COUNTS, vec![&self.counts, &self.shard], self.counts.len());
         let gone = &self.counts_gone;
         add(COUNTS_GONE, vec![gone], gone.len());

@@ -272,19 +272,19 @@ async fn forget_notes(world: &World) {
     use consign_kernel::record::{Kind, Put};
     let dump = world.ledger.store.dump().await.unwrap();
     for record in dump.records {
-        let step = match record.key.kind {
-            Kind::SettledUnder => Command::Delete(record.key),
-            Kind::Permission => {
-                let mut value: Value = serde_json::from_str(&record.value).unwrap();
-                value.as_object_mut().unwrap().remove("undone").unwrap();
-                Command::Put(Put {
-                    key: record.key,
-                    value: value.to_string(),
-                    expires_at: None,
-                    expect: None,
-                })
-            }
-            _ => continue,
+        let step = if record.key.kind == Kind::SettledUnder {
+            Command::Delete(record.key)
+        } else if record.key.kind == Kind::Permission {
+            let mut value: Value = serde_json::from_str(&record.value).unwrap();
+            value.as_object_mut().unwrap().remove("undone").unwrap();
+            Command::Put(Put {
+                key: record.key,
+                value: value.to_string(),
+                expires_at: None,
+                expect: None,
+            })
+        } else {
+            continue;
         };
         world.engine.apply(None, step).await.unwrap();
     }
