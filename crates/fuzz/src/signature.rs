@@ -3,7 +3,9 @@
 //! Input: a line with the request target, then the body.
 
 use consign_client::{Key, canonical_query as client_query, signature};
-use consign_faces::intent::signature::{SignatureError, Signed, canonical_query, verify};
+use consign_faces::intent::signature::{
+    SignatureError, Signed, canonical_paths, canonical_query, verify,
+};
 use http::Uri;
 
 const KEY: &str = "tk_0123456789abcdef";
@@ -46,6 +48,11 @@ fn round_trip(uri: &Uri, target: &str, body: &[u8]) {
         body,
     };
     let now = 1_800_000_000.5;
+    if canonical_paths(signed.path, signed.query).has_control_character {
+        let refused = verify(&signed, KEY, now).expect_err("a control character passed");
+        assert_eq!(refused, SignatureError::BadSignature);
+        return;
+    }
     assert_eq!(
         verify(&signed, KEY, now).map(|nonce| nonce.0).as_deref(),
         Ok(NONCE)

@@ -12,7 +12,9 @@ use consign_kernel::profile::Face;
 use super::reserve::Reserve;
 
 /// Late enough that a server that was down lets workers take their leases up again first.
-const FIRST_AFTER: Duration = Duration::from_secs(15);
+/// Later than workers need to come back after a restart: the pass requeues lapsed leases with a delay, and until then they are
+/// offered at once.
+const FIRST_AFTER: Duration = Duration::from_mins(10);
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(engine: Engine, reserve: Option<Reserve>) {

@@ -108,6 +108,10 @@ pub(super) async fn verify(State(face): State<Face>, request: Request) -> Result
     face.transport(&parts).await?;
     face.open_for_clients()?;
     let body = body::read(body, RECEIPT_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
+    if body.is_empty() {
+        let message = "Send the receipt as the body of the request.";
+        return Err(Reject::new(Code::InvalidRequest, message));
+    }
     let verified = match std::str::from_utf8(&body) {
         Ok(document) => face.engine.verify_receipt(document).await?,
         Err(error) => Err(receipt::VerifyError::NotText(error)),

@@ -164,8 +164,8 @@ fn hex_digest(parts: [&[u8]; 5], api_key: &str) -> [u8; 64] {
 /// The paths a client may have signed: the one it means and the one it sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates<'a> {
-    /// Absent where it could be what was signed for another path: with a `%` in it, it looks like a raw path; with a `?`, like
-    /// a path and a query; and what was not UTF-8 looks like everything else that was not.
+    /// Absent where it could be what was signed for another path: with a `%` and two digits in it, it looks like a raw path;
+    /// with a `?`, like a path and a query; and what was not UTF-8 looks like everything else that was not.
     pub decoded: Option<Cow<'a, str>>,
     pub raw: Cow<'a, str>,
     /// Decoded, the path has a newline or another character that no path needs and that could end its line.
@@ -181,7 +181,7 @@ pub fn canonical_paths<'a>(raw_path: &'a str, raw_query: &str) -> Candidates<'a>
     };
     let path = decoded(raw_path.into());
     let is_ambiguous = path != raw_path
-        && path.contains(|character| matches!(character, '%' | '?' | char::REPLACEMENT_CHARACTER));
+        && (has_escape(&path) || path.contains(['?', char::REPLACEMENT_CHARACTER]));
     Candidates {
         has_control_character: path.contains(char::is_control),
         decoded: (!is_ambiguous).then(|| with_query(path)),
@@ -249,6 +249,15 @@ fn decoded(text: Cow<'_, str>) -> Cow<'_, str> {
             .into_owned()
             .into(),
     }
+}
+
+/// Whether it can be decoded once more. A `%` that no two digits follow means itself in a raw path too.
+fn has_escape(path: &str) -> bool {
+    let mut after = path.split('%').skip(1).map(str::as_bytes);
+    after.any(|rest| match rest {
+        [high, low, ..] => hex_value(*high).zip(hex_value(*low)).is_some(),
+        _ => false,
+    })
 }
 
 const fn hex_value(digit: u8) -> Option<u8> {

@@ -5,7 +5,7 @@
 //! dropped, whatever became of the request.
 //!
 //! Invariant: at most [`BODIES_BYTES_MAX`] are reserved, of them at most [`BODIES_OF_ONE_BYTES_MAX`] for one key or one
-//! address, so that nobody alone keeps all others out. Bodies of up to [`SMALL_BYTES_MAX`] are not counted per holder: all
+//! address, so that nobody alone keeps all others out. Bodies of up to `SMALL_BYTES_MAX` are not counted per holder: all
 //! connections together cannot fill the budget with them, and most requests are spared a lock.
 
 use std::collections::BTreeMap;

@@ -136,6 +136,7 @@ pub(in crate::intent) fn verify_receipt() -> Operation {
             r#"{"valid":true,"id":"rcp_01a1dea803707330800005a06ad96f6b_3","intent":"01a1dea803707330800005a06ad96f6b","key_id":"816b3ab5d6f3ac0e","standing":"superseded","superseded_by":"rcp_01a1dea803707330800005a06ad96f6b_9"}"#,
         )
         .refuses(&[
+            Code::InvalidRequest,
             Code::HttpsRequired,
             Code::RequestTimeout,
             Code::PayloadTooLarge,
