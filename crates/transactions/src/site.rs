@@ -184,7 +184,7 @@ impl Site {
         &self.inner.options
     }
 
-    /// The time of day. Whatever somebody signed a time for goes by it; see [`Site::engine_now`].
+    /// The time of day. Whatever somebody signed a time for goes by it; leases and pauses go by engine time.
     pub fn now(&self) -> Micros {
         self.engine().time_of_day()
     }

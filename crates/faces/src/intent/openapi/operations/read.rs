@@ -6,7 +6,9 @@ use http::StatusCode;
 
 use super::super::super::read::RECEIPT_BYTES_MAX;
 use super::super::operation::{Auth, Operation, Tag};
-use super::super::schema::{boolean, either, exactly, integer, list as list_of, required, text};
+use super::super::schema::{
+    anything, boolean, either, exactly, integer, list as list_of, required, text,
+};
 use super::super::schemas;
 
 const RECEIPT: &str = r#"{"algorithm":"Ed25519","attempts":1,"cause":"completed","created_at":1794736915312204,"face":"intent","fact":3,"goal":"hello","id":"rcp_01a1dea803707330800005a06ad96f6b_3","intent":"01a1dea803707330800005a06ad96f6b","issuer":"consign","key_id":"816b3ab5d6f3ac0e","namespace":"default","payload_sha256":"c05f3d430e01e24c936243d1e2525b8077c5649863eba0384ca2d860922b24e3","result_sha256":"ab83d13295b39fa7609beed3d9d1c04221821068781f9ce477d52003e084c966","settled_at":1794736934269918,"signature":"dLpeMSx-jKl4yTnSHYxZLNw9LZyzvRhFqxMtvHDgMBtn37GkYSg7Z8HH-P-IVSHdNOex2vkNwFZaKUiFyHNBDA","state":"fulfilled","type":"consign.receipt.v1","worker":"main"}"#;
@@ -126,9 +128,11 @@ pub(in crate::intent) fn verify_receipt() -> Operation {
         required("valid", boolean().always(false)),
         required("error", text().about("Why it proves nothing.")),
     ]);
+    let document = anything()
+        .about("The receipt, as it was handed out. Whatever else is sent is called no receipt.");
     Operation::new(Tag::Read, Auth::Open, "verifyReceipt", "Check a receipt and whether it still stands")
         .about("A receipt stays genuine for good, also after an operator cancelled or retried the intent. Whether that happened is told here, to whoever has the receipt.")
-        .takes(schemas::signed_receipt(), RECEIPT_BYTES_MAX, RECEIPT)
+        .takes(document, RECEIPT_BYTES_MAX, RECEIPT)
         .answers(
             StatusCode::OK,
             "What was found; read `valid` first.",
