@@ -202,14 +202,27 @@ impl<'a> Stretch<'a> {
         command.args(["store", "check", "--json", "--data"]);
         command.arg(&self.options.data);
         let output = run(command, CHECK_LIMIT)?;
+        let is_sound = output.status.success() || only_the_clock(&output.stdout);
         self.course
             .findings
-            .check(Promise::StoreSound, output.status.success(), || {
+            .check(Promise::StoreSound, is_sound, || {
                 let said = [output.stdout.as_slice(), &output.stderr].concat();
                 String::from_utf8_lossy(&said).into_owned()
             });
         Ok(())
     }
+}
+
+/// Whether the only finding is that the ledger is ahead of the clock: the campaign moves the servers' clocks, not that of the check.
+fn only_the_clock(printed: &[u8]) -> bool {
+    let report: serde_json::Value = serde_json::from_slice(printed).unwrap_or_default();
+    let findings = report["findings"].as_array();
+    findings.is_some_and(|findings| {
+        let mut findings = findings
+            .iter()
+            .map(|finding| finding.as_str().unwrap_or_default());
+        findings.all(|finding| finding.starts_with("time: "))
+    })
 }
 
 /// Where the shim writes down what happens to the data directory.
