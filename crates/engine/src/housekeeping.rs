@@ -1,4 +1,7 @@
 //! The cleanup pass and the purge of one face, in bounded pieces, and when the next pass is due.
+//!
+//! The ledger records the time of the last pass, so an interval goes on where it was when a server restarts. A pass right after
+//! every start would be wrong: it requeues lapsed leases with a delay, and after a restart they must be offered at once.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -7,7 +10,7 @@ use consign_kernel::command::{Answer, Clean, Command, Forget, Purge};
 use consign_kernel::ids::{Micros, SECOND_US, Seq};
 use consign_kernel::once::Scope;
 use consign_kernel::profile::Face;
-use consign_kernel::record::Kind;
+use consign_kernel::record::{Key, Kind, Put};
 
 use crate::{Engine, Error, Operator};
 
@@ -29,7 +32,7 @@ pub struct CleanupReport {
     pub nonces_deleted: u64,
 }
 
-/// When the next pass may begin. The first is due an interval after the start.
+/// When the next pass may begin. Until [`Engine::resume_cleanup`] has read the ledger, that is an interval after the start.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     next_at: AtomicI64,
@@ -60,6 +63,12 @@ impl Schedule {
                 .is_ok()
     }
 
+    /// The next pass is an interval after the last one, and at most an interval away.
+    fn resume(&self, last: Micros, now: Micros) {
+        let next = last.min(now).plus(self.interval_us);
+        self.next_at.store(next.0, Ordering::Release);
+    }
+
     fn failed(&self, now: Micros) {
         self.next_at
             .store(now.plus(RETRY_AFTER_US).0, Ordering::Release);
@@ -81,6 +90,33 @@ impl Engine {
                 None
             }
         }
+    }
+
+    /// Continues the interval that began with the last recorded pass. In a ledger without one, it begins now.
+    pub async fn resume_cleanup(&self, face: Face) -> Result<(), Error> {
+        let now = self.now();
+        let last = match self.record(last_pass_key(face)).await? {
+            Some(record) => record.value.parse().map(Micros).map_err(|_| {
+                Error::Internal("the time of the last cleanup is damaged".to_owned())
+            })?,
+            None => {
+                self.record_pass(face, now).await?;
+                now
+            }
+        };
+        self.inner.cleanup.resume(last, now);
+        Ok(())
+    }
+
+    async fn record_pass(&self, face: Face, at: Micros) -> Result<(), Error> {
+        let put = Put {
+            key: last_pass_key(face),
+            value: at.0.to_string(),
+            expires_at: None,
+            expect: None,
+        };
+        self.apply(None, Command::Put(put)).await?;
+        Ok(())
     }
 
     /// Whether a pass is due, without taking it: one load on the path of every request.
@@ -129,6 +165,7 @@ impl Engine {
             })
             .await?;
         report.rate_limits_deleted = self.forget_windows().await?;
+        self.record_pass(face, self.now()).await?;
         Ok(report)
     }
 
@@ -202,5 +239,14 @@ impl Engine {
                 return Ok(forgotten);
             }
         }
+    }
+}
+
+/// Under this key the ledger holds the engine time of the last pass, in microseconds.
+fn last_pass_key(face: Face) -> Key {
+    Key {
+        kind: Kind::Site,
+        owner: String::new(),
+        name: format!("cleanup.{}", face.name()),
     }
 }

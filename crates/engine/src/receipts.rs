@@ -7,7 +7,7 @@
 use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId};
+use consign_kernel::ids::{FactSeq, IntentId, Micros};
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
 use consign_kernel::plant::{self, Plant};
@@ -21,6 +21,9 @@ use crate::{Engine, Error};
 const LATER_SETTLEMENTS_MAX: usize = 64;
 /// Facts that each of these looks may cost. Whoever has a receipt may ask, so it is bounded.
 const LATER_FACTS_MAX: u32 = 4_096;
+
+/// Facts that are read to find the admission of an intent.
+const ADMISSION_FACTS_MAX: u32 = 4_096;
 
 /// What a genuine receipt is worth now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,10 +67,11 @@ impl Engine {
         let before = self
             .settlement(intent, Some(settling.seq), u32::MAX)
             .await?;
+        let created_at = self.created_at(intent).await?;
         let document = self
             .inner
             .signer
-            .sign(&statement(intent, &settling, before.as_ref()))
+            .sign(&statement(intent, created_at, &settling, before.as_ref()))
             .map_err(|refusal| Error::Internal(refusal.to_string()))?;
         let put = record::Put {
             key: key.clone(),
@@ -85,6 +89,17 @@ impl Engine {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// When the intent was admitted, by the wall clock. The row has engine time; its first fact knows the difference.
+    async fn created_at(&self, intent: &Intent) -> Result<Micros, Error> {
+        let store = &self.inner.store;
+        let facts = store.facts(intent.seq, ADMISSION_FACTS_MAX).await?;
+        Ok(match facts.first() {
+            Some(first) if first.at == intent.created_at => first.time_of_day(),
+            // The fact is past its retention, or the row was imported with the time that its first ledger had.
+            _ => intent.created_at,
+        })
     }
 
     async fn settling(&self, intent: &Intent) -> Result<Fact, Error> {
@@ -166,7 +181,12 @@ fn receipt_id(intent: IntentId, settling: FactSeq) -> String {
     format!("rcp_{intent}_{}", settling.0)
 }
 
-fn statement(intent: &Intent, settling: &Fact, before: Option<&Fact>) -> Statement {
+fn statement(
+    intent: &Intent,
+    created_at: Micros,
+    settling: &Fact,
+    before: Option<&Fact>,
+) -> Statement {
     let profile = intent.profile.profile();
     Statement {
         id: receipt_id(intent.id, settling.seq),
@@ -185,8 +205,8 @@ fn statement(intent: &Intent, settling: &Fact, before: Option<&Fact>) -> Stateme
             .result
             .as_ref()
             .map(|result| sha256_hex(result.body.as_bytes())),
-        created_at: intent.created_at.0,
-        settled_at: settling.at.0,
+        created_at: created_at.0,
+        settled_at: settling.time_of_day().0,
         worker: intent.holder.clone(),
         fact: i64::try_from(settling.seq.0).unwrap_or(i64::MAX),
         supersedes: before.map(|fact| receipt_id(intent.id, fact.seq)),

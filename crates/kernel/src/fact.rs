@@ -1,6 +1,6 @@
 //! Facts: the append-only history. Every transition adds one; timelines, streams and receipts are made of nothing else.
 
-use crate::ids::{FactSeq, IntentId, Micros, Seq};
+use crate::ids::{FactSeq, IntentId, Micros, SECOND_US, Seq};
 use crate::profile::Face;
 use crate::state::{Cause, State, Verb};
 
@@ -15,7 +15,10 @@ pub struct Fact {
     pub face: Face,
     /// Key id of the publisher, who may follow it.
     pub owner: String,
+    /// Engine time: it orders facts and ends their retention.
     pub at: Micros,
+    /// How far the wall clock was ahead of engine time, in microseconds. Zero if they differed by less than a second.
+    pub wall_offset_us: i64,
     pub verb: Verb,
     /// `None` for the admission.
     pub from: Option<State>,
@@ -25,6 +28,26 @@ pub struct Fact {
     /// Key id or operator that asked; `None` when time did it.
     pub actor: Option<String>,
     pub detail: Option<String>,
+}
+
+/// A smaller difference between the two clocks is not recorded: engine time is the time of day then.
+const WALL_OFFSET_MIN_US: i64 = SECOND_US;
+
+impl Fact {
+    /// The wall clock when it happened: what timelines and receipts show.
+    pub fn time_of_day(&self) -> Micros {
+        self.at.plus(self.wall_offset_us)
+    }
+
+    /// What is recorded of the difference between the two clocks.
+    pub(crate) fn wall_offset_us(now: Micros, wall: Micros) -> i64 {
+        let offset_us = wall.0.saturating_sub(now.0);
+        if offset_us.saturating_abs() < WALL_OFFSET_MIN_US {
+            0
+        } else {
+            offset_us
+        }
+    }
 }
 
 /// A fact with what a reader of a stream needs to know of its intent.

@@ -5,13 +5,19 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use consign_engine::{Clock, WallClock};
 use consign_kernel::ids::{Micros, SECOND_US};
 
-/// Engine time and wall clock in one.
+/// Engine time, and a wall clock that shows the same unless a test sets it.
 #[derive(Debug)]
-pub struct SimClock(AtomicI64);
+pub struct SimClock {
+    at: AtomicI64,
+    wall_ahead_us: AtomicI64,
+}
 
 impl Default for SimClock {
     fn default() -> Self {
-        Self(AtomicI64::new(1_800_000_000 * SECOND_US))
+        Self {
+            at: AtomicI64::new(1_800_000_000 * SECOND_US),
+            wall_ahead_us: AtomicI64::new(0),
+        }
     }
 }
 
@@ -21,22 +27,32 @@ impl SimClock {
     }
 
     pub fn advance_us(&self, us: i64) {
-        self.0.fetch_add(us, Ordering::SeqCst);
+        self.at.fetch_add(us, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock so far ahead of engine time, or behind it.
+    pub fn set_wall_ahead_s(&self, seconds: i64) {
+        self.wall_ahead_us
+            .store(seconds * SECOND_US, Ordering::SeqCst);
     }
 
     pub fn unix_s(&self) -> i64 {
-        self.0.load(Ordering::SeqCst) / SECOND_US
+        self.at.load(Ordering::SeqCst) / SECOND_US
     }
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Micros {
-        Micros(self.0.load(Ordering::SeqCst))
+        Micros(self.at.load(Ordering::SeqCst))
+    }
+
+    fn time_of_day(&self) -> Micros {
+        self.now().plus(self.wall_ahead_us.load(Ordering::SeqCst))
     }
 }
 
 impl WallClock for SimClock {
     fn wall(&self) -> Micros {
-        self.now()
+        self.time_of_day()
     }
 }

@@ -1,8 +1,7 @@
-//! The cleanup pass by the clock: whenever it is due, whether or not somebody sends requests.
+//! The cleanup pass by the clock: it runs when it is due, with or without requests.
 //!
-//! Requests trigger a due pass as well, as the protocol has it. A server that nobody asks anything would otherwise never delete
-//! what has ended. There is no pass right after a start: it requeues lapsed leases with a delay, and after a restart they are to
-//! be offered at once. The reserve of disk space is looked after on the way.
+//! Requests trigger a due pass as well, as the protocol demands. Without this loop an idle server would never delete ended
+//! intents. The interval survives restarts (`Engine::resume_cleanup`). The loop also refills the reserve of disk space.
 
 use std::time::Duration;
 
@@ -11,13 +10,15 @@ use consign_kernel::profile::Face;
 
 use super::reserve::Reserve;
 
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(engine: Engine, reserve: Option<Reserve>) {
-    let keep = || reserve.iter().for_each(Reserve::keep);
+    if let Err(error) = engine.resume_cleanup(Face::Intent).await {
+        tracing::warn!(%error, "the time of the last cleanup pass cannot be read; the next pass is a whole interval away");
+    }
     loop {
-        keep();
-        tokio::time::sleep(LOOK_EVERY).await;
+        reserve.iter().for_each(Reserve::keep);
         engine.cleanup_if_due(Face::Intent).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }

@@ -12,7 +12,7 @@ use consign_transactions::instant;
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use crate::place::{PATIENCE, Place, start};
+use crate::place::{PATIENCE, Place, get, main_client, published, start};
 
 const SITE: &str = "https://shop.example";
 const MINUTE_S: i64 = 60;
@@ -255,6 +255,71 @@ fn s7_engine_time_that_is_ahead_ends_no_permission_early_and_dates_no_receipt() 
     let issued_at = instant::parse(issued_at.as_str().expect("a time")).expect("a time");
     let apart_us = now().0.abs_diff(issued_at.0);
     assert!(apart_us < 60 * SECOND_US.unsigned_abs(), "{apart_us} µs");
+}
+
+/// Receipts and timelines of the Intent Protocol show the time of day, though leases go by engine time.
+#[test]
+fn s7_receipts_of_intents_show_the_wall_clock_when_engine_time_differs() {
+    let Some((place, shim)) = alone() else { return };
+    shim.move_clock(-20 * MINUTE_S).expect("the shim listens");
+    let server = start(&shim.under(place.options(), "consign.db"));
+    // Engine time began 20 minutes behind and follows by one percent.
+    shim.move_clock(0).expect("the shim listens");
+    let mut http = main_client(&server);
+    let id = published(&mut http, "work");
+    let claimed = http.post("/claim", &json!({})).expect("the server answers");
+    let done = json!({"claim_token": claimed.json()["claim_token"], "result": 1});
+    let settled = http.post(&format!("/fulfill/{id}"), &done);
+    assert_eq!(settled.expect("the server answers").status, 200);
+    let now_s = now().0 / SECOND_US;
+    let near = |at: &Value, what: &str| {
+        let seconds = at.as_f64().expect("a number");
+        let unit = if seconds > 1e12 { 1e6 } else { 1.0 };
+        let apart_s = (seconds / unit - now_s as f64).abs();
+        assert!(
+            apart_s < 60.0,
+            "{what} is {apart_s} s away from the wall clock"
+        );
+    };
+    // The receipt is made while the clock is wrong again.
+    shim.move_clock(-60 * MINUTE_S).expect("the shim listens");
+    let receipt = get(&mut http, &format!("/intents/{id}/receipt")).json();
+    near(&receipt["created_at"], "created_at");
+    near(&receipt["settled_at"], "settled_at");
+    let timeline = get(&mut http, &format!("/intents/{id}/timeline")).json();
+    let facts = timeline["facts"].as_array().expect("a list");
+    assert_eq!(facts.len(), 3, "{timeline}");
+    for fact in facts {
+        near(&fact["at"], "a fact");
+    }
+}
+
+/// The interval of the cleanup pass goes on where it was, so a server that restarts often deletes what has ended.
+#[test]
+fn s18_a_restart_does_not_put_off_the_cleanup_pass() {
+    let Some((place, shim)) = alone() else { return };
+    let options = place.options().env("BUS_CLEANUP_INTERVAL_SECONDS", "86400");
+    let mut server = start(&shim.under(options.clone(), "consign.db"));
+    let mut http = main_client(&server);
+    let id = published(&mut http, "work");
+    let claimed = http.post("/claim", &json!({})).expect("the server answers");
+    let done = json!({"claim_token": claimed.json()["claim_token"], "result": 1});
+    let settled = http.post(&format!("/fulfill/{id}"), &done);
+    assert_eq!(settled.expect("the server answers").status, 200);
+    // Beyond the retention of seven days, with a restart every 23 hours; no request is sent in between.
+    for _ in 0..8 {
+        server.terminate(PATIENCE).expect("it stops");
+        shim.let_pass(23 * 60 * MINUTE_S).expect("the shim listens");
+        server = start(&shim.under(options.clone(), "consign.db"));
+    }
+    let began = Instant::now();
+    while get(&mut main_client(&server), &format!("/status/{id}")).status != 404 {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "the fulfilled intent is still there"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use consign_engine::{Error, Operator};
 use consign_kernel::command::Settlement;
+use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
 use consign_kernel::profile::Face;
 use consign_kernel::receipt::verify;
@@ -105,4 +106,41 @@ async fn a_receipt_for_a_row_read_before_an_operator_settled_it_anew_tells_of_on
     assert_eq!(statement.attempts, second.attempts);
     assert_eq!(Some(statement.settled_at), second.settled_at.map(|at| at.0));
     assert_eq!(receipt, world.engine.receipt(&second).await.unwrap());
+}
+
+#[tokio::test]
+async fn s7_a_receipt_and_its_facts_show_the_wall_clock_of_each_moment() {
+    let world = World::new();
+    // The clock was an hour behind at admission, was set right, and later ran ahead.
+    world.clock.set_wall_ahead_s(-3_600);
+    let admitted_at = world.clock.unix_s() - 3_600;
+    let id = world.publish(intent()).await;
+    world.clock.set_wall_ahead_s(0);
+    world.clock.advance_s(5);
+    let held = claimed(&world).await;
+    world.clock.set_wall_ahead_s(7_200);
+    let settled_at = world.clock.unix_s() + 7_200;
+    world
+        .settle(&held, Settlement::Complete { result: None })
+        .await;
+    let done = world.engine.observe(id).await.unwrap().unwrap();
+    // What the clock shows when the receipt is made does not count.
+    world.clock.set_wall_ahead_s(-86_400);
+    let receipt = world.engine.receipt(&done).await.unwrap();
+    let statement = verify(&receipt, &world.engine.public_keys())
+        .unwrap()
+        .statement;
+    assert_eq!(statement.created_at / SECOND_US, admitted_at);
+    assert_eq!(statement.settled_at / SECOND_US, settled_at);
+    let facts = world.store.facts(done.seq, 10).await.unwrap();
+    let shown: Vec<i64> = facts
+        .iter()
+        .map(|fact| fact.time_of_day().0 / SECOND_US)
+        .collect();
+    let claimed_at = settled_at - 7_200;
+    assert_eq!(shown, [admitted_at, claimed_at, settled_at]);
+    assert!(
+        facts.is_sorted_by_key(|fact| fact.at),
+        "engine time orders them"
+    );
 }

@@ -10,7 +10,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::State;
 
-use crate::world::{World, claim, intent};
+use crate::world::{World, claim, engine, intent};
 
 #[tokio::test]
 async fn the_pass_is_due_an_interval_after_the_start_and_once_per_interval() {
@@ -22,6 +22,31 @@ async fn the_pass_is_due_an_interval_after_the_start_and_once_per_interval() {
     assert!(world.engine.cleanup_if_due(Face::Intent).await.is_none());
     world.clock.advance_s(301);
     assert!(world.engine.cleanup_if_due(Face::Intent).await.is_some());
+}
+
+#[tokio::test]
+async fn s18_a_restart_continues_the_interval_of_the_last_pass() {
+    let world = World::new();
+    let restarted = || engine(&world.store, &world.clock, [7; 32]);
+    world.engine.resume_cleanup(Face::Intent).await.unwrap();
+    // A server that restarts more often than the interval still cleans up once per interval.
+    for passes in 1..=2 {
+        for _ in 0..2 {
+            world.clock.advance_s(149);
+            let server = restarted();
+            server.resume_cleanup(Face::Intent).await.unwrap();
+            assert!(!server.cleanup_is_due(), "before pass {passes}");
+        }
+        world.clock.advance_s(3);
+        let server = restarted();
+        assert!(
+            !server.cleanup_is_due(),
+            "a start alone is no reason for a pass"
+        );
+        server.resume_cleanup(Face::Intent).await.unwrap();
+        assert!(server.cleanup_if_due(Face::Intent).await.is_some());
+        assert!(!server.cleanup_is_due());
+    }
 }
 
 #[tokio::test]

@@ -210,7 +210,7 @@ fn status_out(intent: &Intent) -> Json {
 pub(super) fn fact_out(fact: &Fact) -> Json {
     let mut body = Json::object();
     body.number("seq", fact.seq.0)
-        .seconds("at", Some(fact.at))
+        .seconds("at", Some(fact.time_of_day()))
         .text("verb", fact.verb.fact())
         .maybe_text("from", fact.from.map(|state| word(state, Cause::None)))
         .text("to", word(fact.to, fact.cause))

@@ -32,7 +32,7 @@ use crate::{once, record};
 #[derive(Debug)]
 pub struct Cx<'a> {
     pub now: Micros,
-    /// What the wall clock says. It ends what an agent signed an end for; nothing else goes by it.
+    /// The wall clock. It ends what an agent signed an end for, and dates facts; no other rule reads it.
     pub wall: Micros,
     pub entropy: &'a mut Entropy,
     /// The last admission sequence given out; the store keeps it.
@@ -307,6 +307,7 @@ fn fact(from: Option<State>, intent: &mut Intent, told: Told<'_>, cx: &mut Cx<'_
         face: intent.profile.profile().face,
         owner: intent.owner.clone(),
         at: cx.now,
+        wall_offset_us: Fact::wall_offset_us(cx.now, cx.wall),
         verb: told.verb,
         from,
         to: intent.state,

@@ -107,6 +107,7 @@ macro_rules! conformance {
             a_purge_goes_on_where_its_last_piece_stopped,
             a_piece_of_a_purge_looks_at_no_more_rows_than_it_may,
             a_sweep_moves_what_is_due_and_nothing_else,
+            facts_record_how_far_the_wall_clock_is_from_engine_time,
             a_sweep_is_bounded_and_says_when_more_waits,
             each_face_has_its_own_way_with_a_lease_that_ran_out,
             a_cleanup_requeues_lapsed_leases_with_back_off_ip_024,

@@ -285,3 +285,18 @@ pub async fn a_request_tells_whom_to_wake_and_when(world: World) {
         assert_eq!(news.told.iter().collect::<Vec<_>>(), ["alice"]);
     }
 }
+
+/// A difference of less than a second is not recorded: it would cost every fact some bytes, and the clocks of a server always
+/// differ a little.
+pub async fn facts_record_how_far_the_wall_clock_is_from_engine_time(world: World) {
+    let id = world.publish(item()).await;
+    for ahead_us in [SECOND_US - 1, -HOUR_US, HOUR_US] {
+        world.clock.set_day_ahead(ahead_us);
+        world.take("alice").await;
+        world.clock.advance(61 * SECOND_US);
+    }
+    let facts = world.facts(&world.load(id).await).await;
+    let claimed = facts.iter().filter(|fact| fact.verb == Verb::Claim);
+    let offsets: Vec<i64> = claimed.map(|fact| fact.wall_offset_us).collect();
+    assert_eq!(offsets, [0, -HOUR_US, HOUR_US]);
+}

@@ -186,6 +186,7 @@ fn fact(fields: &mut Fields, fact: &Fact) {
         face,
         owner,
         at,
+        wall_offset_us,
         verb,
         from,
         to,
@@ -202,6 +203,7 @@ fn fact(fields: &mut Fields, fact: &Fact) {
     }
     fields.text(owner);
     fields.number(at.0);
+    fields.number(*wall_offset_us);
     fields.maybe_number(from.map(State::code));
     fields.number(*attempt);
     fields.maybe_text(actor.as_ref());

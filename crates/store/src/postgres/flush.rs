@@ -49,7 +49,7 @@ const CHANGED: &str = concat!(
 );
 
 const FACTS: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, \
-    owner, actor, detail) SELECT * FROM unnest($1::fact[])";
+    owner, actor, detail, wall_offset_us) SELECT * FROM unnest($1::dated_fact[])";
 
 /// Counters are taken in the order of their key, so that no two writers wait for each other in a circle.
 /// Those that come to nothing stay. A shard alone rarely does, for what one writer counts up another counts down; and there
@@ -284,6 +284,7 @@ fn fact(fact: &Fact) -> Cells {
     cells.text(fact.owner.as_str());
     cells.text(fact.actor.as_deref());
     cells.text(fact.detail.as_deref());
+    cells.large((fact.wall_offset_us != 0).then_some(fact.wall_offset_us));
     cells
 }
 

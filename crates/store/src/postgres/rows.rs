@@ -57,12 +57,12 @@ pub(super) use outline_columns;
 macro_rules! fact_columns {
     () => {
         "f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, f.actor, f.detail, f.owner, \
-         f.face, f.previous"
+         f.face, f.previous, f.wall_offset_us"
     };
 }
 pub(super) use fact_columns;
 
-pub(super) const FACT_COLUMNS: usize = 13;
+pub(super) const FACT_COLUMNS: usize = 14;
 
 pub(super) fn intent(row: &impl Source) -> Result<Intent, Error> {
     let kind: Option<i16> = get(row, 27)?;
@@ -161,6 +161,7 @@ pub(super) fn fact(row: &impl Source) -> Result<Fact, Error> {
         owner: text(row, 10)?,
         face: coded(row, 11, Face::from_code)?,
         previous: fact_seq(row, 12)?,
+        wall_offset_us: get::<Option<i64>>(row, 13)?.unwrap_or(0),
     })
 }
 

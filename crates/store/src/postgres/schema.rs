@@ -105,6 +105,13 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Together,
         sql: include_str!("migrations/0011_unconsented.sql"),
     },
+    Migration {
+        version: 12,
+        name: "wall_offset",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0012_wall_offset.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.

@@ -76,6 +76,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "unconsented",
         sql: include_str!("migrations/0009_unconsented.sql"),
     },
+    Migration {
+        version: 10,
+        name: "wall_offset",
+        sql: include_str!("migrations/0010_wall_offset.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

@@ -357,7 +357,7 @@ impl Tx for Open<'_, '_> {
         let sql = concat!(
             "INSERT INTO facts (",
             fact_columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
         );
         self.prepared.get(sql)?.execute(params![
             signed(fact.seq.0),
@@ -373,6 +373,7 @@ impl Tx for Open<'_, '_> {
             fact.owner,
             fact.face.code(),
             fact.previous.map(|seq| signed(seq.0)),
+            (fact.wall_offset_us != 0).then_some(fact.wall_offset_us),
         ])?;
         if let Some((_, last)) = self.news.get_mut(&fact.owner) {
             *last = fact.seq;

@@ -291,7 +291,7 @@ fn transition(event: &Event) -> Value {
     let begun = (profile.id == ProfileId::AtpTransaction).then_some(State::Authorized.word());
     json!({
         "seq": fact.seq.0,
-        "at": instant::print(fact.at),
+        "at": instant::print(fact.time_of_day()),
         "intent_id": event.goal,
         "row": event.id.to_string(),
         "from": fact.from.map_or(begun, word),

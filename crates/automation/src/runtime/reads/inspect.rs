@@ -133,7 +133,7 @@ fn transition(fact: &Fact) -> Value {
     let profile = ProfileId::Automation.profile();
     let word = |state, cause| profile.word(state, cause).unwrap_or("queued");
     let mut shown = Map::new();
-    put(&mut shown, "at", Some(moment(fact.at)));
+    put(&mut shown, "at", Some(moment(fact.time_of_day())));
     put(&mut shown, "event", Some(fact.verb.fact()));
     put(
         &mut shown,

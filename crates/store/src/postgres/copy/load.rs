@@ -129,6 +129,7 @@ const FACTS: Columns = (
     columns![
         "seq" INT8, "intent" INT8, "previous" INT8, "at" INT8, "attempt" INT8, "face" INT2, "verb" INT2,
         "from_state" INT2, "to_state" INT2, "cause" INT2, "owner" TEXT, "actor" TEXT, "detail" TEXT,
+        "wall_offset_us" INT8,
     ],
 );
 
@@ -147,6 +148,7 @@ fn fact(row: &Fact) -> Vec<Cell<'_>> {
         text(&row.owner),
         maybe(row.actor.as_ref()),
         maybe(row.detail.as_ref()),
+        Box::new((row.wall_offset_us != 0).then_some(row.wall_offset_us)),
     ]
 }
 

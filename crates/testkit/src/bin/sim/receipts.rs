@@ -82,6 +82,6 @@ fn tells(statement: &Statement, id: IntentId, fact: &Fact, ledger: &Ledger) -> b
         && Some(statement.state.as_str()) == word
         && statement.cause.as_deref() == cause
         && statement.attempts == fact.attempt
-        && statement.settled_at == fact.at.0
+        && statement.settled_at == fact.time_of_day().0
         && statement.payload_sha256 == sha256_hex(payload.as_bytes())
 }
