@@ -1,7 +1,8 @@
 //! The cleanup pass and the purge of one face, in bounded pieces, and when the next pass is due.
 //!
-//! The ledger records the time of the last pass, so an interval goes on where it was when a server restarts. A pass right after
-//! every start would be wrong: it requeues lapsed leases with a delay, and after a restart they must be offered at once.
+//! The ledger records the time of the last pass, so an interval continues when a server restarts. A pass right after a start
+//! would be wrong: it requeues lapsed leases with a delay, and after a restart workers must find them at once. It also deletes,
+//! and an operator who started with a wrong clock needs a moment to notice.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -16,6 +17,8 @@ use crate::{Engine, Error, Operator};
 
 /// Rows per commit, so that a pass never holds up the others for long.
 const PIECE_ROWS: u32 = 500;
+/// After a start, no pass begins for this long.
+const START_GRACE_US: i64 = 60 * SECOND_US;
 const RETRY_AFTER_US: i64 = 60 * SECOND_US;
 
 /// What a cleanup pass did.
@@ -63,9 +66,10 @@ impl Schedule {
                 .is_ok()
     }
 
-    /// The next pass is an interval after the last one, and at most an interval away.
+    /// The next pass is an interval after the last one, at most an interval away, and not right now.
     fn resume(&self, last: Micros, now: Micros) {
         let next = last.min(now).plus(self.interval_us);
+        let next = next.max(now.plus(START_GRACE_US));
         self.next_at.store(next.0, Ordering::Release);
     }
 
