@@ -15,13 +15,15 @@ use crate::report;
 use crate::stages::STAGES;
 
 pub(crate) const HELP: &str = "
-Usage: cargo xtask test [--only STAGE]... [--skip STAGE]... [--list]
+Usage: cargo xtask test [--only STAGE]... [--skip STAGE]... [--fail-flaky] [--list]
 
-Runs every check of the repository, in order, and ends with a table of times, the test runner's closing line,
-and the sum of all test results. Fails if a stage fails or if a group of stages exceeds its time budget.
+Runs every check of the repository, in order, and ends with a table of times, a table of the tests that passed only
+when they were retried (flaky tests), the test runner's closing line, and the sum of all test results.
+Fails if a stage fails or if a group of stages exceeds its time budget.
 
   --only STAGE  run this stage only; may be repeated
   --skip STAGE  leave this stage out; may be repeated
+  --fail-flaky  fail if a test is flaky, too
   --list        list the stages and their budgets
 ";
 
@@ -61,6 +63,10 @@ const FLAGS: &[Flag] = &[
         takes_value: true,
     },
     Flag {
+        name: "--fail-flaky",
+        takes_value: false,
+    },
+    Flag {
         name: "--list",
         takes_value: false,
     },
@@ -78,7 +84,7 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     for stage in &chosen {
         run_one(context, stage, &mut timings);
     }
-    close(context, &chosen, &timings)
+    close(context, &chosen, &timings, flags.has("--fail-flaky"))
 }
 
 fn listing() -> String {
@@ -226,21 +232,34 @@ fn run_one(context: &Context, stage: &'static Stage, timings: &mut Timings) {
     });
 }
 
-/// The last words of a run: the table, what failed, the runner's closing line, the sum.
-fn close(context: &Context, chosen: &[&Stage], timings: &Timings) -> Done {
-    let failures = timings.failures();
+/// Prints the end of a run: the tables, the failures, the test runner's closing line, the sum.
+fn close(context: &Context, chosen: &[&Stage], timings: &Timings, fail_flaky: bool) -> Done {
+    // Only the logs of this run: those of stages left out by `--only` are older.
+    let logs = chosen.iter().filter_map(|stage| {
+        let log = fs::read_to_string(context.log(stage.log?)).ok()?;
+        Some((stage.name, Outcomes::read(&log)))
+    });
+    let outcomes: Vec<(&str, Outcomes)> = logs.collect();
+    let flaky = flaky_rows(&outcomes);
+    let mut failures = timings.failures();
+    if fail_flaky && !flaky.is_empty() {
+        let count = flaky.len();
+        failures.push(format!("flaky tests: {count} passed only when retried"));
+    }
     println!("\n{}", timings.table());
+    if !flaky.is_empty() {
+        println!("{}", flaky_table(flaky));
+    }
     for failure in &failures {
         println!("FAILED {failure}");
     }
-    // Only what ran now: logs of stages left out by `--only` are older.
-    let logs = chosen.iter().filter_map(|stage| stage.log);
-    let logs = logs.filter_map(|log| fs::read_to_string(context.log(log)).ok());
-    let outcomes: Vec<Outcomes> = logs.map(|text| Outcomes::read(&text)).collect();
-    for closing in outcomes.iter().filter_map(Outcomes::closing) {
+    for closing in outcomes
+        .iter()
+        .filter_map(|(_, outcomes)| outcomes.closing())
+    {
         println!("{closing}");
     }
-    let sum = sum(&outcomes);
+    let sum = sum(outcomes.iter().map(|(_, outcomes)| outcomes));
     if failures.is_empty() {
         println!("{sum}");
         return Ok(());
@@ -250,9 +269,27 @@ fn close(context: &Context, chosen: &[&Stage], timings: &Timings) -> Done {
     Err(String::new())
 }
 
-fn sum(outcomes: &[Outcomes]) -> String {
-    let passed: usize = outcomes.iter().map(Outcomes::passed).sum();
-    let failed: usize = outcomes.iter().map(Outcomes::failed).sum();
+/// One row for each flaky test: the stage, and the test with its binary.
+fn flaky_rows(outcomes: &[(&str, Outcomes)]) -> Vec<Vec<String>> {
+    let rows = outcomes.iter().flat_map(|(stage, outcomes)| {
+        let tests = outcomes.flaky();
+        tests.map(|test| vec![(*stage).to_owned(), test])
+    });
+    rows.collect()
+}
+
+fn flaky_table(rows: Vec<Vec<String>>) -> String {
+    let header = ["stage", "FLAKY: passed only when retried"].map(str::to_owned);
+    let rows: Vec<Vec<String>> = [header.to_vec()].into_iter().chain(rows).collect();
+    report::table(&rows)
+}
+
+fn sum<'a>(outcomes: impl Iterator<Item = &'a Outcomes>) -> String {
+    let (mut passed, mut failed) = (0, 0);
+    for outcomes in outcomes {
+        passed += outcomes.passed();
+        failed += outcomes.failed();
+    }
     format!("{passed} passed, {failed} failed")
 }
 
@@ -326,6 +363,24 @@ mod tests {
     #[test]
     fn results_are_summed_over_all_logs() {
         let logs = ["test a ... ok\ntest b ... FAILED\n", "test a ... ok\n"];
-        assert_eq!(sum(&logs.map(Outcomes::read)), "2 passed, 1 failed");
+        assert_eq!(sum(logs.map(Outcomes::read).iter()), "2 passed, 1 failed");
+    }
+
+    #[test]
+    fn flaky_tests_are_listed_with_their_stage() {
+        let retried = "  TRY 2 PASS [   0.004s] (1/1) probe intent::retried\n";
+        let outcomes = [
+            (
+                "tests",
+                Outcomes::read("        PASS [   0.007s] (1/1) probe steady\n"),
+            ),
+            ("security", Outcomes::read(retried)),
+        ];
+        let rows = flaky_rows(&outcomes);
+        assert_eq!(rows, [["security", "probe intent::retried"]]);
+        assert_eq!(
+            flaky_table(rows),
+            "stage     FLAKY: passed only when retried\nsecurity  probe intent::retried\n"
+        );
     }
 }
