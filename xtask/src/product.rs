@@ -1,5 +1,7 @@
 //! Builds what the outer stages start: the server with its planted defects compiled in but asleep, and the testkit's programs.
 
+use std::path::PathBuf;
+
 use crate::Done;
 use crate::context::Context;
 use crate::process::{self, Output};
@@ -21,19 +23,45 @@ pub(crate) fn build(context: &Context) -> Done {
         .demand_success("building the server and the testkit's programs")
 }
 
-/// What is measured is what is shipped, so it is built for release even to see whether measuring works.
-pub(crate) fn build_measured(context: &Context) -> Done {
-    let args = [
-        "build",
-        "--release",
-        "--locked",
-        "-p",
-        "consign",
-        "-p",
-        "consign-peers",
-    ];
-    process::run(context.cargo(&args), Output::Aside, context.deadline)?
-        .demand_success("building ours and the program that measures")
+/// The crate that measures, a workspace of its own.
+pub(crate) const PEERS_MANIFEST: &str = "peers/Cargo.toml";
+
+/// Where that crate is built, apart from the product.
+pub(crate) fn peers_target(context: &Context) -> PathBuf {
+    context.target.join("peers/build")
+}
+
+/// What `cargo xtask peers` and `cargo xtask goals` need.
+pub(crate) struct Measured {
+    pub(crate) consign: PathBuf,
+    /// Holds `consign-peers` and `consign-goals`.
+    pub(crate) programs: PathBuf,
+}
+
+/// Builds the server and the programs that measure it. What is measured is what is shipped, so both are built for release
+/// unless `debug` asks for a quick build whose figures mean nothing.
+pub(crate) fn build_measured(context: &Context, debug: bool) -> Result<Measured, String> {
+    let (profile, folder) = if debug {
+        ("dev", "debug")
+    } else {
+        ("release", "release")
+    };
+    let args = ["build", "--locked", "--profile", profile];
+    let mut server = context.cargo(&args);
+    server.args(["--package", "consign"]);
+    let mut programs = context.cargo(&args);
+    programs.args(["--manifest-path", PEERS_MANIFEST]);
+    programs.arg("--target-dir").arg(peers_target(context));
+    for (command, what) in [
+        (server, "building the server"),
+        (programs, "building the programs that measure"),
+    ] {
+        process::run(command, Output::Aside, context.deadline)?.demand_success(what)?;
+    }
+    Ok(Measured {
+        consign: context.target.join(folder).join("consign"),
+        programs: peers_target(context).join(folder),
+    })
 }
 
 /// The server binary, as an argument for programs that start it.

@@ -33,10 +33,12 @@ impl File {
         Path::new(&self.path).extension()?.to_str()
     }
 
-    /// The folder name below `crates/`, if the file is in a crate's `src`.
+    /// The folder name of the crate, if the file is in its `src`: of those below `crates/`, and `peers`.
     pub(crate) fn crate_of_source(&self) -> Option<&str> {
-        let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
-        rest.starts_with("src/").then_some(name)
+        let below_crates = self.path.strip_prefix("crates/");
+        let (name, rest) = below_crates.unwrap_or(&self.path).split_once('/')?;
+        let is_crate = below_crates.is_some() || name == "peers";
+        (is_crate && rest.starts_with("src/")).then_some(name)
     }
 
     /// Test code that has a file of its own.
@@ -155,9 +157,13 @@ mod tests {
         let tree = Tree::of(&[
             ("crates/store/src/a/b.rs", ""),
             ("crates/store/tests/it/c.rs", ""),
+            ("peers/src/d.rs", ""),
+            ("xtask/src/e.rs", ""),
         ]);
         assert_eq!(tree.files[0].crate_of_source(), Some("store"));
         assert_eq!(tree.files[1].crate_of_source(), None);
         assert!(tree.files[1].is_test_file());
+        assert_eq!(tree.files[2].crate_of_source(), Some("peers"));
+        assert_eq!(tree.files[3].crate_of_source(), None);
     }
 }

@@ -6,7 +6,7 @@ use super::Finding;
 use crate::manifest::{self, Dependency, Kind};
 use crate::tree::{File, Tree};
 
-/// A package of this workspace and those of ours it may depend on.
+/// A package of this repository and those of ours it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("consign-kernel", &[]),
     ("consign-store", &["consign-kernel"]),
@@ -74,7 +74,7 @@ const XTASK: &str = "xtask";
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let manifests = tree.files.iter().filter(|file| {
         let folders = file.path.split('/').count();
-        file.path == "xtask/Cargo.toml"
+        matches!(&*file.path, "xtask/Cargo.toml" | "peers/Cargo.toml")
             || (file.path.starts_with("crates/")
                 && file.path.ends_with("/Cargo.toml")
                 && folders == 3)
