@@ -1,5 +1,6 @@
 //! Why something could not be measured, in words that can stand in the report.
 
+use std::fmt::Display;
 use std::io;
 
 /// One kind for everything: nobody branches on it, it is only shown.
@@ -7,7 +8,10 @@ use std::io;
 pub(crate) enum Error {
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
-    /// The other side said something that is not its protocol, or a refusal.
+    /// A client library failed, or the server refused the request.
+    #[error("{what}: {reason}")]
+    Client { what: &'static str, reason: String },
+    /// The server answered something that the step does not expect.
     #[error("{0}")]
     Answer(String),
     /// A program could not be started, or ended when it should not.
@@ -24,6 +28,14 @@ impl Error {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
+    }
+
+    /// For `map_err` on the results of client libraries: names the step.
+    pub(crate) fn client<E: Display>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Client {
+            what,
+            reason: error.to_string(),
+        }
     }
 
     /// An answer that the protocol does not allow here, shown as far as it is readable.

@@ -1,8 +1,10 @@
 //! Runs the same work on other queues and on ours, in alternating short rounds, and prints the ratios with their spread.
 //!
-//! It expects the peers to be installed; `cargo xtask peers` does that. It looks into none of our crates, because ours is
-//! measured as others would measure it: as a program; of the testkit it has folders, processes and PostgreSQL. What is compared with ourselves, the disk and SQLite alone is
-//! `cargo xtask goals`, a second program over the same parts.
+//! It expects the peers to be installed; `cargo xtask peers` does that. It uses none of our crates but the testkit, of which
+//! it has folders, processes and PostgreSQL: ours is measured as others would measure it, as a program. Each peer is
+//! reached through its published client, with one request in flight on each connection.
+//!
+//! `cargo xtask goals` is a second program over the same parts: it compares ours with itself, with the disk and with SQLite.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -22,7 +24,6 @@ mod report;
 mod rounds;
 mod server;
 mod subject;
-mod wire;
 
 use std::fs;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! beanstalkd: a text protocol of lines, with the job's bytes after some of them.
+//! beanstalkd: put, reserve, delete.
 //!
 //! `-f0` syncs the log before each answer. A reservation is not written at all: it dies with the server.
 
@@ -6,13 +6,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Subject, Yard};
+use beanstalkd_rs::{DeleteResult, PutResult, ReserveResult};
+use tokio::io::BufReader;
+use tokio::net::TcpStream;
+
+use super::{Subject, Yard, client_version};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
 use crate::load::{Done, Load};
 use crate::server::{Server, free_port, output};
-use crate::wire::{Parsed, Wire, line, number};
 
 #[derive(Debug)]
 struct Beanstalkd {
@@ -33,7 +36,11 @@ pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
 impl Subject for Beanstalkd {
     fn version(&self) -> Result<String, Error> {
         let said = output(Command::new("beanstalkd").arg("-v"))?;
-        Ok(said.trim().to_owned())
+        Ok(format!(
+            "{}, {}",
+            said.trim(),
+            client_version("beanstalkd-rs")?
+        ))
     }
 
     fn caveat(&self) -> Option<&'static str> {
@@ -99,108 +106,55 @@ impl Protocol for Tube {
     }
 
     async fn connect(&self, _role: Role) -> Result<Connection, Error> {
-        let mut wire = Wire::connect(self.port).await?;
+        let port = self.port;
+        let stream = TcpStream::connect(("127.0.0.1", port)).await;
+        let stream = stream.map_err(Error::io(format!("connecting to port {port}")))?;
+        stream
+            .set_nodelay(true)
+            .map_err(Error::io("setting TCP_NODELAY"))?;
+        let mut connection = beanstalkd_rs::Connection::Tcp(BufReader::new(stream));
         let name = &self.name;
-        let hello = format!("use {name}\r\nwatch {name}\r\nignore default\r\n");
-        wire.send(hello.as_bytes()).await?;
-        for wanted in ["USING", "WATCHING", "WATCHING"] {
-            wire.next(reply).await?.expect_word(wanted)?;
-        }
-        Ok(Connection {
-            wire,
-            request: Vec::new(),
-        })
+        let used = connection.use_tube(name).await;
+        used.map_err(Error::client("use"))?;
+        let watched = connection.watch(name).await;
+        watched.map_err(Error::client("watch"))?;
+        let ignored = connection.ignore("default").await;
+        ignored.map_err(Error::client("ignore"))?;
+        Ok(Connection(connection))
     }
 }
 
-struct Connection {
-    wire: Wire,
-    request: Vec<u8>,
-}
+struct Connection(beanstalkd_rs::Connection);
+
+const PRIORITY: u32 = 0;
+const DELAY_SECONDS: u32 = 0;
+/// Longer than a round: no reservation runs out.
+const RESERVED_SECONDS: u32 = 120;
 
 impl Link for Connection {
-    type Claimed = usize;
+    type Claimed = u64;
 
     async fn publish(&mut self, body: &[u8]) -> Result<(), Error> {
-        self.request.clear();
-        let head = format!("put 0 0 120 {}\r\n", body.len());
-        self.request.extend_from_slice(head.as_bytes());
-        self.request.extend_from_slice(body);
-        self.request.extend_from_slice(b"\r\n");
-        self.wire.send(&self.request).await?;
-        self.wire.next(reply).await?.expect_word("INSERTED")
-    }
-
-    async fn claim(&mut self) -> Result<usize, Error> {
-        self.wire.send(b"reserve\r\n").await?;
-        let reply = self.wire.next(reply).await?;
-        reply.expect_word("RESERVED")?;
-        number(&reply.line, 1)
-    }
-
-    async fn ack(&mut self, job: usize) -> Result<(), Error> {
-        self.wire
-            .send(format!("delete {job}\r\n").as_bytes())
-            .await?;
-        self.wire.next(reply).await?.expect_word("DELETED")
-    }
-}
-
-/// One answer: its line, and the bytes of the job if it brings one.
-#[derive(Debug, PartialEq, Eq)]
-struct Reply {
-    line: Vec<u8>,
-    body: Vec<u8>,
-}
-
-impl Reply {
-    fn expect_word(&self, wanted: &str) -> Result<(), Error> {
-        if self.line.split(|byte| *byte == b' ').next() == Some(wanted.as_bytes()) {
-            Ok(())
-        } else {
-            Err(Error::unexpected(wanted, &self.line))
+        let put = self.0.put(PRIORITY, DELAY_SECONDS, RESERVED_SECONDS, body);
+        match put.await.map_err(Error::client("put"))? {
+            PutResult::Inserted(_) => Ok(()),
+            PutResult::Buried(job) => Err(Error::Answer(format!("put buried the job {job}"))),
         }
     }
-}
 
-fn reply(bytes: &[u8]) -> Parsed<Reply> {
-    let Some((head, used)) = line(bytes) else {
-        return Ok(None);
-    };
-    let (body, used) = if head.starts_with(b"RESERVED ") {
-        let length = number(head, 2)?;
-        let Some(body) = bytes.get(used..used + length + 2) else {
-            return Ok(None);
-        };
-        (&body[..length], used + length + 2)
-    } else {
-        (&[][..], used)
-    };
-    let reply = Reply {
-        line: head.to_vec(),
-        body: body.to_vec(),
-    };
-    Ok(Some((reply, used)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::cut;
-
-    #[test]
-    fn replies_may_be_cut_anywhere() {
-        let inserted = cut::everywhere(b"INSERTED 42\r\n", reply);
-        inserted.expect_word("INSERTED").unwrap();
-        assert_eq!(number(&inserted.line, 1).unwrap(), 42);
-        let reserved = cut::everywhere(b"RESERVED 7 6\r\na\r\nb\r\n\r\n", reply);
-        assert_eq!(reserved.body, b"a\r\nb\r\n");
+    async fn claim(&mut self) -> Result<u64, Error> {
+        match self.0.reserve().await.map_err(Error::client("reserve"))? {
+            ReserveResult::Reserved(job) => Ok(job.id),
+            other @ (ReserveResult::DeadlineSoon | ReserveResult::TimedOut) => {
+                Err(Error::Answer(format!("reserve returned {other:?}")))
+            }
+        }
     }
 
-    #[test]
-    fn a_refusal_is_not_taken_for_consent() {
-        let refused = cut::everywhere(b"OUT_OF_MEMORY\r\n", reply);
-        assert!(refused.expect_word("INSERTED").is_err());
-        assert!(reply(b"RESERVED seven\r\n").is_err());
+    async fn ack(&mut self, job: u64) -> Result<(), Error> {
+        match self.0.delete(job).await.map_err(Error::client("delete"))? {
+            DeleteResult::Deleted => Ok(()),
+            DeleteResult::NotFound => Err(Error::Answer(format!("delete found no job {job}"))),
+        }
     }
 }

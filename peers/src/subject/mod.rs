@@ -3,7 +3,6 @@
 //! Each file starts one subject, tells its settings in a line, and runs a round on it. Durability is of one kind
 //! everywhere: what was answered with success has been synced to disk.
 
-mod amqp;
 mod beanstalkd;
 mod consign;
 mod nats;
@@ -168,6 +167,16 @@ pub(crate) fn is_called(name: &str, word: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
+/// A client crate with its version, as it was built into this program.
+fn client_version(name: &str) -> Result<String, Error> {
+    let entry = format!("name = \"{name}\"\nversion = \"");
+    let locked = include_str!("../../Cargo.lock").split_once(&entry);
+    let version = locked.and_then(|(_, rest)| rest.split('"').next());
+    let version =
+        version.ok_or_else(|| Error::Program(format!("Cargo.lock has no version of {name}")))?;
+    Ok(format!("{name} {version}"))
+}
+
 /// Programs that are not on the path.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
@@ -234,6 +243,19 @@ impl Yard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_versions_of_the_clients_are_known() {
+        for client in ["async-nats", "beanstalkd-rs", "lapin", "redis"] {
+            let shown = client_version(client).unwrap();
+            let version = shown.strip_prefix(client).unwrap().trim();
+            assert!(
+                version.starts_with(|first: char| first.is_ascii_digit()),
+                "{shown}"
+            );
+        }
+        assert!(client_version("no-such-crate").is_err());
+    }
 
     #[test]
     fn a_first_word_stands_for_all_of_its_kind_and_for_nothing_else() {

@@ -1,21 +1,27 @@
 //! `RabbitMQ`: durable queues, persistent messages, publisher confirms, one unacknowledged message per consumer.
 //!
 //! An acknowledgement has no answer in this protocol, so the broker's own sync of it is not waited for.
+//! The client, lapin, runs a thread for each connection.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
 use consign_testkit::unprivileged::User;
+use futures_util::StreamExt;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, BasicQosOptions,
+    ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{BasicProperties, Channel, Confirmation, ConnectionProperties, Consumer};
 
-use super::amqp::{self, Arguments, Fields, Frame, Method};
-use super::{Subject, Yard};
+use super::{Subject, Yard, client_version};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
 use crate::load::{Done, Load};
 use crate::server::{Server, free_port, output};
-use crate::wire::Wire;
 
 /// Not the program on the path: that one insists on the packaged service's own user and folders.
 const PROGRAM: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
@@ -89,7 +95,8 @@ impl Subject for Rabbitmq {
         let mut control = Command::new(CONTROL);
         // It writes a secret into its home, and asks nobody with it.
         let said = output(control.arg("version").env("HOME", &self.broker.folder))?;
-        Ok(format!("RabbitMQ {}", said.trim()))
+        let client = client_version("lapin")?;
+        Ok(format!("RabbitMQ {}, {client}", said.trim()))
     }
 
     fn connections(&self) -> Connections {
@@ -123,201 +130,128 @@ struct Queue {
     kind: &'static str,
 }
 
-const CHANNEL: u16 = 1;
-const DURABLE: u8 = 2;
+/// Of a message that is written to disk.
+const PERSISTENT: u8 = 2;
+
+impl Queue {
+    async fn open(&self) -> Result<(lapin::Connection, Channel), Error> {
+        // No heartbeat: a round is shorter than any sensible interval.
+        let port = self.port;
+        let address = format!("amqp://guest:guest@127.0.0.1:{port}/%2f?heartbeat=0");
+        let properties = ConnectionProperties::default();
+        let connection = lapin::Connection::connect(&address, properties).await;
+        let connection = connection.map_err(Error::client("connecting"))?;
+        let channel = connection.create_channel().await;
+        let channel = channel.map_err(Error::client("opening a channel"))?;
+        Ok((connection, channel))
+    }
+
+    fn name(&self) -> ShortString {
+        self.name.as_str().into()
+    }
+}
 
 impl Protocol for Queue {
     type Link = Connection;
 
     async fn prepare(&self) -> Result<(), Error> {
-        let mut connection = Connection::open(self).await?;
-        let declare = Arguments::default()
-            .short(0)
-            .text(&self.name)
-            .octet(DURABLE)
-            .table(&[("x-queue-type", self.kind)]);
-        connection
-            .call(amqp::QUEUE_DECLARE, &declare, amqp::QUEUE_DECLARE_OK)
-            .await?;
+        let (_connection, channel) = self.open().await?;
+        let mut arguments = FieldTable::default();
+        let kind = AMQPValue::LongString(self.kind.into());
+        arguments.insert("x-queue-type".into(), kind);
+        let options = QueueDeclareOptions::durable();
+        let queue = channel.queue_declare(self.name(), options, arguments).await;
+        queue.map_err(Error::client("declaring the queue"))?;
         Ok(())
     }
 
     async fn clear(&self) -> Result<(), Error> {
-        let mut connection = Connection::open(self).await?;
-        let delete = Arguments::default().short(0).text(&self.name).octet(0);
-        connection
-            .call(amqp::QUEUE_DELETE, &delete, amqp::QUEUE_DELETE_OK)
-            .await?;
+        let (_connection, channel) = self.open().await?;
+        let deleted = channel.queue_delete(self.name(), QueueDeleteOptions::default());
+        deleted.await.map_err(Error::client("deleting the queue"))?;
         Ok(())
     }
 
     async fn connect(&self, role: Role) -> Result<Connection, Error> {
-        let mut connection = Connection::open(self).await?;
-        if role != Role::Consumer {
-            let select = Arguments::default().octet(0);
-            connection
-                .call(amqp::CONFIRM_SELECT, &select, amqp::CONFIRM_SELECT_OK)
-                .await?;
-        }
+        let (connection, channel) = self.open().await?;
+        let mut consumer = None;
         if role == Role::Consumer {
-            let qos = Arguments::default().long(0).short(1).octet(0);
-            connection
-                .call(amqp::BASIC_QOS, &qos, amqp::BASIC_QOS_OK)
-                .await?;
-            let consume = Arguments::default()
-                .short(0)
-                .text(&self.name)
-                .text("")
-                .octet(0)
-                .table(&[]);
-            connection
-                .call(amqp::BASIC_CONSUME, &consume, amqp::BASIC_CONSUME_OK)
-                .await?;
+            let limited = channel.basic_qos(1, BasicQosOptions::default()).await;
+            limited.map_err(Error::client("setting the prefetch"))?;
+            let options = BasicConsumeOptions::default();
+            let arguments = FieldTable::default();
+            let subscribed = channel.basic_consume(self.name(), "".into(), options, arguments);
+            consumer = Some(subscribed.await.map_err(Error::client("subscribing"))?);
+        } else {
+            let select = channel.confirm_select(ConfirmSelectOptions::default());
+            select
+                .await
+                .map_err(Error::client("asking for confirmations"))?;
         }
-        connection.subscribed = role == Role::Consumer;
-        Ok(connection)
+        Ok(Connection {
+            _inner: connection,
+            channel,
+            queue: self.name(),
+            properties: BasicProperties::default().with_delivery_mode(PERSISTENT),
+            consumer,
+        })
     }
 }
 
 struct Connection {
-    wire: Wire,
-    queue: String,
-    /// Messages come by themselves; otherwise each is asked for, so that none lies unused with a client that cycles.
-    subscribed: bool,
-    request: Vec<u8>,
+    /// Closed when it is dropped.
+    _inner: lapin::Connection,
+    channel: Channel,
+    queue: ShortString,
+    properties: BasicProperties,
+    /// The broker sends messages to a consumer; a client that cycles asks for each message instead, so that none waits
+    /// unused at a client.
+    consumer: Option<Consumer>,
 }
 
-impl Connection {
-    async fn open(queue: &Queue) -> Result<Self, Error> {
-        let mut connection = Self {
-            wire: Wire::connect(queue.port).await?,
-            queue: queue.name.clone(),
-            subscribed: false,
-            request: Vec::new(),
-        };
-        connection.wire.send(amqp::GREETING).await?;
-        connection.expect(amqp::CONNECTION_START).await?;
-        let start = Arguments::default()
-            .table(&[])
-            .text("PLAIN")
-            .long_bytes(b"\0guest\0guest")
-            .text("en_US");
-        connection
-            .send(0, amqp::CONNECTION_START_OK, &start)
-            .await?;
-        let tune = connection.expect(amqp::CONNECTION_TUNE).await?;
-        let mut tune = Fields(&tune);
-        // No heartbeat: a round is shorter than any sensible interval.
-        let agreed = Arguments::default()
-            .short(tune.short()?)
-            .long(tune.long()?)
-            .short(0);
-        connection
-            .send(0, amqp::CONNECTION_TUNE_OK, &agreed)
-            .await?;
-        let host = Arguments::default().text("/").text("").octet(0);
-        connection.send(0, amqp::CONNECTION_OPEN, &host).await?;
-        connection.expect(amqp::CONNECTION_OPEN_OK).await?;
-        let channel = Arguments::default().text("");
-        connection
-            .call(amqp::CHANNEL_OPEN, &channel, amqp::CHANNEL_OPEN_OK)
-            .await?;
-        Ok(connection)
-    }
+impl Link for Connection {
+    /// The tag of a delivery.
+    type Claimed = u64;
 
-    async fn send(
-        &mut self,
-        channel: u16,
-        method: Method,
-        arguments: &Arguments,
-    ) -> Result<(), Error> {
-        self.request.clear();
-        amqp::method(&mut self.request, channel, method, arguments);
-        self.wire.send(&self.request).await
-    }
-
-    async fn call(
-        &mut self,
-        method: Method,
-        arguments: &Arguments,
-        answer: Method,
-    ) -> Result<Vec<u8>, Error> {
-        self.send(CHANNEL, method, arguments).await?;
-        self.expect(answer).await
-    }
-
-    async fn expect(&mut self, wanted: Method) -> Result<Vec<u8>, Error> {
-        let (method, arguments) = self.method().await?;
-        if method == wanted {
-            Ok(arguments)
-        } else {
-            let wanted = format!("{wanted:?}, not {method:?}");
-            Err(Error::unexpected(&wanted, &arguments))
-        }
-    }
-
-    async fn method(&mut self) -> Result<(Method, Vec<u8>), Error> {
-        loop {
-            match self.wire.next(amqp::frame).await? {
-                Frame::Method(method, arguments) => return Ok((method, arguments)),
-                Frame::Heartbeat => {}
-                other @ (Frame::Header(_) | Frame::Body(_)) => {
-                    return Err(Error::Answer(format!("expected a method, got {other:?}")));
-                }
+    async fn publish(&mut self, body: &[u8]) -> Result<(), Error> {
+        let sent = self.channel.basic_publish(
+            "".into(),
+            self.queue.clone(),
+            BasicPublishOptions::default(),
+            body,
+            self.properties.clone(),
+        );
+        let sent = sent.await.map_err(Error::client("publishing"))?;
+        match sent.await.map_err(Error::client("a confirmation"))? {
+            Confirmation::Ack(None) => Ok(()),
+            other @ (Confirmation::Ack(Some(_))
+            | Confirmation::Nack(_)
+            | Confirmation::NotRequested) => {
+                Err(Error::Answer(format!("the broker confirmed by {other:?}")))
             }
         }
     }
 
-    /// The header and the body that follow a delivery.
-    async fn content(&mut self) -> Result<(), Error> {
-        let Frame::Header(size) = self.wire.next(amqp::frame).await? else {
-            return Err(Error::Answer("expected a header".to_owned()));
-        };
-        let mut received = 0;
-        while received < size {
-            let Frame::Body(part) = self.wire.next(amqp::frame).await? else {
-                return Err(Error::Answer("expected a body".to_owned()));
-            };
-            received += part.len() as u64;
-        }
-        Ok(())
-    }
-}
-
-impl Link for Connection {
-    type Claimed = u64;
-
-    async fn publish(&mut self, body: &[u8]) -> Result<(), Error> {
-        self.request.clear();
-        amqp::publish(&mut self.request, CHANNEL, &self.queue, body);
-        self.wire.send(&self.request).await?;
-        self.expect(amqp::BASIC_ACK).await.map(|_| ())
-    }
-
     async fn claim(&mut self) -> Result<u64, Error> {
-        if self.subscribed {
-            let delivery = self.expect(amqp::BASIC_DELIVER).await?;
-            self.content().await?;
-            let mut fields = Fields(&delivery);
-            fields.skip_text()?;
-            return fields.longlong();
+        if let Some(consumer) = &mut self.consumer {
+            let delivery = consumer.next().await;
+            let delivery =
+                delivery.ok_or_else(|| Error::Answer("the subscription ended".to_owned()))?;
+            let delivery = delivery.map_err(Error::client("a delivery"))?;
+            return Ok(delivery.delivery_tag);
         }
-        let get = Arguments::default().short(0).text(&self.queue).octet(0);
         loop {
-            self.send(CHANNEL, amqp::BASIC_GET, &get).await?;
-            match self.method().await? {
-                (amqp::BASIC_GET_EMPTY, _) => {}
-                (amqp::BASIC_GET_OK, arguments) => {
-                    self.content().await?;
-                    return Fields(&arguments).longlong();
-                }
-                (_, arguments) => return Err(Error::unexpected("a message", &arguments)),
+            let options = BasicGetOptions::default();
+            let message = self.channel.basic_get(self.queue.clone(), options).await;
+            if let Some(message) = message.map_err(Error::client("asking for a message"))? {
+                return Ok(message.delivery.delivery_tag);
             }
         }
     }
 
     async fn ack(&mut self, delivery: u64) -> Result<(), Error> {
-        let ack = Arguments::default().longlong(delivery).octet(0);
-        self.send(CHANNEL, amqp::BASIC_ACK, &ack).await
+        let options = BasicAckOptions::default();
+        let sent = self.channel.basic_ack(delivery, options).await;
+        sent.map_err(Error::client("acknowledging"))
     }
 }
