@@ -29,34 +29,13 @@ pub(crate) struct Planted {
 const VIOLATION_FOUND: i32 = 1;
 
 const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--rounds",
-        takes_value: true,
-    },
-    Flag {
-        name: "--minutes",
-        takes_value: true,
-    },
-    Flag {
-        name: "--seed",
-        takes_value: true,
-    },
-    Flag {
-        name: "--fault",
-        takes_value: true,
-    },
-    Flag {
-        name: "--resume",
-        takes_value: false,
-    },
-    Flag {
-        name: "--resume-dirty",
-        takes_value: false,
-    },
-    Flag {
-        name: "--plants",
-        takes_value: false,
-    },
+    Flag::valued("--rounds"),
+    Flag::valued("--minutes"),
+    Flag::valued("--seed"),
+    Flag::valued("--fault"),
+    Flag::switch("--resume"),
+    Flag::switch("--resume-dirty"),
+    Flag::switch("--plants"),
 ];
 
 impl Campaign {

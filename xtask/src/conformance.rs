@@ -40,16 +40,7 @@ const IDS_PER_TEST_MAX: usize = 6;
 
 const TEST_FAILED: &str = "a test that bears it failed";
 
-const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--face",
-        takes_value: true,
-    },
-    Flag {
-        name: "--json",
-        takes_value: false,
-    },
-];
+const FLAGS: &[Flag] = &[Flag::valued("--face"), Flag::switch("--json")];
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     let flags = Flags::parse(words, FLAGS)?;

@@ -6,7 +6,25 @@
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
-    pub(crate) takes_value: bool,
+    takes_value: bool,
+}
+
+impl Flag {
+    /// A flag that is there or not.
+    pub(crate) const fn switch(name: &'static str) -> Self {
+        Self {
+            name,
+            takes_value: false,
+        }
+    }
+
+    /// A flag with a value.
+    pub(crate) const fn valued(name: &'static str) -> Self {
+        Self {
+            name,
+            takes_value: true,
+        }
+    }
 }
 
 /// What the command line said, in its order.
@@ -74,16 +92,7 @@ impl Flags {
 mod tests {
     use super::*;
 
-    const KNOWN: &[Flag] = &[
-        Flag {
-            name: "--only",
-            takes_value: true,
-        },
-        Flag {
-            name: "--list",
-            takes_value: false,
-        },
-    ];
+    const KNOWN: &[Flag] = &[Flag::valued("--only"), Flag::switch("--list")];
 
     fn parse(line: &str) -> Result<Flags, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

@@ -37,18 +37,9 @@ const SECONDS_PER_INPUT_MAX: u32 = 10;
 const TABLE: &str = "crates/fuzz/src/lib.rs";
 
 const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--seconds",
-        takes_value: true,
-    },
-    Flag {
-        name: "--target",
-        takes_value: true,
-    },
-    Flag {
-        name: "--list",
-        takes_value: false,
-    },
+    Flag::valued("--seconds"),
+    Flag::valued("--target"),
+    Flag::switch("--list"),
 ];
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {

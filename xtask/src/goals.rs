@@ -30,30 +30,16 @@ Fails if something could not be measured, not if a goal is not reached.
 const DEBUG: &str = "--debug";
 
 const FLAGS: &[Flag] = &[
-    valued("--only"),
-    valued("--rounds"),
-    valued("--seconds"),
-    valued("--dir"),
-    valued("--lock"),
-    plain("--quick"),
-    plain(DEBUG),
-    plain("--json"),
-    plain("--list"),
+    Flag::valued("--only"),
+    Flag::valued("--rounds"),
+    Flag::valued("--seconds"),
+    Flag::valued("--dir"),
+    Flag::valued("--lock"),
+    Flag::switch("--quick"),
+    Flag::switch(DEBUG),
+    Flag::switch("--json"),
+    Flag::switch("--list"),
 ];
-
-const fn valued(name: &'static str) -> Flag {
-    Flag {
-        name,
-        takes_value: true,
-    }
-}
-
-const fn plain(name: &'static str) -> Flag {
-    Flag {
-        name,
-        takes_value: false,
-    }
-}
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     let flags = Flags::parse(words, FLAGS)?;

@@ -33,10 +33,7 @@ const PLANTS_PER_FACE_MIN: usize = 10;
 /// The variable a planted binary looks at.
 const VARIABLE: &str = "CONSIGN_PLANT";
 
-const FLAGS: &[Flag] = &[Flag {
-    name: "--face",
-    takes_value: true,
-}];
+const FLAGS: &[Flag] = &[Flag::valued("--face")];
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     let flags = Flags::parse(words, FLAGS)?;

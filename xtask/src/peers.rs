@@ -42,38 +42,19 @@ const CHECK: &str = "--check";
 const DEBUG: &str = "--debug";
 
 const FLAGS: &[Flag] = &[
-    valued("--only"),
-    valued("--clients"),
-    valued("--seconds"),
-    valued("--rounds"),
-    valued("--work"),
-    valued("--out"),
-    valued("--dir"),
-    valued("--lock"),
-    Flag {
-        name: "--json",
-        takes_value: false,
-    },
-    Flag {
-        name: "--list",
-        takes_value: false,
-    },
-    Flag {
-        name: CHECK,
-        takes_value: false,
-    },
-    Flag {
-        name: DEBUG,
-        takes_value: false,
-    },
+    Flag::valued("--only"),
+    Flag::valued("--clients"),
+    Flag::valued("--seconds"),
+    Flag::valued("--rounds"),
+    Flag::valued("--work"),
+    Flag::valued("--out"),
+    Flag::valued("--dir"),
+    Flag::valued("--lock"),
+    Flag::switch("--json"),
+    Flag::switch("--list"),
+    Flag::switch(CHECK),
+    Flag::switch(DEBUG),
 ];
-
-const fn valued(name: &'static str) -> Flag {
-    Flag {
-        name,
-        takes_value: true,
-    }
-}
 
 const BEANSTALKD: Package = Package {
     name: "beanstalkd",

@@ -15,16 +15,7 @@ allows and what it does not: N cases per operation (80 by default). No answer ma
 document in status, media type, headers or body. The seed (1 by default) repeats a run.
 ";
 
-const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--examples",
-        takes_value: true,
-    },
-    Flag {
-        name: "--seed",
-        takes_value: true,
-    },
-];
+const FLAGS: &[Flag] = &[Flag::valued("--examples"), Flag::valued("--seed")];
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     let flags = Flags::parse(words, FLAGS)?;

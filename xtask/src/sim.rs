@@ -44,34 +44,13 @@ const PROMISE_BROKEN: i32 = 1;
 const VALUES: &[&str] = &["--seed", "--seeds", "--steps", "--minutes"];
 
 const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--seed",
-        takes_value: true,
-    },
-    Flag {
-        name: "--seeds",
-        takes_value: true,
-    },
-    Flag {
-        name: "--steps",
-        takes_value: true,
-    },
-    Flag {
-        name: "--minutes",
-        takes_value: true,
-    },
-    Flag {
-        name: "--resume",
-        takes_value: false,
-    },
-    Flag {
-        name: "--resume-dirty",
-        takes_value: false,
-    },
-    Flag {
-        name: "--plants",
-        takes_value: false,
-    },
+    Flag::valued("--seed"),
+    Flag::valued("--seeds"),
+    Flag::valued("--steps"),
+    Flag::valued("--minutes"),
+    Flag::switch("--resume"),
+    Flag::switch("--resume-dirty"),
+    Flag::switch("--plants"),
 ];
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {

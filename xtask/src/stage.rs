@@ -54,22 +54,10 @@ const GROUPS: &[(&str, u64)] = &[
 ];
 
 const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--only",
-        takes_value: true,
-    },
-    Flag {
-        name: "--skip",
-        takes_value: true,
-    },
-    Flag {
-        name: "--fail-flaky",
-        takes_value: false,
-    },
-    Flag {
-        name: "--list",
-        takes_value: false,
-    },
+    Flag::valued("--only"),
+    Flag::valued("--skip"),
+    Flag::switch("--fail-flaky"),
+    Flag::switch("--list"),
 ];
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {

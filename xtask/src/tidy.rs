@@ -8,6 +8,7 @@ mod migrations;
 mod pages;
 mod promises;
 mod purity;
+mod scan;
 mod shape;
 mod sql;
 mod unsafety;
@@ -82,10 +83,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("unsafe", unsafety::check),
 ];
 
-const FLAGS: &[Flag] = &[Flag {
-    name: "--bless",
-    takes_value: false,
-}];
+const FLAGS: &[Flag] = &[Flag::switch("--bless")];
 
 pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     let flags = Flags::parse(words, FLAGS)?;
