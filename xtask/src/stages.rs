@@ -43,7 +43,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "tools",
-        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails, verifiers of receipts and the browser are installed",
+        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails, verifiers of receipts, cargo-deny and the browser are installed",
         group: BUILD,
         log: None,
         run: install,
@@ -232,6 +232,7 @@ fn doc(context: &Context) -> Done {
 fn install(context: &Context) -> Done {
     packages::install(context, &POSTGRESQL)?;
     tools::stand_ins(context)?;
+    tools::cargo_deny(context)?;
     tools::chromium(context)
 }
 

@@ -220,6 +220,33 @@ pub(crate) fn stand_ins(context: &Context) -> Done {
         })
 }
 
+/// What checks `deny.toml`, pinned.
+const CARGO_DENY: &str = "0.20.2";
+
+/// The cargo-deny on the path, whatever its version, or one of our own; building that takes about two minutes, once.
+pub(crate) fn cargo_deny(context: &Context) -> Result<PathBuf, String> {
+    let name = "cargo-deny";
+    if process::ask(context.program(name, &["--version"])).is_some() {
+        return Ok(name.into());
+    }
+    let folder = context.shelf().join(name);
+    let program = folder.join("bin").join(name);
+    let installed = process::ask(context.program(&program, &["--version"]));
+    if installed.is_some_and(|text| text.trim().ends_with(CARGO_DENY)) {
+        return Ok(program);
+    }
+    let mut install = context.cargo(&["install", name, "--locked", "--force"]);
+    install.args(["--version", CARGO_DENY]);
+    install.arg("--root").arg(&folder);
+    process::run(install, Output::Terminal, context.deadline)
+        .and_then(|ended| ended.demand_success("installing cargo-deny"))
+        .map_err(|error| {
+            let by_hand = format!("cargo install {name} --locked --version {CARGO_DENY}");
+            format!("{error}; it needs the network once, try by hand with: {by_hand}")
+        })?;
+    Ok(program)
+}
+
 /// Makes sure that Chromium is there; installing it takes root.
 pub(crate) fn chromium(context: &Context) -> Done {
     let package = Package {
