@@ -1,8 +1,8 @@
 //! Command line flags: reads `--name` and `--name VALUE`, and refuses what a command does not know.
 //!
-//! There are no positional words and no short forms: with this few flags they would save nothing.
+//! There are no positional arguments and no short forms: the commands have too few flags to need them.
 
-/// One flag a command understands.
+/// A flag of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
@@ -27,7 +27,7 @@ impl Flag {
     }
 }
 
-/// What the command line said, in its order.
+/// The flags of a command line, in order.
 #[derive(Debug)]
 pub(crate) struct Flags {
     given: Vec<(&'static str, String)>,

@@ -1,6 +1,6 @@
-//! `cargo xtask goals`: builds ours for release, then lets `consign-goals` measure it against our own goals.
+//! `cargo xtask goals`: builds ours for release, then starts `consign-goals`, which measures it against our own goals.
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::process::{self, Output};
@@ -18,8 +18,8 @@ Fails if something could not be measured, not if a goal is not reached.
   --only A,B    only these, by name or first word, such as empty or p99; all by default
   --rounds N    rounds of each, by default 5
   --seconds S   length of what runs at full speed, by default 3; latencies are measured over 20 in any case
-  --quick       one round of small numbers in a few seconds, to see that it works; its figures mean nothing
-  --debug       build for debugging, which takes less time; the figures mean nothing either
+  --quick       one round of small numbers in a few seconds, to see that it works; the figures mean nothing
+  --debug       build for debugging, which takes less time; the figures mean nothing
   --json        print the findings as JSON
   --dir DIR     where the servers keep their files, on a disk; by default /var/tmp
   --lock FILE   lock this file while goals that belong together are measured once, for others that lock it
@@ -41,11 +41,12 @@ const FLAGS: &[Flag] = &[
     Flag::switch("--list"),
 ];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     let built = product::build_measured(context, flags.has(DEBUG))?;
     let mut measure = context.program(built.programs.join("consign-goals"), &[]);
     measure.args(words.iter().filter(|word| *word != DEBUG));
     measure.arg("--consign").arg(built.consign);
-    process::run(measure, Output::Terminal, context.deadline)?.demand_success("measuring the goals")
+    process::run(measure, Output::Terminal, context.deadline)?
+        .require_success("measuring the goals")
 }

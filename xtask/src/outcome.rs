@@ -1,8 +1,8 @@
-//! Reads test results out of logs: the lines of cargo-nextest, and the `test NAME ... ok` lines of libtest,
-//! which the programs that drive real clients, crashes and the browser print as well.
+//! Reads test results from logs: the lines of cargo-nextest, and the `test NAME ... ok` lines of libtest,
+//! which the programs for real clients, crashes and the browser print as well.
 //!
-//! A result counts only when it is final: a failed try that is to be repeated says nothing yet.
-//! Lines that a failing test printed are indented by nextest and therefore never taken for results.
+//! Only final results count: a failed attempt that nextest retries is not one.
+//! nextest indents the output of a failing test, so its lines are not read as results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,7 +97,7 @@ fn nextest_line(line: &str) -> Option<NextestResult<'_>> {
         "PASS" | "LEAK" | "FLAKY" => true,
         "FAIL" | "TIMEOUT" | "ABORT" | "XFAIL" | "LEAK-FAIL" | "FLKY-FL" => false,
         "SLOW" | "TERMINATING" | "TRMNTG" | "START" | "DELAY" | "RETRY" => return None,
-        // Of a repeated try nextest prints signals and time-outs in short forms: ABRT, SEGV, TMT.
+        // For a retried test nextest prints short forms of signals and time-outs: ABRT, SEGV, TMT.
         _ if tried.is_some() => false,
         signal if signal.starts_with("SIG") => false,
         _ => return None,
@@ -110,7 +110,7 @@ fn nextest_line(line: &str) -> Option<NextestResult<'_>> {
     let rest = match rest.strip_prefix('(') {
         Some(counter) => {
             let (counter, rest) = counter.split_once(')')?;
-            // A try that will be repeated has dashes instead of its place in the run.
+            // An attempt that is retried has dashes in place of its number in the run.
             counter.contains('/').then_some(rest)?
         }
         None => rest,
@@ -135,7 +135,7 @@ fn libtest_line(line: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// The names a test bears, such as `ip_012`, turned into the ids of the checklist, such as `IP-012`.
+/// The ids of the checklist, such as `IP-012`, that the name of a test has, such as `ip_012`.
 pub(crate) fn ids_in(name: &str, prefix: &str) -> Vec<String> {
     let mark = format!("{}_", prefix.to_lowercase());
     let mut ids: Vec<String> = Vec::new();
@@ -265,7 +265,7 @@ error: test run failed
     }
 
     #[test]
-    fn libtest_results_are_told_apart_by_binary() {
+    fn libtest_results_of_different_binaries_are_separate() {
         let log = "\
      Running unittests src/lib.rs (target/debug/deps/a-1)
 test same ... ok

@@ -1,12 +1,13 @@
-//! Builds what the outer stages start: the server with its planted defects compiled in but asleep, and the testkit's programs.
+//! Builds the programs that stages start: the server with its planted defects compiled in but disabled, and the testkit's
+//! programs.
 
 use std::path::PathBuf;
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::process::{self, Output};
 
-/// The tests are selected too, though nothing runs them from here: without them Cargo would choose other features
+/// The tests are built too, though this command does not run them: without them Cargo would choose other features
 /// for the dependencies than the test command does, and compile most of the tree a second time.
 const BUILD: &[&str] = &[
     "build",
@@ -18,15 +19,15 @@ const BUILD: &[&str] = &[
     "--locked",
 ];
 
-pub(crate) fn build(context: &Context) -> Done {
+pub(crate) fn build(context: &Context) -> TaskResult {
     process::run(context.cargo(BUILD), Output::Terminal, context.deadline)?
-        .demand_success("building the server and the testkit's programs")
+        .require_success("building the server and the testkit's programs")
 }
 
 /// The crate that measures, a workspace of its own.
 pub(crate) const PEERS_MANIFEST: &str = "peers/Cargo.toml";
 
-/// Where that crate is built, apart from the product.
+/// The target folder of that crate, separate from the one of the product.
 pub(crate) fn peers_target(context: &Context) -> PathBuf {
     context.target.join("peers/build")
 }
@@ -56,7 +57,7 @@ pub(crate) fn build_measured(context: &Context, debug: bool) -> Result<Measured,
         (server, "building the server"),
         (programs, "building the programs that measure"),
     ] {
-        process::run(command, Output::Aside, context.deadline)?.demand_success(what)?;
+        process::run(command, Output::Stderr, context.deadline)?.require_success(what)?;
     }
     Ok(Measured {
         consign: context.target.join(folder).join("consign"),
@@ -70,12 +71,12 @@ pub(crate) fn consign(context: &Context) -> String {
 }
 
 /// Fails unless the testkit has the source of this program, either as a file or as a folder.
-pub(crate) fn demand_program(context: &Context, name: &str) -> Done {
+pub(crate) fn require_program(context: &Context, name: &str) -> TaskResult {
     let folder = format!("crates/testkit/src/bin/{name}/main.rs");
     if context.root.join(&folder).is_file() {
         return Ok(());
     }
     let file = format!("crates/testkit/src/bin/{name}.rs");
     let what = format!("the testkit must have a program `{name}`");
-    context.demand(&file, &what).map(|_| ())
+    context.require_file(&file, &what).map(|_| ())
 }

@@ -1,12 +1,12 @@
-//! `cargo xtask test`: runs the stages in order, keeps their groups within budget, and closes with one table.
+//! `cargo xtask test`: runs the stages in order, each group within its time budget, and prints a summary.
 //!
-//! A stage that fails does not stop the others: one run should tell everything that is wrong.
-//! A stage that outlives its group's budget is stopped.
+//! A stage that fails does not stop the others: one run reports all failures.
+//! A stage that exceeds the budget of its group is stopped.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::Done;
+use crate::TaskResult;
 use crate::conformance;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
@@ -33,9 +33,9 @@ pub(crate) struct Stage {
     pub(crate) about: &'static str,
     /// One of `GROUPS`.
     pub(crate) group: &'static str,
-    /// The log with its results, removed before it starts so that an old one cannot stand in for it.
+    /// The log with its results, removed before the stage starts so that an old one is not read as new.
     pub(crate) log: Option<&'static str>,
-    pub(crate) run: fn(&Context) -> Done,
+    pub(crate) run: fn(&Context) -> TaskResult,
 }
 
 pub(crate) const BUILD: &str = "build and clippy";
@@ -44,7 +44,7 @@ pub(crate) const CLIENTS: &str = "real clients";
 pub(crate) const CRASH: &str = "crash and simulation";
 pub(crate) const BROWSER: &str = "browser";
 
-/// Groups and what the stages of each may take together, in minutes.
+/// Groups and the time budget of each, in minutes.
 const GROUPS: &[(&str, u64)] = &[
     (BUILD, 34),
     (TESTS, 24),
@@ -60,19 +60,19 @@ const FLAGS: &[Flag] = &[
     Flag::switch("--list"),
 ];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     if flags.has("--list") {
         print!("{}", listing());
         return Ok(());
     }
     let chosen = chosen(&flags.values("--only"), &flags.values("--skip"))?;
-    forget_logs(context, &flags, &chosen);
+    remove_old_logs(context, &flags, &chosen);
     let mut timings = Timings::default();
     for stage in &chosen {
         run_one(context, stage, &mut timings);
     }
-    close(context, &chosen, &timings, flags.has("--fail-flaky"))
+    print_summary(context, &chosen, &timings, flags.has("--fail-flaky"))
 }
 
 fn listing() -> String {
@@ -104,19 +104,19 @@ fn chosen(only: &[&str], skip: &[&str]) -> Result<Vec<&'static Stage>, String> {
 }
 
 /// Removes old results: all of them before a whole run, otherwise those of the stages that are about to run.
-fn forget_logs(context: &Context, flags: &Flags, chosen: &[&Stage]) {
+fn remove_old_logs(context: &Context, flags: &Flags, chosen: &[&Stage]) {
     let stages: Vec<&Stage> = if flags.has("--only") {
         chosen.to_vec()
     } else {
         STAGES.iter().collect()
     };
     for log in stages.iter().filter_map(|stage| stage.log) {
-        // Most often it is simply not there.
+        // Usually there is none.
         let _ = fs::remove_file(context.log(log));
     }
 }
 
-/// What ran so far.
+/// The stages that have run.
 #[derive(Default)]
 struct Timings {
     entries: Vec<Timing>,
@@ -126,7 +126,7 @@ struct Timing {
     stage: &'static str,
     group: &'static str,
     took: Duration,
-    result: Done,
+    result: TaskResult,
 }
 
 impl Timings {
@@ -221,7 +221,12 @@ fn run_one(context: &Context, stage: &'static Stage, timings: &mut Timings) {
 }
 
 /// Prints the end of a run: the tables, the failures, the test runner's closing line, the sum.
-fn close(context: &Context, chosen: &[&Stage], timings: &Timings, fail_flaky: bool) -> Done {
+fn print_summary(
+    context: &Context,
+    chosen: &[&Stage],
+    timings: &Timings,
+    fail_flaky: bool,
+) -> TaskResult {
     // Only the logs of this run: those of stages left out by `--only` are older.
     let logs = chosen.iter().filter_map(|stage| {
         let log = fs::read_to_string(context.log(stage.log?)).ok()?;
@@ -281,17 +286,17 @@ fn sum<'a>(outcomes: impl Iterator<Item = &'a Outcomes>) -> String {
     format!("{passed} passed, {failed} failed")
 }
 
-/// The stage that holds the results of the others against the checklists.
-pub(crate) fn conformance(context: &Context) -> Done {
+/// The stage that compares the results of the others with the checklists.
+pub(crate) fn conformance(context: &Context) -> TaskResult {
     conformance::run(context, None, false)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::EVIDENCE;
+    use crate::conformance::RESULT_LOGS;
 
-    fn timing(group: &'static str, seconds: u64, result: Done) -> Timing {
+    fn timing(group: &'static str, seconds: u64, result: TaskResult) -> Timing {
         Timing {
             stage: "some",
             group,
@@ -305,12 +310,12 @@ mod tests {
         for stage in STAGES {
             assert!(budget_of(stage.group) > Duration::ZERO, "{}", stage.name);
             assert!(
-                stage.log.is_none_or(|log| EVIDENCE.contains(&log)),
+                stage.log.is_none_or(|log| RESULT_LOGS.contains(&log)),
                 "{}",
                 stage.name
             );
         }
-        for log in EVIDENCE {
+        for log in RESULT_LOGS {
             assert!(STAGES.iter().any(|stage| stage.log == Some(log)), "{log}");
         }
     }

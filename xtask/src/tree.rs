@@ -1,7 +1,7 @@
-//! The files of the repository, read once, so that each check is a function from texts to findings.
+//! The files of the repository, read once, so that each check is a function from files to findings.
 //!
-//! Git says which files belong: those it tracks, and new ones it does not ignore. Outside of a checkout
-//! (an unpacked archive) the folder is walked instead. Files that are not text are left out.
+//! These are the files that git tracks and new ones that it does not ignore. Outside of a checkout (an unpacked archive)
+//! the folder is walked instead. Files that are not text are left out.
 
 use std::fs;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Tree {
                 "--exclude-standard",
             ],
         );
-        let mut paths: Vec<String> = match process::ask(listing) {
+        let mut paths: Vec<String> = match process::output_of(listing) {
             Some(listing) => listing.split_terminator('\0').map(str::to_owned).collect(),
             None => walked(&context.root)?,
         };

@@ -1,4 +1,4 @@
-//! Which crate may depend on which. The table is the architecture; an edge that is not in it is a violation.
+//! Which crate may depend on which. An edge that is not in the table is a violation.
 //!
 //! Only what is shipped counts: dev-dependencies may point anywhere, so that tests can reach the testkit.
 
@@ -63,7 +63,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-transactions",
         ],
     ),
-    // Measures the binary from outside, as it measures the others; without what the testkit has of ours.
+    // Measures the binary as it measures the others; without the testkit's feature `ours`.
     ("consign-peers", &["consign-testkit"]),
     (XTASK, &[]),
 ];
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_against_the_grain_is_found() {
+    fn an_edge_that_is_not_allowed_is_found() {
         let text = "[package]\nname = \"consign-faces\"\n[dependencies]\nconsign-store = { workspace = true }\n\
                     consign-engine = { workspace = true }\nserde = \"1\"\n";
         let found = check_one("crates/faces/Cargo.toml", text);

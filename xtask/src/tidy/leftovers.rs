@@ -1,5 +1,5 @@
-//! What must not be left behind: debug macros, unfinished code, ignored tests, unexplained lint exceptions,
-//! and words that mean something on one machine only.
+//! What must not stay in the repository: debug macros, unfinished code, ignored tests, lint exceptions without a reason,
+//! and paths that exist on one machine only.
 
 use super::{Finding, scan};
 use crate::rust::Source;
@@ -7,10 +7,10 @@ use crate::tree::{File, Tree};
 
 const MACROS: &[&str] = &["dbg!", "todo!", "unimplemented!"];
 
-/// Folders of machines this was written on. Put together here, so that this file passes its own check.
+/// Folders of development machines. Concatenated here, so that this file passes its own check.
 const PRIVATE_FOLDERS: &[&str] = &[concat!("/", "work"), concat!("/", "farm")];
 
-/// Words about how the text came to be, in lower case, that tell a reader nothing.
+/// Words about how a text was written, in lower case, that have no meaning for a reader.
 const PRIVATE_WORDS: &[&str] = &[concat!("sub", "agent")];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -69,7 +69,7 @@ fn check_text(file: &File) -> Vec<Finding> {
         }
         let lower = line.to_lowercase();
         for word in PRIVATE_WORDS.iter().filter(|word| lower.contains(**word)) {
-            let message = format!("`{word}` says nothing to a reader");
+            let message = format!("`{word}` has no meaning for a reader");
             findings.push(Finding::violation(&file.path, index + 1, message));
         }
     }

@@ -1,6 +1,6 @@
-//! Where the outside world may be touched: never in the kernel, and the environment only in the binary.
+//! The kernel has no IO, clock, randomness or async, and only the binary reads the environment.
 //!
-//! The kernel's decisions must come out the same on any machine, or a seed no longer reproduces a bug.
+//! The kernel's decisions must be the same on every machine, or a seed no longer reproduces a bug.
 
 use super::{Finding, scan};
 use crate::rust::Source;

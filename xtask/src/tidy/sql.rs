@@ -1,4 +1,4 @@
-//! SQL lives in the store: no statement in a string and no driver anywhere else.
+//! SQL is in the store only: no statement in a string and no driver anywhere else.
 //!
 //! Tests and the testkit may look into a database, since that is how they prove what the store wrote. The crate `peers`
 //! is not below `crates/`: it measures databases of others, and bare SQLite as a baseline.

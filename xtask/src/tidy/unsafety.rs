@@ -1,4 +1,4 @@
-//! Where `unsafe` may stand: in one crate, kept for calls to the system, and nowhere else.
+//! `unsafe` code is allowed in one crate only, which is reserved for system calls.
 //!
 //! The workspace denies `unsafe_code`, but a crate that leaves the workspace's lints out, or an attribute that lifts
 //! the lint, would go unnoticed.
