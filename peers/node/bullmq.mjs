@@ -1,7 +1,7 @@
 // BullMQ: jobs are claimed and acknowledged by its Worker, which does both in one call to Redis.
 import { Queue, Worker } from 'bullmq';
 
-import { main } from './floor.mjs';
+import { main } from './generator.mjs';
 
 await main(async ({ store, queue: name, data }) => {
   const { hostname, port } = new URL(store);
@@ -17,16 +17,16 @@ await main(async ({ store, queue: name, data }) => {
     publish: () => queue.add('job', data),
     claim: async () => (await hand.getNextJob(token)) ?? undefined,
     ack: (job) => job.moveToCompleted(null, token, false),
-    async consume(concurrency, floor) {
+    async consume(concurrency, state) {
       const processor = async () => {
-        floor.claimed += 1;
+        state.claimed += 1;
       };
       worker = new Worker(name, processor, { connection, concurrency });
       worker.on('completed', () => {
-        floor.acked += 1;
+        state.acked += 1;
       });
-      worker.on('failed', (_job, error) => floor.problem(error));
-      worker.on('error', (error) => floor.problem(error));
+      worker.on('failed', (_job, error) => state.problem(error));
+      worker.on('error', (error) => state.problem(error));
       await worker.waitUntilReady();
     },
     async close() {

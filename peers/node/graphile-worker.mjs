@@ -3,7 +3,7 @@
 import { Logger, run } from 'graphile-worker';
 import pg from 'pg';
 
-import { main } from './floor.mjs';
+import { main } from './generator.mjs';
 
 await main(async ({ store, queue: schema, work, clients, data }) => {
   const pgPool = new pg.Pool({ connectionString: store, max: clients + 1 });
@@ -35,13 +35,13 @@ await main(async ({ store, queue: schema, work, clients, data }) => {
     async ack(id) {
       if (!finished.delete(id)) await new Promise((resolve) => waiting.set(id, resolve));
     },
-    async consume(concurrency, floor) {
+    async consume(concurrency, state) {
       const onClaimed = () => {
-        floor.claimed += 1;
+        state.claimed += 1;
       };
       await begin(concurrency, onClaimed, (_id, error) => {
-        if (error) floor.problem(error);
-        floor.acked += 1;
+        if (error) state.problem(error);
+        state.acked += 1;
       });
     },
     async close(expected) {

@@ -2,7 +2,7 @@
 import PgBoss from 'pg-boss';
 import pg from 'pg';
 
-import { main } from './floor.mjs';
+import { main } from './generator.mjs';
 
 await main(async ({ store, queue: schema, clients, data }) => {
   const boss = new PgBoss({ connectionString: store, schema, max: clients, supervise: false, schedule: false });

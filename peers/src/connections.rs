@@ -1,5 +1,5 @@
-//! How many connections a client really opens: libraries pool and share them as they like, so they are counted from
-//! outside, in the kernel's table, while the round runs.
+//! Counts the open connections of a client during a round, in the table of the operating system, because libraries pool
+//! and share connections.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,52 +7,55 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Rarely enough to cost nothing, often enough to see each round some times.
-const LOOK: Duration = Duration::from_millis(250);
+/// Rare enough to cost little, and several times in each round.
+const POLL: Duration = Duration::from_millis(250);
 const ESTABLISHED: &str = "01";
 
-/// How the connections of a subject are known.
+/// How the connections of a subject are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Connections {
-    /// They lead to this port.
+    /// Those to this port.
     To(u16),
-    /// One for each client, and so many more.
+    /// One for each client, and this number more.
     ClientsAnd(usize),
     /// It runs in this process.
     None,
 }
 
-/// Counts until it is asked.
-pub(crate) struct Watch {
-    is_over: Arc<AtomicBool>,
-    looking: JoinHandle<usize>,
+/// A thread that counts until [`ConnectionCounter::maximum`] stops it.
+pub(crate) struct ConnectionCounter {
+    is_stopped: Arc<AtomicBool>,
+    counting: JoinHandle<usize>,
 }
 
-impl Watch {
+impl ConnectionCounter {
     pub(crate) fn start(port: u16) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let seen_over = Arc::clone(&is_over);
-        let looking = thread::spawn(move || {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&is_stopped);
+        let counting = thread::spawn(move || {
             let mut most = 0;
-            while !seen_over.load(Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
                 most = most.max(count(&table, port));
-                thread::park_timeout(LOOK);
+                thread::park_timeout(POLL);
             }
             most
         });
-        Self { is_over, looking }
+        Self {
+            is_stopped,
+            counting,
+        }
     }
 
-    /// The most that were open at once; `None` where none was seen.
-    pub(crate) fn most(self) -> Option<usize> {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.looking.thread().unpark();
-        self.looking.join().ok().filter(|most| *most > 0)
+    /// The highest count; `None` if no connection was seen.
+    pub(crate) fn maximum(self) -> Option<usize> {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.counting.thread().unpark();
+        self.counting.join().ok().filter(|most| *most > 0)
     }
 }
 
-/// Both ends are on this machine and in this table; only the client's has the port as the remote one.
+/// The table has both ends of each connection; only the client's end has the port as its remote one.
 fn count(table: &str, port: u16) -> usize {
     let wanted = format!(":{port:04X}");
     let lines = table.lines().skip(1);
@@ -87,12 +90,12 @@ mod tests {
     fn connections_of_this_machine_are_seen() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let watch = Watch::start(address.port());
+        let counter = ConnectionCounter::start(address.port());
         let clients: Vec<TcpStream> = (0..3)
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
-        watch.looking.thread().unpark();
-        thread::sleep(LOOK * 2);
-        assert_eq!(watch.most(), Some(clients.len()));
+        counter.counting.thread().unpark();
+        thread::sleep(POLL * 2);
+        assert_eq!(counter.maximum(), Some(clients.len()));
     }
 }

@@ -1,9 +1,9 @@
-//! Why something could not be measured, in words that can stand in the report.
+//! Why something could not be measured, as text for the report.
 
 use std::fmt::Display;
 use std::io;
 
-/// One kind for everything: nobody branches on it, it is only shown.
+/// One error type for everything: it is only printed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{what}: {source}")]
@@ -14,7 +14,7 @@ pub(crate) enum Error {
     /// The server answered something that the step does not expect.
     #[error("{0}")]
     Answer(String),
-    /// A program could not be started, or ended when it should not.
+    /// A program could not be started, or ended too early.
     #[error("{0}")]
     Program(String),
     #[error("sqlite: {0}")]

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-/// The middle of some measurements, and how far they reach.
+/// The median of some measurements, with the least and the most.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

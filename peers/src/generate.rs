@@ -1,8 +1,8 @@
-//! The generator: one thread, one connection per client, each with one request in flight.
+//! The generator: one thread besides those of a client library, one connection per client, each with one request in flight.
 //!
-//! Only what ends while the round is open counts. In `pairs` both sides go as fast as they can, and the figure is that of
-//! the slower one, which is nearly everywhere the one that claims.
-//! Invariant: a round is only free of problems when every claimed job was acknowledged and every request answered.
+//! Only steps that end while the round is open count. In `pairs` both sides run as fast as they can, and the figure is that
+//! of the slower one, which is usually the one that claims.
+//! Invariant: a round without problems has acknowledged every claimed job and has an answer to every request.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,15 +15,15 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::{sleep, timeout};
 
 use crate::error::Error;
-use crate::load::{self, Done, Load, Step, WARMUP_SECONDS, Work};
+use crate::load::{self, Load, RoundResult, Step, WARMUP_SECONDS, Work};
 
-/// What requests in flight may take after the round is closed.
+/// The time limit of requests in flight after the round is closed.
 const FINISH_MAX: Duration = Duration::from_secs(10);
 /// Longer times than this minute count as this long.
 const MICROS_MAX: u64 = 60_000_000;
-const FINISH_LOOK: Duration = Duration::from_millis(2);
+const FINISH_POLL: Duration = Duration::from_millis(2);
 
-/// What a client will do on its connection.
+/// The steps of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Publisher,
@@ -31,7 +31,7 @@ pub(crate) enum Role {
     Both,
 }
 
-/// A way to open connections to one queue.
+/// Opens connections to one queue.
 pub(crate) trait Protocol {
     type Link: Link + 'static;
 
@@ -40,7 +40,7 @@ pub(crate) trait Protocol {
 
     async fn connect(&self, role: Role) -> Result<Self::Link, Error>;
 
-    /// Throws away what is left in the queue, so that it burdens no later round.
+    /// Deletes the queue with the jobs that are left, so that they do not affect later rounds.
     async fn clear(&self) -> Result<(), Error>;
 }
 
@@ -53,34 +53,34 @@ pub(crate) trait Link {
     async fn ack(&mut self, claimed: Self::Claimed) -> Result<(), Error>;
 }
 
-pub(crate) fn run<P: Protocol>(protocol: &P, load: &Load) -> Result<Done, Error> {
+pub(crate) fn run<P: Protocol>(protocol: &P, load: &Load) -> Result<RoundResult, Error> {
     let runtime = Builder::new_current_thread()
         .enable_all()
-        // Else each answer would wake this thread on its own, in the middle of the server's work on the next one.
+        // Otherwise each answer would wake this thread at once and interrupt the server's work on the next one.
         .on_thread_park(std::thread::yield_now)
         .build()
         .map_err(Error::io("starting the generator"))?;
     LocalSet::new().block_on(&runtime, async {
         protocol.prepare().await?;
-        let floor = Rc::new(Floor::new()?);
+        let state = Rc::new(RoundState::new()?);
         let tasks = match load.work {
             Work::Pairs => {
                 let half = load.clients / 2;
                 let publishers = open(protocol, Role::Publisher, half).await?;
                 let consumers = open(protocol, Role::Consumer, load.clients - half).await?;
-                let mut tasks = spawn(publishers, &floor, publisher);
-                tasks.extend(spawn(consumers, &floor, consumer));
+                let mut tasks = spawn(publishers, &state, publisher);
+                tasks.extend(spawn(consumers, &state, consumer));
                 tasks
             }
             Work::Cycle => {
                 let clients = open(protocol, Role::Both, load.clients).await?;
-                spawn(clients, &floor, cycler)
+                spawn(clients, &state, cycler)
             }
         };
-        let mut done = floor.measure(load.duration()).await;
-        finish(&tasks, &floor).await;
+        let mut done = state.measure(load.duration()).await;
+        finish(&tasks, &state).await;
         protocol.clear().await?;
-        done.problems = floor.problems();
+        done.problems = state.problems();
         Ok(done)
     })
 }
@@ -95,80 +95,80 @@ async fn open<P: Protocol>(protocol: &P, role: Role, count: usize) -> Result<Vec
 
 fn spawn<L: Link + 'static, F>(
     links: Vec<L>,
-    floor: &Rc<Floor>,
-    client: impl Fn(L, Rc<Floor>) -> F,
+    state: &Rc<RoundState>,
+    client: impl Fn(L, Rc<RoundState>) -> F,
 ) -> Vec<JoinHandle<()>>
 where
     F: Future<Output = Result<(), Error>> + 'static,
 {
     let spawned = links.into_iter().map(|link| {
-        let running = client(link, Rc::clone(floor));
-        let floor = Rc::clone(floor);
+        let running = client(link, Rc::clone(state));
+        let state = Rc::clone(state);
         tokio::task::spawn_local(async move {
             if let Err(error) = running.await {
-                floor.problem(error.to_string());
+                state.problem(error.to_string());
             }
         })
     });
     spawned.collect()
 }
 
-/// Lets the clients end what they began, which those that wait on an empty queue never will.
-async fn finish(tasks: &[JoinHandle<()>], floor: &Floor) {
+/// Waits until the clients have finished their requests; those that wait on an empty queue are aborted.
+async fn finish(tasks: &[JoinHandle<()>], state: &RoundState) {
     let give_up_at = Instant::now() + FINISH_MAX;
     while !tasks.iter().all(JoinHandle::is_finished) {
-        if floor.is_empty() || floor.is_broken() {
+        if state.is_empty() || state.is_broken() {
             break;
         }
         if Instant::now() >= give_up_at {
-            floor.problem(format!("requests were not answered within {FINISH_MAX:?}"));
+            state.problem(format!("requests were not answered within {FINISH_MAX:?}"));
             break;
         }
-        sleep(FINISH_LOOK).await;
+        sleep(FINISH_POLL).await;
     }
     for task in tasks {
         task.abort();
     }
 }
 
-async fn publisher<L: Link>(mut link: L, floor: Rc<Floor>) -> Result<(), Error> {
+async fn publisher<L: Link>(mut link: L, state: Rc<RoundState>) -> Result<(), Error> {
     let body = load::body();
-    while !floor.closed.get() {
-        floor.publish(&mut link, &body).await?;
+    while !state.closed.get() {
+        state.publish(&mut link, &body).await?;
     }
     Ok(())
 }
 
-async fn consumer<L: Link>(mut link: L, floor: Rc<Floor>) -> Result<(), Error> {
-    while !floor.closed.get() {
-        floor.consume(&mut link).await?;
+async fn consumer<L: Link>(mut link: L, state: Rc<RoundState>) -> Result<(), Error> {
+    while !state.closed.get() {
+        state.consume(&mut link).await?;
     }
     Ok(())
 }
 
-async fn cycler<L: Link>(mut link: L, floor: Rc<Floor>) -> Result<(), Error> {
+async fn cycler<L: Link>(mut link: L, state: Rc<RoundState>) -> Result<(), Error> {
     let body = load::body();
-    while !floor.closed.get() {
-        floor.publish(&mut link, &body).await?;
-        floor.consume(&mut link).await?;
+    while !state.closed.get() {
+        state.publish(&mut link, &body).await?;
+        state.consume(&mut link).await?;
     }
     Ok(())
 }
 
-/// What the clients of one round share. They run on one thread, so cells are enough.
-struct Floor {
+/// The counters that the clients of one round share. They run on one thread, so cells suffice.
+struct RoundState {
     begun: Cell<u64>,
     published: Cell<u64>,
     claimed: Cell<u64>,
     acked: Cell<u64>,
     closed: Cell<bool>,
-    /// Told when something went wrong, which ends the round.
+    /// Notified of the first problem, which ends the round.
     broken: Notify,
     problems: RefCell<Vec<String>>,
     steps: RefCell<[(&'static str, Histogram<u64>); 3]>,
 }
 
-impl Floor {
+impl RoundState {
     fn new() -> Result<Self, Error> {
         Ok(Self {
             begun: Cell::default(),
@@ -187,31 +187,31 @@ impl Floor {
     }
 
     async fn publish<L: Link>(&self, link: &mut L, body: &str) -> Result<(), Error> {
-        bump(&self.begun);
+        increment(&self.begun);
         let asked_at = Instant::now();
         link.publish(body.as_bytes()).await?;
-        self.took(0, asked_at);
-        bump(&self.published);
+        self.record_time(0, asked_at);
+        increment(&self.published);
         Ok(())
     }
 
     async fn consume<L: Link>(&self, link: &mut L) -> Result<(), Error> {
         let asked_at = Instant::now();
         let claimed = link.claim().await?;
-        self.took(1, asked_at);
-        bump(&self.claimed);
+        self.record_time(1, asked_at);
+        increment(&self.claimed);
         let asked_at = Instant::now();
         link.ack(claimed).await?;
-        self.took(2, asked_at);
-        bump(&self.acked);
+        self.record_time(2, asked_at);
+        increment(&self.acked);
         Ok(())
     }
 
     /// Keeps the round open for this long after the warm-up, or until something went wrong, and takes the figures.
-    async fn measure(&self, length: Duration) -> Done {
+    async fn measure(&self, length: Duration) -> RoundResult {
         let broken = timeout(Duration::from_secs(WARMUP_SECONDS), self.broken.notified());
         if broken.await.is_ok() {
-            // The next wait is to end at once as well.
+            // The next wait must end at once as well.
             self.broken.notify_one();
         }
         let (published, acked) = (self.published.get(), self.acked.get());
@@ -223,7 +223,7 @@ impl Floor {
         self.closed.set(true);
         let (published, acked) = (self.published.get() - published, self.acked.get() - acked);
         let steps = self.steps.borrow();
-        Done {
+        RoundResult {
             jobs: acked.min(published),
             published,
             seconds: opened_at.elapsed().as_secs_f64(),
@@ -249,7 +249,7 @@ impl Floor {
         self.broken.notify_one();
     }
 
-    fn took(&self, step: usize, asked_at: Instant) {
+    fn record_time(&self, step: usize, asked_at: Instant) {
         if !self.closed.get() {
             self.steps.borrow_mut()[step]
                 .1
@@ -257,7 +257,7 @@ impl Floor {
         }
     }
 
-    /// What went wrong, and sums that do not match.
+    /// The problems, including counts that do not match.
     fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.take();
         let [published, claimed, acked] =
@@ -271,7 +271,7 @@ impl Floor {
     }
 }
 
-fn bump(count: &Cell<u64>) {
+fn increment(count: &Cell<u64>) {
     count.set(count.get() + 1);
 }
 

@@ -1,8 +1,8 @@
-//! Our goals that need no other queue: each is measured in rounds in turn, and held against what is wanted.
+//! Our goals that need no other queue: each is measured in alternating rounds and compared with what is wanted.
 //!
 //! A family of goals is measured side by side inside a round, so that both sides of a ratio see the same minute.
-//! Invariant: a goal that was asked for ends up in the table, and none is judged by a round that the hypervisor disturbed
-//! or by a quick run.
+//! Invariant: every selected goal is in the table, and none is judged by a round that the hypervisor disturbed or by a
+//! quick run.
 
 mod options;
 mod probe;
@@ -15,21 +15,21 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 pub(crate) use options::Options;
-use probe::{Bench, Probe, Shot, Size};
+use probe::{Bench, Measurement, Probe, Size};
 use table::{FAMILIES, Goal};
 
 use crate::error::Error;
 use crate::figures::Spread;
-use crate::subject::{Tools, Yard};
-use crate::{machine, place, rounds};
+use crate::subject::{Environment, Tools};
+use crate::{data_folder, machine, rounds};
 
-/// More than this share of the machine given to others, and a round says little.
+/// A round in which the hypervisor took more than this share of the machine does not count.
 const STOLEN_MAX: f64 = 0.015;
 
-/// What one round found, by probe.
-type Shots = BTreeMap<Probe, Shot>;
+/// The measurements of one round, by probe.
+type Measurements = BTreeMap<Probe, Measurement>;
 
-/// Everything a run found out.
+/// The results of a run.
 #[derive(Debug, Serialize)]
 struct Findings {
     /// Whether the numbers were too small to mean anything.
@@ -40,7 +40,7 @@ struct Findings {
     failures: Vec<String>,
 }
 
-/// A goal with what was found.
+/// A goal with its figures.
 #[derive(Debug, Serialize)]
 struct Row {
     #[serde(flatten)]
@@ -71,8 +71,8 @@ pub(crate) fn run(options: &Options) -> Result<bool, Error> {
         return Ok(true);
     }
     let families = table::chosen(&options.only)?;
-    let folder = place::make(&options.dir)?;
-    // Of the programs only ours is started here.
+    let folder = data_folder::create(&options.dir)?;
+    // Only our own program is started here.
     let tools = Tools {
         consign: options.consign.clone(),
         nats: PathBuf::new(),
@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, Error> {
         &options.consign,
         folder.path(),
         size(options),
-        Yard::new(folder.path().to_owned(), tools),
+        Environment::new(folder.path().to_owned(), tools),
     )?;
     let findings = measure(options, &families, &mut bench)?;
     if options.json {
@@ -116,12 +116,18 @@ fn measure(
         rows: Vec::new(),
         failures: Vec::new(),
     };
-    let mut measured: Vec<Vec<Shots>> = vec![Vec::new(); families.len()];
+    let mut measured: Vec<Vec<Measurements>> = vec![Vec::new(); families.len()];
     for round in 1..=rounds {
         for (family, measured) in families.iter().zip(&mut measured) {
-            let held = options.lock.as_deref().map(rounds::hold).transpose()?;
-            measured.push(shots(options, family, bench, round, &mut findings.failures));
-            drop(held);
+            let lock = options.lock.as_deref().map(rounds::lock_file).transpose()?;
+            measured.push(measurements(
+                options,
+                family,
+                bench,
+                round,
+                &mut findings.failures,
+            ));
+            drop(lock);
         }
     }
     for (family, rounds) in families.iter().zip(&measured) {
@@ -132,14 +138,14 @@ fn measure(
 }
 
 /// One round of one family: each probe that one of its goals needs, once.
-fn shots(
+fn measurements(
     options: &Options,
     family: &[Goal],
     bench: &mut Bench,
     round: u64,
     failures: &mut Vec<String>,
-) -> Shots {
-    let mut shots = Shots::new();
+) -> Measurements {
+    let mut measurements = Measurements::new();
     for probe in table::probes(family) {
         eprintln!("round {round}: {probe:?}");
         let quiet = if options.quick {
@@ -148,23 +154,26 @@ fn shots(
             machine::wait_until_quiet()
         };
         match quiet.and_then(|_| bench.measure(probe)) {
-            Ok(shot) => {
-                shots.insert(probe, shot);
+            Ok(measurement) => {
+                measurements.insert(probe, measurement);
             }
             Err(error) => failures.push(format!("{probe:?}, round {round}: {error}")),
         }
     }
-    shots
+    measurements
 }
 
-fn row(goal: &Goal, rounds: &[Shots], is_quick: bool) -> Row {
-    let figures: Vec<Option<f64>> = rounds.iter().map(|shots| goal.figure.of(shots)).collect();
-    let is_stolen = |shots: &Shots| {
+fn row(goal: &Goal, rounds: &[Measurements], is_quick: bool) -> Row {
+    let figures: Vec<Option<f64>> = rounds
+        .iter()
+        .map(|measurements| goal.figure.of(measurements))
+        .collect();
+    let is_stolen = |measurements: &Measurements| {
         let mut probes = goal.figure.timed_probes();
         probes.any(|probe| {
-            shots
+            measurements
                 .get(&probe)
-                .is_some_and(|shot| shot.stolen > STOLEN_MAX)
+                .is_some_and(|measurement| measurement.stolen > STOLEN_MAX)
         })
     };
     let stolen: Vec<bool> = rounds.iter().map(is_stolen).collect();
@@ -188,21 +197,22 @@ mod tests {
 
     use super::*;
 
-    fn shot(cycles: f64, stolen: f64) -> Shot {
-        Shot {
+    fn measurement(cycles: f64, stolen: f64) -> Measurement {
+        Measurement {
             report: json!({ "cycles_per_s": { "median": cycles } }),
             stolen,
         }
     }
 
-    fn rounds(stolen: [f64; 3]) -> Vec<Shots> {
+    fn rounds(stolen: [f64; 3]) -> Vec<Measurements> {
         let [quiet, late, last] = stolen;
-        let round =
-            |ours, theirs: Shot| Shots::from([(Probe::Cycle, ours), (Probe::Empty, theirs)]);
+        let round = |ours, theirs: Measurement| {
+            Measurements::from([(Probe::Cycle, ours), (Probe::Empty, theirs)])
+        };
         vec![
-            round(shot(50.0, quiet), shot(100.0, 0.0)),
-            round(shot(40.0, 0.0), shot(100.0, late)),
-            round(shot(1.0, last), shot(100.0, 0.0)),
+            round(measurement(50.0, quiet), measurement(100.0, 0.0)),
+            round(measurement(40.0, 0.0), measurement(100.0, late)),
+            round(measurement(1.0, last), measurement(100.0, 0.0)),
         ]
     }
 

@@ -8,10 +8,11 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a command line tool speaks through its streams"
+    reason = "the output of a command line tool is its interface"
 )]
 
 mod connections;
+mod data_folder;
 mod error;
 mod figures;
 mod generate;
@@ -19,7 +20,6 @@ mod goals;
 mod load;
 mod machine;
 mod options;
-mod place;
 mod report;
 mod rounds;
 mod server;
@@ -32,7 +32,7 @@ use clap::Parser;
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::subject::{ENTRIES, Entry, Tools, Yard};
+use crate::subject::{ENTRIES, Entry, Environment, Tools};
 
 /// The program `consign-peers`.
 pub fn peers() -> ExitCode {
@@ -64,16 +64,18 @@ fn run(options: &Options) -> Result<bool, Error> {
         return Ok(true);
     }
     let entries = chosen(&options.only)?;
-    let folder = place::make(&options.dir)?;
+    let folder = data_folder::create(&options.dir)?;
     let tools = Tools {
         consign: options.consign.clone(),
         nats: options.nats.clone(),
         node: options.node.clone(),
     };
-    let mut yard = Yard::new(folder.path().to_owned(), tools);
-    let findings = rounds::run(options, &entries, &mut yard, |line| eprintln!("{line}"));
-    // Servers end before their folder goes.
-    drop(yard);
+    let mut environment = Environment::new(folder.path().to_owned(), tools);
+    let findings = rounds::run(options, &entries, &mut environment, |line| {
+        eprintln!("{line}");
+    });
+    // The servers must end before their folder is removed.
+    drop(environment);
     let json = serde_json::to_string_pretty(&findings)?;
     if let Some(out) = &options.out {
         fs::write(out, &json).map_err(Error::io(out.display().to_string()))?;
@@ -89,7 +91,7 @@ fn run(options: &Options) -> Result<bool, Error> {
 fn chosen(only: &[String]) -> Result<Vec<&'static Entry>, Error> {
     let unknown = only
         .iter()
-        .find(|word| !ENTRIES.iter().any(|entry| entry.is_called(word)));
+        .find(|word| !ENTRIES.iter().any(|entry| entry.has_name(word)));
     if let Some(word) = unknown {
         return Err(Error::Program(format!(
             "there is no subject `{word}`; see --list"
@@ -97,6 +99,6 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Entry>, Error> {
     }
     let wanted = ENTRIES
         .iter()
-        .filter(|entry| only.is_empty() || only.iter().any(|word| entry.is_called(word)));
+        .filter(|entry| only.is_empty() || only.iter().any(|word| entry.has_name(word)));
     Ok(wanted.collect())
 }

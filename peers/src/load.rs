@@ -1,4 +1,4 @@
-//! What one round does and what came of it: the same words for every subject.
+//! The work of one round and its result, the same for every subject.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -35,22 +35,22 @@ impl Work {
         }
     }
 
-    /// One client cannot be halved, so alone it goes through the cycle.
+    /// A single client cannot be split into two sides, so it runs the cycle.
     pub(crate) fn with(self, clients: usize) -> Self {
         if clients < 2 { Self::Cycle } else { self }
     }
 }
 
-/// Work before the round is measured: connections, caches and compilers get warm.
+/// Work before the measurement, for connections, caches and compilers.
 pub(crate) const WARMUP_SECONDS: u64 = 1;
 
-/// One round, as it is asked for.
+/// The parameters of one round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) work: Work,
     pub(crate) clients: usize,
     pub(crate) seconds: u64,
-    /// Counts every round of a run, so that each can have a queue of its own.
+    /// The number of the round within the run, so that each has a queue of its own.
     pub(crate) serial: u64,
 }
 
@@ -59,7 +59,7 @@ impl Load {
         Duration::from_secs(self.seconds)
     }
 
-    /// A queue that no other round uses.
+    /// The name of the queue; no other round uses it.
     pub(crate) fn queue(&self) -> String {
         format!("round{}", self.serial)
     }
@@ -70,7 +70,7 @@ impl Load {
 pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) p50_ms: f64,
-    /// Unknown where a program tells the mean only, which then stands in the other.
+    /// Unknown if a program reports the mean only; `p50_ms` is then the mean.
     pub(crate) p99_ms: Option<f64>,
 }
 
@@ -81,9 +81,9 @@ pub(crate) struct Busy {
     pub(crate) server: f64,
 }
 
-/// What a subject did in one round.
+/// The result of one round.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Done {
+pub(crate) struct RoundResult {
     /// Whole jobs, or syncs for the baseline that only syncs.
     pub(crate) jobs: u64,
     /// More than `jobs` where publishing is faster than claiming.
@@ -92,12 +92,12 @@ pub(crate) struct Done {
     pub(crate) steps: Vec<Step>,
     /// Errors and sums that do not match; empty when all is well.
     pub(crate) problems: Vec<String>,
-    /// Told by a generator that starts its server itself; otherwise both are read from outside.
+    /// Reported by a generator that starts its server itself; otherwise both are read from `/proc`.
     #[serde(default)]
     pub(crate) busy: Option<Busy>,
 }
 
-impl Done {
+impl RoundResult {
     pub(crate) fn per_second(&self) -> f64 {
         #[expect(
             clippy::cast_precision_loss,

@@ -1,6 +1,6 @@
-//! What the machine is doing: processor time of processes and of everybody, read from `/proc`.
+//! Processor time of single processes and of the whole machine, read from `/proc`.
 //!
-//! Times are in clock ticks of a hundredth of a second, which is what Linux promises to programs on every machine.
+//! Linux reports times in ticks of a hundredth of a second on every machine.
 
 use std::fs;
 use std::thread;
@@ -13,17 +13,17 @@ use crate::load::Busy;
 
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// A machine busier than this is not quiet.
+/// The machine is quiet if its processors are used less than this share.
 const QUIET_BELOW: f64 = 0.12;
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(20);
-const QUIET_LOOK: Duration = Duration::from_millis(500);
+const QUIET_POLL: Duration = Duration::from_millis(500);
 
 /// Processor time at one moment, in seconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clocks {
+pub(crate) struct CpuTimes {
     at: Instant,
     /// Of all processes on all processors.
-    everybody: f64,
+    all_processes: f64,
     /// Of this process and of its children that have ended.
     generator: f64,
     server: f64,
@@ -31,28 +31,28 @@ pub(crate) struct Clocks {
 
 /// Processor time between two moments.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
-pub(crate) struct Shares {
+pub(crate) struct CpuShares {
     pub(crate) busy: Busy,
     /// Used by neither side, as a share of all processors.
     pub(crate) other_of_all: f64,
 }
 
-impl Clocks {
+impl CpuTimes {
     pub(crate) fn read(server: Option<u32>) -> Result<Self, Error> {
         Ok(Self {
             at: Instant::now(),
-            everybody: busy_seconds()?,
+            all_processes: busy_seconds()?,
             generator: own_seconds(&stat("self")?),
             server: server.map_or(0.0, family_seconds),
         })
     }
 
-    pub(crate) fn until(&self, later: &Self) -> Shares {
+    pub(crate) fn until(&self, later: &Self) -> CpuShares {
         let elapsed = later.at.duration_since(self.at).as_secs_f64();
         let generator = later.generator - self.generator;
         let server = later.server - self.server;
-        let other = later.everybody - self.everybody - generator - server;
-        Shares {
+        let other = later.all_processes - self.all_processes - generator - server;
+        CpuShares {
             busy: Busy {
                 generator: generator / elapsed,
                 server: server / elapsed,
@@ -62,13 +62,13 @@ impl Clocks {
     }
 }
 
-/// Waits until the machine is quiet, though not for ever, and tells how busy it was at last.
+/// Waits until the machine is quiet or [`QUIET_WAIT_MAX`] has passed, and returns how busy it was at the end.
 pub(crate) fn wait_until_quiet() -> Result<f64, Error> {
     let give_up_at = Instant::now() + QUIET_WAIT_MAX;
     loop {
         let before = busy_seconds()?;
-        thread::sleep(QUIET_LOOK);
-        let busy = (busy_seconds()? - before) / QUIET_LOOK.as_secs_f64() / processors();
+        thread::sleep(QUIET_POLL);
+        let busy = (busy_seconds()? - before) / QUIET_POLL.as_secs_f64() / processors();
         if busy < QUIET_BELOW || Instant::now() >= give_up_at {
             return Ok(busy);
         }
@@ -77,7 +77,7 @@ pub(crate) fn wait_until_quiet() -> Result<f64, Error> {
 
 fn family_seconds(first: u32) -> f64 {
     let members = table::family(first).into_iter();
-    // One that ended since is counted by its parent.
+    // A process that has ended since is counted by its parent.
     members
         .filter_map(|id| stat(&id.to_string()).ok())
         .map(|stat| own_seconds(&stat))
@@ -111,7 +111,7 @@ fn busy_seconds() -> Result<f64, Error> {
 }
 
 /// All but idle and iowait, the fourth and fifth; guests, after the eighth, are part of user already. The eighth, steal, counts
-/// as somebody else's work, though of another machine.
+/// as work of other processes.
 fn busy_ticks(stat: &str) -> f64 {
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<f64> = line
@@ -186,16 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn other_time_is_what_nobody_of_us_used() {
-        let first = Clocks {
+    fn other_time_is_what_neither_side_used() {
+        let first = CpuTimes {
             at: Instant::now(),
-            everybody: 10.0,
+            all_processes: 10.0,
             generator: 1.0,
             server: 2.0,
         };
-        let later = Clocks {
+        let later = CpuTimes {
             at: first.at + Duration::from_secs(2),
-            everybody: 13.5,
+            all_processes: 13.5,
             generator: 2.5,
             server: 3.0,
         };

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "/var/tmp")]
     pub(crate) dir: PathBuf,
 
-    /// Lock this file while each is measured once, so that whoever locks it too stays away.
+    /// Lock this file during each round, so that other programs that lock it wait.
     #[arg(long)]
     pub(crate) lock: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! The findings as a table: rates, ours divided by each, latencies, and who used the processors.
+//! The findings as a table: rates, ours divided by each, latencies, and processor time.
 
 use std::fmt::Write;
 
@@ -131,7 +131,7 @@ fn rates(series: &Series) -> Vec<Option<f64>> {
 }
 
 fn published_per_second(sample: &Sample) -> f64 {
-    let whole = crate::load::Done {
+    let whole = crate::load::RoundResult {
         jobs: sample.done.published,
         ..sample.done.clone()
     };
@@ -171,19 +171,19 @@ fn dash() -> String {
 }
 
 fn line(text: &mut String, line: &str) {
-    writeln!(text, "{line}").expect("a string takes whatever is written to it");
+    writeln!(text, "{line}").expect("writing to a string cannot fail");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{Busy, Done, Step, Work};
-    use crate::machine::Shares;
+    use crate::load::{Busy, RoundResult, Step, Work};
+    use crate::machine::CpuShares;
     use crate::rounds::Failure;
 
     fn series(subject: &'static str, jobs: &[Option<u64>]) -> Series {
         let sample = |jobs: u64| Sample {
-            done: Done {
+            done: RoundResult {
                 jobs,
                 published: jobs * 2,
                 seconds: 2.0,
@@ -195,7 +195,7 @@ mod tests {
                 problems: Vec::new(),
                 busy: None,
             },
-            shares: Shares {
+            shares: CpuShares {
                 busy: Busy {
                     generator: 0.5,
                     server: 1.0,

@@ -1,18 +1,18 @@
-//! The order of measuring: every subject once, then every subject again, so that all see the same minutes.
+//! The order of the rounds: every subject once, then every subject again, so that all are measured in the same minutes.
 //!
-//! Invariant: a subject that was asked for ends up in the report, measured or with the reason why not.
+//! Invariant: every selected subject is in the report, measured or with the reason why not.
 
 use std::fs::File;
 use std::path::Path;
 
 use serde::Serialize;
 
-use crate::connections::{Connections, Watch};
+use crate::connections::{ConnectionCounter, Connections};
 use crate::error::Error;
-use crate::load::{Done, Load, Work};
-use crate::machine::{self, Clocks, Shares};
+use crate::load::{Load, RoundResult, Work};
+use crate::machine::{self, CpuShares, CpuTimes};
 use crate::options::Options;
-use crate::subject::{Entry, Subject, Yard};
+use crate::subject::{Entry, Environment, Subject};
 
 /// Baselines are steady and do not depend on clients, so they need less time.
 const BASELINE_SECONDS_MAX: u64 = 1;
@@ -21,15 +21,15 @@ const BASELINE_SECONDS_MAX: u64 = 1;
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Sample {
     #[serde(flatten)]
-    pub(crate) done: Done,
-    pub(crate) shares: Shares,
+    pub(crate) done: RoundResult,
+    pub(crate) shares: CpuShares,
     /// How busy the machine still was when the round began.
     pub(crate) busy_before: f64,
     /// The most that were open at once; `None` for what runs in this process.
     pub(crate) connections: Option<usize>,
 }
 
-/// What a subject is, for the reader of its figures.
+/// The description of a subject in the report.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Description {
     pub(crate) subject: &'static str,
@@ -56,7 +56,7 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
 }
 
-/// Everything a run found out.
+/// The results of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Findings {
     pub(crate) seconds: u64,
@@ -74,8 +74,8 @@ struct Started {
 pub(crate) fn run(
     options: &Options,
     entries: &[&'static Entry],
-    yard: &mut Yard,
-    tell: impl Fn(&str),
+    environment: &mut Environment,
+    progress: impl Fn(&str),
 ) -> Findings {
     let mut findings = Findings {
         seconds: options.seconds,
@@ -84,7 +84,7 @@ pub(crate) fn run(
         series: Vec::new(),
         failures: Vec::new(),
     };
-    let mut started = start(options, entries, yard, &mut findings, &tell);
+    let mut started = start(options, entries, environment, &mut findings, &progress);
     let mut serial = 0;
     for &clients in &options.clients {
         let first = findings.series.len();
@@ -97,8 +97,8 @@ pub(crate) fn run(
             samples: Vec::new(),
         }));
         for round in 1..=options.rounds {
-            let held = match options.lock.as_deref().map(hold).transpose() {
-                Ok(held) => held,
+            let lock = match options.lock.as_deref().map(lock_file).transpose() {
+                Ok(lock) => lock,
                 Err(error) => {
                     findings.fail("the lock", &error.to_string());
                     return findings;
@@ -118,46 +118,46 @@ pub(crate) fn run(
                 );
                 let sample = match sample(started.subject.as_mut(), &load) {
                     Ok(sample) => {
-                        tell(&format!("{what}: {:.0}/s", sample.done.per_second()));
+                        progress(&format!("{what}: {:.0}/s", sample.done.per_second()));
                         for problem in &sample.done.problems {
                             findings.fail(&what, problem);
                         }
                         Some(sample)
                     }
                     Err(error) => {
-                        tell(&format!("{what}: {error}"));
+                        progress(&format!("{what}: {error}"));
                         findings.fail(&what, &error.to_string());
                         None
                     }
                 };
                 findings.series[first + index].samples.push(sample);
             }
-            drop(held);
+            drop(lock);
         }
     }
     findings
 }
 
-/// Starts what was asked for; what does not start becomes a failure.
+/// Starts the selected subjects; one that does not start becomes a failure.
 fn start(
     options: &Options,
     entries: &[&'static Entry],
-    yard: &mut Yard,
+    environment: &mut Environment,
     findings: &mut Findings,
-    tell: impl Fn(&str),
+    progress: impl Fn(&str),
 ) -> Vec<Started> {
     let mut started = Vec::new();
     for &entry in entries {
         let missing = options.missing.iter();
-        let reason = missing.clone().find(|(name, _)| entry.is_called(name));
+        let reason = missing.clone().find(|(name, _)| entry.has_name(name));
         if let Some((_, reason)) = reason {
             findings.fail(entry.name, reason);
             continue;
         }
-        tell(&format!("starting {}", entry.name));
-        match (entry.start)(yard) {
+        progress(&format!("starting {}", entry.name));
+        match (entry.start)(environment) {
             Ok(subject) => {
-                // Figures of an unknown version are no figures of anything.
+                // Figures of an unknown version are worthless.
                 let version = subject.version().unwrap_or_else(|error| {
                     findings.fail(entry.name, &format!("its version is unknown: {error}"));
                     "of unknown version".to_owned()
@@ -185,18 +185,18 @@ fn seconds(options: &Options, entry: &Entry) -> u64 {
 }
 
 fn sample(subject: &mut dyn Subject, load: &Load) -> Result<Sample, Error> {
-    subject.renew()?;
+    subject.reset()?;
     let busy_before = machine::wait_until_quiet()?;
     let connections = subject.connections();
-    let watch = match connections {
-        Connections::To(port) => Some(Watch::start(port)),
+    let counter = match connections {
+        Connections::To(port) => Some(ConnectionCounter::start(port)),
         Connections::ClientsAnd(_) | Connections::None => None,
     };
-    let before = Clocks::read(subject.server())?;
+    let before = CpuTimes::read(subject.server())?;
     let done = subject.round(load);
-    let counted = watch.and_then(Watch::most);
+    let counted = counter.and_then(ConnectionCounter::maximum);
     let done = done?;
-    let after = Clocks::read(subject.server())?;
+    let after = CpuTimes::read(subject.server())?;
     let mut shares = before.until(&after);
     shares.busy = done.busy.unwrap_or(shares.busy);
     Ok(Sample {
@@ -211,8 +211,8 @@ fn sample(subject: &mut dyn Subject, load: &Load) -> Result<Sample, Error> {
     })
 }
 
-/// Freed when the file is dropped.
-pub(crate) fn hold(path: &Path) -> Result<File, Error> {
+/// Unlocked when the file is dropped.
+pub(crate) fn lock_file(path: &Path) -> Result<File, Error> {
     let shown = path.display().to_string();
     let file = File::options()
         .create(true)

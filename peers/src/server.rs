@@ -1,6 +1,6 @@
-//! Starts a peer's server on loopback in a folder of its own, and ends it with all of its children.
+//! Starts a peer's server on loopback in a folder of its own, and stops it with all of its children.
 //!
-//! Everything a server writes is thrown away with the folder, so it is not asked to save anything on its way out.
+//! The folder is removed afterwards, so a server that does not stop in time is killed.
 
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::error::Error;
 
 const START_MAX: Duration = Duration::from_secs(90);
 const STOP_MAX: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 /// A running server; it ends when this is dropped.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Server {
         let output = File::create(log).map_err(Error::io(log.display().to_string()))?;
         let errors = output.try_clone().map_err(Error::io("copying a handle"))?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
-        // Shows whose it is, in case that this process is killed.
+        // Marks the process as ours, in case that this program is killed.
         command.env(run_folder::VARIABLE, log);
         let child = command
             .spawn()
@@ -43,11 +43,11 @@ impl Server {
             let ended = matches!(server.child.try_wait(), Ok(Some(_)) | Err(_));
             if ended || Instant::now() >= give_up_at {
                 return Err(Error::Program(format!(
-                    "{name} did not start; it said: {}",
-                    last_words(log)
+                    "{name} did not start; the end of its log: {}",
+                    log_tail(log)
                 )));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
         Ok(server)
     }
@@ -63,19 +63,19 @@ impl Drop for Server {
         signal("-TERM", &family[..1]);
         let give_up_at = Instant::now() + STOP_MAX;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < give_up_at {
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
         if matches!(self.child.try_wait(), Ok(None)) {
             signal("-KILL", &family);
         }
-        // Gone or about to be; its status does not matter.
+        // It has ended or is about to; its status does not matter.
         let _ = self.child.wait();
     }
 }
 
 fn signal(signal: &str, processes: &[u32]) {
     let ids = processes.iter().map(ToString::to_string);
-    // Those that have ended in the meantime make `kill` complain, which is fine.
+    // `kill` fails for processes that have ended in the meantime, which is fine.
     let _ = Command::new("kill")
         .arg(signal)
         .args(ids)
@@ -83,7 +83,7 @@ fn signal(signal: &str, processes: &[u32]) {
         .status();
 }
 
-fn last_words(log: &Path) -> String {
+fn log_tail(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().rev().take(5).collect();
@@ -100,7 +100,7 @@ pub(crate) fn free_port() -> Result<u16, Error> {
     Ok(address.port())
 }
 
-/// Runs a command to its end and gives back what it printed.
+/// Runs a command to its end and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String, Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -110,9 +110,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Error> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let lines: Vec<&str> = said.lines().rev().take(5).collect();
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let lines: Vec<&str> = printed.lines().rev().take(5).collect();
     Err(Error::Program(format!(
         "{name} failed: {}",
         lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_ends_at_once_is_told_with_its_last_words() {
+    fn the_error_of_a_server_that_ends_at_once_has_the_end_of_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo no room; exit 1"]);

@@ -47,7 +47,7 @@ impl Link for MemoryLink {
 
     async fn publish(&mut self, _body: &[u8]) -> Result<(), Error> {
         tokio::task::yield_now().await;
-        bump(&self.count);
+        increment(&self.count);
         let job = Some(self.count.get());
         if job == self.refused {
             return Err(Error::Answer("no".to_owned()));
@@ -73,7 +73,7 @@ impl Link for MemoryLink {
     }
 }
 
-fn measure(memory: &Memory, work: Work, clients: usize) -> Done {
+fn measure(memory: &Memory, work: Work, clients: usize) -> RoundResult {
     let load = Load {
         work,
         clients,
@@ -94,7 +94,7 @@ fn what_is_published_is_acknowledged_in_either_shape() {
 }
 
 #[test]
-fn a_refusal_ends_the_round_and_is_told() {
+fn a_refusal_ends_the_round_and_is_reported() {
     let memory = Memory {
         refused: Some(5),
         ..Memory::default()
@@ -107,32 +107,32 @@ fn a_refusal_ends_the_round_and_is_told() {
 
 #[test]
 fn a_job_that_was_claimed_and_not_acknowledged_shows_in_the_sums() {
-    let floor = Floor::new().unwrap();
+    let state = RoundState::new().unwrap();
     for (count, value) in [
-        (&floor.begun, 9),
-        (&floor.published, 9),
-        (&floor.claimed, 3),
-        (&floor.acked, 3),
+        (&state.begun, 9),
+        (&state.published, 9),
+        (&state.claimed, 3),
+        (&state.acked, 3),
     ] {
         count.set(value);
     }
-    assert_eq!(floor.problems(), [""; 0]);
-    floor.acked.set(2);
-    assert_eq!(floor.problems(), ["published 9, claimed 3, acknowledged 2"]);
+    assert_eq!(state.problems(), [""; 0]);
+    state.acked.set(2);
+    assert_eq!(state.problems(), ["published 9, claimed 3, acknowledged 2"]);
 }
 
 #[test]
 fn more_claims_than_jobs_show_in_the_sums() {
-    let floor = Floor::new().unwrap();
+    let state = RoundState::new().unwrap();
     for (count, value) in [
-        (&floor.begun, 2),
-        (&floor.published, 2),
-        (&floor.claimed, 3),
-        (&floor.acked, 3),
+        (&state.begun, 2),
+        (&state.published, 2),
+        (&state.claimed, 3),
+        (&state.acked, 3),
     ] {
         count.set(value);
     }
-    assert_eq!(floor.problems().len(), 1);
+    assert_eq!(state.problems().len(), 1);
 }
 
 #[test]

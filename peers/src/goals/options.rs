@@ -7,7 +7,7 @@ use clap::Parser;
 const ROUNDS: u64 = 5;
 const ROUNDS_QUICK: u64 = 1;
 
-/// Measures our goals that need no other queue, and says which are reached.
+/// Measures our goals that need no other queue, and reports which are reached.
 #[derive(Debug, Parser)]
 #[command(name = "consign-goals")]
 pub(crate) struct Options {
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "/var/tmp")]
     pub(super) dir: PathBuf,
 
-    /// Lock this file while a family of goals is measured once, so that whoever locks it too stays away.
+    /// Lock this file during each round of a family of goals, so that other programs that lock it wait.
     #[arg(long)]
     pub(super) lock: Option<PathBuf>,
 

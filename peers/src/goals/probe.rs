@@ -8,10 +8,10 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::load::{BODY_BYTES, Done, Load, Work};
+use crate::load::{BODY_BYTES, Load, RoundResult, Work};
 use crate::machine::Steal;
 use crate::server::output;
-use crate::subject::{ENTRIES, Subject, Yard};
+use crate::subject::{ENTRIES, Environment, Subject};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Probe {
@@ -69,17 +69,17 @@ impl Size {
     };
 }
 
-/// What a measurement found.
+/// The result of a probe.
 #[derive(Debug, Clone)]
-pub(super) struct Shot {
+pub(super) struct Measurement {
     pub(super) report: Value,
-    /// The share of the machine that was taken away meanwhile.
+    /// The share of the machine that the hypervisor took during the measurement.
     pub(super) stolen: f64,
 }
 
 /// A number in a report.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Read {
+pub(super) enum Metric {
     Cycles,
     /// In milliseconds, of an operation.
     P50(&'static str),
@@ -92,8 +92,8 @@ pub(super) enum Read {
     ReceiptMicros,
 }
 
-impl Read {
-    /// Whether it would have been another one on a machine with less time.
+impl Metric {
+    /// Whether the figure depends on processor time.
     pub(super) const fn is_timed(self) -> bool {
         match self {
             Self::Cycles
@@ -143,12 +143,12 @@ impl Bench {
         program: &Path,
         folder: &Path,
         size: Size,
-        mut yard: Yard,
+        mut environment: Environment,
     ) -> Result<Self, Error> {
         let mut start = |name: &str| {
             let entry = ENTRIES.iter().find(|entry| entry.name == name);
             let missing = || Error::Program(format!("there is no baseline `{name}`"));
-            (entry.ok_or_else(missing)?.start)(&mut yard)
+            (entry.ok_or_else(missing)?.start)(&mut environment)
         };
         Ok(Self {
             program: program.to_owned(),
@@ -160,7 +160,7 @@ impl Bench {
         })
     }
 
-    pub(super) fn measure(&mut self, probe: Probe) -> Result<Shot, Error> {
+    pub(super) fn measure(&mut self, probe: Probe) -> Result<Measurement, Error> {
         let Some(arguments) = arguments(probe, self.size) else {
             return self.baseline(probe);
         };
@@ -169,17 +169,17 @@ impl Bench {
         bench.args(["--payload-bytes", &BODY_BYTES.to_string()]);
         bench.arg("--dir").arg(&self.folder);
         let report: Value = serde_json::from_str(&output(&mut bench)?)?;
-        // Told by the program, because loading is no part of the measurement and may take minutes.
+        // Reported by the program, because loading is no part of the measurement and may take minutes.
         let stolen = ["/usage/stolen_share", "/stolen_share"]
             .into_iter()
             .find_map(|path| report.pointer(path)?.as_f64());
-        Ok(Shot {
+        Ok(Measurement {
             report,
             stolen: stolen.unwrap_or(0.0),
         })
     }
 
-    fn baseline(&mut self, probe: Probe) -> Result<Shot, Error> {
+    fn baseline(&mut self, probe: Probe) -> Result<Measurement, Error> {
         self.serial += 1;
         let load = Load {
             work: Work::Cycle,
@@ -197,7 +197,7 @@ impl Bench {
         if let Some(problem) = done.problems.first() {
             return Err(Error::Program(problem.clone()));
         }
-        Ok(Shot {
+        Ok(Measurement {
             report: as_report(&done),
             stolen: before.until(&Steal::read()?),
         })
@@ -238,7 +238,7 @@ fn arguments(probe: Probe, size: Size) -> Option<Vec<String>> {
     Some(words)
 }
 
-fn as_report(done: &Done) -> Value {
+fn as_report(done: &RoundResult) -> Value {
     let steps = done.steps.iter();
     let operations: Vec<Value> = steps
         .map(|step| json!({ "name": step.name, "p50_us": step.p50_ms * 1e3 }))
@@ -280,22 +280,22 @@ mod tests {
             "ratio": 0.4,
             "receipt": { "read_and_verify_us": 60.0 },
         });
-        let found = |read: Read| read.from(&report);
-        assert_eq!(found(Read::Cycles), Some(7.0));
-        assert_eq!(found(Read::P50("claim")), Some(0.5));
-        assert_eq!(found(Read::P99("claim")), Some(2.5));
-        assert_eq!(found(Read::P99("publish")), None);
-        assert_eq!(found(Read::IdleMegabytes), Some(20.0));
-        assert_eq!(found(Read::LoadedMegabytes), None);
-        assert_eq!(found(Read::DiskBytesEach), Some(600.0));
-        assert_eq!(found(Read::FirstClaimSeconds), Some(0.03));
-        assert_eq!(found(Read::TransactionsPerCycle), Some(0.4));
-        assert_eq!(found(Read::ReceiptMicros), Some(60.0));
+        let found = |read: Metric| read.from(&report);
+        assert_eq!(found(Metric::Cycles), Some(7.0));
+        assert_eq!(found(Metric::P50("claim")), Some(0.5));
+        assert_eq!(found(Metric::P99("claim")), Some(2.5));
+        assert_eq!(found(Metric::P99("publish")), None);
+        assert_eq!(found(Metric::IdleMegabytes), Some(20.0));
+        assert_eq!(found(Metric::LoadedMegabytes), None);
+        assert_eq!(found(Metric::DiskBytesEach), Some(600.0));
+        assert_eq!(found(Metric::FirstClaimSeconds), Some(0.03));
+        assert_eq!(found(Metric::TransactionsPerCycle), Some(0.4));
+        assert_eq!(found(Metric::ReceiptMicros), Some(60.0));
     }
 
     #[test]
     fn a_baseline_reports_as_our_program_does() {
-        let done = Done {
+        let done = RoundResult {
             jobs: 10,
             published: 10,
             seconds: 2.0,
@@ -308,8 +308,8 @@ mod tests {
             busy: None,
         };
         let report = as_report(&done);
-        assert_eq!(Read::Cycles.from(&report), Some(5.0));
-        let sync = Read::P50("sync").from(&report).unwrap();
+        assert_eq!(Metric::Cycles.from(&report), Some(5.0));
+        let sync = Metric::P50("sync").from(&report).unwrap();
         assert!((sync - 0.3).abs() < 1e-9);
     }
 }

@@ -1,4 +1,4 @@
-//! The goals themselves: what is wanted, and how its figure is made of what was measured.
+//! The goals: what is wanted, and how each figure is computed from the measurements.
 
 use serde::Serialize;
 
@@ -6,10 +6,10 @@ use super::probe::Probe::{
     Batch, Cycle, Empty, FewWaiting, Finished, Handoff, Long, ManyWaiting, Next, One, Restart,
     Signed, Sqlite, Sync, Transact,
 };
-use super::probe::{Probe, Read};
-use super::{Shots, Verdict};
+use super::probe::{Metric, Probe};
+use super::{Measurements, Verdict};
 use crate::error::Error;
-use crate::subject::is_called;
+use crate::subject::has_name;
 
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Goal {
@@ -29,51 +29,54 @@ pub(super) enum Wanted {
 }
 use Wanted::{AtLeast, AtMost};
 
-/// A number of one measurement.
+/// One metric of one probe.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Of(Probe, Read);
+pub(super) struct Reading(Probe, Metric);
 
-/// How the figure of a round is made.
+/// How the figure of a round is computed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Figure {
-    Plain(Of),
+    Plain(Reading),
     /// The first divided by the second.
-    Ratio(Of, Of),
-    /// The first without the second.
-    Beyond(Of, Of),
+    Ratio(Reading, Reading),
+    /// The first minus the second.
+    Beyond(Reading, Reading),
 }
 use Figure::{Beyond, Plain, Ratio};
 
-const CYCLES: Of = Of(Cycle, Read::Cycles);
-const SYNC: Of = Of(Sync, Read::P50("sync"));
+const CYCLES: Reading = Reading(Cycle, Metric::Cycles);
+const SYNC: Reading = Reading(Sync, Metric::P50("sync"));
 
-/// Goals that share measurements stand together.
+/// Goals that share measurements, grouped in families.
 pub(super) const FAMILIES: &[&[Goal]] = &[
     &[
         ratio(
             "empty",
             "cycles against three empty posts",
             AtLeast(0.45),
-            Ratio(CYCLES, Of(Empty, Read::Cycles)),
+            Ratio(CYCLES, Reading(Empty, Metric::Cycles)),
         ),
         ratio(
             "next",
             "settle and claim in one request against three requests",
             AtLeast(1.3),
-            Ratio(Of(Next, Read::Cycles), CYCLES),
+            Ratio(Reading(Next, Metric::Cycles), CYCLES),
         ),
     ],
     &[ratio(
         "batch",
         "batches of 64 against bare SQLite in commits of 64",
         AtLeast(0.3),
-        Ratio(Of(Batch, Read::Cycles), Of(Sqlite, Read::Cycles)),
+        Ratio(
+            Reading(Batch, Metric::Cycles),
+            Reading(Sqlite, Metric::Cycles),
+        ),
     )],
     &[ratio(
         "sync",
         "publish p50 of one client against append and sync of 4096 bytes",
         AtMost(2.0),
-        Ratio(Of(One, Read::P50("publish")), SYNC),
+        Ratio(Reading(One, Metric::P50("publish")), SYNC),
     )],
     &[
         in_unit(
@@ -81,34 +84,37 @@ pub(super) const FAMILIES: &[&[Goal]] = &[
             "p99 of publish in a run of 20 s",
             AtMost(5.0),
             "ms",
-            Plain(Of(Long, Read::P99("publish"))),
+            Plain(Reading(Long, Metric::P99("publish"))),
         ),
         in_unit(
             "p99-claim",
             "p99 of claim in a run of 20 s",
             AtMost(5.0),
             "ms",
-            Plain(Of(Long, Read::P99("claim"))),
+            Plain(Reading(Long, Metric::P99("claim"))),
         ),
         in_unit(
             "p99-fulfil",
             "p99 of fulfil in a run of 20 s",
             AtMost(5.0),
             "ms",
-            Plain(Of(Long, Read::P99("fulfil"))),
+            Plain(Reading(Long, Metric::P99("fulfil"))),
         ),
     ],
     &[ratio(
         "backlog",
         "cycles beside 1,000,000 waiting, mixed, against 1,000",
         AtLeast(0.85),
-        Ratio(Of(ManyWaiting, Read::Cycles), Of(FewWaiting, Read::Cycles)),
+        Ratio(
+            Reading(ManyWaiting, Metric::Cycles),
+            Reading(FewWaiting, Metric::Cycles),
+        ),
     )],
     &[ratio(
         "finished",
         "cycles beside 1,000,000 finished against none",
         AtLeast(0.85),
-        Ratio(Of(Finished, Read::Cycles), CYCLES),
+        Ratio(Reading(Finished, Metric::Cycles), CYCLES),
     )],
     &[
         in_unit(
@@ -116,14 +122,14 @@ pub(super) const FAMILIES: &[&[Goal]] = &[
             "publish to a waiting claim beyond one sync",
             AtMost(1.0),
             "ms",
-            Beyond(Of(Handoff, Read::P50("handoff")), SYNC),
+            Beyond(Reading(Handoff, Metric::P50("handoff")), SYNC),
         ),
         in_unit(
             "handoff-p99",
             "its p99, beyond the median sync",
             AtMost(5.0),
             "ms",
-            Beyond(Of(Handoff, Read::P99("handoff")), SYNC),
+            Beyond(Reading(Handoff, Metric::P99("handoff")), SYNC),
         ),
     ],
     &[
@@ -132,49 +138,49 @@ pub(super) const FAMILIES: &[&[Goal]] = &[
             "memory just after the start",
             AtMost(25.0),
             "MB",
-            Plain(Of(Restart, Read::IdleMegabytes)),
+            Plain(Reading(Restart, Metric::IdleMegabytes)),
         ),
         in_unit(
             "memory-loaded",
             "memory with 1,000,000 waiting",
             AtMost(150.0),
             "MB",
-            Plain(Of(Restart, Read::LoadedMegabytes)),
+            Plain(Reading(Restart, Metric::LoadedMegabytes)),
         ),
         in_unit(
             "disk",
             "disk of one of 1,000,000 waiting",
             AtMost(600.0),
             "B",
-            Plain(Of(Restart, Read::DiskBytesEach)),
+            Plain(Reading(Restart, Metric::DiskBytesEach)),
         ),
         in_unit(
             "restart",
             "killed with 1,000,000 waiting, start to first claim, slowest of five",
             AtMost(1.0),
             "s",
-            Plain(Of(Restart, Read::FirstClaimSeconds)),
+            Plain(Reading(Restart, Metric::FirstClaimSeconds)),
         ),
     ],
     &[ratio(
         "signed",
         "signed beside 1,000,000 nonces against unsigned",
         AtLeast(0.8),
-        Ratio(Of(Signed, Read::Cycles), CYCLES),
+        Ratio(Reading(Signed, Metric::Cycles), CYCLES),
     )],
     &[
         ratio(
             "transactions",
             "agents' transactions against cycles, on the same server",
             AtLeast(0.3),
-            Plain(Of(Transact, Read::TransactionsPerCycle)),
+            Plain(Reading(Transact, Metric::TransactionsPerCycle)),
         ),
         in_unit(
             "receipt",
             "an agent's receipt, read and verified",
             AtMost(150.0),
             "us",
-            Plain(Of(Transact, Read::ReceiptMicros)),
+            Plain(Reading(Transact, Metric::ReceiptMicros)),
         ),
     ],
 ];
@@ -213,26 +219,26 @@ impl Goal {
     }
 }
 
-impl Of {
-    fn of(self, shots: &Shots) -> Option<f64> {
+impl Reading {
+    fn of(self, measurements: &Measurements) -> Option<f64> {
         let Self(probe, read) = self;
-        read.from(&shots.get(&probe)?.report)
+        read.from(&measurements.get(&probe)?.report)
     }
 }
 
 impl Figure {
-    pub(super) fn of(self, shots: &Shots) -> Option<f64> {
+    pub(super) fn of(self, measurements: &Measurements) -> Option<f64> {
         match self {
-            Plain(of) => of.of(shots),
+            Plain(of) => of.of(measurements),
             Ratio(ours, theirs) => {
-                let theirs = theirs.of(shots).filter(|theirs| *theirs > 0.0)?;
-                Some(ours.of(shots)? / theirs)
+                let theirs = theirs.of(measurements).filter(|theirs| *theirs > 0.0)?;
+                Some(ours.of(measurements)? / theirs)
             }
-            Beyond(whole, part) => Some(whole.of(shots)? - part.of(shots)?),
+            Beyond(whole, part) => Some(whole.of(measurements)? - part.of(measurements)?),
         }
     }
 
-    fn parts(self) -> Vec<Of> {
+    fn parts(self) -> Vec<Reading> {
         match self {
             Plain(of) => vec![of],
             Ratio(first, second) | Beyond(first, second) => vec![first, second],
@@ -240,20 +246,20 @@ impl Figure {
     }
 
     fn probes(self) -> impl Iterator<Item = Probe> {
-        self.parts().into_iter().map(|Of(probe, _)| probe)
+        self.parts().into_iter().map(|Reading(probe, _)| probe)
     }
 
-    /// The measurements that stolen time would have spoiled.
+    /// The probes whose figures stolen time would falsify.
     pub(super) fn timed_probes(self) -> impl Iterator<Item = Probe> {
         let timed = self
             .parts()
             .into_iter()
-            .filter(|Of(_, read)| read.is_timed());
-        timed.map(|Of(probe, _)| probe)
+            .filter(|Reading(_, read)| read.is_timed());
+        timed.map(|Reading(probe, _)| probe)
     }
 }
 
-/// What a family needs, each once.
+/// The probes that a family needs, each once.
 pub(super) fn probes(family: &[Goal]) -> Vec<Probe> {
     let mut probes = Vec::new();
     for probe in family.iter().flat_map(|goal| goal.figure.probes()) {
@@ -268,14 +274,14 @@ pub(super) fn probes(family: &[Goal]) -> Vec<Probe> {
 pub(super) fn chosen(only: &[String]) -> Result<Vec<Vec<Goal>>, Error> {
     let is_known = |word: &&String| {
         let mut goals = FAMILIES.iter().copied().flatten();
-        goals.any(|goal| is_called(goal.name, word))
+        goals.any(|goal| has_name(goal.name, word))
     };
     if let Some(word) = only.iter().find(|word| !is_known(word)) {
         let message = format!("there is no goal `{word}`; see --list");
         return Err(Error::Program(message));
     }
     let is_wanted =
-        |goal: &&Goal| only.is_empty() || only.iter().any(|word| is_called(goal.name, word));
+        |goal: &&Goal| only.is_empty() || only.iter().any(|word| has_name(goal.name, word));
     let families = FAMILIES
         .iter()
         .map(|family| family.iter().filter(is_wanted).copied().collect());

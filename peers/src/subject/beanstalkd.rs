@@ -1,6 +1,6 @@
 //! beanstalkd: put, reserve, delete.
 //!
-//! `-f0` syncs the log before each answer. A reservation is not written at all: it dies with the server.
+//! `-f0` syncs the log before each answer. A reservation is not written: it is lost when the server ends.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,35 +10,35 @@ use beanstalkd_rs::{DeleteResult, PutResult, ReserveResult};
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 
-use super::{Subject, Yard, client_version};
+use super::{Environment, Subject, client_version};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
-use crate::load::{Done, Load};
+use crate::load::{Load, RoundResult};
 use crate::server::{Server, free_port, output};
 
 #[derive(Debug)]
 struct Beanstalkd {
     folder: PathBuf,
-    /// A new one for each round: a tube cannot be emptied in one go, and jobs left over would be copied along in the log.
+    /// A new one for each round: a tube cannot be emptied by one command, and jobs that are left would be copied in the log.
     server: Option<Server>,
 }
 
-pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
+pub(super) fn start(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
     let mut beanstalkd = Beanstalkd {
-        folder: yard.folder("beanstalkd")?,
+        folder: environment.folder("beanstalkd")?,
         server: None,
     };
-    beanstalkd.renew()?;
+    beanstalkd.reset()?;
     Ok(Box::new(beanstalkd))
 }
 
 impl Subject for Beanstalkd {
     fn version(&self) -> Result<String, Error> {
-        let said = output(Command::new("beanstalkd").arg("-v"))?;
+        let printed = output(Command::new("beanstalkd").arg("-v"))?;
         Ok(format!(
             "{}, {}",
-            said.trim(),
+            printed.trim(),
             client_version("beanstalkd-rs")?
         ))
     }
@@ -58,7 +58,7 @@ impl Subject for Beanstalkd {
         "beanstalkd -b DIR -f0; put, reserve, delete".to_owned()
     }
 
-    fn renew(&mut self) -> Result<(), Error> {
+    fn reset(&mut self) -> Result<(), Error> {
         self.server = None;
         let jobs = self.folder.join("jobs");
         if jobs.exists() {
@@ -78,7 +78,7 @@ impl Subject for Beanstalkd {
         self.server.as_ref().map(Server::id)
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         let server = self.server.as_ref();
         let server = server.ok_or_else(|| Error::Program("it is not running".to_owned()))?;
         let tube = Tube {

@@ -1,4 +1,4 @@
-//! Ours: `consign bench` starts a server of its own with default settings, loads it over HTTP and tells what it measured.
+//! Ours: `consign bench` starts a server of its own with default settings, loads it over HTTP and reports what it measured.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,17 +7,17 @@ use std::rc::Rc;
 use serde::Deserialize;
 
 use super::postgres::{self, Cluster};
-use super::{Subject, Yard};
+use super::{Environment, Subject};
 use crate::connections::Connections;
 use crate::error::Error;
-use crate::load::{BODY_BYTES, Busy, Done, Load, Step, WARMUP_SECONDS};
+use crate::load::{BODY_BYTES, Busy, Load, RoundResult, Step, WARMUP_SECONDS};
 use crate::server::output;
 
-pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    let program = yard.tools.consign.clone();
+pub(super) fn start(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    let program = environment.tools.consign.clone();
     let mut help = Command::new(&program);
     output(help.args(["bench", "--help"]))?;
-    let folder = yard.folder("consign")?;
+    let folder = environment.folder("consign")?;
     Ok(Box::new(Consign {
         program,
         folder,
@@ -27,20 +27,22 @@ pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
 }
 
 /// The same server with its ledger in the PostgreSQL that the other queues use.
-pub(super) fn start_on_postgres(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    on_postgres(yard, false)
+pub(super) fn start_on_postgres(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    on_postgres(environment, false)
 }
 
 /// The same, with workers that ask for the next intent in the request that settles the last one.
-pub(super) fn start_next_on_postgres(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    on_postgres(yard, true)
+pub(super) fn start_next_on_postgres(
+    environment: &mut Environment,
+) -> Result<Box<dyn Subject>, Error> {
+    on_postgres(environment, true)
 }
 
-fn on_postgres(yard: &mut Yard, asks_next: bool) -> Result<Box<dyn Subject>, Error> {
+fn on_postgres(environment: &mut Environment, asks_next: bool) -> Result<Box<dyn Subject>, Error> {
     Ok(Box::new(Consign {
-        program: yard.tools.consign.clone(),
-        folder: yard.folder("consign-on-postgres")?,
-        cluster: Some(yard.postgres()?),
+        program: environment.tools.consign.clone(),
+        folder: environment.folder("consign-on-postgres")?,
+        cluster: Some(environment.postgres()?),
         asks_next,
     }))
 }
@@ -55,8 +57,8 @@ struct Consign {
 
 impl Subject for Consign {
     fn version(&self) -> Result<String, Error> {
-        let said = output(Command::new(&self.program).arg("--version"))?;
-        Ok(said.trim().to_owned())
+        let printed = output(Command::new(&self.program).arg("--version"))?;
+        Ok(printed.trim().to_owned())
     }
 
     /// One reads the server's counters, before and after the round.
@@ -83,7 +85,7 @@ impl Subject for Consign {
         self.cluster.as_ref().map(|cluster| cluster.id())
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         let work = if self.asks_next {
             "next"
         } else {
@@ -104,7 +106,7 @@ impl Subject for Consign {
     }
 }
 
-/// What is needed of the report.
+/// The parts of the report that are used.
 #[derive(Debug, Deserialize)]
 struct Report {
     clean: bool,
@@ -142,7 +144,7 @@ struct Usage {
 }
 
 impl Report {
-    fn done(self, clients: usize) -> Result<Done, Error> {
+    fn done(self, clients: usize) -> Result<RoundResult, Error> {
         let [round] = self.rounds.as_slice() else {
             let count = self.rounds.len();
             return Err(Error::Answer(format!("expected one round, got {count}")));
@@ -197,7 +199,7 @@ impl Report {
                 p99_ms: Some(operation.p99_us / 1000.0),
             })
         });
-        Ok(Done {
+        Ok(RoundResult {
             jobs: round.cycles.min(published),
             published,
             seconds: round.seconds,
@@ -215,7 +217,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report(cycles: u64, errors: &str) -> Result<Done, Error> {
+    fn report(cycles: u64, errors: &str) -> Result<RoundResult, Error> {
         let text = format!(
             r#"{{"clean":true,"rounds":[{{"seconds":2.0,"cycles":{cycles},"other":1}}],"errors":{errors},
             "usage":{{"generator_cpu_s":1.0,"server_cpu_s":3.0}},

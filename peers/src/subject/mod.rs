@@ -1,7 +1,7 @@
-//! What is measured: ours, the peers, and the baselines that say what the machine could do at best.
+//! What is measured: ours, the peers, and the baselines, which show what the machine could do at best.
 //!
-//! Each file starts one subject, tells its settings in a line, and runs a round on it. Durability is of one kind
-//! everywhere: what was answered with success has been synced to disk.
+//! Each file starts one subject, describes its settings in a line, and runs a round on it. The durability is the same
+//! everywhere: a successful answer means that the data is synced to disk.
 
 mod beanstalkd;
 mod consign;
@@ -18,34 +18,34 @@ use std::rc::Rc;
 
 use crate::connections::Connections;
 use crate::error::Error;
-use crate::load::{Done, Load};
+use crate::load::{Load, RoundResult};
 use crate::server::Server;
 
 /// A started subject.
 pub(crate) trait Subject {
-    /// Of everything that is measured with it, such as library, server and runtime.
+    /// The versions of everything that is measured: server, client, runtime.
     fn version(&self) -> Result<String, Error>;
 
     /// One line: program, durability, requests.
     fn settings(&self) -> String;
 
-    /// Where its work is not quite the same as ours.
+    /// Where its work differs from ours.
     fn caveat(&self) -> Option<&'static str> {
         None
     }
 
-    /// To be asked after [`Subject::renew`].
+    /// Valid after [`Subject::reset`].
     fn connections(&self) -> Connections;
 
     /// Called before each round, outside of what is measured.
-    fn renew(&mut self) -> Result<(), Error> {
+    fn reset(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// The process whose family is the server; `None` where there is none, or none of ours to look at.
+    /// The process that is the server, with its descendants; `None` if there is none, or none that we started.
     fn server(&self) -> Option<u32>;
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error>;
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error>;
 }
 
 /// An entry of the list of subjects.
@@ -56,7 +56,7 @@ pub(crate) struct Entry {
     pub(crate) start: Start,
 }
 
-/// The one that the others are compared with.
+/// The subject that the others are compared with.
 pub(crate) const OURS: &str = "consign";
 
 pub(crate) const ENTRIES: &[Entry] = &[
@@ -135,7 +135,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
     baseline("sync-4096", "append 4 KiB and sync", sync::start_4096),
 ];
 
-type Start = fn(&mut Yard) -> Result<Box<dyn Subject>, Error>;
+type Start = fn(&mut Environment) -> Result<Box<dyn Subject>, Error>;
 
 const fn peer(name: &'static str, about: &'static str, start: Start) -> Entry {
     Entry {
@@ -157,12 +157,12 @@ const fn baseline(name: &'static str, about: &'static str, start: Start) -> Entr
 
 impl Entry {
     /// By its name, or by the first word of it: `rabbitmq` stands for both kinds of queue.
-    pub(crate) fn is_called(&self, word: &str) -> bool {
-        is_called(self.name, word)
+    pub(crate) fn has_name(&self, word: &str) -> bool {
+        has_name(self.name, word)
     }
 }
 
-pub(crate) fn is_called(name: &str, word: &str) -> bool {
+pub(crate) fn has_name(name: &str, word: &str) -> bool {
     let rest = name.strip_prefix(word);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
@@ -177,17 +177,17 @@ fn client_version(name: &str) -> Result<String, Error> {
     Ok(format!("{name} {version}"))
 }
 
-/// Programs that are not on the path.
+/// The paths of programs.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     pub(crate) consign: PathBuf,
     pub(crate) nats: PathBuf,
-    /// Where the scripts lie beside the libraries they use.
+    /// The folder with the scripts and the libraries they use.
     pub(crate) node: PathBuf,
 }
 
-/// Where subjects are started, and the servers that several of them share.
-pub(crate) struct Yard {
+/// The folder and programs for starting subjects, and the servers that several subjects share.
+pub(crate) struct Environment {
     pub(crate) path: PathBuf,
     pub(crate) tools: Tools,
     redis: Option<Rc<Server>>,
@@ -195,7 +195,7 @@ pub(crate) struct Yard {
     postgres: Option<Rc<postgres::Cluster>>,
 }
 
-impl Yard {
+impl Environment {
     pub(crate) fn new(path: PathBuf, tools: Tools) -> Self {
         Self {
             path,
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_first_word_stands_for_all_of_its_kind_and_for_nothing_else() {
         let called = |word: &str| -> Vec<&str> {
-            let entries = ENTRIES.iter().filter(|entry| entry.is_called(word));
+            let entries = ENTRIES.iter().filter(|entry| entry.has_name(word));
             entries.map(|entry| entry.name).collect()
         };
         assert_eq!(called("rabbitmq"), ["rabbitmq-quorum", "rabbitmq-classic"]);

@@ -11,11 +11,11 @@ use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, Subscriber};
 use futures_util::StreamExt;
 
-use super::{Subject, Yard, client_version};
+use super::{Environment, Subject, client_version};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
-use crate::load::{Done, Load};
+use crate::load::{Load, RoundResult};
 use crate::server::{Server, free_port, output};
 
 #[derive(Debug)]
@@ -24,8 +24,8 @@ struct Nats {
     server: Server,
 }
 
-pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    let folder = yard.folder("nats")?;
+pub(super) fn start(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    let folder = environment.folder("nats")?;
     let port = free_port()?;
     let settings = folder.join("server.conf");
     let store = serde_json::to_string(&folder.join("store"))?;
@@ -33,19 +33,19 @@ pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
         "listen: \"127.0.0.1:{port}\"\njetstream {{\n  store_dir: {store}\n  sync_interval: always\n}}\n"
     );
     fs::write(&settings, text).map_err(Error::io(settings.display().to_string()))?;
-    let mut command = Command::new(&yard.tools.nats);
+    let mut command = Command::new(&environment.tools.nats);
     command.arg("-c").arg(&settings);
     let server = Server::start(command, port, &folder.join("server.log"))?;
-    let program = yard.tools.nats.clone();
+    let program = environment.tools.nats.clone();
     Ok(Box::new(Nats { program, server }))
 }
 
 impl Subject for Nats {
     fn version(&self) -> Result<String, Error> {
-        let said = output(Command::new(&self.program).arg("--version"))?;
+        let printed = output(Command::new(&self.program).arg("--version"))?;
         Ok(format!(
             "{}, {}",
-            said.trim(),
+            printed.trim(),
             client_version("async-nats")?
         ))
     }
@@ -63,7 +63,7 @@ impl Subject for Nats {
         Some(self.server.id())
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         let stream = Stream {
             port: self.server.port,
             name: load.queue(),
@@ -74,7 +74,7 @@ impl Subject for Nats {
 
 /// Longer than a round, so that neither a pull nor a call ends before the round does.
 const WAIT_MAX: Duration = Duration::from_mins(2);
-/// Asks for one message; the request stands as long as [`WAIT_MAX`].
+/// Asks for one message; the request is valid for [`WAIT_MAX`].
 const PULL: &str = r#"{"batch":1,"expires":120000000000}"#;
 const CONSUMER: &str = "workers";
 

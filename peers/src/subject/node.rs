@@ -1,6 +1,6 @@
 //! Queues whose client library is the product: each is driven by a small script with its own library, in one process.
 //!
-//! The scripts do the work of [`crate::generate`] in the same shapes and print a [`Done`] as JSON.
+//! The scripts do the work of [`crate::generate`] in the same shapes and print a [`RoundResult`] as JSON.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use std::rc::Rc;
 use serde::Deserialize;
 
 use super::postgres::{self, Cluster};
-use super::{Subject, Yard, redis};
+use super::{Environment, Subject, redis};
 use crate::connections::Connections;
 use crate::error::Error;
-use crate::load::{self, Done, Load};
+use crate::load::{self, Load, RoundResult};
 use crate::server::{Server, output};
 
 #[derive(Debug)]
@@ -25,30 +25,38 @@ struct Scripted {
     store: Store,
 }
 
-/// What the library keeps its jobs in.
+/// Where the library stores its jobs.
 #[derive(Debug)]
 enum Store {
     Redis(Rc<Server>),
     Postgres(Rc<Cluster>),
 }
 
-pub(super) fn start_bullmq(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    let store = Store::Redis(yard.redis()?);
+pub(super) fn start_bullmq(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    let store = Store::Redis(environment.redis()?);
     let settings = format!(
         "BullMQ and ioredis on {}; removeOnComplete, concurrency = half of the clients",
         redis::SETTINGS
     );
-    start(yard, "bullmq", settings, &["bullmq", "ioredis"], store)
+    start(
+        environment,
+        "bullmq",
+        settings,
+        &["bullmq", "ioredis"],
+        store,
+    )
 }
 
-pub(super) fn start_graphile_worker(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    let store = Store::Postgres(yard.postgres()?);
+pub(super) fn start_graphile_worker(
+    environment: &mut Environment,
+) -> Result<Box<dyn Subject>, Error> {
+    let store = Store::Postgres(environment.postgres()?);
     let settings = format!(
         "graphile-worker on {}; defaults, concurrency = half of the clients (completions are written but not waited for)",
         postgres::SETTINGS
     );
     start(
-        yard,
+        environment,
         "graphile-worker",
         settings,
         &["graphile-worker", "pg"],
@@ -56,23 +64,23 @@ pub(super) fn start_graphile_worker(yard: &mut Yard) -> Result<Box<dyn Subject>,
     )
 }
 
-pub(super) fn start_pg_boss(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    let store = Store::Postgres(yard.postgres()?);
+pub(super) fn start_pg_boss(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    let store = Store::Postgres(environment.postgres()?);
     let settings = format!(
         "pg-boss on {}; fetch of 1 and complete in loops, supervision off",
         postgres::SETTINGS
     );
-    start(yard, "pg-boss", settings, &["pg-boss", "pg"], store)
+    start(environment, "pg-boss", settings, &["pg-boss", "pg"], store)
 }
 
 fn start(
-    yard: &Yard,
+    environment: &Environment,
     name: &str,
     settings: String,
     libraries: &'static [&'static str],
     store: Store,
 ) -> Result<Box<dyn Subject>, Error> {
-    let script = yard.tools.node.join(format!("{name}.mjs"));
+    let script = environment.tools.node.join(format!("{name}.mjs"));
     if !script.is_file() {
         let shown = script.display();
         return Err(Error::Program(format!("{shown} is missing")));
@@ -85,7 +93,7 @@ fn start(
     }))
 }
 
-/// As installed beside the script, which need not be what was asked for.
+/// The installed version, which may differ from the requested one.
 fn library_version(script: &Path, library: &str) -> Result<String, Error> {
     let list = script.with_file_name("node_modules");
     let list = list.join(library).join("package.json");
@@ -132,7 +140,7 @@ impl Subject for Scripted {
         }
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         let store = match &self.store {
             Store::Redis(server) => format!("redis://127.0.0.1:{}", server.port),
             Store::Postgres(cluster) => cluster.url(),
@@ -146,9 +154,9 @@ impl Subject for Scripted {
             "body": load::body(),
         });
         let mut node = Command::new("node");
-        let said = output(node.arg(&self.script).arg(order.to_string()))?;
-        // Libraries may talk; the last line is the script's.
-        let last = said.lines().last().unwrap_or_default();
+        let printed = output(node.arg(&self.script).arg(order.to_string()))?;
+        // Libraries may print something, too; the last line is the script's.
+        let last = printed.lines().last().unwrap_or_default();
         Ok(serde_json::from_str(last)?)
     }
 }

@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 use consign_testkit::postgres;
 
-use super::{Subject, Yard};
+use super::{Environment, Subject};
 use crate::connections::Connections;
 use crate::error::Error;
-use crate::load::{self, Done, Load, Step};
+use crate::load::{self, Load, RoundResult, Step};
 use crate::server::output;
 
 pub(super) const SETTINGS: &str =
@@ -53,14 +53,14 @@ impl Cluster {
         self.server.url(DATABASE)
     }
 
-    /// A database with nothing in it, for a server that brings its own tables; the one of before goes.
+    /// A new empty database, for a server with its own tables; the previous one is dropped.
     pub(super) fn new_database(&self) -> Result<String, Error> {
         self.sql("DROP DATABASE IF EXISTS fresh WITH (FORCE)")?;
         self.sql("CREATE DATABASE fresh")?;
         Ok(self.server.url("fresh"))
     }
 
-    /// Gives back what the last statement selected, without ornaments.
+    /// Returns the rows of the last statement as plain text.
     fn sql(&self, text: &str) -> Result<String, Error> {
         self.server.sql(DATABASE, text).map_err(Error::io("psql"))
     }
@@ -68,28 +68,28 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Nobody is left who could be told.
+        // There is no way to report an error from here.
         let _ = self.server.kill9();
     }
 }
 
-pub(super) fn serve(yard: &Yard) -> Result<Cluster, Error> {
-    let folder = yard.path.join("postgres");
+pub(super) fn serve(environment: &Environment) -> Result<Cluster, Error> {
+    let folder = environment.path.join("postgres");
     let started = postgres::Cluster::make(&folder, SETTINGS_SET).and_then(|server| {
         let ended = || io::Error::other("it ended at once");
         let postmaster = server.postmaster().ok_or_else(ended)?;
         Ok(Cluster { server, postmaster })
     });
     let cluster = started.map_err(Error::io("starting PostgreSQL"))?;
-    // What was made until now is not synced, and must not be so while something is measured.
+    // The new files are not synced yet, and that must not happen during a measurement.
     let mut sync = std::process::Command::new("sync");
     output(sync.arg("--file-system").arg(&folder))?;
     Ok(cluster)
 }
 
-pub(super) fn start_pgbench(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    let cluster = yard.postgres()?;
-    let folder = yard.folder("pgbench")?;
+pub(super) fn start_pgbench(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    let cluster = environment.postgres()?;
+    let folder = environment.folder("pgbench")?;
     Ok(Box::new(Pgbench { cluster, folder }))
 }
 
@@ -114,7 +114,7 @@ impl Subject for Pgbench {
         )
     }
 
-    fn renew(&mut self) -> Result<(), Error> {
+    fn reset(&mut self) -> Result<(), Error> {
         self.cluster.sql(
             "DROP TABLE IF EXISTS jobs; \
              CREATE TABLE jobs (id bigserial PRIMARY KEY, state int NOT NULL DEFAULT 0, body jsonb NOT NULL); \
@@ -127,7 +127,7 @@ impl Subject for Pgbench {
         Some(self.cluster.id())
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         // A claim that finds every visible row locked gets none and deletes nothing; that job is left and does not count.
         let script = self.folder.join("cycle.sql");
         let body = load::body();
@@ -157,13 +157,13 @@ impl Subject for Pgbench {
         if report.contains("aborted") {
             problems.push("a client gave up".to_owned());
         }
-        Ok(Done {
+        Ok(RoundResult {
             jobs: figures.cycles.saturating_sub(left),
             published: figures.cycles,
             seconds: load.duration().as_secs_f64(),
             steps: vec![Step {
                 name: "cycle".to_owned(),
-                // pgbench tells the mean only.
+                // pgbench reports the mean only.
                 p50_ms: figures.mean_ms,
                 p99_ms: None,
             }],

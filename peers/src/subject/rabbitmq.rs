@@ -16,17 +16,17 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, ConnectionProperties, Consumer};
 
-use super::{Subject, Yard, client_version};
+use super::{Environment, Subject, client_version};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
-use crate::load::{Done, Load};
+use crate::load::{Load, RoundResult};
 use crate::server::{Server, free_port, output};
 
-/// Not the program on the path: that one insists on the packaged service's own user and folders.
+/// Not the program on the path: that one requires the packaged service's user and folders.
 const PROGRAM: &str = "/usr/lib/rabbitmq/bin/rabbitmq-server";
 
-/// Nor this one, for the same reason.
+/// Not the one on the path, for the same reason.
 const CONTROL: &str = "/usr/lib/rabbitmq/bin/rabbitmqctl";
 
 /// The broker, and the name service that the Erlang runtime would otherwise start and leave behind.
@@ -37,8 +37,8 @@ pub(super) struct Broker {
     folder: PathBuf,
 }
 
-pub(super) fn serve(yard: &Yard) -> Result<Broker, Error> {
-    let folder = yard.folder("rabbitmq")?;
+pub(super) fn serve(environment: &Environment) -> Result<Broker, Error> {
+    let folder = environment.folder("rabbitmq")?;
     let user = User::find().map_err(Error::io("looking for a user"))?;
     let owned = user.owns(&folder);
     owned.map_err(Error::io(folder.display().to_string()))?;
@@ -62,8 +62,8 @@ pub(super) fn serve(yard: &Yard) -> Result<Broker, Error> {
         .env("ERL_EPMD_ADDRESS", "127.0.0.1");
     let mut names = user.command("epmd");
     names.args(["-address", "127.0.0.1", "-port", &names_port.to_string()]);
-    let names = Server::start(names, names_port, &yard.path.join("epmd.log"))?;
-    let server = Server::start(command, port, &yard.path.join("rabbitmq.log"))?;
+    let names = Server::start(names, names_port, &environment.path.join("epmd.log"))?;
+    let server = Server::start(command, port, &environment.path.join("rabbitmq.log"))?;
     Ok(Broker {
         server,
         _names: names,
@@ -71,16 +71,16 @@ pub(super) fn serve(yard: &Yard) -> Result<Broker, Error> {
     })
 }
 
-pub(super) fn start_quorum(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    start(yard, "quorum")
+pub(super) fn start_quorum(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    start(environment, "quorum")
 }
 
-pub(super) fn start_classic(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    start(yard, "classic")
+pub(super) fn start_classic(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    start(environment, "classic")
 }
 
-fn start(yard: &mut Yard, kind: &'static str) -> Result<Box<dyn Subject>, Error> {
-    let broker = yard.rabbitmq()?;
+fn start(environment: &mut Environment, kind: &'static str) -> Result<Box<dyn Subject>, Error> {
+    let broker = environment.rabbitmq()?;
     Ok(Box::new(Rabbitmq { broker, kind }))
 }
 
@@ -93,10 +93,10 @@ struct Rabbitmq {
 impl Subject for Rabbitmq {
     fn version(&self) -> Result<String, Error> {
         let mut control = Command::new(CONTROL);
-        // It writes a secret into its home, and asks nobody with it.
-        let said = output(control.arg("version").env("HOME", &self.broker.folder))?;
+        // It writes a secret into its home folder, even though this call does not use it.
+        let printed = output(control.arg("version").env("HOME", &self.broker.folder))?;
         let client = client_version("lapin")?;
-        Ok(format!("RabbitMQ {}, {client}", said.trim()))
+        Ok(format!("RabbitMQ {}, {client}", printed.trim()))
     }
 
     fn connections(&self) -> Connections {
@@ -114,7 +114,7 @@ impl Subject for Rabbitmq {
         Some(self.broker.server.id())
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         let queue = Queue {
             port: self.broker.server.port,
             name: load.queue(),

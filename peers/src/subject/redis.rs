@@ -10,17 +10,17 @@ use redis::io::tcp::TcpSettings;
 use redis::streams::StreamReadReply;
 use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, Value};
 
-use super::{Subject, Yard, client_version};
+use super::{Environment, Subject, client_version};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{self, Link, Protocol, Role};
-use crate::load::{Done, Load};
+use crate::load::{Load, RoundResult};
 use crate::server::{Server, free_port, output};
 
 pub(super) const SETTINGS: &str = "redis-server --appendonly yes --appendfsync always --save \"\"";
 
-pub(super) fn serve(yard: &Yard) -> Result<Server, Error> {
-    let folder = yard.folder("redis")?;
+pub(super) fn serve(environment: &Environment) -> Result<Server, Error> {
+    let folder = environment.folder("redis")?;
     let port = free_port()?;
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
@@ -30,20 +30,21 @@ pub(super) fn serve(yard: &Yard) -> Result<Server, Error> {
 }
 
 pub(super) fn version() -> Result<String, Error> {
-    let said = output(Command::new("redis-server").arg("--version"))?;
-    number_of(&said)
+    let printed = output(Command::new("redis-server").arg("--version"))?;
+    number_of(&printed)
         .map(|number| format!("Redis {number}"))
-        .ok_or_else(|| Error::unexpected("a version", said.as_bytes()))
+        .ok_or_else(|| Error::unexpected("a version", printed.as_bytes()))
 }
 
 /// Of a line such as `Redis server v=7.0.15 sha=00000000:0 ...`.
-fn number_of(said: &str) -> Option<&str> {
-    said.split_whitespace()
+fn number_of(printed: &str) -> Option<&str> {
+    printed
+        .split_whitespace()
         .find_map(|word| word.strip_prefix("v="))
 }
 
-pub(super) fn start(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    let server = yard.redis()?;
+pub(super) fn start(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    let server = environment.redis()?;
     Ok(Box::new(Streams { server }))
 }
 
@@ -69,7 +70,7 @@ impl Subject for Streams {
         Some(self.server.id())
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         let stream = Stream {
             port: self.server.port,
             name: load.queue(),

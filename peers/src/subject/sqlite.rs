@@ -1,33 +1,33 @@
-//! Bare SQLite in this process: what a queue on it could reach if nothing else cost anything.
+//! Bare SQLite in this process: the upper limit of a queue on SQLite.
 //!
 //! WAL with synchronous=FULL. A job is inserted, claimed and deleted in three commits, each of which does the same step
-//! for `group` jobs. Clients play no part.
+//! for `group` jobs. The number of clients has no effect.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use rusqlite::{Connection, params};
 
-use super::{Subject, Yard};
+use super::{Environment, Subject};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{histogram, micros, step};
-use crate::load::{self, Done, Load};
+use crate::load::{self, Load, RoundResult};
 
-pub(super) fn start_1(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    start(yard, 1)
+pub(super) fn start_1(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    start(environment, 1)
 }
 
-pub(super) fn start_64(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    start(yard, 64)
+pub(super) fn start_64(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    start(environment, 64)
 }
 
-pub(super) fn start_100(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    start(yard, 100)
+pub(super) fn start_100(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    start(environment, 100)
 }
 
-fn start(yard: &Yard, group: u32) -> Result<Box<dyn Subject>, Error> {
-    let folder = yard.folder(&format!("sqlite-{group}"))?;
+fn start(environment: &Environment, group: u32) -> Result<Box<dyn Subject>, Error> {
+    let folder = environment.folder(&format!("sqlite-{group}"))?;
     Ok(Box::new(Sqlite { folder, group }))
 }
 
@@ -65,7 +65,7 @@ impl Subject for Sqlite {
         None
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         let file = self.folder.join(load.queue());
         let mut database = Connection::open(file)?;
         database.execute_batch(SCHEMA)?;
@@ -115,7 +115,7 @@ impl Subject for Sqlite {
             .iter()
             .zip(&times)
             .map(|(name, times)| step(name, times));
-        Ok(Done {
+        Ok(RoundResult {
             jobs,
             published: jobs,
             seconds,

@@ -5,22 +5,22 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::{Subject, Yard};
+use super::{Environment, Subject};
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::generate::{histogram, micros, step};
-use crate::load::{Done, Load};
+use crate::load::{Load, RoundResult};
 
-pub(super) fn start_300(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    start(yard, 300)
+pub(super) fn start_300(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    start(environment, 300)
 }
 
-pub(super) fn start_4096(yard: &mut Yard) -> Result<Box<dyn Subject>, Error> {
-    start(yard, 4096)
+pub(super) fn start_4096(environment: &mut Environment) -> Result<Box<dyn Subject>, Error> {
+    start(environment, 4096)
 }
 
-fn start(yard: &Yard, bytes: usize) -> Result<Box<dyn Subject>, Error> {
-    let folder = yard.folder(&format!("sync-{bytes}"))?;
+fn start(environment: &Environment, bytes: usize) -> Result<Box<dyn Subject>, Error> {
+    let folder = environment.folder(&format!("sync-{bytes}"))?;
     Ok(Box::new(Sync { folder, bytes }))
 }
 
@@ -49,7 +49,7 @@ impl Subject for Sync {
         None
     }
 
-    fn round(&mut self, load: &Load) -> Result<Done, Error> {
+    fn round(&mut self, load: &Load) -> Result<RoundResult, Error> {
         let path = self.folder.join(load.queue());
         let shown = path.display().to_string();
         let mut file = File::create(&path).map_err(Error::io(&*shown))?;
@@ -63,7 +63,7 @@ impl Subject for Sync {
                 .map_err(Error::io(&*shown))?;
             times.saturating_record(micros(asked_at));
         }
-        Ok(Done {
+        Ok(RoundResult {
             jobs: times.len(),
             published: times.len(),
             seconds: opened_at.elapsed().as_secs_f64(),

@@ -1,6 +1,6 @@
-//! Where servers keep their files: a new folder on a real disk, gone when the run is over, also when a signal ends it.
+//! The folder of the servers' files: new, on a real disk, and removed when the run ends, also by a signal.
 //!
-//! A sync to a file system in memory costs nothing, so every figure from there would be wrong; it is refused.
+//! A file system in memory is refused: a sync costs nothing there, so every figure would be wrong.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,11 +12,11 @@ use crate::error::Error;
 
 const IN_MEMORY: &[&str] = &["tmpfs", "ramfs"];
 
-pub(crate) fn make(parent: &Path) -> Result<RunFolder, Error> {
+pub(crate) fn create(parent: &Path) -> Result<RunFolder, Error> {
     let shown = parent.display().to_string();
     let parent = parent.canonicalize().map_err(Error::io(&*shown))?;
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(Error::io("/proc/self/mounts"))?;
-    let kind = kind_of(&mounts, &parent);
+    let kind = file_system_of(&mounts, &parent);
     if IN_MEMORY.contains(&kind) {
         return Err(Error::Program(format!(
             "{shown} is in memory ({kind}), where a sync costs nothing; name a folder on a disk with --dir"
@@ -25,14 +25,14 @@ pub(crate) fn make(parent: &Path) -> Result<RunFolder, Error> {
     let folder = RunFolder::make(&parent, "consign-peers-").map_err(Error::io(&*shown))?;
     let watch = folder.end_on_signal();
     watch.map_err(Error::io("watching for signals"))?;
-    // Servers that refuse to run as root must get at their part of it.
+    // Servers that refuse to run as root need access to their part of it.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
         .map_err(Error::io(shown))?;
     Ok(folder)
 }
 
 /// The kind of file system of the deepest mount above `path`; of two on one point, the later covers the earlier.
-fn kind_of<'a>(mounts: &'a str, path: &Path) -> &'a str {
+fn file_system_of<'a>(mounts: &'a str, path: &Path) -> &'a str {
     let mounted = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         let (point, kind) = (words.next()?, words.next()?);
@@ -49,9 +49,9 @@ mod tests {
     #[test]
     fn the_deepest_and_latest_mount_counts() {
         let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /var/tmp tmpfs rw 0 0\n/dev/b /var/tmp xfs rw 0 0\nx /var/tmpx y z 0 0\n";
-        assert_eq!(kind_of(mounts, Path::new("/var/tmp/a")), "xfs");
-        assert_eq!(kind_of(mounts, Path::new("/var")), "ext4");
+        assert_eq!(file_system_of(mounts, Path::new("/var/tmp/a")), "xfs");
+        assert_eq!(file_system_of(mounts, Path::new("/var")), "ext4");
         let covered = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n";
-        assert_eq!(kind_of(covered, Path::new("/tmp")), "tmpfs");
+        assert_eq!(file_system_of(covered, Path::new("/tmp")), "tmpfs");
     }
 }
