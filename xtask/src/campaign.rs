@@ -1,15 +1,15 @@
-//! A campaign of the testkit: a program that makes servers fail and then accounts for every intent.
+//! A campaign of the testkit: a program that makes servers fail and then checks every intent.
 //!
-//! Defects are planted as well. A campaign that does not notice them is no evidence, so they must be found.
+//! A campaign must also find planted defects; otherwise its success proves nothing.
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
-use crate::process::{self, Ended, Output};
+use crate::process::{self, ChildExit, Output};
 use crate::product;
 use crate::revision::revision;
 
-/// One of them.
+/// A campaign and the planted defects that it must find.
 pub(crate) struct Campaign {
     /// Its program, its log and the folder of its results.
     pub(crate) name: &'static str,
@@ -25,42 +25,21 @@ pub(crate) struct Planted {
     pub(crate) rounds: u64,
 }
 
-/// What the campaign answers when it found a violation.
+/// The exit code of a campaign that found a violation.
 const VIOLATION_FOUND: i32 = 1;
 
 const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--rounds",
-        takes_value: true,
-    },
-    Flag {
-        name: "--minutes",
-        takes_value: true,
-    },
-    Flag {
-        name: "--seed",
-        takes_value: true,
-    },
-    Flag {
-        name: "--fault",
-        takes_value: true,
-    },
-    Flag {
-        name: "--resume",
-        takes_value: false,
-    },
-    Flag {
-        name: "--resume-dirty",
-        takes_value: false,
-    },
-    Flag {
-        name: "--plants",
-        takes_value: false,
-    },
+    Flag::valued("--rounds"),
+    Flag::valued("--minutes"),
+    Flag::valued("--seed"),
+    Flag::valued("--fault"),
+    Flag::switch("--resume"),
+    Flag::switch("--resume-dirty"),
+    Flag::switch("--plants"),
 ];
 
 impl Campaign {
-    pub(crate) fn command(&self, context: &Context, words: &[String]) -> Done {
+    pub(crate) fn command(&self, context: &Context, words: &[String]) -> TaskResult {
         let flags = Flags::parse(words, FLAGS)?;
         self.prepare(context)?;
         if flags.has("--plants") {
@@ -91,15 +70,15 @@ impl Campaign {
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         self.run(context, &args, Output::Copied(&context.log(self.name)))?
-            .demand_success(&self.what())
+            .require_success(&self.what())
     }
 
     /// The stage of `cargo xtask test`: one clean campaign with every fault, then each plant.
-    pub(crate) fn stage(&self, context: &Context) -> Done {
+    pub(crate) fn stage(&self, context: &Context) -> TaskResult {
         self.prepare(context)?;
         let args = ["--rounds", &self.rounds.to_string()];
         self.run(context, &args, Output::Copied(&context.log(self.name)))?
-            .demand_success(&self.what())?;
+            .require_success(&self.what())?;
         self.plants(context)
     }
 
@@ -107,12 +86,12 @@ impl Campaign {
         format!("the {} campaign", self.name)
     }
 
-    fn plants(&self, context: &Context) -> Done {
+    fn plants(&self, context: &Context) -> TaskResult {
         for plant in self.plants {
             let Planted { name, fault, .. } = plant;
             let rounds = plant.rounds.to_string();
             let args = ["--plant", name, "--fault", fault, "--rounds", &rounds];
-            // A log of its own: its failures are wanted, and must not count as results.
+            // A log of its own: its failures are expected and must not count as results.
             let log = context.log(&format!("{}-planted-{name}", self.name));
             let ended = self.run(context, &args, Output::Logged(&log))?;
             self.judge_plant(name, ended)?;
@@ -120,30 +99,35 @@ impl Campaign {
         Ok(())
     }
 
-    fn prepare(&self, context: &Context) -> Done {
-        product::demand_program(context, self.name)?;
+    fn prepare(&self, context: &Context) -> TaskResult {
+        product::require_program(context, self.name)?;
         product::build(context)
     }
 
-    fn run(&self, context: &Context, args: &[&str], output: Output<'_>) -> Result<Ended, String> {
+    fn run(
+        &self,
+        context: &Context,
+        args: &[&str],
+        output: Output<'_>,
+    ) -> Result<ChildExit, String> {
         let consign = product::consign(context);
         let mut command = context.program(context.binary(self.name), &["--consign", &consign]);
         command.args(args);
         process::run(command, output, context.deadline)
     }
 
-    fn judge_plant(&self, plant: &str, ended: Ended) -> Done {
+    fn judge_plant(&self, plant: &str, ended: ChildExit) -> TaskResult {
         let what = self.what();
         match ended {
-            Ended::Exit(Some(VIOLATION_FOUND)) => {
-                println!("plant {plant}: found, as it must be");
+            ChildExit::Status(Some(VIOLATION_FOUND)) => {
+                println!("plant {plant}: found, as required");
                 Ok(())
             }
-            Ended::Exit(Some(0)) => {
+            ChildExit::Status(Some(0)) => {
                 Err(format!("plant {plant} survived: {what} did not notice it"))
             }
-            Ended::Exit(_) | Ended::OutOfTime => ended
-                .demand_success(&format!("{what} with plant {plant}"))
+            ChildExit::Status(_) | ChildExit::TimedOut => ended
+                .require_success(&format!("{what} with plant {plant}"))
                 .map_err(|error| {
                     format!(
                         "{error}; only exit code {VIOLATION_FOUND} means that the plant was found"
@@ -174,7 +158,7 @@ mod tests {
         }
     }
 
-    /// A planted defect that nothing looks for proves nothing.
+    /// A planted defect that no check must find proves nothing.
     #[test]
     fn every_plant_is_demanded_from_a_campaign_a_simulation_or_a_test() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -199,14 +183,18 @@ mod tests {
 
     #[test]
     fn only_a_found_violation_satisfies_a_planted_run() {
-        assert!(CRASH.judge_plant("p", Ended::Exit(Some(1))).is_ok());
+        assert!(CRASH.judge_plant("p", ChildExit::Status(Some(1))).is_ok());
         assert!(
             CRASH
-                .judge_plant("p", Ended::Exit(Some(0)))
+                .judge_plant("p", ChildExit::Status(Some(0)))
                 .unwrap_err()
                 .contains("survived")
         );
-        for ended in [Ended::Exit(Some(2)), Ended::Exit(None), Ended::OutOfTime] {
+        for ended in [
+            ChildExit::Status(Some(2)),
+            ChildExit::Status(None),
+            ChildExit::TimedOut,
+        ] {
             assert!(CRASH.judge_plant("p", ended).is_err(), "{ended:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! The checklists in `docs/conformance`: the requirements of each face, one row each.
 //!
-//! Invariant: a checklist holds no claim of coverage. Its status column is empty, or says why a row is set aside. While a face
-//! is being built, a line outside the table may say so, with the reason.
+//! Invariant: a checklist does not claim coverage. Its status column is empty, or `n/a` with the reason. While a face is
+//! being built, a line outside of the table says so, with the reason.
 
 use crate::context::Context;
 use crate::markdown;
@@ -11,7 +11,7 @@ const FOLDER: &str = "docs/conformance";
 /// Files of the folder that are no checklist.
 const OTHERS: &[&str] = &["mutations", "README"];
 
-/// Opens the line that says why open rows of this face do not fail yet.
+/// Starts the line with the reason why open rows of this face do not fail yet.
 const BEING_BUILT: &str = "being_built:";
 
 const COLUMNS: &[&str] = &["id", "section", "statement", "status"];
@@ -81,7 +81,7 @@ impl Checklist {
             }
             let set_aside = match status.strip_prefix("n/a:").map(str::trim) {
                 Some("") => {
-                    return Err(format!("{}: {id} is set aside without a reason", row.line));
+                    return Err(format!("{}: {id} is marked n/a without a reason", row.line));
                 }
                 Some(reason) => Some(reason.to_owned()),
                 None if status.is_empty() => None,
@@ -93,7 +93,7 @@ impl Checklist {
                 }
             };
             if items.iter().any(|item| item.id == *id) {
-                return Err(format!("{}: {id} stands here twice", row.line));
+                return Err(format!("{}: {id} is listed twice", row.line));
             }
             items.push(Item {
                 id: id.clone(),

@@ -1,11 +1,11 @@
 //! `cargo xtask conformance`: which requirements of a protocol the last run of the tests proved.
 //!
-//! Invariant: coverage is never claimed, only measured. A requirement counts when a test that bears its id ran
-//! and passed, and no test that bears it failed. A requirement set aside needs a reason in the checklist.
+//! Invariant: coverage is measured, never claimed. A requirement is covered when a test with its id ran and passed,
+//! and no test with its id failed. A requirement marked `n/a` needs a reason in the checklist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Done;
+use crate::TaskResult;
 use crate::checklist::{self, Checklist};
 use crate::context::{self, Context};
 use crate::flags::{Flag, Flags};
@@ -16,16 +16,16 @@ pub(crate) const HELP: &str = "
 Usage: cargo xtask conformance [--face FACE] [--json]
 
 Compares the checklist docs/conformance/FACE.md with the logs that `cargo xtask test` left in target/xtask.
-A requirement is covered when a test that bears its id (ip_012 for IP-012) ran and passed.
-Fails if one is open, or if a test bears more than six ids or one that is not in the checklist.
+A requirement is covered when a test with its id in the name (ip_012 for IP-012) ran and passed.
+Fails if one is open, or if a test has more than six ids or one that is not in the checklist.
 The open ones of a face whose checklist says `being_built: reason` are listed and do not fail.
 
-  --face FACE  look at one face only, such as intent; all by default
+  --face FACE  one face only, such as intent; all by default
   --json       print the report as JSON
 ";
 
 /// The logs that hold test results. Those of planted runs are not among them.
-pub(crate) const EVIDENCE: &[&str] = &[
+pub(crate) const RESULT_LOGS: &[&str] = &[
     "tests",
     "security",
     "real_client",
@@ -35,28 +35,19 @@ pub(crate) const EVIDENCE: &[&str] = &[
     "browser",
 ];
 
-/// A test that claims more proves less.
+/// A test with more ids is too broad to prove each of them.
 const IDS_PER_TEST_MAX: usize = 6;
 
-const TEST_FAILED: &str = "a test that bears it failed";
+const TEST_FAILED: &str = "a test with its id failed";
 
-const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--face",
-        takes_value: true,
-    },
-    Flag {
-        name: "--json",
-        takes_value: false,
-    },
-];
+const FLAGS: &[Flag] = &[Flag::valued("--face"), Flag::switch("--json")];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     run(context, flags.value("--face"), flags.has("--json"))
 }
 
-pub(crate) fn run(context: &Context, face: Option<&str>, json: bool) -> Done {
+pub(crate) fn run(context: &Context, face: Option<&str>, json: bool) -> TaskResult {
     let faces = checklist::faces(context, face)?;
     let outcomes = evidence(context);
     let results: Vec<(&str, bool)> = outcomes.iter().flat_map(Outcomes::iter).collect();
@@ -82,10 +73,10 @@ pub(crate) fn run(context: &Context, face: Option<&str>, json: bool) -> Done {
     }
 }
 
-/// What the captured logs say; a log that is not there proves nothing and is named.
+/// The results in the captured logs; a missing log is named in a note.
 fn evidence(context: &Context) -> Vec<Outcomes> {
     let mut outcomes = Vec::new();
-    for name in EVIDENCE {
+    for name in RESULT_LOGS {
         let path = context.log(name);
         match context::read(&path) {
             Ok(text) => outcomes.push(Outcomes::read(&text)),
@@ -98,7 +89,7 @@ fn evidence(context: &Context) -> Vec<Outcomes> {
     outcomes
 }
 
-/// A checklist held against the results of the tests.
+/// A checklist compared with the results of the tests.
 #[derive(Debug)]
 struct Report {
     face: String,
@@ -124,13 +115,15 @@ impl Report {
             if ids.len() > IDS_PER_TEST_MAX {
                 let count = ids.len();
                 problems.push(format!(
-                    "{name} bears {count} ids, and {IDS_PER_TEST_MAX} is the limit"
+                    "{name} has {count} ids, and {IDS_PER_TEST_MAX} is the limit"
                 ));
                 continue;
             }
             for id in ids {
                 if !checklist.has(&id) {
-                    problems.push(format!("{name} bears {id}, which is not in the checklist"));
+                    problems.push(format!(
+                        "{name} has the id {id}, which is not in the checklist"
+                    ));
                 } else if *passed {
                     *passes.entry(id).or_default() += 1;
                 } else {
@@ -160,12 +153,12 @@ impl Report {
                     0
                 }
                 (None, None) => {
-                    report.open.push((id, "no test that bears it ran"));
+                    report.open.push((id, "no test with its id ran"));
                     1
                 }
                 (Some(_), Some(_)) => {
                     report.problems.push(format!(
-                        "{id} is set aside, yet a test proves it: empty its status"
+                        "{id} is marked n/a, yet a test proves it: empty its status"
                     ));
                     2
                 }
@@ -298,7 +291,7 @@ mod tests {
         assert_eq!(report.problems.len(), 1);
         assert!(report.covered.is_empty());
         assert!(judge(&[("ip_999", true)]).problems[0].contains("IP-999"));
-        assert!(judge(&[("ip_003", true)]).problems[0].contains("set aside"));
+        assert!(judge(&[("ip_003", true)]).problems[0].contains("marked n/a"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Where the work happens: the root of the repository, its target folder, and the time that is left.
+//! The root of the repository, its target folder, and the deadline of the running stage.
 //!
-//! Commands are started from here, so that all of them run in the root and see the same environment.
+//! Child programs are made here, so that all of them run in the root with the same environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,17 +61,17 @@ impl Context {
         self.target.join("debug").join(name)
     }
 
-    /// Where logs and tools of this program are kept.
-    pub(crate) fn shelf(&self) -> PathBuf {
+    /// The folder of the logs and tools of this program.
+    pub(crate) fn work_folder(&self) -> PathBuf {
         self.target.join("xtask")
     }
 
     pub(crate) fn log(&self, name: &str) -> PathBuf {
-        self.shelf().join(format!("{name}.log"))
+        self.work_folder().join(format!("{name}.log"))
     }
 
-    /// Fails with the missing path and the reason why it matters.
-    pub(crate) fn demand(&self, path: &str, what: &str) -> Result<PathBuf, String> {
+    /// The path of a file that must exist; the error names it and says what it is for.
+    pub(crate) fn require_file(&self, path: &str, what: &str) -> Result<PathBuf, String> {
         let full = self.root.join(path);
         if full.is_file() {
             Ok(full)

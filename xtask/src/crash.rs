@@ -1,7 +1,6 @@
-//! The crash campaign: a testkit program makes the server fail in six ways, again and again, and then accounts for
-//! every intent.
+//! The crash campaign: a testkit program makes the server fail in six ways, many times, and then checks every intent.
 
-use crate::Done;
+use crate::TaskResult;
 use crate::campaign::{Campaign, Planted};
 use crate::context::Context;
 
@@ -9,15 +8,15 @@ pub(crate) const HELP: &str = "
 Usage: cargo xtask crash [--rounds N] [--minutes M] [--seed S] [--fault NAME]... [--resume | --resume-dirty]
        cargo xtask crash --plants
 
-Builds the server and the crash campaign, then lets the server fail N times (30 by default) and looks for lost,
-doubled or resurrected work. The faults take turns: kill, failpoint, power, full, eio, stop.
+Builds the server and the crash campaign, then makes the server fail N times (30 by default) and checks for
+lost, duplicated or resurrected work. The faults take turns: kill, failpoint, power, full, eio, stop.
 docs/reliability.md says what each of them proves. Results are appended to target/crash/results.jsonl.
 
   --rounds N    rounds in all; each ends with a dead server
-  --minutes M   stop after this time, 30 at most; --resume goes on
+  --minutes M   stop after this time, 30 at most; --resume continues
   --seed S      repeat the plan of a campaign
   --fault NAME  only this fault; may be repeated
-  --resume      go on with the campaign of --seed, or with the last one, of this revision; refused if files differ
+  --resume      continue the campaign of --seed, or with the last one, of this revision; refused if files differ
                 from it
   --resume-dirty
                 the same, although files differ
@@ -46,10 +45,10 @@ const fn planted(name: &'static str, fault: &'static str) -> Planted {
     }
 }
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     CRASH.command(context, words)
 }
 
-pub(crate) fn stage(context: &Context) -> Done {
+pub(crate) fn stage(context: &Context) -> TaskResult {
     CRASH.stage(context)
 }

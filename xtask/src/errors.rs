@@ -2,7 +2,7 @@
 //!
 //! The source is read instead of the compiled list, because this crate depends on nothing.
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::Flags;
 use crate::report;
@@ -14,7 +14,7 @@ Prints every error code of crates/kernel/src/error.rs and whether docs/errors ha
 Fails if a page is missing.
 ";
 
-/// Where `codes! { ... }` stands.
+/// The file with `codes! { ... }`.
 pub(crate) const SOURCE: &str = "crates/kernel/src/error.rs";
 pub(crate) const PAGES: &str = "docs/errors";
 
@@ -30,7 +30,7 @@ pub(crate) fn page_of(code: &str) -> String {
     format!("{PAGES}/{code}.md")
 }
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     Flags::parse(words, &[])?;
     let codes = codes(&context.read(SOURCE)?);
     if codes.is_empty() {

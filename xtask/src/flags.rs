@@ -1,15 +1,33 @@
 //! Command line flags: reads `--name` and `--name VALUE`, and refuses what a command does not know.
 //!
-//! There are no positional words and no short forms: with this few flags they would save nothing.
+//! There are no positional arguments and no short forms: the commands have too few flags to need them.
 
-/// One flag a command understands.
+/// A flag of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
-    pub(crate) takes_value: bool,
+    takes_value: bool,
 }
 
-/// What the command line said, in its order.
+impl Flag {
+    /// A flag that is there or not.
+    pub(crate) const fn switch(name: &'static str) -> Self {
+        Self {
+            name,
+            takes_value: false,
+        }
+    }
+
+    /// A flag with a value.
+    pub(crate) const fn valued(name: &'static str) -> Self {
+        Self {
+            name,
+            takes_value: true,
+        }
+    }
+}
+
+/// The flags of a command line, in order.
 #[derive(Debug)]
 pub(crate) struct Flags {
     given: Vec<(&'static str, String)>,
@@ -74,16 +92,7 @@ impl Flags {
 mod tests {
     use super::*;
 
-    const KNOWN: &[Flag] = &[
-        Flag {
-            name: "--only",
-            takes_value: true,
-        },
-        Flag {
-            name: "--list",
-            takes_value: false,
-        },
-    ];
+    const KNOWN: &[Flag] = &[Flag::valued("--only"), Flag::switch("--list")];
 
     fn parse(line: &str) -> Result<Flags, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

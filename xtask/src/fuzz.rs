@@ -1,23 +1,23 @@
-//! `cargo xtask fuzz`: builds the fuzz targets with coverage counters, and lets libFuzzer loose on each for a while.
+//! `cargo xtask fuzz`: builds the fuzz targets with coverage counters and runs libFuzzer on each for some seconds.
 //!
-//! What it learns stays in `target/fuzz/corpus`, so a campaign goes on where the last one stopped, and each run adds a
-//! line to `target/fuzz/results.jsonl`. An input that breaks a target is kept in `target/fuzz/crashes`; its place
-//! after the repair is `crates/fuzz/regressions`, where an ordinary test replays it.
+//! The corpus stays in `target/fuzz/corpus`, so a campaign continues where the last one stopped, and each run adds a line to
+//! `target/fuzz/results.jsonl`. An input that breaks a target is kept in `target/fuzz/crashes`; after the fix it moves to
+//! `crates/fuzz/regressions`, where an ordinary test replays it.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::{self, Context};
 use crate::flags::{Flag, Flags};
-use crate::process::{self, Ended, Output};
+use crate::process::{self, ChildExit, Output};
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask fuzz [--seconds N] [--target NAME]... [--list]
 
-Feeds each target with inputs that libFuzzer makes up, guided by coverage, and fails if one of them breaks it.
+Runs libFuzzer, guided by coverage, on each target, and fails if an input breaks one.
 
   --seconds N    how long each target runs (60 by default)
   --target NAME  run this target only; may be repeated
@@ -37,21 +37,12 @@ const SECONDS_PER_INPUT_MAX: u32 = 10;
 const TABLE: &str = "crates/fuzz/src/lib.rs";
 
 const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--seconds",
-        takes_value: true,
-    },
-    Flag {
-        name: "--target",
-        takes_value: true,
-    },
-    Flag {
-        name: "--list",
-        takes_value: false,
-    },
+    Flag::valued("--seconds"),
+    Flag::valued("--target"),
+    Flag::switch("--list"),
 ];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     let all = targets(&context.read(TABLE)?);
     if flags.has("--list") {
@@ -80,12 +71,12 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
 }
 
 /// The stage of `cargo xtask test`: every target for a few seconds.
-pub(crate) fn stage(context: &Context) -> Done {
+pub(crate) fn stage(context: &Context) -> TaskResult {
     let all = targets(&context.read(TABLE)?);
     campaign(context, &all, SECONDS_IN_TEST)
 }
 
-fn campaign(context: &Context, names: &[String], seconds: u64) -> Done {
+fn campaign(context: &Context, names: &[String], seconds: u64) -> TaskResult {
     build(context)?;
     let mut broken = Vec::new();
     for name in names {
@@ -94,7 +85,7 @@ fn campaign(context: &Context, names: &[String], seconds: u64) -> Done {
         let report = run.report(&context::read(&run.log)?)?;
         println!("{}", report.shown());
         report.append(&context.target.join("fuzz/results.jsonl"))?;
-        if ended != Ended::Exit(Some(0)) {
+        if ended != ChildExit::Status(Some(0)) {
             broken.push(format!("{name} ({ended:?}): see {}", run.log.display()));
         }
     }
@@ -102,14 +93,14 @@ fn campaign(context: &Context, names: &[String], seconds: u64) -> Done {
         return Ok(());
     }
     Err(format!(
-        "{}\nthe inputs are in {}; mend the fault and keep each as crates/fuzz/regressions/TARGET/WHAT-IT-WAS",
+        "{}\nthe inputs are in {}; fix the fault and keep each as crates/fuzz/regressions/TARGET/DESCRIPTION",
         broken.join("\n"),
         context.target.join("fuzz/crashes").display()
     ))
 }
 
 /// Only our own crates are instrumented: the others are taken from the ordinary build, which saves minutes.
-pub(crate) fn build(context: &Context) -> Done {
+pub(crate) fn build(context: &Context) -> TaskResult {
     let args = [
         "build",
         "--package",
@@ -121,10 +112,11 @@ pub(crate) fn build(context: &Context) -> Done {
         "--locked",
     ];
     let mut command = context.cargo(&args);
-    let wrapper = context.demand("crates/fuzz/instrument", "it adds the coverage counters")?;
+    let wrapper =
+        context.require_file("crates/fuzz/instrument", "it adds the coverage counters")?;
     command.env("RUSTC_WORKSPACE_WRAPPER", wrapper);
     process::run(command, Output::Terminal, context.deadline)?
-        .demand_success("building the fuzz targets")
+        .require_success("building the fuzz targets")
 }
 
 /// The names in the table of targets, in its order.
@@ -134,7 +126,7 @@ fn targets(table: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// One target for some seconds, and where its things lie.
+/// One target for some seconds, and the paths of its files.
 struct Run {
     name: String,
     seconds: u64,
@@ -145,17 +137,17 @@ struct Run {
 
 impl Run {
     fn of(context: &Context, name: &str, seconds: u64) -> Self {
-        let place = context.target.join("fuzz");
+        let folder = context.target.join("fuzz");
         Self {
             name: name.to_owned(),
             seconds,
             log: context.log(&format!("fuzz-{name}")),
-            corpus: place.join("corpus").join(name),
-            crashes: place.join("crashes").join(name),
+            corpus: folder.join("corpus").join(name),
+            crashes: folder.join("crashes").join(name),
         }
     }
 
-    fn start(&self, context: &Context) -> Result<Ended, String> {
+    fn start(&self, context: &Context) -> Result<ChildExit, String> {
         for folder in [&self.corpus, &self.crashes] {
             fs::create_dir_all(folder)
                 .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
@@ -191,7 +183,7 @@ impl Run {
     }
 }
 
-/// What libFuzzer counted, from the lines it ends with.
+/// A statistic that libFuzzer prints at its end.
 fn statistic(log: &str, name: &str) -> Option<u64> {
     let line = log.lines().rev().find_map(|line| line.strip_prefix(name))?;
     line.trim().parse().ok()
@@ -221,7 +213,7 @@ impl Report {
         )
     }
 
-    fn append(&self, results: &Path) -> Done {
+    fn append(&self, results: &Path) -> TaskResult {
         let unix_s = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
@@ -244,9 +236,9 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let names = targets(&context::read(&root.join(TABLE)).unwrap());
         assert!(names.iter().any(|name| name == "router"), "{names:?}");
-        let told = context::read(&root.join("docs/reliability.md")).unwrap();
+        let page = context::read(&root.join("docs/reliability.md")).unwrap();
         for name in names {
-            assert!(told.contains(&format!("\n| `{name}` | ")), "{name}");
+            assert!(page.contains(&format!("\n| `{name}` | ")), "{name}");
             assert!(
                 root.join("crates/fuzz/seeds").join(&name).is_dir(),
                 "{name}"

@@ -1,13 +1,13 @@
-//! `cargo xtask goals`: builds ours for release, then lets `consign-goals` measure it against our own goals.
+//! `cargo xtask goals`: builds ours for release, then starts `consign-goals`, which measures it against our own goals.
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::process::{self, Output};
 use crate::product;
 
 pub(crate) const HELP: &str = "
-Usage: cargo xtask goals [--only A,B] [--rounds N] [--seconds S] [--quick] [--json] [FLAGS]
+Usage: cargo xtask goals [--only A,B] [--rounds N] [--seconds S] [--quick] [--debug] [--json] [FLAGS]
 
 Measures what docs/performance.md lists under `Against the goals`, as far as it needs no other queue, by `consign bench`
 on servers of its own and by SQLite and the disk alone, in rounds in turn. Prints each goal with the median, the least
@@ -18,45 +18,35 @@ Fails if something could not be measured, not if a goal is not reached.
   --only A,B    only these, by name or first word, such as empty or p99; all by default
   --rounds N    rounds of each, by default 5
   --seconds S   length of what runs at full speed, by default 3; latencies are measured over 20 in any case
-  --quick       one round of small numbers in a few seconds, to see that it works; its figures mean nothing
+  --quick       one round of small numbers in a few seconds, to see that it works; the figures mean nothing
+  --debug       build for debugging, which takes less time; the figures mean nothing
   --json        print the findings as JSON
   --dir DIR     where the servers keep their files, on a disk; by default /var/tmp
   --lock FILE   lock this file while goals that belong together are measured once, for others that lock it
   --list        name the goals
 ";
 
-/// Flags for the program, which checks their values.
+/// For this command alone; the others are passed on to the program, which checks their values.
+const DEBUG: &str = "--debug";
+
 const FLAGS: &[Flag] = &[
-    valued("--only"),
-    valued("--rounds"),
-    valued("--seconds"),
-    valued("--dir"),
-    valued("--lock"),
-    plain("--quick"),
-    plain("--json"),
-    plain("--list"),
+    Flag::valued("--only"),
+    Flag::valued("--rounds"),
+    Flag::valued("--seconds"),
+    Flag::valued("--dir"),
+    Flag::valued("--lock"),
+    Flag::switch("--quick"),
+    Flag::switch(DEBUG),
+    Flag::switch("--json"),
+    Flag::switch("--list"),
 ];
 
-const fn valued(name: &'static str) -> Flag {
-    Flag {
-        name,
-        takes_value: true,
-    }
-}
-
-const fn plain(name: &'static str) -> Flag {
-    Flag {
-        name,
-        takes_value: false,
-    }
-}
-
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
-    Flags::parse(words, FLAGS)?;
-    product::build_measured(context)?;
-    let release = context.target.join("release");
-    let mut measure = context.program(release.join("consign-goals"), &[]);
-    measure.args(words);
-    measure.arg("--consign").arg(release.join("consign"));
-    process::run(measure, Output::Terminal, context.deadline)?.demand_success("measuring the goals")
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
+    let flags = Flags::parse(words, FLAGS)?;
+    let built = product::build_measured(context, flags.has(DEBUG))?;
+    let mut measure = context.program(built.programs.join("consign-goals"), &[]);
+    measure.args(words.iter().filter(|word| *word != DEBUG));
+    measure.arg("--consign").arg(built.consign);
+    process::run(measure, Output::Terminal, context.deadline)?
+        .require_success("measuring the goals")
 }

@@ -4,7 +4,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a command line tool speaks through its streams"
+    reason = "the output of a command line tool is its interface"
 )]
 
 mod campaign;
@@ -42,15 +42,15 @@ use std::process::ExitCode;
 
 use crate::context::Context;
 
-/// What a command gives back: nothing, or the sentence that explains the failure.
-/// The sentence is empty when the command has said everything and its last line must stay the last.
-pub(crate) type Done = Result<(), String>;
+/// The result of a command: nothing, or the sentence that explains the failure.
+/// The sentence is empty when the command has printed the failure itself and its last line must stay the last.
+pub(crate) type TaskResult = Result<(), String>;
 
 struct Command {
     name: &'static str,
     about: &'static str,
     help: &'static str,
-    run: fn(&Context, &[String]) -> Done,
+    run: fn(&Context, &[String]) -> TaskResult,
 }
 
 const COMMANDS: &[Command] = &[
@@ -62,37 +62,37 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        about: "check the rules that compilers do not know",
+        about: "check the rules that the compiler does not know",
         help: tidy::HELP,
         run: tidy::command,
     },
     Command {
         name: "conformance",
-        about: "say which protocol requirements the last run proved",
+        about: "report which protocol requirements the last run proved",
         help: conformance::HELP,
         run: conformance::command,
     },
     Command {
         name: "mutations",
-        about: "wake each planted defect and demand that a test fails",
+        about: "enable each planted defect and require that a test fails",
         help: mutations::HELP,
         run: mutations::command,
     },
     Command {
         name: "crash",
-        about: "kill and restart the server many times, then look for lost work",
+        about: "kill and restart the server many times, then check that no work is lost",
         help: crash::HELP,
         run: crash::command,
     },
     Command {
         name: "cluster",
-        about: "disturb three nodes on a replicated PostgreSQL, then look for lost work",
+        about: "inject faults into three nodes on a replicated PostgreSQL, then check that no work is lost",
         help: cluster::HELP,
         run: cluster::command,
     },
     Command {
         name: "schemas",
-        about: "let schemathesis hold every answer against the OpenAPI document",
+        about: "check every response against the OpenAPI document with schemathesis",
         help: schemas::HELP,
         run: schemas::command,
     },
@@ -104,7 +104,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "fuzz",
-        about: "feed every reader of foreign bytes with made-up ones",
+        about: "fuzz every parser of untrusted input",
         help: fuzz::HELP,
         run: fuzz::command,
     },
@@ -116,7 +116,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "goals",
-        about: "measure our goals that need no other queue, and say which are reached",
+        about: "measure our goals that need no other queue, and report which are reached",
         help: goals::HELP,
         run: goals::command,
     },
@@ -147,7 +147,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(words: &[String]) -> Done {
+fn dispatch(words: &[String]) -> TaskResult {
     let Some((name, rest)) = words.split_first() else {
         println!("{}", overview());
         return Err("no command given".to_owned());
@@ -174,7 +174,7 @@ fn overview() -> String {
     let lines: Vec<String> = ["Usage: cargo xtask COMMAND [FLAGS]\n\nCommands:".to_owned()]
         .into_iter()
         .chain(commands)
-        .chain(["\n`cargo xtask COMMAND --help` tells more about one of them.".to_owned()])
+        .chain(["\n`cargo xtask COMMAND --help` describes one of them.".to_owned()])
         .collect();
     lines.join("\n")
 }

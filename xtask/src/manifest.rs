@@ -2,7 +2,7 @@
 //!
 //! It understands `name = ...`, `name.workspace = true`, `[dependencies.name]`, tables for one target, and `package = "..."`.
 
-/// Which table an entry stands in.
+/// The table of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Normal,

@@ -1,19 +1,19 @@
-//! `cargo xtask mutations`: wakes each planted defect and demands that the test named for it fails.
+//! `cargo xtask mutations`: enables each planted defect and requires that the test named for it fails.
 //!
-//! The normal run has already shown that these tests pass. The test command is the same as there, so that
-//! nothing is built again; only `CONSIGN_PLANT` differs.
+//! The normal run has already shown that these tests pass. The test command is the same, so that nothing is rebuilt; only
+//! `CONSIGN_PLANT` differs.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
-use crate::Done;
+use crate::TaskResult;
 use crate::checklist::{self, Checklist};
 use crate::context::{self, Context};
 use crate::flags::{Flag, Flags};
 use crate::markdown;
 use crate::outcome::{Outcomes, ids_in};
-use crate::process::{self, Ended, Output};
+use crate::process::{self, ChildExit, Output};
 use crate::report;
 use crate::tools::{self, Runner, Selection};
 
@@ -21,29 +21,26 @@ pub(crate) const HELP: &str = "
 Usage: cargo xtask mutations [--face FACE]
 
 For each row of docs/conformance/mutations.md (plant, id it breaks, part of a test's name) runs the tests of
-that name with CONSIGN_PLANT set to the plant. At least one must run, and one that bears the id must fail.
+that name with CONSIGN_PLANT set to the plant. At least one must run, and one with the id must fail.
 Fails if a plant survives, or if a face has fewer than ten of them.
 
-  --face FACE  look at one face only, such as intent; all by default
+  --face FACE  one face only, such as intent; all by default
 ";
 
 const PATH: &str = "docs/conformance/mutations.md";
 const COLUMNS: &[&str] = &["plant", "breaks", "test"];
 const PLANTS_PER_FACE_MIN: usize = 10;
-/// The variable a planted binary looks at.
+/// The variable that enables a planted defect.
 const VARIABLE: &str = "CONSIGN_PLANT";
 
-const FLAGS: &[Flag] = &[Flag {
-    name: "--face",
-    takes_value: true,
-}];
+const FLAGS: &[Flag] = &[Flag::valued("--face")];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     run(context, flags.value("--face"))
 }
 
-pub(crate) fn run(context: &Context, face: Option<&str>) -> Done {
+pub(crate) fn run(context: &Context, face: Option<&str>) -> TaskResult {
     let all = parse(&context.read(PATH)?).map_err(|error| format!("{PATH}:{error}"))?;
     let mut failures = Vec::new();
     let mut checklists = Vec::new();
@@ -123,7 +120,7 @@ fn parse(text: &str) -> Result<Vec<Mutation>, String> {
             ));
         }
         if !plants.insert(plant.clone()) {
-            return Err(format!("{line}: plant {plant} stands here twice"));
+            return Err(format!("{line}: plant {plant} is listed twice"));
         }
         mutations.push(Mutation {
             plant: plant.clone(),
@@ -140,8 +137,8 @@ fn shortage(face: &str, count: usize) -> Option<String> {
     })
 }
 
-/// As many at once as tests are, since most of such a run is the start of cargo and of the runner. Whoever is done takes
-/// the next, because some take ten times as long as others.
+/// Runs as many at once as the tests do, since most of such a run is the start of cargo and of the runner. Each thread takes
+/// the next one when it is free, because some take ten times as long as others.
 fn attempt_all(
     context: &Context,
     chosen: &[(&Mutation, &Checklist)],
@@ -175,12 +172,12 @@ fn attempt(
     let mut command = Runner::find(context).command(context, Selection::Named(&mutation.test));
     command.env(VARIABLE, &mutation.plant);
     let log = context
-        .shelf()
+        .work_folder()
         .join("mutations")
         .join(format!("{}.log", mutation.plant));
     let ended = process::run(command, Output::Logged(&log), context.deadline)?;
-    if ended == Ended::OutOfTime {
-        ended.demand_success(&format!("the run with plant {}", mutation.plant))?;
+    if ended == ChildExit::TimedOut {
+        ended.require_success(&format!("the run with plant {}", mutation.plant))?;
     }
     let outcomes = Outcomes::read(&context::read(&log)?);
     Ok(judge(
@@ -193,21 +190,21 @@ fn attempt(
 
 fn judge(mutation: &Mutation, prefix: &str, outcomes: &Outcomes, run_succeeded: bool) -> Verdict {
     let results: Vec<(&str, bool)> = outcomes.iter().collect();
-    let bears_the_id = |name: &str| ids_in(name, prefix).contains(&mutation.breaks);
+    let has_the_id = |name: &str| ids_in(name, prefix).contains(&mutation.breaks);
     let caught = results
         .iter()
-        .find(|(name, passed)| !passed && bears_the_id(name));
+        .find(|(name, passed)| !passed && has_the_id(name));
     match caught {
         _ if results.is_empty() => {
             Verdict::Survived(format!("no test matching `{}` ran", mutation.test))
         }
-        // The runner failed too, so this line is its own finding and not text some test printed.
+        // The runner failed too, so this line is a result of the runner and not the output of a test.
         Some((name, _)) if !run_succeeded => Verdict::Caught((*name).to_owned()),
         _ if results.iter().all(|(_, passed)| *passed) => {
             Verdict::Survived(format!("nothing failed, {} ran", results.len()))
         }
         _ => Verdict::Survived(format!(
-            "the tests that failed do not bear {}",
+            "the tests that failed do not have the id {}",
             mutation.breaks
         )),
     }
@@ -228,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_failing_test_that_bears_the_id_catches_a_plant() {
+    fn only_a_failing_test_with_the_id_catches_a_plant() {
         assert!(!survives("test ip_031_stale_token ... FAILED\n", false));
         assert!(survives("test ip_031_stale_token ... ok\n", true));
         assert!(survives("test ip_030_other ... FAILED\n", false));

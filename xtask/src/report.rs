@@ -1,4 +1,4 @@
-//! Lays out what commands print: tables with even columns, and JSON for other programs.
+//! The output of commands: tables with aligned columns, and JSON for other programs.
 
 /// Columns as wide as their widest cell, two spaces apart.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
@@ -18,7 +18,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// A JSON string, quotes included. Control characters but the line end become spaces: nothing here has a use for them.
+/// A JSON string, quotes included. Control characters except the line end become spaces: no output here needs them.
 pub(crate) fn json_string(text: &str) -> String {
     let mut quoted = "\"".to_owned();
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! Which code this is: the commit, and whether files differ from it. Results of campaigns carry it.
+//! The revision of the code: the commit, and whether files differ from it. It is part of the results of campaigns.
 
 use std::process::Output;
 
@@ -8,18 +8,18 @@ use crate::context::Context;
 pub(crate) fn revision(context: &Context) -> String {
     let git = |args: &[&str]| {
         let output = context.program("git", args).output().ok();
-        output.and_then(said)
+        output.and_then(stdout_of)
     };
     let commit = git(&["rev-parse", "--verify", "HEAD"]);
     named(commit, git(&["status", "--porcelain"]))
 }
 
-fn said(output: Output) -> Option<String> {
+fn stdout_of(output: Output) -> Option<String> {
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// What git cannot tell counts as changed.
+/// Without an answer of git, files count as changed.
 fn named(commit: Option<String>, changes: Option<String>) -> String {
     match (commit, changes) {
         (None, _) => "unknown".to_owned(),

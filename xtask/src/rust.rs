@@ -1,9 +1,9 @@
-//! A rough look at Rust source: code without comments, and the string literals apart, each with its line.
+//! A lexer for Rust sources: code without comments, and string literals separately, each with its line.
 //!
-//! This is no parser. It knows comments, strings, raw strings and character literals, so that a rule about code
-//! does not fire on prose, and a rule about strings does not fire on names.
+//! It knows comments, strings, raw strings and character literals, so that a rule about code does not apply to prose, and a
+//! rule about strings does not apply to names. It is no parser.
 
-/// One source file, taken apart.
+/// One source file, split into code and string literals.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// One entry per line: comments gone, strings emptied to `""`.
@@ -25,7 +25,7 @@ impl Source {
         .read()
     }
 
-    /// How many lines come before the test module, which ends the file by custom.
+    /// The number of lines before the test module, which is last in a file by convention.
     pub(crate) fn lines_before_tests(&self) -> usize {
         for (index, line) in self.code.iter().enumerate() {
             if line.trim() != "#[cfg(test)]" {
@@ -57,7 +57,7 @@ impl Source {
     }
 }
 
-/// Whether `token` stands in `code` on its own, not as part of a longer name.
+/// Whether `code` contains `token` on its own, not as part of a longer name.
 pub(crate) fn has_token(code: &str, token: &str) -> bool {
     let part_of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     code.match_indices(token).any(|(at, _)| {
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    /// Passes a letter over, yet counts its line.
+    /// Skips a letter, but counts its line.
     fn drop(&mut self) -> Option<char> {
         let letter = self.peek(0)?;
         self.at += 1;

@@ -1,6 +1,6 @@
-//! Schemathesis against the server: whatever it sends, every answer is as `/openapi.json` tells.
+//! Schemathesis against the server: every response must match `/openapi.json`, whatever the request.
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::process::{self, Output};
@@ -10,23 +10,14 @@ use crate::tools;
 pub(crate) const HELP: &str = "
 Usage: cargo xtask schemas [--examples N] [--seed S]
 
-Starts the server on a new data directory, takes its OpenAPI document, and lets schemathesis send what the document
-allows and what it does not: N cases per operation (80 by default). No answer may be a 5xx, or differ from the
-document in status, media type, headers or body. The seed (1 by default) repeats a run.
+Starts the server on a new data directory and runs schemathesis with its OpenAPI document: valid and invalid requests, N
+cases per operation (80 by default). No response may be a 5xx, or differ from the document in status, media type, headers
+or body. The seed (1 by default) repeats a run.
 ";
 
-const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--examples",
-        takes_value: true,
-    },
-    Flag {
-        name: "--seed",
-        takes_value: true,
-    },
-];
+const FLAGS: &[Flag] = &[Flag::valued("--examples"), Flag::valued("--seed")];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     let mut args = Vec::new();
     for flag in FLAGS {
@@ -38,14 +29,14 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
 }
 
 /// The stage of `cargo xtask test`: few cases, always the same ones.
-pub(crate) fn stage(context: &Context) -> Done {
+pub(crate) fn stage(context: &Context) -> TaskResult {
     run(context, &[])
 }
 
-fn run(context: &Context, args: &[String]) -> Done {
-    let script = context.demand(
+fn run(context: &Context, args: &[String]) -> TaskResult {
+    let script = context.require_file(
         "tests/schemas/run.py",
-        "it drives schemathesis against the server",
+        "it runs schemathesis against the server",
     )?;
     let python = tools::python(context)?;
     product::build(context)?;
@@ -57,5 +48,5 @@ fn run(context: &Context, args: &[String]) -> Done {
         Output::Copied(&context.log("schemas")),
         context.deadline,
     )?
-    .demand_success("schemathesis")
+    .require_success("schemathesis")
 }

@@ -1,11 +1,11 @@
 //! The simulation: a testkit program runs the real engine over a simulated disk, clock and network, seed by seed.
 //!
-//! A simulation that would not notice a defect is no evidence, so planted ones must be found.
+//! The simulation must also find planted defects; otherwise its success proves nothing.
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
-use crate::process::{self, Ended, Output};
+use crate::process::{self, ChildExit, Output};
 use crate::product;
 use crate::revision::revision;
 
@@ -17,10 +17,10 @@ seeds in crates/testkit/sim-seeds.txt. Results are appended to target/sim/result
 
   --seed N     begin with this seed; a failure prints the one to repeat
   --minutes M  stop after that many minutes (30 at most)
-  --resume     go on after the last seed that the results of this revision know; refused if files differ from it
+  --resume     continue after the last seed that the results of this revision know; refused if files differ from it
   --resume-dirty
                the same, although files differ
-  --plants     wake each planted defect instead and demand that it is found
+  --plants     enable each planted defect instead and require that it is found
 ";
 
 /// Seeds of the stage, within which each plant must be found too.
@@ -38,43 +38,22 @@ pub(crate) const PLANTS: &[&str] = &[
     "stale-receipt",
 ];
 
-/// What the simulation answers when a promise was broken.
+/// The exit code of a simulation that found a broken promise.
 const PROMISE_BROKEN: i32 = 1;
 
 const VALUES: &[&str] = &["--seed", "--seeds", "--steps", "--minutes"];
 
 const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--seed",
-        takes_value: true,
-    },
-    Flag {
-        name: "--seeds",
-        takes_value: true,
-    },
-    Flag {
-        name: "--steps",
-        takes_value: true,
-    },
-    Flag {
-        name: "--minutes",
-        takes_value: true,
-    },
-    Flag {
-        name: "--resume",
-        takes_value: false,
-    },
-    Flag {
-        name: "--resume-dirty",
-        takes_value: false,
-    },
-    Flag {
-        name: "--plants",
-        takes_value: false,
-    },
+    Flag::valued("--seed"),
+    Flag::valued("--seeds"),
+    Flag::valued("--steps"),
+    Flag::valued("--minutes"),
+    Flag::switch("--resume"),
+    Flag::switch("--resume-dirty"),
+    Flag::switch("--plants"),
 ];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     prepare(context)?;
     if flags.has("--plants") {
@@ -104,29 +83,29 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
 }
 
 /// The stage of `cargo xtask test`: known and fixed seeds, then each plant. It leaves the results of campaigns alone.
-pub(crate) fn stage(context: &Context) -> Done {
+pub(crate) fn stage(context: &Context) -> TaskResult {
     prepare(context)?;
     simulate(context, &["--seeds".to_owned(), SEEDS.to_owned()])?;
     plants(context)
 }
 
-fn prepare(context: &Context) -> Done {
-    product::demand_program(context, "sim")?;
+fn prepare(context: &Context) -> TaskResult {
+    product::require_program(context, "sim")?;
     product::build(context)
 }
 
-fn simulate(context: &Context, args: &[String]) -> Done {
+fn simulate(context: &Context, args: &[String]) -> TaskResult {
     let mut command = context.program(context.binary("sim"), &["--known", KNOWN]);
     command.args(args);
     let output = Output::Copied(&context.log("sim"));
-    process::run(command, output, context.deadline)?.demand_success("the simulation")
+    process::run(command, output, context.deadline)?.require_success("the simulation")
 }
 
-fn plants(context: &Context) -> Done {
+fn plants(context: &Context) -> TaskResult {
     for plant in PLANTS {
         let mut command = context.program(context.binary("sim"), &["--seeds", SEEDS]);
         command.env("CONSIGN_PLANT", plant);
-        // A log of its own: its failures are wanted.
+        // A log of its own: its failures are expected.
         let log = context.log(&format!("sim-planted-{plant}"));
         let ended = process::run(command, Output::Logged(&log), context.deadline)?;
         judge_plant(plant, ended)?;
@@ -134,17 +113,17 @@ fn plants(context: &Context) -> Done {
     Ok(())
 }
 
-fn judge_plant(plant: &str, ended: Ended) -> Done {
+fn judge_plant(plant: &str, ended: ChildExit) -> TaskResult {
     match ended {
-        Ended::Exit(Some(PROMISE_BROKEN)) => {
-            println!("plant {plant}: found, as it must be");
+        ChildExit::Status(Some(PROMISE_BROKEN)) => {
+            println!("plant {plant}: found, as required");
             Ok(())
         }
-        Ended::Exit(Some(0)) => Err(format!(
+        ChildExit::Status(Some(0)) => Err(format!(
             "plant {plant} survived: the simulation did not notice it in {SEEDS} seeds"
         )),
-        Ended::Exit(_) | Ended::OutOfTime => {
-            ended.demand_success(&format!("the simulation with plant {plant}"))
+        ChildExit::Status(_) | ChildExit::TimedOut => {
+            ended.require_success(&format!("the simulation with plant {plant}"))
         }
     }
 }
@@ -155,10 +134,14 @@ mod tests {
 
     #[test]
     fn only_a_broken_promise_satisfies_a_planted_run() {
-        assert!(judge_plant("p", Ended::Exit(Some(1))).is_ok());
-        let survived = judge_plant("p", Ended::Exit(Some(0))).unwrap_err();
+        assert!(judge_plant("p", ChildExit::Status(Some(1))).is_ok());
+        let survived = judge_plant("p", ChildExit::Status(Some(0))).unwrap_err();
         assert!(survived.contains("survived"), "{survived}");
-        for ended in [Ended::Exit(Some(2)), Ended::Exit(None), Ended::OutOfTime] {
+        for ended in [
+            ChildExit::Status(Some(2)),
+            ChildExit::Status(None),
+            ChildExit::TimedOut,
+        ] {
             assert!(judge_plant("p", ended).is_err(), "{ended:?}");
         }
     }

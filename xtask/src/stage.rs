@@ -1,12 +1,12 @@
-//! `cargo xtask test`: runs the stages in order, keeps their groups within budget, and closes with one table.
+//! `cargo xtask test`: runs the stages in order, each group within its time budget, and prints a summary.
 //!
-//! A stage that fails does not stop the others: one run should tell everything that is wrong.
-//! A stage that outlives its group's budget is stopped.
+//! A stage that fails does not stop the others: one run reports all failures.
+//! A stage that exceeds the budget of its group is stopped.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::Done;
+use crate::TaskResult;
 use crate::conformance;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
@@ -15,13 +15,15 @@ use crate::report;
 use crate::stages::STAGES;
 
 pub(crate) const HELP: &str = "
-Usage: cargo xtask test [--only STAGE]... [--skip STAGE]... [--list]
+Usage: cargo xtask test [--only STAGE]... [--skip STAGE]... [--fail-flaky] [--list]
 
-Runs every check of the repository, in order, and ends with a table of times, the test runner's closing line,
-and the sum of all test results. Fails if a stage fails or if a group of stages exceeds its time budget.
+Runs every check of the repository, in order, and ends with a table of times, a table of the tests that passed only
+when they were retried (flaky tests), the test runner's closing line, and the sum of all test results.
+Fails if a stage fails or if a group of stages exceeds its time budget.
 
   --only STAGE  run this stage only; may be repeated
   --skip STAGE  leave this stage out; may be repeated
+  --fail-flaky  fail if a test is flaky, too
   --list        list the stages and their budgets
 ";
 
@@ -31,9 +33,9 @@ pub(crate) struct Stage {
     pub(crate) about: &'static str,
     /// One of `GROUPS`.
     pub(crate) group: &'static str,
-    /// The log with its results, removed before it starts so that an old one cannot stand in for it.
+    /// The log with its results, removed before the stage starts so that an old one is not read as new.
     pub(crate) log: Option<&'static str>,
-    pub(crate) run: fn(&Context) -> Done,
+    pub(crate) run: fn(&Context) -> TaskResult,
 }
 
 pub(crate) const BUILD: &str = "build and clippy";
@@ -42,7 +44,7 @@ pub(crate) const CLIENTS: &str = "real clients";
 pub(crate) const CRASH: &str = "crash and simulation";
 pub(crate) const BROWSER: &str = "browser";
 
-/// Groups and what the stages of each may take together, in minutes.
+/// Groups and the time budget of each, in minutes.
 const GROUPS: &[(&str, u64)] = &[
     (BUILD, 34),
     (TESTS, 24),
@@ -52,33 +54,25 @@ const GROUPS: &[(&str, u64)] = &[
 ];
 
 const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--only",
-        takes_value: true,
-    },
-    Flag {
-        name: "--skip",
-        takes_value: true,
-    },
-    Flag {
-        name: "--list",
-        takes_value: false,
-    },
+    Flag::valued("--only"),
+    Flag::valued("--skip"),
+    Flag::switch("--fail-flaky"),
+    Flag::switch("--list"),
 ];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     if flags.has("--list") {
         print!("{}", listing());
         return Ok(());
     }
     let chosen = chosen(&flags.values("--only"), &flags.values("--skip"))?;
-    forget_logs(context, &flags, &chosen);
+    remove_old_logs(context, &flags, &chosen);
     let mut timings = Timings::default();
     for stage in &chosen {
         run_one(context, stage, &mut timings);
     }
-    close(context, &chosen, &timings)
+    print_summary(context, &chosen, &timings, flags.has("--fail-flaky"))
 }
 
 fn listing() -> String {
@@ -110,19 +104,19 @@ fn chosen(only: &[&str], skip: &[&str]) -> Result<Vec<&'static Stage>, String> {
 }
 
 /// Removes old results: all of them before a whole run, otherwise those of the stages that are about to run.
-fn forget_logs(context: &Context, flags: &Flags, chosen: &[&Stage]) {
+fn remove_old_logs(context: &Context, flags: &Flags, chosen: &[&Stage]) {
     let stages: Vec<&Stage> = if flags.has("--only") {
         chosen.to_vec()
     } else {
         STAGES.iter().collect()
     };
     for log in stages.iter().filter_map(|stage| stage.log) {
-        // Most often it is simply not there.
+        // Usually there is none.
         let _ = fs::remove_file(context.log(log));
     }
 }
 
-/// What ran so far.
+/// The stages that have run.
 #[derive(Default)]
 struct Timings {
     entries: Vec<Timing>,
@@ -132,7 +126,7 @@ struct Timing {
     stage: &'static str,
     group: &'static str,
     took: Duration,
-    result: Done,
+    result: TaskResult,
 }
 
 impl Timings {
@@ -226,21 +220,39 @@ fn run_one(context: &Context, stage: &'static Stage, timings: &mut Timings) {
     });
 }
 
-/// The last words of a run: the table, what failed, the runner's closing line, the sum.
-fn close(context: &Context, chosen: &[&Stage], timings: &Timings) -> Done {
-    let failures = timings.failures();
+/// Prints the end of a run: the tables, the failures, the test runner's closing line, the sum.
+fn print_summary(
+    context: &Context,
+    chosen: &[&Stage],
+    timings: &Timings,
+    fail_flaky: bool,
+) -> TaskResult {
+    // Only the logs of this run: those of stages left out by `--only` are older.
+    let logs = chosen.iter().filter_map(|stage| {
+        let log = fs::read_to_string(context.log(stage.log?)).ok()?;
+        Some((stage.name, Outcomes::read(&log)))
+    });
+    let outcomes: Vec<(&str, Outcomes)> = logs.collect();
+    let flaky = flaky_rows(&outcomes);
+    let mut failures = timings.failures();
+    if fail_flaky && !flaky.is_empty() {
+        let count = flaky.len();
+        failures.push(format!("flaky tests: {count} passed only when retried"));
+    }
     println!("\n{}", timings.table());
+    if !flaky.is_empty() {
+        println!("{}", flaky_table(flaky));
+    }
     for failure in &failures {
         println!("FAILED {failure}");
     }
-    // Only what ran now: logs of stages left out by `--only` are older.
-    let logs = chosen.iter().filter_map(|stage| stage.log);
-    let logs = logs.filter_map(|log| fs::read_to_string(context.log(log)).ok());
-    let outcomes: Vec<Outcomes> = logs.map(|text| Outcomes::read(&text)).collect();
-    for closing in outcomes.iter().filter_map(Outcomes::closing) {
+    for closing in outcomes
+        .iter()
+        .filter_map(|(_, outcomes)| outcomes.closing())
+    {
         println!("{closing}");
     }
-    let sum = sum(&outcomes);
+    let sum = sum(outcomes.iter().map(|(_, outcomes)| outcomes));
     if failures.is_empty() {
         println!("{sum}");
         return Ok(());
@@ -250,23 +262,41 @@ fn close(context: &Context, chosen: &[&Stage], timings: &Timings) -> Done {
     Err(String::new())
 }
 
-fn sum(outcomes: &[Outcomes]) -> String {
-    let passed: usize = outcomes.iter().map(Outcomes::passed).sum();
-    let failed: usize = outcomes.iter().map(Outcomes::failed).sum();
+/// One row for each flaky test: the stage, and the test with its binary.
+fn flaky_rows(outcomes: &[(&str, Outcomes)]) -> Vec<Vec<String>> {
+    let rows = outcomes.iter().flat_map(|(stage, outcomes)| {
+        let tests = outcomes.flaky();
+        tests.map(|test| vec![(*stage).to_owned(), test])
+    });
+    rows.collect()
+}
+
+fn flaky_table(rows: Vec<Vec<String>>) -> String {
+    let header = ["stage", "FLAKY: passed only when retried"].map(str::to_owned);
+    let rows: Vec<Vec<String>> = [header.to_vec()].into_iter().chain(rows).collect();
+    report::table(&rows)
+}
+
+fn sum<'a>(outcomes: impl Iterator<Item = &'a Outcomes>) -> String {
+    let (mut passed, mut failed) = (0, 0);
+    for outcomes in outcomes {
+        passed += outcomes.passed();
+        failed += outcomes.failed();
+    }
     format!("{passed} passed, {failed} failed")
 }
 
-/// The stage that holds the results of the others against the checklists.
-pub(crate) fn conformance(context: &Context) -> Done {
+/// The stage that compares the results of the others with the checklists.
+pub(crate) fn conformance(context: &Context) -> TaskResult {
     conformance::run(context, None, false)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::EVIDENCE;
+    use crate::conformance::RESULT_LOGS;
 
-    fn timing(group: &'static str, seconds: u64, result: Done) -> Timing {
+    fn timing(group: &'static str, seconds: u64, result: TaskResult) -> Timing {
         Timing {
             stage: "some",
             group,
@@ -280,12 +310,12 @@ mod tests {
         for stage in STAGES {
             assert!(budget_of(stage.group) > Duration::ZERO, "{}", stage.name);
             assert!(
-                stage.log.is_none_or(|log| EVIDENCE.contains(&log)),
+                stage.log.is_none_or(|log| RESULT_LOGS.contains(&log)),
                 "{}",
                 stage.name
             );
         }
-        for log in EVIDENCE {
+        for log in RESULT_LOGS {
             assert!(STAGES.iter().any(|stage| stage.log == Some(log)), "{log}");
         }
     }
@@ -326,6 +356,24 @@ mod tests {
     #[test]
     fn results_are_summed_over_all_logs() {
         let logs = ["test a ... ok\ntest b ... FAILED\n", "test a ... ok\n"];
-        assert_eq!(sum(&logs.map(Outcomes::read)), "2 passed, 1 failed");
+        assert_eq!(sum(logs.map(Outcomes::read).iter()), "2 passed, 1 failed");
+    }
+
+    #[test]
+    fn flaky_tests_are_listed_with_their_stage() {
+        let retried = "  TRY 2 PASS [   0.004s] (1/1) probe intent::retried\n";
+        let outcomes = [
+            (
+                "tests",
+                Outcomes::read("        PASS [   0.007s] (1/1) probe steady\n"),
+            ),
+            ("security", Outcomes::read(retried)),
+        ];
+        let rows = flaky_rows(&outcomes);
+        assert_eq!(rows, [["security", "probe intent::retried"]]);
+        assert_eq!(
+            flaky_table(rows),
+            "stage     FLAKY: passed only when retried\nsecurity  probe intent::retried\n"
+        );
     }
 }

@@ -1,12 +1,12 @@
-//! The stages of `cargo xtask test`, in their order, and what each of them does.
+//! The stages of `cargo xtask test`, in order.
 //!
-//! Building and installing have stages of their own, so that the budgets of the others measure what they name.
-//! Each stage still sees to what it needs, because it may be run alone.
+//! Building and installing have stages of their own, so that the other stages measure their own work only.
+//! Each stage still builds and installs what it needs, because it may run alone.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::mutations;
 use crate::packages::{self, POSTGRESQL};
@@ -29,7 +29,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "clippy",
-        about: "no lint complains",
+        about: "clippy reports no warning",
         group: BUILD,
         log: None,
         run: clippy,
@@ -43,7 +43,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "tools",
-        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails, verifiers of receipts and the browser are installed",
+        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails, verifiers of receipts, cargo-deny and the browser are installed",
         group: BUILD,
         log: None,
         run: install,
@@ -71,7 +71,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "tidy",
-        about: "the rules that compilers do not know hold",
+        about: "the repository follows the rules that the compiler does not check",
         group: BUILD,
         log: None,
         run: tidy::run,
@@ -85,7 +85,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "fuzz",
-        about: "no made-up bytes break a reader of foreign bytes",
+        about: "no generated input breaks a parser of untrusted input",
         group: TESTS,
         log: None,
         run: fuzz::stage,
@@ -99,7 +99,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "schemas",
-        about: "every answer is as the OpenAPI document tells",
+        about: "every response matches the OpenAPI document",
         group: CLIENTS,
         log: Some("schemas"),
         run: schemas::stage,
@@ -148,13 +148,24 @@ pub(crate) const STAGES: &[Stage] = &[
     },
 ];
 
-fn fmt(context: &Context) -> Done {
-    let command = context.cargo(&["fmt", "--all", "--check"]);
-    demand(context, command, "cargo fmt --all --check")
-        .map_err(|error| format!("{error}; repair it with: cargo fmt --all"))
+fn fmt(context: &Context) -> TaskResult {
+    // The crate that measures is a workspace of its own; formatting is the one check of it that costs nothing.
+    for (words, repair) in [
+        (&["--all"][..], "cargo fmt --all"),
+        (
+            &["--manifest-path", product::PEERS_MANIFEST],
+            "cargo fmt --manifest-path peers/Cargo.toml",
+        ),
+    ] {
+        let mut command = context.cargo(&["fmt", "--check"]);
+        command.args(words);
+        run_command(context, command, "the check of the formatting")
+            .map_err(|error| format!("{error}; repair it with: {repair}"))?;
+    }
+    Ok(())
 }
 
-fn clippy(context: &Context) -> Done {
+fn clippy(context: &Context) -> TaskResult {
     let args = [
         "clippy",
         "--workspace",
@@ -164,17 +175,17 @@ fn clippy(context: &Context) -> Done {
         "-D",
         "warnings",
     ];
-    demand(context, context.cargo(&args), "clippy")
+    run_command(context, context.cargo(&args), "clippy")
 }
 
-fn build(context: &Context) -> Done {
+fn build(context: &Context) -> TaskResult {
     let command = Runner::find(context).build_command(context);
-    demand(context, command, "building the tests")?;
+    run_command(context, command, "building the tests")?;
     product::build(context)?;
     fuzz::build(context)
 }
 
-fn tests(context: &Context) -> Done {
+fn tests(context: &Context) -> TaskResult {
     let runner = Runner::find(context);
     if runner == Runner::CargoTest {
         println!(
@@ -187,16 +198,16 @@ fn tests(context: &Context) -> Done {
     let log = context.log("tests");
     let ran = process::run(command, Output::Copied(&log), context.deadline);
     postgres::stop(context);
-    ran?.demand_success("the tests")
+    ran?.require_success("the tests")
 }
 
 /// How long the stage `security` may take, without the build.
 const SECURITY_LIMIT: Duration = Duration::from_mins(2);
 
-fn security(context: &Context) -> Done {
+fn security(context: &Context) -> TaskResult {
     let runner = Runner::find(context);
     packages::install(context, &POSTGRESQL)?;
-    demand(
+    run_command(
         context,
         runner.build_command(context),
         "building the security tests",
@@ -209,25 +220,26 @@ fn security(context: &Context) -> Done {
     let log = context.log("security");
     let ran = process::run(command, Output::Copied(&log), Some(deadline));
     postgres::stop(context);
-    ran?.demand_success("the security tests")
+    ran?.require_success("the security tests")
 }
 
-fn doc(context: &Context) -> Done {
+fn doc(context: &Context) -> TaskResult {
     let mut command = context.cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
-    demand(context, command, "cargo doc")
+    run_command(context, command, "cargo doc")
 }
 
-fn install(context: &Context) -> Done {
+fn install(context: &Context) -> TaskResult {
     packages::install(context, &POSTGRESQL)?;
     tools::stand_ins(context)?;
+    tools::cargo_deny(context)?;
     tools::chromium(context)
 }
 
-fn real_clients(context: &Context) -> Done {
-    let script = context.demand(
+fn real_clients(context: &Context) -> TaskResult {
+    let script = context.require_file(
         "tests/real_client/run.py",
-        "it drives the real client against the server",
+        "it runs the real client against the server",
     )?;
     let python = tools::python(context)?;
     packages::install(context, &POSTGRESQL)?;
@@ -236,15 +248,15 @@ fn real_clients(context: &Context) -> Done {
     let databases = context.binary("test_postgres");
     let mut command = context.program(python, &[&script.to_string_lossy(), "--consign", &consign]);
     command.arg("--postgres").arg(databases);
-    postgres::lend(&mut command);
+    postgres::set_folder(&mut command);
     let log = context.log("real_client");
     let ran = process::run(command, Output::Copied(&log), context.deadline);
     postgres::stop(context);
-    ran?.demand_success("the real client")
+    ran?.require_success("the real client")
 }
 
-fn browser(context: &Context) -> Done {
-    product::demand_program(context, "browser")?;
+fn browser(context: &Context) -> TaskResult {
+    product::require_program(context, "browser")?;
     tools::chromium(context)?;
     product::build(context)?;
     let consign = product::consign(context);
@@ -255,16 +267,16 @@ fn browser(context: &Context) -> Done {
         Output::Copied(&context.log("browser")),
         context.deadline,
     )?
-    .demand_success("the browser run")
+    .require_success("the browser run")
 }
 
-fn planted(context: &Context) -> Done {
+fn planted(context: &Context) -> TaskResult {
     packages::install(context, &POSTGRESQL)?;
     let ran = mutations::run(context, None);
     postgres::stop(context);
     ran
 }
 
-fn demand(context: &Context, command: Command, what: &str) -> Done {
-    process::run(command, Output::Terminal, context.deadline)?.demand_success(what)
+fn run_command(context: &Context, command: Command, what: &str) -> TaskResult {
+    process::run(command, Output::Terminal, context.deadline)?.require_success(what)
 }

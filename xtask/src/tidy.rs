@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: the rules that compilers do not know, each a function from the repository's texts to findings.
+//! `cargo xtask tidy`: rules that the compiler does not check, each a function from the repository's files to findings.
 //!
-//! A violation fails the command, a note does not. No check changes a file; `--bless` alone writes one.
+//! A violation fails the command, a note does not. Only `--bless` writes a file.
 
 mod edges;
 mod leftovers;
@@ -8,11 +8,12 @@ mod migrations;
 mod pages;
 mod promises;
 mod purity;
+mod scan;
 mod shape;
 mod sql;
 mod unsafety;
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
 use crate::tree::Tree;
@@ -20,7 +21,7 @@ use crate::tree::Tree;
 pub(crate) const HELP: &str = "
 Usage: cargo xtask tidy [--bless]
 
-Checks the rules that compilers do not know and prints file:line for each violation:
+Checks rules that the compiler does not know and prints file:line for each violation:
   edges        crates depend on each other only as the architecture allows
   purity       the kernel has no clock, randomness, IO or async; only the binary reads the environment
   sql          SQL and its driver stay in the store
@@ -29,7 +30,7 @@ Checks the rules that compilers do not know and prints file:line for each violat
   leftovers    no dbg!, todo!, unimplemented!, ignored test, or allow without a reason; no private paths or words
   shape        every source file opens with its module doc and stays below 1000 lines
   migrations   released migration files are unchanged
-  unsafe       unsafe code stands in consign-sys alone, and every crate takes the workspace's lints
+  unsafe       unsafe code is in consign-sys only, and every crate takes the workspace's lints
 
   --bless      write the checksums of the migrations as they are now, then check
 ";
@@ -82,12 +83,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("unsafe", unsafety::check),
 ];
 
-const FLAGS: &[Flag] = &[Flag {
-    name: "--bless",
-    takes_value: false,
-}];
+const FLAGS: &[Flag] = &[Flag::switch("--bless")];
 
-pub(crate) fn command(context: &Context, words: &[String]) -> Done {
+pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     let flags = Flags::parse(words, FLAGS)?;
     if flags.has("--bless") {
         migrations::bless(context, &Tree::load(context)?)?;
@@ -95,7 +93,7 @@ pub(crate) fn command(context: &Context, words: &[String]) -> Done {
     run(context)
 }
 
-pub(crate) fn run(context: &Context) -> Done {
+pub(crate) fn run(context: &Context) -> TaskResult {
     let tree = Tree::load(context)?;
     let mut violations = 0;
     for (name, check) in CHECKS {

@@ -1,22 +1,22 @@
-//! Tools that are not built here: the test runner, the real Python client, stand-ins of payment rails, other people's
-//! verifiers of receipts, the browser.
+//! Tools that are not built here: the test runner, the real Python client, stand-ins of payment rails, independent
+//! verifiers of receipts, cargo-deny, the browser.
 //!
-//! What is missing is installed where that is possible without asking, and otherwise named together with
-//! the command that installs it. A missing tool is a failure: a check that quietly did not run proves nothing.
+//! A missing tool is installed if possible; otherwise the error names it and the command that installs it.
+//! A missing tool is a failure: a check that did not run proves nothing.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Done;
+use crate::TaskResult;
 use crate::context::{Context, read, write};
 use crate::packages::{self, NODE, NPM, Package};
 use crate::postgres;
 use crate::process::{self, Output};
 
-/// What the Python environment has, pinned: the client whose behaviour the intent face must satisfy, the program that holds
-/// answers against their schemas, a stand-in of Stripe, which tests run as a process, and with what a stranger verifies
-/// receipts.
+/// The pinned packages of the Python environment: the published client of the Intent Protocol, the program that checks
+/// responses against their schemas, a stand-in of Stripe, which tests run as a process, and libraries that verify receipts
+/// without our code.
 const PACKAGES: &[(&str, &str)] = &[
     ("intent-bus", "2.1.2"),
     ("schemathesis", "4.32.5"),
@@ -25,8 +25,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("cryptography", "50.0.2"),
 ];
 
-/// The same for Node: another stand-in of Stripe, which unlike the one above honours idempotency keys, and with what another
-/// stranger verifies receipts.
+/// The same for Node: another stand-in of Stripe, which unlike the one above honours idempotency keys, and other libraries
+/// that verify receipts.
 const NODE_PACKAGES: &[(&str, &str)] = &[
     ("stripe-stateful-mock", "0.0.16"),
     ("canonicalize", "4.0.0"),
@@ -36,7 +36,7 @@ const NODE_PACKAGES: &[(&str, &str)] = &[
 pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
 
 /// Every test, with the features of the server that the outer stages start: another choice would build half of the tree
-/// once more. Its planted defects sleep.
+/// once more. Its planted defects are disabled.
 const SELECTED: &[&str] = &["--workspace", "--features", "consign/planted", "--locked"];
 
 /// The test binaries that the stage `security` runs; the stage `tests` leaves them out where the runner can.
@@ -45,8 +45,8 @@ const SECURITY: &[&str] = &["security", "security_postgres"];
 /// How many tests nextest runs at once.
 const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
 
-/// Many tests wait for a process, a lease or a clock, so half as many again as there are cores keep them busy. Whoever sets
-/// the number is right.
+/// Many tests wait for a process, a lease or a clock, so half as many again as there are cores keep them busy. The variable
+/// overrides it.
 pub(crate) fn at_once() -> usize {
     let set = std::env::var(TEST_THREADS).ok();
     let set = set.and_then(|number| number.parse().ok());
@@ -56,7 +56,7 @@ pub(crate) fn at_once() -> usize {
     })
 }
 
-/// What runs the tests.
+/// The test runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runner {
     Nextest,
@@ -76,7 +76,7 @@ pub(crate) enum Selection<'a> {
 
 impl Runner {
     pub(crate) fn find(context: &Context) -> Self {
-        match process::ask(context.program("cargo-nextest", &["nextest", "--version"])) {
+        match process::output_of(context.program("cargo-nextest", &["nextest", "--version"])) {
             Some(_) => Self::Nextest,
             None => Self::CargoTest,
         }
@@ -105,7 +105,7 @@ impl Runner {
         if std::env::var_os(TEST_THREADS).is_none() {
             command.env(TEST_THREADS, at_once().to_string());
         }
-        postgres::lend(&mut command);
+        postgres::set_folder(&mut command);
         match (self, selection) {
             (Self::Nextest, Selection::Ordinary) => {
                 command.args(["-E", &format!("not ({})", security_filter())]);
@@ -137,9 +137,9 @@ fn security_filter() -> String {
     binaries.collect::<Vec<_>>().join(" + ")
 }
 
-/// A Python that has the pinned packages; made on first use, kept in the target folder.
+/// A Python with the pinned packages; made on first use, kept in the target folder.
 pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
-    let venv = context.shelf().join("venv");
+    let venv = context.work_folder().join("venv");
     let python = venv.join("bin/python");
     if PACKAGES
         .iter()
@@ -151,7 +151,7 @@ pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
     // `--clear`: a half-made environment from an interrupted run must not be built upon.
     let make = context.program("python3", &["-m", "venv", "--clear", &shown]);
     process::run(make, Output::Terminal, context.deadline)
-        .and_then(|ended| ended.demand_success("making the Python environment"))
+        .and_then(|ended| ended.require_success("making the Python environment"))
         .map_err(|error| {
             format!("{error}; install Python with: apt-get install -y python3 python3-venv")
         })?;
@@ -171,7 +171,7 @@ pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
     );
     install.args(&packages);
     process::run(install, Output::Terminal, context.deadline)
-        .and_then(|ended| ended.demand_success("installing the Python packages"))
+        .and_then(|ended| ended.require_success("installing the Python packages"))
         .map_err(|error| {
             let packages = packages.join(" ");
             let by_hand = format!("{} -m pip install {packages}", python.display());
@@ -182,18 +182,18 @@ pub(crate) fn python(context: &Context) -> Result<PathBuf, String> {
 
 fn installed(context: &Context, python: &Path, package: &str) -> Option<String> {
     let question = format!("from importlib.metadata import version; print(version('{package}'))");
-    let answer = process::ask(context.program(python, &["-c", &question]))?;
+    let answer = process::output_of(context.program(python, &["-c", &question]))?;
     Some(answer.trim().to_owned())
 }
 
-/// What tests of transactions start, where they look for it: in `venv` and `node` beside the logs.
-pub(crate) fn stand_ins(context: &Context) -> Done {
+/// Installs the programs that tests of transactions start, in `venv` and `node` beside the logs.
+pub(crate) fn stand_ins(context: &Context) -> TaskResult {
     python(context)?;
-    let folder = context.shelf().join("node");
+    let folder = context.work_folder().join("node");
     let is_installed = |(name, version): &(&str, &str)| {
         let manifest = folder.join(format!("node_modules/{name}/package.json"));
-        let told = format!("\"version\": \"{version}\"");
-        read(&manifest).is_ok_and(|text| text.contains(&told))
+        let entry = format!("\"version\": \"{version}\"");
+        read(&manifest).is_ok_and(|text| text.contains(&entry))
     };
     if NODE_PACKAGES.iter().all(is_installed) {
         return Ok(());
@@ -211,8 +211,8 @@ pub(crate) fn stand_ins(context: &Context) -> Done {
         &["install", "--no-audit", "--no-fund", "--ignore-scripts"],
     );
     install.args(&packages).current_dir(&folder);
-    process::run(install, Output::Aside, context.deadline)
-        .and_then(|ended| ended.demand_success("installing the Node packages"))
+    process::run(install, Output::Stderr, context.deadline)
+        .and_then(|ended| ended.require_success("installing the Node packages"))
         .map_err(|error| {
             let packages = packages.join(" ");
             let by_hand = format!("npm install --prefix {} {packages}", folder.display());
@@ -220,8 +220,35 @@ pub(crate) fn stand_ins(context: &Context) -> Done {
         })
 }
 
-/// Makes sure that Chromium is there; installing it takes root.
-pub(crate) fn chromium(context: &Context) -> Done {
+/// What checks `deny.toml`, pinned.
+const CARGO_DENY: &str = "0.20.2";
+
+/// The cargo-deny on the path, whatever its version, or one of our own; building that takes about two minutes, once.
+pub(crate) fn cargo_deny(context: &Context) -> Result<PathBuf, String> {
+    let name = "cargo-deny";
+    if process::output_of(context.program(name, &["--version"])).is_some() {
+        return Ok(name.into());
+    }
+    let folder = context.work_folder().join(name);
+    let program = folder.join("bin").join(name);
+    let installed = process::output_of(context.program(&program, &["--version"]));
+    if installed.is_some_and(|text| text.trim().ends_with(CARGO_DENY)) {
+        return Ok(program);
+    }
+    let mut install = context.cargo(&["install", name, "--locked", "--force"]);
+    install.args(["--version", CARGO_DENY]);
+    install.arg("--root").arg(&folder);
+    process::run(install, Output::Terminal, context.deadline)
+        .and_then(|ended| ended.require_success("installing cargo-deny"))
+        .map_err(|error| {
+            let by_hand = format!("cargo install {name} --locked --version {CARGO_DENY}");
+            format!("{error}; it needs the network once, try by hand with: {by_hand}")
+        })?;
+    Ok(program)
+}
+
+/// Installs Chromium if it is missing, which needs root.
+pub(crate) fn chromium(context: &Context) -> TaskResult {
     let package = Package {
         name: "chromium",
         brings: CHROMIUM,

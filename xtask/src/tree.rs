@@ -1,7 +1,7 @@
-//! The files of the repository, read once, so that each check is a function from texts to findings.
+//! The files of the repository, read once, so that each check is a function from files to findings.
 //!
-//! Git says which files belong: those it tracks, and new ones it does not ignore. Outside of a checkout
-//! (an unpacked archive) the folder is walked instead. Files that are not text are left out.
+//! These are the files that git tracks and new ones that it does not ignore. Outside of a checkout (an unpacked archive)
+//! the folder is walked instead. Files that are not text are left out.
 
 use std::fs;
 use std::path::Path;
@@ -33,10 +33,12 @@ impl File {
         Path::new(&self.path).extension()?.to_str()
     }
 
-    /// The folder name below `crates/`, if the file is in a crate's `src`.
+    /// The folder name of the crate, if the file is in its `src`: of those below `crates/`, and `peers`.
     pub(crate) fn crate_of_source(&self) -> Option<&str> {
-        let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
-        rest.starts_with("src/").then_some(name)
+        let below_crates = self.path.strip_prefix("crates/");
+        let (name, rest) = below_crates.unwrap_or(&self.path).split_once('/')?;
+        let is_crate = below_crates.is_some() || name == "peers";
+        (is_crate && rest.starts_with("src/")).then_some(name)
     }
 
     /// Test code that has a file of its own.
@@ -67,7 +69,7 @@ impl Tree {
                 "--exclude-standard",
             ],
         );
-        let mut paths: Vec<String> = match process::ask(listing) {
+        let mut paths: Vec<String> = match process::output_of(listing) {
             Some(listing) => listing.split_terminator('\0').map(str::to_owned).collect(),
             None => walked(&context.root)?,
         };
@@ -155,9 +157,13 @@ mod tests {
         let tree = Tree::of(&[
             ("crates/store/src/a/b.rs", ""),
             ("crates/store/tests/it/c.rs", ""),
+            ("peers/src/d.rs", ""),
+            ("xtask/src/e.rs", ""),
         ]);
         assert_eq!(tree.files[0].crate_of_source(), Some("store"));
         assert_eq!(tree.files[1].crate_of_source(), None);
         assert!(tree.files[1].is_test_file());
+        assert_eq!(tree.files[2].crate_of_source(), Some("peers"));
+        assert_eq!(tree.files[3].crate_of_source(), None);
     }
 }

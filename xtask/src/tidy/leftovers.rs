@@ -1,16 +1,16 @@
-//! What must not be left behind: debug macros, unfinished code, ignored tests, unexplained lint exceptions,
-//! and words that mean something on one machine only.
+//! What must not stay in the repository: debug macros, unfinished code, ignored tests, lint exceptions without a reason,
+//! and paths that exist on one machine only.
 
-use super::Finding;
-use crate::rust::{Source, has_token};
+use super::{Finding, scan};
+use crate::rust::Source;
 use crate::tree::{File, Tree};
 
 const MACROS: &[&str] = &["dbg!", "todo!", "unimplemented!"];
 
-/// Folders of machines this was written on. Put together here, so that this file passes its own check.
+/// Folders of development machines. Concatenated here, so that this file passes its own check.
 const PRIVATE_FOLDERS: &[&str] = &[concat!("/", "work"), concat!("/", "farm")];
 
-/// Words about how the text came to be, in lower case, that tell a reader nothing.
+/// Words about how a text was written, in lower case, that have no meaning for a reader.
 const PRIVATE_WORDS: &[&str] = &[concat!("sub", "agent")];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -26,13 +26,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn check_source(file: &File) -> Vec<Finding> {
     let source = file.source();
-    let mut findings = Vec::new();
+    let mut findings = scan::forbidden(&file.path, source.lines(), MACROS, |name| {
+        format!("`{name}` is left over")
+    });
     for (line, code) in source.lines() {
         let mut report =
             |message: String| findings.push(Finding::violation(&file.path, line, message));
-        for name in MACROS.iter().filter(|name| has_token(code, name)) {
-            report(format!("`{name}` is left over"));
-        }
         if code.contains("#[ignore") {
             report("an ignored test: assert today's answer and explain it instead".to_owned());
         }
@@ -70,7 +69,7 @@ fn check_text(file: &File) -> Vec<Finding> {
         }
         let lower = line.to_lowercase();
         for word in PRIVATE_WORDS.iter().filter(|word| lower.contains(**word)) {
-            let message = format!("`{word}` says nothing to a reader");
+            let message = format!("`{word}` has no meaning for a reader");
             findings.push(Finding::violation(&file.path, index + 1, message));
         }
     }
@@ -89,11 +88,7 @@ fn has_folder(line: &str, folder: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check_one(path: &str, text: &str) -> Vec<usize> {
-        let findings = check(&Tree::of(&[(path, text)]));
-        findings.into_iter().map(|finding| finding.line).collect()
-    }
+    use crate::tidy::scan::lines_found;
 
     #[test]
     fn unfinished_code_and_unexplained_exceptions_are_found() {
@@ -111,13 +106,14 @@ mod tests {
             ("f(\"unimplemented!\")", &[]),
         ];
         for (text, expected) in cases {
-            assert_eq!(&check_one("crates/a/src/a.rs", text), expected, "{text}");
+            let found = lines_found(check, "crates/a/src/a.rs", text);
+            assert_eq!(&found, expected, "{text}");
         }
     }
 
     #[test]
     fn private_paths_and_words_are_found_in_any_file() {
-        let found = |pattern: &str| !check_one("README.md", pattern).is_empty();
+        let found = |pattern: &str| !lines_found(check, "README.md", pattern).is_empty();
         assert!(found(&["see /", "work/notes.md"].concat()));
         assert!(found(&["cd /", "farm"].concat()));
         assert!(found(&["a Sub", "Agent wrote this"].concat()));

@@ -1,12 +1,12 @@
 //! Released migrations never change: a checksum of each is kept beside them.
 //!
-//! The checksum (FNV-1a, 64 bits) guards against accidents, not against malice. A new migration gets its
-//! line from `cargo xtask tidy --bless`; a changed line in review is the sign that an old one was edited.
+//! The checksum (FNV-1a, 64 bits) detects accidents, not attacks. `cargo xtask tidy --bless` adds the line of a new
+//! migration; a changed line in a review shows that an old one was edited.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
-use crate::Done;
+use crate::TaskResult;
 use crate::context::{self, Context};
 use crate::tree::{File, Tree};
 
@@ -65,13 +65,13 @@ fn check_folder(tree: &Tree, folder: &str) -> Vec<Finding> {
 }
 
 /// Records every migration as it is now.
-pub(super) fn bless(context: &Context, tree: &Tree) -> Done {
+pub(super) fn bless(context: &Context, tree: &Tree) -> TaskResult {
     FOLDERS
         .into_iter()
         .try_for_each(|folder| bless_folder(context, tree, folder))
 }
 
-fn bless_folder(context: &Context, tree: &Tree, folder: &str) -> Done {
+fn bless_folder(context: &Context, tree: &Tree, folder: &str) -> TaskResult {
     let path = context.root.join(folder).join(RECORD);
     let text = record(tree, folder);
     if text.is_empty() {

@@ -1,9 +1,9 @@
-//! Where the outside world may be touched: never in the kernel, and the environment only in the binary.
+//! The kernel has no IO, clock, randomness or async, and only the binary reads the environment.
 //!
-//! The kernel's decisions must come out the same on any machine, or a seed no longer reproduces a bug.
+//! The kernel's decisions must be the same on every machine, or a seed no longer reproduces a bug.
 
-use super::Finding;
-use crate::rust::{Source, has_token};
+use super::{Finding, scan};
+use crate::rust::Source;
 use crate::tree::{File, Tree};
 
 /// What the kernel must not name, and what it should do instead.
@@ -57,37 +57,26 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn check_kernel(file: &File) -> Vec<Finding> {
     let source = file.source();
-    let mut findings = Vec::new();
-    for (line, code) in source.shipped() {
-        for (token, why) in KERNEL {
-            if has_token(code, token) {
-                let message = format!("`{token}` in the kernel: {why}");
-                findings.push(Finding::violation(&file.path, line, message));
-            }
-        }
-    }
+    let message = |token: &str| {
+        let rule = KERNEL.iter().find(|(name, _)| *name == token);
+        let why = rule.map_or("", |(_, why)| why);
+        format!("`{token}` in the kernel: {why}")
+    };
+    let tokens: Vec<&str> = KERNEL.iter().map(|(token, _)| *token).collect();
+    let mut findings = scan::forbidden(&file.path, source.shipped(), &tokens, message);
     for (line, module) in grouped_std_imports(&source) {
         let path = format!("std::{module}");
-        if let Some((token, why)) = KERNEL.iter().find(|(token, _)| *token == path) {
-            let message = format!("`{token}` in the kernel: {why}");
-            findings.push(Finding::violation(&file.path, line, message));
+        if KERNEL.iter().any(|(token, _)| *token == path) {
+            findings.push(Finding::violation(&file.path, line, message(&path)));
         }
     }
     findings
 }
 
 fn check_environment(file: &File) -> Vec<Finding> {
-    let source = file.source();
-    let mut findings = Vec::new();
-    for (line, code) in source.shipped() {
-        if let Some(token) = ENVIRONMENT.iter().find(|token| has_token(code, token)) {
-            let message = format!(
-                "`{token}`: only crates/consign reads the environment; take an option instead"
-            );
-            findings.push(Finding::violation(&file.path, line, message));
-        }
-    }
-    findings
+    scan::forbidden(&file.path, file.source().shipped(), ENVIRONMENT, |token| {
+        format!("`{token}`: only crates/consign reads the environment; take an option instead")
+    })
 }
 
 /// The first names inside `std::{...}`, which hide a path from a search for it.
@@ -128,11 +117,7 @@ fn grouped_std_imports(source: &Source) -> Vec<(usize, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check_one(path: &str, text: &str) -> Vec<usize> {
-        let findings = check(&Tree::of(&[(path, text)]));
-        findings.into_iter().map(|finding| finding.line).collect()
-    }
+    use crate::tidy::scan::lines_found;
 
     #[test]
     fn the_kernel_may_not_look_at_a_clock_in_any_spelling() {
@@ -153,7 +138,7 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(
-                &check_one("crates/kernel/src/a.rs", text),
+                &lines_found(check, "crates/kernel/src/a.rs", text),
                 expected,
                 "{text}"
             );
@@ -163,9 +148,9 @@ mod tests {
     #[test]
     fn only_the_binary_and_the_testkit_read_the_environment() {
         let text = "fn a() { std::env::var(\"X\"); }";
-        assert_eq!(check_one("crates/engine/src/a.rs", text), [1]);
-        assert_eq!(check_one("crates/consign/src/a.rs", text), []);
-        assert_eq!(check_one("crates/testkit/src/a.rs", text), []);
-        assert_eq!(check_one("crates/engine/tests/it/a.rs", text), []);
+        assert_eq!(lines_found(check, "crates/engine/src/a.rs", text), [1]);
+        assert_eq!(lines_found(check, "crates/consign/src/a.rs", text), []);
+        assert_eq!(lines_found(check, "crates/testkit/src/a.rs", text), []);
+        assert_eq!(lines_found(check, "crates/engine/tests/it/a.rs", text), []);
     }
 }

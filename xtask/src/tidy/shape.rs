@@ -1,14 +1,14 @@
-//! How a source file looks from outside: it opens with its module doc, and it is not too long.
+//! The shape of a source file: it starts with its module doc, and it is not too long.
 
 use super::Finding;
 use crate::tree::{File, Tree};
 
-/// Above this a file is worth a look for a seam.
+/// Above this a note suggests to split the file.
 const LINES_NOTED: usize = 600;
 /// Above this a file must be split.
 const LINES_MAX: usize = 1000;
 
-/// What people write by hand. Lock files and recorded data may be as long as they are.
+/// Extensions of files that are written by hand. Lock files and recorded data may have any length.
 const MEASURED: &[&str] = &["rs", "py", "sh", "js", "css", "html"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -46,7 +46,7 @@ fn check_length(file: &File) -> Option<Finding> {
             Some(Finding::violation(&file.path, lines, message))
         }
         _ if lines > LINES_NOTED => {
-            let message = format!("{lines} lines: look for a seam");
+            let message = format!("{lines} lines: consider splitting the file");
             Some(Finding::note(&file.path, lines, message))
         }
         _ => None,

@@ -1,11 +1,10 @@
-//! SQL lives in the store: no statement in a string and no driver anywhere else.
+//! SQL is in the store only: no statement in a string and no driver anywhere else.
 //!
-//! Tests and the testkit may look into a database, since that is how they prove what the store wrote. The peers are
-//! databases of others, and bare SQLite is one of the baselines they are measured with.
+//! Tests and the testkit may look into a database, since that is how they prove what the store wrote. The crate `peers`
+//! is not below `crates/`: it measures databases of others, and bare SQLite as a baseline.
 
-use super::Finding;
+use super::{Finding, scan};
 use crate::manifest::{self, Kind};
-use crate::rust::has_token;
 use crate::tree::{File, Tree};
 
 /// A statement is recognised by its first words and, where those are common, by a later one.
@@ -32,7 +31,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn is_bound(file: &File) -> bool {
-    let free = ["crates/store/", "crates/testkit/", "crates/peers/"];
+    let free = ["crates/store/", "crates/testkit/"];
     file.path.starts_with("crates/")
         && !free.iter().any(|folder| file.path.starts_with(folder))
         && !file.is_test_file()
@@ -48,12 +47,10 @@ fn check_source(file: &File) -> Vec<Finding> {
             findings.push(Finding::violation(&file.path, *line, message));
         }
     }
-    for (line, code) in source.shipped() {
-        for driver in DRIVERS.iter().filter(|driver| has_token(code, driver)) {
-            let message = format!("`{driver}` outside of the store");
-            findings.push(Finding::violation(&file.path, line, message));
-        }
-    }
+    let named = scan::forbidden(&file.path, source.shipped(), DRIVERS, |driver| {
+        format!("`{driver}` outside of the store")
+    });
+    findings.extend(named);
     findings
 }
 
@@ -85,11 +82,7 @@ fn statement_in(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check_one(path: &str, text: &str) -> Vec<usize> {
-        let findings = check(&Tree::of(&[(path, text)]));
-        findings.into_iter().map(|finding| finding.line).collect()
-    }
+    use crate::tidy::scan::lines_found;
 
     #[test]
     fn statements_are_found_over_lines_and_prose_is_left_alone() {
@@ -104,19 +97,23 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(
-                &check_one("crates/engine/src/a.rs", text),
+                &lines_found(check, "crates/engine/src/a.rs", text),
                 expected,
                 "{text}"
             );
-            assert_eq!(check_one("crates/store/src/a.rs", text), [], "{text}");
+            assert_eq!(
+                lines_found(check, "crates/store/src/a.rs", text),
+                [],
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn the_driver_is_no_dependency_but_of_tests() {
         let text = "[package]\nname = \"consign\"\n[dependencies]\nrusqlite = \"1\"\n";
-        assert_eq!(check_one("crates/consign/Cargo.toml", text), [4]);
+        assert_eq!(lines_found(check, "crates/consign/Cargo.toml", text), [4]);
         let dev = text.replace("[dep", "[dev-dep");
-        assert_eq!(check_one("crates/consign/Cargo.toml", &dev), []);
+        assert_eq!(lines_found(check, "crates/consign/Cargo.toml", &dev), []);
     }
 }

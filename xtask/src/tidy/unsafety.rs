@@ -1,10 +1,9 @@
-//! Where `unsafe` may stand: in one crate, kept for calls to the system, and nowhere else.
+//! `unsafe` code is allowed in one crate only, which is reserved for system calls.
 //!
 //! The workspace denies `unsafe_code`, but a crate that leaves the workspace's lints out, or an attribute that lifts
 //! the lint, would go unnoticed.
 
-use super::Finding;
-use crate::rust::has_token;
+use super::{Finding, scan};
 use crate::tree::{File, Tree};
 
 /// The folder of the crate `consign-sys`, the one that may.
@@ -27,16 +26,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn check_source(file: &File) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (line, code) in file.source().lines() {
-        for word in ["unsafe", "unsafe_code"] {
-            if has_token(code, word) {
-                let message = format!("`{word}` outside of consign-sys");
-                findings.push(Finding::violation(&file.path, line, message));
-            }
-        }
-    }
-    findings
+    let words = ["unsafe", "unsafe_code"];
+    scan::forbidden(&file.path, file.source().lines(), &words, |word| {
+        format!("`{word}` outside of consign-sys")
+    })
 }
 
 /// A manifest of ours must take the workspace's lints.
@@ -54,8 +47,7 @@ mod tests {
     use super::*;
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
-        let findings = check(&Tree::of(&[(path, text)]));
-        findings.into_iter().map(|finding| finding.line).collect()
+        scan::lines_found(check, path, text)
     }
 
     #[test]
