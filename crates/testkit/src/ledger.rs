@@ -4,6 +4,7 @@
 
 mod aside;
 mod obstacles;
+mod reads;
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::postgres::{Database, shared};
 use aside::Aside;
 pub use obstacles::{Claims, Obstacles};
+pub use reads::{ReadCounts, Reads};
 
 /// Where a test's ledger lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

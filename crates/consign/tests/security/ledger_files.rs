@@ -6,10 +6,11 @@
 )]
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use consign_testkit::process::{Options, Server};
+use consign_testkit::process::{self, Options, Server};
 use consign_testkit::shim::Shim;
 use serde_json::json;
 
@@ -146,6 +147,84 @@ fn s10_after_a_kill_a_hard_link_does_not_go_on_without_the_log() {
     assert!(server.terminate(PATIENCE).unwrap().success());
     let server = start(&linked);
     assert_eq!(status_of(&mut main_client(&server), &id), "open");
+}
+
+/// Starts the binary in a mount namespace of its own, in which `from` is also found at `to`. None where the system allows no
+/// such namespace.
+fn with_mount(place: &Place, name: &str, from: &Path, to: &Path) -> Option<PathBuf> {
+    let mut unshare = vec!["unshare", "--mount"];
+    if !rustix::process::geteuid().is_root() {
+        unshare.push("--map-root-user");
+    }
+    let mut attempt = process::cleaned(Path::new(unshare[0]));
+    attempt.args(&unshare[1..]).args(["mount", "--bind"]);
+    attempt.arg(from).arg(to);
+    if !process::run(attempt, PATIENCE).is_ok_and(|ended| ended.status.success()) {
+        return None;
+    }
+    let script = place.path(name);
+    let text = format!(
+        "#!/bin/sh\nexec {} sh -c 'mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"' sh '{}' '{}' '{}' \"$@\"\n",
+        unshare.join(" "),
+        from.display(),
+        to.display(),
+        binary().display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    Some(script)
+}
+
+#[test]
+fn s5_s10_a_mounted_directory_or_file_is_the_same_ledger() {
+    let place = Place::new();
+    let mut server = place.start();
+    let key = server.secret("bus_secret").unwrap();
+    let id = published(&mut main_client(&server), "kept");
+    let data = place.data();
+    // The directory under another name.
+    let mut by_directory = Options::new(binary(), place.path("mounted"));
+    fs::create_dir(&by_directory.data).unwrap();
+    fs::set_permissions(&by_directory.data, fs::Permissions::from_mode(0o700)).unwrap();
+    // Its file under another name, in a directory with the same secrets and lock files of its own.
+    let mut by_file = beside(&place, "with-file");
+    let file = by_file.data.join("consign.db");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let scripts = (
+        with_mount(&place, "mount-directory", &data, &by_directory.data),
+        with_mount(&place, "mount-file", &data.join("consign.db"), &file),
+    );
+    // Where nothing can be mounted there is still the kernel's second name of every file.
+    let root = Path::new("/proc/self/root").join(data.strip_prefix("/").unwrap());
+    let mut ways = vec![
+        Options::new(binary(), &root),
+        on(&place, "by-root", &root.join("consign.db")),
+    ];
+    let can_mount = scripts.0.is_some();
+    if let (Some(directory), Some(one_file)) = scripts {
+        by_directory.binary = directory;
+        by_file.binary = one_file;
+        let mut on_mounted = on(&place, "on-mounted", &by_directory.data.join("consign.db"));
+        on_mounted.binary.clone_from(&by_directory.binary);
+        ways.extend([by_directory.clone(), by_file, on_mounted]);
+    } else {
+        eprintln!("no mount namespaces here: only /proc/self/root was tried");
+    }
+    for options in &ways {
+        refused_as_in_use(options);
+        remove_locks(&data);
+        refused_as_in_use(options);
+    }
+    published(&mut main_client(&server), "goes on");
+    assert!(server.terminate(PATIENCE).unwrap().success());
+    assert_eq!(code(&place.consign(&["store", "check"])), 0);
+    if can_mount {
+        // It is the ledger indeed.
+        let server = start(&by_directory);
+        let mut http = server.http().header("X-API-KEY", &key);
+        assert_eq!(status_of(&mut http, &id), "open");
+    }
 }
 
 #[test]

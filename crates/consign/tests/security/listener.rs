@@ -1,7 +1,7 @@
 //! Strangers who hold connections and bodies: they stop neither the server nor its clients.
 
 use std::fs::{self, Permissions};
-use std::io::{BufReader, Read as _, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use consign_testkit::process::{Options, Reply, Server, read_reply};
 use serde_json::json;
 
+use super::guessing_automation;
 use super::place::{Place, binary, get, main_client, published, start};
 
 /// Long enough for a busy machine, far below what a slow stranger may take.
-const SOON: Duration = Duration::from_secs(5);
+pub(super) const SOON: Duration = Duration::from_secs(5);
 
 /// The server under a limit of open files, soft and hard.
-fn with_open_files(place: &Place, files: u32) -> Options {
+pub(super) fn with_open_files(place: &Place, files: u32) -> Options {
     let script = place.path("limited");
     let text = format!(
         "#!/bin/sh\nulimit -n {files} && exec '{}' \"$@\"\n",
@@ -29,7 +30,7 @@ fn with_open_files(place: &Place, files: u32) -> Options {
     options
 }
 
-fn connect(server: &Server) -> TcpStream {
+pub(super) fn connect(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(server.authority()).expect("the kernel takes it");
     stream.set_read_timeout(Some(SOON)).expect("it is a socket");
     stream
@@ -40,7 +41,7 @@ fn answer(stream: &TcpStream) -> Reply {
     read_reply(&mut BufReader::new(stream)).expect("an answer in time")
 }
 
-fn health_is_soon_told(server: &Server) {
+pub(super) fn health_is_soon_told(server: &Server) {
     let began = Instant::now();
     let mut http = server.http().patience(SOON);
     assert_eq!(get(&mut http, "/health").status, 200);
@@ -72,6 +73,36 @@ fn s4_slow_and_idle_strangers_do_not_stop_the_server() {
         health_is_soon_told(&server);
         drop(held);
     }
+}
+
+/// Connections on which a body arrives are busy, so they are not closed for others at once.
+#[test]
+fn s4_one_address_with_busy_connections_leaves_room_for_others() {
+    let place = Place::new();
+    let server = start(&with_open_files(&place, 256));
+    let key = server.secret("bus_secret").expect("it was made");
+    let key = format!("X-API-KEY: {key}\r\n");
+    // Without a share of its own, it would have all 128.
+    let held: Vec<TcpStream> = (0..140)
+        .map_while(|_| {
+            let mut stream = TcpStream::connect(server.authority()).ok()?;
+            let head = format!(
+                "POST /intent HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: 40\r\n\r\n"
+            );
+            // One beyond the share is closed.
+            let _ = stream.write_all(head.as_bytes());
+            Some(stream)
+        })
+        .collect();
+    let began = Instant::now();
+    let address = server.authority().parse().expect("an address");
+    let mut other = guessing_automation::connect(guessing_automation::OTHER, address);
+    other
+        .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("it is taken");
+    assert_eq!(answer(&other).status, 200);
+    assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+    drop(held);
 }
 
 #[test]
@@ -201,7 +232,11 @@ fn s4_a_body_that_trickles_leaves_others_alone() {
     }
     slow.write_all(br#"{"goal":"slow","payload":{"n":12345}}"#)
         .expect("it is taken");
-    let mut byte = [0];
-    slow.read_exact(&mut byte)
-        .expect("a slow client is served all the same");
+    let reply = answer(&slow);
+    assert_eq!(
+        reply.status,
+        201,
+        "a slow client is served: {}",
+        reply.text()
+    );
 }

@@ -6,6 +6,7 @@
 mod automation_world;
 mod first_start;
 mod guessing;
+mod guessing_automation;
 mod ledger_automation;
 mod ledger_files;
 mod ledger_kept;
@@ -13,6 +14,7 @@ mod listener;
 mod local_commands;
 mod masking;
 mod memory;
+mod open_files;
 mod permissions;
 #[allow(dead_code, reason = "shared with `it`, which uses more of it")]
 #[path = "../it/place.rs"]
@@ -20,6 +22,8 @@ mod place;
 mod programs;
 mod receipts;
 mod sandbox;
+mod signatures;
+mod slow_heads;
 mod starved;
 mod transactions;
 mod unwritable;

@@ -10,6 +10,7 @@ mod permissions;
 #[path = "../it/place.rs"]
 mod place;
 mod receipts;
+mod signatures;
 mod starved;
 mod transactions;
 

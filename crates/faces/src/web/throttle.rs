@@ -20,6 +20,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use axum::extract::Query;
 use axum::response::Response;
 use http::{HeaderMap, Request, Uri};
 use tower::Service;
@@ -171,12 +172,11 @@ fn shows_weak_credential(headers: &HeaderMap, uri: &Uri) -> bool {
     let password = credentials::basic(headers).map(|basic| basic.password.len());
     let bearer = credentials::bearer(headers).map(str::len);
     // The event stream of automations takes its token there.
-    let in_query = uri.query().and_then(|query| {
-        let pairs = query.split('&');
-        let token = pairs
-            .into_iter()
-            .find_map(|pair| pair.strip_prefix("token="));
-        token.map(str::len)
+    // It is decoded first, since `%61` is one character of a guess.
+    let in_query = Query::<Vec<(String, String)>>::try_from_uri(uri).ok();
+    let in_query = in_query.and_then(|Query(pairs)| {
+        let tokens = pairs.into_iter().filter(|(name, _)| name == "token");
+        tokens.map(|(_, token)| token.len()).min()
     });
     in_header || [password, bearer, in_query].into_iter().flatten().any(weak)
 }
@@ -362,6 +362,17 @@ mod tests {
         assert!(!weak("authorization", &bearer(&long), "/"));
         assert!(weak("authorization", "Basic YWRtaW46YTpi", "/"));
         assert!(weak("host", "a", "/events?a=1&token=short"));
+        let encoded = |token: &str| token.replace('x', "%78");
+        assert!(weak(
+            "host",
+            "a",
+            &format!("/events?%74oken={}", encoded(&short))
+        ));
+        assert!(!weak(
+            "host",
+            "a",
+            &format!("/events?token={}", encoded(&long))
+        ));
         assert!(!weak("host", "a", "/events"), "none is no guess");
     }
 }

@@ -9,7 +9,7 @@ use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealK
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::json::canonical_value;
 use consign_kernel::receipt::Signer;
-use consign_testkit::ledger::Ledger;
+use consign_testkit::ledger::{Ledger, Reads};
 use consign_testkit::plants;
 use consign_transactions::document::SiteSigner;
 use consign_transactions::envelope::Operation;
@@ -54,6 +54,8 @@ impl WallClock for Moved {
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
+    /// What engine and site read from the ledger.
+    pub(crate) reads: Arc<Reads>,
     pub(crate) bank: Bank,
     pub(crate) site: Site,
     clock: Arc<Moved>,
@@ -72,8 +74,9 @@ impl World {
             day_ahead_us: AtomicI64::new(0),
         });
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let reads = Arc::new(Reads::default());
         let engine = Engine::new(EngineOptions {
-            store: Arc::clone(&ledger.store),
+            store: reads.of(&ledger.store),
             clock: clock.clone(),
             wall: clock.clone(),
             entropy: [7; 32],
@@ -90,6 +93,7 @@ impl World {
         Self {
             engine,
             ledger,
+            reads,
             bank,
             site,
             clock,
