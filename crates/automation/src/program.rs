@@ -29,7 +29,7 @@ mod tests;
 pub use load::{Loaded, consequences, load, lock};
 
 /// Before the jobs of a service, which have none.
-const ERRAND_PRIORITY: i32 = 1;
+const ONE_SHOT_PRIORITY: i32 = 1;
 
 #[derive(Debug)]
 pub struct Program {
@@ -72,8 +72,8 @@ impl Program {
     /// The same for a process that runs a few jobs here and now: they pass whatever waits, and one that fails is not tried again,
     /// for nobody would be there.
     #[must_use]
-    pub fn for_an_errand(mut self) -> Self {
-        self.priority = ERRAND_PRIORITY;
+    pub fn for_one_shot(mut self) -> Self {
+        self.priority = ONE_SHOT_PRIORITY;
         for plugin in self.plugins.values_mut() {
             plugin.retry.max_attempts = 1;
         }

@@ -27,7 +27,7 @@ pub struct Request {
     /// Sent with `handle` only.
     pub event: Option<Event>,
     pub payload: Option<Map<String, Value>>,
-    /// Told to the plugin; the runner is what enforces it.
+    /// RuntimeEvent to the plugin; the runner is what enforces it.
     pub deadline_at: Timestamp,
 }
 

@@ -448,7 +448,7 @@ fn a_webhook_has_a_plugin_or_publishes_an_intent() {
 #[test]
 fn a_run_without_a_service_tries_no_plugin_again() {
     let world = World::new("plugins: {mail: {}, old: {retry: {max_attempts: 3}}}");
-    let program = world.program().for_an_errand();
+    let program = world.program().for_one_shot();
     let mut attempts = program.plugins().map(|plugin| plugin.retry.max_attempts);
     assert!(attempts.all(|attempts| attempts == 1));
 }

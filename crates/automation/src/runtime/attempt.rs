@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::job::{Job, job_id};
-use super::{keep, publish};
+use super::{publish, records};
 use crate::pipeline::{
     Kind, PUBLISH_PLUGIN, Position, SWITCH_PLUGIN, Scope, merge_context, switch_result,
 };
@@ -31,50 +31,50 @@ pub(super) struct Attempt {
     /// Its baggage.
     pub(super) context: Map<String, Value>,
     /// Why it cannot even begin.
-    pub(super) unready: Option<Failure>,
+    pub(super) unready: Option<AttemptFailure>,
     pub(super) started_at: Timestamp,
 }
 
 /// How an attempt ended, and what is left of it.
-pub(super) struct Ended {
-    pub(super) end: End,
+pub(super) struct AttemptReport {
+    pub(super) end: AttemptEnd,
     pub(super) stdout: Option<String>,
     pub(super) stderr: Option<String>,
     pub(super) completed_at: Timestamp,
 }
 
-pub(super) enum End {
+pub(super) enum AttemptEnd {
     Succeeded(Response),
     /// The condition of a step was looked at, and this is the event it passes on.
     Switched {
         matched: bool,
         payload: Value,
     },
-    Failed(Failure),
+    Failed(AttemptFailure),
     Cancelled,
     /// The system had no room for its process, so no attempt was made. The reason, for people.
-    NoRoom(String),
+    NoResources(String),
 }
 
 #[derive(Clone)]
-pub(super) struct Failure {
+pub(super) struct AttemptFailure {
     pub(super) error: String,
     pub(super) reason: &'static str,
     pub(super) timed_out: bool,
     pub(super) again: bool,
 }
 
-impl Failure {
+impl AttemptFailure {
     /// Another attempt may cure it.
-    pub(super) fn later(error: impl Into<String>) -> Self {
+    pub(super) fn retryable(error: impl Into<String>) -> Self {
         Self {
             again: true,
-            ..Self::for_good(error)
+            ..Self::permanent(error)
         }
     }
 
     /// Nothing but another configuration cures it.
-    pub(super) fn for_good(error: impl Into<String>) -> Self {
+    pub(super) fn permanent(error: impl Into<String>) -> Self {
         Self {
             error: error.into(),
             reason: PREFLIGHT,
@@ -90,11 +90,12 @@ impl Attempt {
         program: Arc<Program>,
         intent: Intent,
         started_at: Timestamp,
-    ) -> Result<Self, (Intent, Failure)> {
+    ) -> Result<Self, (Intent, AttemptFailure)> {
         let job = match Job::read(&intent) {
             Ok(job) => job,
             Err(error) => {
-                let unreadable = Failure::for_good(format!("the job cannot be read: {error}"));
+                let unreadable =
+                    AttemptFailure::permanent(format!("the job cannot be read: {error}"));
                 return Err((intent, unreadable));
             }
         };
@@ -127,9 +128,9 @@ impl Attempt {
         (launcher, guarded): (&Launcher, &Guarded),
         on_start: impl FnOnce(u32),
         cancel: impl Future<Output = ()>,
-    ) -> Ended {
+    ) -> AttemptReport {
         if let Some(failure) = &self.unready {
-            return Self::over(End::Failed(failure.clone()), engine);
+            return Self::over(AttemptEnd::Failed(failure.clone()), engine);
         }
         if self.job.plugin == SWITCH_PLUGIN {
             return Self::over(self.switched(), engine);
@@ -140,13 +141,13 @@ impl Attempt {
                     let payload = event.map(|event| event.payload).unwrap_or_default();
                     publish::publish(engine, self, payload, cancel).await
                 }
-                Err(failure) => End::Failed(failure),
+                Err(failure) => AttemptEnd::Failed(failure),
             };
             return Self::over(end, engine);
         }
         let prepared = match self.prepare(engine, launcher, guarded).await {
             Ok(prepared) => prepared,
-            Err(failure) => return Self::over(End::Failed(failure), engine),
+            Err(failure) => return Self::over(AttemptEnd::Failed(failure), engine),
         };
         let ended = run::run(prepared, on_start, cancel).await;
         for warning in outcome::warnings(&ended) {
@@ -157,52 +158,55 @@ impl Attempt {
             );
         }
         let end = match outcome::classify(&ended) {
-            Outcome::Succeeded(response) => End::Succeeded(response),
-            Outcome::Failed(failure) => End::Failed(Failure {
+            Outcome::Succeeded(response) => AttemptEnd::Succeeded(response),
+            Outcome::Failed(failure) => AttemptEnd::Failed(AttemptFailure {
                 again: failure.is_retryable() && self.job.command != "init",
                 reason: failure.reason.as_str(),
                 error: failure.error,
                 timed_out: false,
             }),
-            Outcome::TimedOut => End::Failed(Failure {
+            Outcome::TimedOut => AttemptEnd::Failed(AttemptFailure {
                 error: format!("it ran longer than {:?}", self.timeout()),
                 reason: outcome::Reason::Timeout.as_str(),
                 timed_out: true,
                 again: self.job.command != "init",
             }),
-            Outcome::Cancelled => End::Cancelled,
-            Outcome::NoRoom(why) => End::NoRoom(why),
+            Outcome::Cancelled => AttemptEnd::Cancelled,
+            Outcome::NoRoom(why) => AttemptEnd::NoResources(why),
         };
-        Ended {
+        AttemptReport {
             stdout: kept(&ended.stdout),
             stderr: kept(&ended.stderr),
             ..Self::over(end, engine)
         }
     }
 
-    pub(super) fn over(end: End, engine: &Engine) -> Ended {
+    pub(super) fn over(end: AttemptEnd, engine: &Engine) -> AttemptReport {
         let stdout = match &end {
-            End::Switched { matched, .. } => Some(switch_result(*matched).to_string()),
-            End::Succeeded(_) | End::Failed(_) | End::Cancelled | End::NoRoom(_) => None,
+            AttemptEnd::Switched { matched, .. } => Some(switch_result(*matched).to_string()),
+            AttemptEnd::Succeeded(_)
+            | AttemptEnd::Failed(_)
+            | AttemptEnd::Cancelled
+            | AttemptEnd::NoResources(_) => None,
         };
-        Ended {
+        AttemptReport {
             end,
             stdout,
             stderr: None,
-            completed_at: super::service::instant(engine.wall()),
+            completed_at: super::lifecycle::timestamp(engine.wall()),
         }
     }
 
-    fn plugin(&self) -> Result<&Plugin, Failure> {
+    fn plugin(&self) -> Result<&Plugin, AttemptFailure> {
         let (plugin, command) = (&self.job.plugin, &self.job.command);
         let found = self.program.plugin(plugin).ok_or_else(|| {
-            Failure::for_good(format!(
+            AttemptFailure::permanent(format!(
                 "no plugin `{plugin}` is loaded; enable or install it"
             ))
         })?;
         if found.manifest.command(command).is_none() {
             let error = format!("the plugin `{plugin}` declares no command `{command}`");
-            return Err(Failure::for_good(error));
+            return Err(AttemptFailure::permanent(error));
         }
         Ok(found)
     }
@@ -219,7 +223,7 @@ impl Attempt {
         engine: &Engine,
         launcher: &Launcher,
         guarded: &Guarded,
-    ) -> Result<run::Job, Failure> {
+    ) -> Result<run::Job, AttemptFailure> {
         let plugin = self.plugin()?;
         let state = read_state(engine, &self.job.plugin).await?;
         let (payload, event) = self.payload_and_event()?;
@@ -231,7 +235,7 @@ impl Attempt {
             command: self.job.command.clone(),
             config: plugin.config.clone(),
             state: state.state,
-            context: self.told_context(),
+            context: self.request_context(),
             event,
             payload: payload.as_object().cloned(),
             deadline_at: deadline_at.unwrap_or(Timestamp::MAX),
@@ -252,13 +256,13 @@ impl Attempt {
     }
 
     /// What the plugin is given: the payload, and for `handle` the event that it is wrapped in.
-    fn payload_and_event(&self) -> Result<(Value, Option<Event>), Failure> {
+    fn payload_and_event(&self) -> Result<(Value, Option<Event>), AttemptFailure> {
         if self.job.command != HANDLE {
             let payload = self.templated(self.job.payload.clone())?;
             return Ok((payload, None));
         }
         let Value::Object(mut wrapper) = self.job.payload.clone() else {
-            return Err(Failure::for_good("the job carries no event"));
+            return Err(AttemptFailure::permanent("the job carries no event"));
         };
         let inner = wrapper.remove("payload").unwrap_or_else(|| json!({}));
         let inner = self.templated(merge_context(inner, &self.context))?;
@@ -277,14 +281,14 @@ impl Attempt {
         Ok((Value::Object(wrapper), Some(event)))
     }
 
-    fn templated(&self, payload: Value) -> Result<Value, Failure> {
+    fn templated(&self, payload: Value) -> Result<Value, AttemptFailure> {
         let Some(position) = &self.job.position else {
             return Ok(payload);
         };
         match self.program.router().node(position).map(|node| &node.kind) {
             Some(Kind::Step(uses)) => {
                 let made = uses.with.apply(&payload, &self.context);
-                made.map_err(|error| Failure::for_good(error.to_string()))
+                made.map_err(|error| AttemptFailure::permanent(error.to_string()))
             }
             Some(Kind::Switch(_)) => Ok(payload),
             None => {
@@ -306,10 +310,10 @@ impl Attempt {
     }
 
     /// The baggage, and where in a pipeline this is.
-    fn told_context(&self) -> Map<String, Value> {
+    fn request_context(&self) -> Map<String, Value> {
         let mut context = self.context.clone();
         if let Some(served) = &self.job.serves {
-            context.insert("ductile_intent".to_owned(), served.told());
+            context.insert("ductile_intent".to_owned(), served.to_context());
         }
         if let Some(position) = &self.job.position {
             let mut tell = |name: &str, value: Value| context.insert(name.to_owned(), value);
@@ -326,12 +330,12 @@ impl Attempt {
         context
     }
 
-    fn switched(&self) -> End {
+    fn switched(&self) -> AttemptEnd {
         let router = self.program.router();
         let position = self.job.position.as_ref();
         let Some(switch) = position.and_then(|position| router.switch(position)) else {
             let gone = "the configuration no longer has the condition that was to be looked at";
-            return End::Failed(Failure::for_good(gone));
+            return AttemptEnd::Failed(AttemptFailure::permanent(gone));
         };
         let none = Map::new();
         let gated = switch.plugin.as_deref();
@@ -342,7 +346,7 @@ impl Attempt {
             context: &self.context,
             config: config.map_or(&none, |plugin| &plugin.config),
         });
-        End::Switched {
+        AttemptEnd::Switched {
             matched,
             payload: payload.clone(),
         }
@@ -354,28 +358,33 @@ fn kept(captured: &Captured) -> Option<String> {
     (!captured.bytes.is_empty()).then(|| captured.text().replace('\0', "\u{fffd}"))
 }
 
-async fn baggage(engine: &Engine, id: &str) -> Result<Map<String, Value>, Failure> {
-    let record = engine.record(keep::context(id)).await;
+async fn baggage(engine: &Engine, id: &str) -> Result<Map<String, Value>, AttemptFailure> {
+    let record = engine.record(records::context_key(id)).await;
     let record = record.map_err(|error| unread("baggage", &error))?;
-    let record = record.ok_or_else(|| Failure::for_good(format!("its baggage {id} is gone")))?;
-    let context: keep::Context = serde_json::from_str(&record.value)
-        .map_err(|error| Failure::for_good(format!("its baggage cannot be read: {error}")))?;
+    let record =
+        record.ok_or_else(|| AttemptFailure::permanent(format!("its baggage {id} is gone")))?;
+    let context: records::EventContext = serde_json::from_str(&record.value).map_err(|error| {
+        AttemptFailure::permanent(format!("its baggage cannot be read: {error}"))
+    })?;
     Ok(context.accumulated)
 }
 
-pub(super) async fn read_state(engine: &Engine, plugin: &str) -> Result<keep::State, Failure> {
-    let record = engine.record(keep::state(plugin)).await;
+pub(super) async fn read_state(
+    engine: &Engine,
+    plugin: &str,
+) -> Result<records::PluginState, AttemptFailure> {
+    let record = engine.record(records::state_key(plugin)).await;
     let record = record.map_err(|error| unread("state", &error))?;
     let Some(record) = record else {
-        return Ok(keep::State::default());
+        return Ok(records::PluginState::default());
     };
     serde_json::from_str(&record.value)
-        .map_err(|error| Failure::for_good(format!("its state cannot be read: {error}")))
+        .map_err(|error| AttemptFailure::permanent(format!("its state cannot be read: {error}")))
 }
 
 /// The ledger is away; another attempt may find it.
-fn unread(what: &str, error: &consign_engine::Error) -> Failure {
-    Failure {
+fn unread(what: &str, error: &consign_engine::Error) -> AttemptFailure {
+    AttemptFailure {
         error: format!("its {what} could not be read: {error}"),
         reason: PREFLIGHT,
         timed_out: false,

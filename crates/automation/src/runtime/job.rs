@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::finish::INIT;
-use super::served::Served;
+use super::served_intent::ServedIntent;
 use crate::pipeline::{PUBLISH_PLUGIN, Position, SWITCH_PLUGIN};
 use crate::program::Program;
 
@@ -80,7 +80,7 @@ pub struct Job {
     pub schedule_id: Option<String>,
     /// The intent that it is to fulfil.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub serves: Option<Served>,
+    pub serves: Option<ServedIntent>,
     /// Plugin jobs from its first ancestor to it; zero if no event made it.
     #[serde(default)]
     pub depth: u32,

@@ -10,7 +10,7 @@ use consign_kernel::profile::ProfileId;
 use consign_kernel::{limits, once};
 use serde_json::Value;
 
-use super::service::Runtime;
+use super::lifecycle::Runtime;
 use super::trigger::Enqueued;
 use crate::config::model;
 
@@ -24,13 +24,13 @@ pub(super) struct Publication {
     pub(super) payload: String,
     pub(super) attempts_max: u32,
     pub(super) ttl_us: i64,
-    pub(super) once: Option<Once>,
+    pub(super) once: Option<IdempotencyKey>,
     /// The job that publishes it.
     pub(super) parent: Option<IntentId>,
 }
 
 /// By what a repetition is known, and for how long.
-pub(super) struct Once {
+pub(super) struct IdempotencyKey {
     pub(super) key: String,
     pub(super) lifetime_us: i64,
 }
@@ -102,7 +102,7 @@ pub enum PublishError {
 }
 
 impl Runtime {
-    /// Publishes what a webhook told. `delivery` is by what its sender knows it, so that it can be sent again.
+    /// Publishes what a webhook text. `delivery` is by what its sender knows it, so that it can be sent again.
     pub async fn publish(
         &self,
         path: &str,
@@ -114,8 +114,8 @@ impl Runtime {
         check_size(&payload).map_err(PublishError::TooLarge)?;
         // Hashed, for a sender's words may have any length.
         let key = |delivery: &str| {
-            let told = [path, delivery].join("\n");
-            format!("webhook:{}", blake3::hash(told.as_bytes()).to_hex())
+            let text = [path, delivery].join("\n");
+            format!("webhook:{}", blake3::hash(text.as_bytes()).to_hex())
         };
         let admitted = admit(
             self.engine(),
@@ -125,7 +125,7 @@ impl Runtime {
                 payload,
                 attempts_max: publication.attempts_max,
                 ttl_us: limits::INTENT_TTL_US,
-                once: delivery.map(|delivery| Once {
+                once: delivery.map(|delivery| IdempotencyKey {
                     key: key(delivery),
                     lifetime_us: limits::IDEMPOTENCY_US,
                 }),

@@ -12,9 +12,9 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
 use serde_json::{Map, Value, json};
 
-use super::attempt::{Attempt, End, Failure};
+use super::attempt::{Attempt, AttemptEnd, AttemptFailure};
 use super::job::micros;
-use super::publication::{self, OPERATOR, Once, Publication};
+use super::publication::{self, IdempotencyKey, OPERATOR, Publication};
 use crate::config::intents::{is_goal, is_namespace};
 use crate::nesting::is_too_deep;
 use crate::plugin::response::{EmittedEvent, Response};
@@ -25,16 +25,16 @@ const TIMEOUT_MAX: Duration = Duration::from_hours(23);
 /// The event of a step whose intent was fulfilled.
 const FULFILLED: &str = "intent.fulfilled";
 /// Without news, the intent is looked at so often.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Of the intents that a step has published there is one; the rest are jobs that follow from it.
-const PUBLISHED_MAX: u32 = 1_000;
+const CHILDREN_MAX: u32 = 1_000;
 const STOPPED: &str = "the pipeline step that published it stopped waiting";
 const CANCELLED: &str = "the pipeline step that published it was cancelled";
 /// What says how to publish, and is not part of what is published.
 const CONTROLS: [&str; 5] = ["goal", "namespace", "timeout", "max_attempts", "intent"];
 
 /// What the step asks for.
-struct Wanted {
+struct PublishRequest {
     goal: String,
     namespace: String,
     payload: String,
@@ -47,25 +47,25 @@ pub(super) async fn publish(
     attempt: &Attempt,
     payload: Value,
     cancel: impl Future<Output = ()>,
-) -> End {
-    let wanted = match wanted(attempt, payload) {
-        Ok(wanted) => wanted,
-        Err(error) => return End::Failed(Failure::for_good(error)),
+) -> AttemptEnd {
+    let request = match request(attempt, payload) {
+        Ok(request) => request,
+        Err(error) => return AttemptEnd::Failed(AttemptFailure::permanent(error)),
     };
-    let id = match admit(engine, attempt, &wanted).await {
+    let id = match admit(engine, attempt, &request).await {
         Ok(id) => id,
         Err(error) => {
-            return End::Failed(Failure::later(format!(
+            return AttemptEnd::Failed(AttemptFailure::retryable(format!(
                 "it could not be published: {error}"
             )));
         }
     };
     let ended = tokio::select! {
-        ended = settled(engine, id) => ended,
-        () = tokio::time::sleep(left(engine, attempt, wanted.timeout)) => {
-            give_up(engine, id, STOPPED).await;
-            return End::Failed(Failure {
-                error: format!("intent {id} was not fulfilled within {:?}", wanted.timeout),
+        ended = until_settled(engine, id) => ended,
+        () = tokio::time::sleep(time_left(engine, attempt, request.timeout)) => {
+            cancel_or_warn(engine, id, STOPPED).await;
+            return AttemptEnd::Failed(AttemptFailure {
+                error: format!("intent {id} was not fulfilled within {:?}", request.timeout),
                 reason: "timeout",
                 timed_out: true,
                 again: false,
@@ -76,20 +76,24 @@ pub(super) async fn publish(
             if let Ok(Some(job)) = engine.observe(attempt.intent.id).await
                 && job.state == State::DeadLetter
             {
-                give_up(engine, id, CANCELLED).await;
+                cancel_or_warn(engine, id, CANCELLED).await;
             }
-            return End::Cancelled;
+            return AttemptEnd::Cancelled;
         }
     };
     match ended {
-        Err(error) => End::Failed(Failure::later(error.to_string())),
-        Ok(None) => End::Failed(Failure::for_good(format!("intent {id} was removed"))),
-        Ok(Some(intent)) if intent.state == State::Acked => End::Succeeded(fulfilled(&intent)),
+        Err(error) => AttemptEnd::Failed(AttemptFailure::retryable(error.to_string())),
+        Ok(None) => AttemptEnd::Failed(AttemptFailure::permanent(format!(
+            "intent {id} was removed"
+        ))),
+        Ok(Some(intent)) if intent.state == State::Acked => {
+            AttemptEnd::Succeeded(fulfilled(&intent))
+        }
         Ok(Some(intent)) => {
             let why = intent
                 .last_error
                 .unwrap_or_else(|| "no reason was given".to_owned());
-            End::Failed(Failure::for_good(format!(
+            AttemptEnd::Failed(AttemptFailure::permanent(format!(
                 "intent {id} was not fulfilled: {why}"
             )))
         }
@@ -97,14 +101,14 @@ pub(super) async fn publish(
 }
 
 /// Counted from when the job was queued: each start takes it up again.
-fn left(engine: &Engine, attempt: &Attempt, timeout: Duration) -> Duration {
+fn time_left(engine: &Engine, attempt: &Attempt, timeout: Duration) -> Duration {
     let waited_us = engine.now().0.saturating_sub(attempt.intent.created_at.0);
     let waited = Duration::from_micros(u64::try_from(waited_us).unwrap_or(0));
     timeout.saturating_sub(waited)
 }
 
 /// Where the intent goes is said by the step alone: what a sender put under the same names is payload.
-fn wanted(attempt: &Attempt, payload: Value) -> Result<Wanted, String> {
+fn request(attempt: &Attempt, payload: Value) -> Result<PublishRequest, String> {
     let Value::Object(mut payload) = payload else {
         return Err("the step needs a payload that is an object".to_owned());
     };
@@ -134,7 +138,7 @@ fn wanted(attempt: &Attempt, payload: Value) -> Result<Wanted, String> {
     let whole = Value::Object(payload);
     let published = controls.get("intent").unwrap_or(&whole).to_string();
     publication::check_size(&published)?;
-    Ok(Wanted {
+    Ok(PublishRequest {
         goal: goal.to_owned(),
         namespace: namespace.to_owned(),
         payload: published,
@@ -145,14 +149,18 @@ fn wanted(attempt: &Attempt, payload: Value) -> Result<Wanted, String> {
     })
 }
 
-async fn admit(engine: &Engine, attempt: &Attempt, wanted: &Wanted) -> Result<IntentId, Error> {
+async fn admit(
+    engine: &Engine,
+    attempt: &Attempt,
+    request: &PublishRequest,
+) -> Result<IntentId, Error> {
     let publication = Publication {
-        goal: wanted.goal.clone(),
-        namespace: wanted.namespace.clone(),
-        payload: wanted.payload.clone(),
-        attempts_max: wanted.attempts_max,
-        ttl_us: limits::INTENT_TTL_US.max(micros(wanted.timeout)),
-        once: Some(Once {
+        goal: request.goal.clone(),
+        namespace: request.namespace.clone(),
+        payload: request.payload.clone(),
+        attempts_max: request.attempts_max,
+        ttl_us: limits::INTENT_TTL_US.max(micros(request.timeout)),
+        once: Some(IdempotencyKey {
             key: format!("automation:{}", attempt.job_id()),
             lifetime_us: limits::RETENTION_US,
         }),
@@ -162,8 +170,8 @@ async fn admit(engine: &Engine, attempt: &Attempt, wanted: &Wanted) -> Result<In
 }
 
 /// Waits for the end of the intent; `None` if it is gone.
-async fn settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error> {
-    let mut news = engine.follow_publisher(OPERATOR);
+async fn until_settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error> {
+    let mut changes = engine.follow_publisher(OPERATOR);
     loop {
         let Some(intent) = engine.observe(id).await? else {
             return Ok(None);
@@ -172,18 +180,18 @@ async fn settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error>
             return Ok(Some(intent));
         }
         // News are a hint; looking again is what it rests on.
-        let _ = tokio::time::timeout(LOOK_EVERY, news.changed()).await;
+        let _ = tokio::time::timeout(POLL_INTERVAL, changes.changed()).await;
     }
 }
 
-async fn give_up(engine: &Engine, id: IntentId, reason: &str) {
-    if let Err(error) = take_back(engine, id, reason).await {
+async fn cancel_or_warn(engine: &Engine, id: IntentId, reason: &str) {
+    if let Err(error) = cancel_unless_settled(engine, id, reason).await {
         tracing::warn!(%id, %error, "an intent that nobody waits for could not be cancelled");
     }
 }
 
 /// Cancels an intent unless it is over: what a worker has done stays done.
-async fn take_back(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Error> {
+async fn cancel_unless_settled(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Error> {
     let intent = engine.observe(id).await?;
     if intent.is_some_and(|intent| intent.settled_at.is_none()) {
         let operator = Operator::vouched();
@@ -194,13 +202,13 @@ async fn take_back(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Er
 
 /// Takes back what a step has published that ended while nobody waited in its name: before it was taken up again after a restart, or
 /// while no service ran.
-pub(super) async fn abandon(engine: &Engine, step: IntentId) -> Result<(), Error> {
-    let published = engine.children(step, PUBLISHED_MAX).await?;
+pub(super) async fn cancel_published(engine: &Engine, step: IntentId) -> Result<(), Error> {
+    let published = engine.children(step, CHILDREN_MAX).await?;
     let intents = published
         .iter()
         .filter(|row| row.profile == ProfileId::Intent);
     for intent in intents {
-        take_back(engine, intent.id, CANCELLED).await?;
+        cancel_unless_settled(engine, intent.id, CANCELLED).await?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ mod inspect;
 mod jobs;
 mod logs;
 mod overview;
-pub(super) mod room;
+pub(super) mod response_budget;
 mod runs;
 
 use consign_engine::Outline;
@@ -21,10 +21,10 @@ use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use jobs::{JobFilter, TREE_MAX, Tree};
+pub use jobs::{JobFilter, JobTree, TREE_MAX};
 pub use logs::{LogCursor, LogFilter};
 
-use super::service::instant;
+use super::lifecycle::timestamp;
 
 /// The words for where a job can be, as the protocol has them.
 const STATUSES: [&str; 6] = [
@@ -37,7 +37,7 @@ const STATUSES: [&str; 6] = [
 ];
 
 /// The word that a filter means; some have a second name.
-pub fn status_word(text: &str) -> Option<&'static str> {
+pub fn parse_status(text: &str) -> Option<&'static str> {
     let meant = match text {
         "pending" => "queued",
         "ok" => "succeeded",
@@ -59,7 +59,7 @@ fn state_of(word: &str) -> Option<State> {
     }
 }
 
-fn word_of(job: &Outline) -> &'static str {
+fn status_of(job: &Outline) -> &'static str {
     let word = job.profile.profile().word(job.state, job.cause);
     word.unwrap_or("queued")
 }
@@ -77,11 +77,11 @@ fn attempt_of(job: &Outline) -> u32 {
     job.attempts + u32::from(job.state == State::Queued)
 }
 
-fn moment(at: Micros) -> Value {
-    written(instant(at))
+fn micros_json(at: Micros) -> Value {
+    timestamp_json(timestamp(at))
 }
 
-fn written(at: Timestamp) -> Value {
+fn timestamp_json(at: Timestamp) -> Value {
     Value::String(format!("{at:.9}"))
 }
 
@@ -111,11 +111,11 @@ mod tests {
             ("timed_out", "timed_out"),
             ("dead", "dead"),
         ] {
-            assert_eq!(status_word(text), Some(word));
+            assert_eq!(parse_status(text), Some(word));
             assert!(state_of(word).is_some());
         }
         for text in ["", "Queued", "completed", "queued "] {
-            assert_eq!(status_word(text), None, "{text}");
+            assert_eq!(parse_status(text), None, "{text}");
         }
     }
 }

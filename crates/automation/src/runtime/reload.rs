@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use consign_engine::Error;
 
-use super::removed::is_removed;
-use super::service::{Inner, Runtime};
+use super::lifecycle::{Runtime, RuntimeInner};
+use super::removed_plugins::is_removed;
 use super::setup;
 use crate::config::Config;
 use crate::program::{Plugin, Program};
@@ -58,10 +58,10 @@ impl Runtime {
         };
         let (removed, left_out) = (named(removed), named(left_out));
         // What can fail comes first: behind it the new one holds, whatever happens.
-        self.inner.note_removed(&program, &removed).await?;
+        self.inner.record_removed(&program, &removed).await?;
         self.adopt(Arc::clone(&program));
         let (ended_jobs, unfinished) = self.follow(&program).await;
-        self.inner.loose_ends.notify_one();
+        self.inner.unreported_ends.notify_one();
         self.inner.until_served().await;
         let added = after.difference(&before).cloned().collect();
         let reloaded = Reloaded {
@@ -84,7 +84,7 @@ impl Runtime {
         let inner = &self.inner;
         // Before it is tried: whoever asked for the reload may hang up in the middle.
         inner.setup_owed.store(true, Ordering::SeqCst);
-        let set_up = setup::set_up(inner, program).await;
+        let set_up = setup::queue_setups(inner, program).await;
         if set_up.is_ok() {
             inner.setup_owed.store(false, Ordering::SeqCst);
         }
@@ -114,11 +114,11 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
     differing.next().map(|(key, _)| key)
 }
 
-impl Inner {
+impl RuntimeInner {
     /// What follows from a configuration that holds, as far as it could not be done at once.
-    pub(super) async fn catch_up_with_reload(&self) -> Result<(), Error> {
+    pub(super) async fn finish_reload(&self) -> Result<(), Error> {
         if self.setup_owed.swap(false, Ordering::SeqCst)
-            && let Err(error) = setup::set_up(self, &self.program()).await
+            && let Err(error) = setup::queue_setups(self, &self.program()).await
         {
             self.setup_owed.store(true, Ordering::SeqCst);
             return Err(error);

@@ -7,12 +7,12 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::commit::{Commit, TRIES_MAX, read_some};
 use super::job::{Job, SubmittedBy};
-use super::keep::{self, ScheduleStatus};
+use super::lifecycle::Runtime;
 use super::plan;
-use super::service::Runtime;
+use super::records::{self, ScheduleStatus};
 use super::trigger::Enqueued;
+use super::unit_of_work::{TRIES_MAX, UnitOfWork, get_record};
 use crate::breaker::{Breaker, Policy, State};
 use crate::program::Program;
 use crate::schedule::Entry;
@@ -56,21 +56,27 @@ impl Runtime {
     pub async fn schedules(&self) -> Result<Vec<ScheduleInfo>, Error> {
         let program = self.program();
         let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
-        let now = self.inner.instant();
+        let now = self.inner.wall_time();
         let mut found = Vec::new();
         for plugin in program.plugins() {
             let mut stored = plan::stored(self.engine(), &plugin.name).await?;
-            let circuits = self.circuits(&plugin.name).await?;
+            let circuits = self.breakers(&plugin.name).await?;
             for entry in &plugin.schedules {
                 let known = stored.remove(&entry.id);
                 let known = known.and_then(|record| plan::read(&record));
                 let breaker = circuits.get(&entry.command).map(|circuit| &circuit.breaker);
                 let held_until = breaker.and_then(|one| held_until(one, plugin.breaker, now));
-                found.push(info(&plugin.name, entry, known, (now, held_until), &zone));
+                found.push(configured_schedule_info(
+                    &plugin.name,
+                    entry,
+                    known,
+                    (now, held_until),
+                    &zone,
+                ));
             }
             let gone = stored.values().filter_map(|record| {
                 let known = plan::read(record)?;
-                Some(told(&plugin.name, &record.key.name, "", known))
+                Some(schedule_info(&plugin.name, &record.key.name, "", known))
             });
             found.extend(gone);
         }
@@ -110,14 +116,14 @@ impl Runtime {
         let program = self.program();
         let entry = entry(&program, plugin, id)?;
         for _ in 0..TRIES_MAX {
-            let key = keep::schedule(plugin, id);
-            let seen = read_some::<keep::Schedule>(self.engine(), key).await?;
-            let Some(mut seen) = seen else {
+            let key = records::schedule_key(plugin, id);
+            let record = get_record::<records::ScheduleRecord>(self.engine(), key).await?;
+            let Some(mut record) = record else {
                 // Configured, but the first plan has not come that far.
                 return Err(Error::Refused(Refusal::NotFound).into());
             };
-            let value = &mut seen.value;
-            let now = self.inner.instant();
+            let value = &mut record.value;
+            let now = self.inner.wall_time();
             if value.status == ScheduleStatus::PausedManual && wanted == ScheduleStatus::Active {
                 let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
                 let draw = (self.engine().entropy().draw() >> 64) as u64;
@@ -130,9 +136,9 @@ impl Runtime {
             };
             value.reason = None;
             value.updated_at = now;
-            let mut commit = Commit::default();
-            commit.replace(&seen);
-            match self.engine().together(commit.steps([])).await {
+            let mut unit = UnitOfWork::default();
+            unit.replace(&record);
+            match self.engine().together(unit.steps([])).await {
                 Err(Error::Refused(Refusal::VersionMismatch)) => {}
                 done => {
                     done?;
@@ -158,19 +164,19 @@ fn entry<'p>(program: &'p Program, plugin: &str, id: &str) -> Result<&'p Entry, 
         })
 }
 
-fn info(
+fn configured_schedule_info(
     plugin: &str,
     entry: &Entry,
-    known: Option<keep::Schedule>,
+    known: Option<records::ScheduleRecord>,
     (now, held_until): (Timestamp, Option<Timestamp>),
     zone: &TimeZone,
 ) -> ScheduleInfo {
-    let mut known = known.unwrap_or_else(|| keep::Schedule {
+    let mut known = known.unwrap_or_else(|| records::ScheduleRecord {
         command: entry.command.clone(),
         rule: entry.rule(),
         status: ScheduleStatus::Active,
         reason: None,
-        state: entry.first_sight(now, zone, 0),
+        state: entry.initial_state(now, zone, 0),
         last_success_job_id: None,
         updated_at: now,
     });
@@ -187,7 +193,7 @@ fn info(
     ScheduleInfo {
         timezone: timezone.map(str::to_owned),
         next,
-        ..told(plugin, &entry.id, entry.mode_word(), known)
+        ..schedule_info(plugin, &entry.id, entry.mode_word(), known)
     }
 }
 
@@ -198,7 +204,12 @@ fn held_until(breaker: &Breaker, policy: Policy, now: Timestamp) -> Option<Times
     (!is_closed).then_some(probes_at.max(now))
 }
 
-fn told(plugin: &str, id: &str, mode: &'static str, known: keep::Schedule) -> ScheduleInfo {
+fn schedule_info(
+    plugin: &str,
+    id: &str,
+    mode: &'static str,
+    known: records::ScheduleRecord,
+) -> ScheduleInfo {
     ScheduleInfo {
         plugin: plugin.to_owned(),
         schedule_id: id.to_owned(),

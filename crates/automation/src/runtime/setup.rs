@@ -13,12 +13,12 @@ use consign_kernel::error::Refusal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::attempt::{Attempt, Failure};
-use super::commit::{Commit, Seen, read, read_some};
+use super::attempt::{Attempt, AttemptFailure};
 use super::finish::INIT;
 use super::job::{Job, SubmittedBy};
-use super::keep;
-use super::service::{Inner, Runtime};
+use super::lifecycle::{Runtime, RuntimeInner};
+use super::records;
+use super::unit_of_work::{UnitOfWork, Versioned, get_record, get_record_or_default};
 use crate::plugin::discovery::MANIFEST;
 use crate::program::{Plugin, Program};
 
@@ -27,7 +27,7 @@ use crate::program::{Plugin, Program};
 pub struct SetupInfo {
     pub plugin: String,
     #[serde(flatten)]
-    pub setup: keep::Setup,
+    pub setup: records::SetupRecord,
 }
 
 impl Runtime {
@@ -35,7 +35,8 @@ impl Runtime {
     pub async fn setups(&self) -> Result<Vec<SetupInfo>, Error> {
         let mut found = Vec::new();
         for plugin in self.program().plugins() {
-            let setup = read_some::<keep::Setup>(self.engine(), keep::setup(&plugin.name));
+            let setup =
+                get_record::<records::SetupRecord>(self.engine(), records::setup_key(&plugin.name));
             if let Some(setup) = setup.await? {
                 found.push(SetupInfo {
                     plugin: plugin.name.clone(),
@@ -48,7 +49,10 @@ impl Runtime {
 }
 
 /// Queues `init` for those plugins that are new or not what they were.
-pub(super) async fn set_up(inner: &Inner, program: &Arc<Program>) -> Result<(), Error> {
+pub(super) async fn queue_setups(
+    inner: &RuntimeInner,
+    program: &Arc<Program>,
+) -> Result<(), Error> {
     for plugin in program.plugins() {
         if plugin.manifest.command(INIT).is_none() {
             continue;
@@ -63,7 +67,7 @@ pub(super) async fn set_up(inner: &Inner, program: &Arc<Program>) -> Result<(), 
             }
             Err(error) => return Err(Error::Internal(error.to_string())),
         };
-        match queue(inner, program, plugin, &fingerprint).await {
+        match queue_setup(inner, program, plugin, &fingerprint).await {
             // Another node queued it just now.
             Ok(()) | Err(Error::Refused(Refusal::VersionMismatch)) => {}
             Err(error) => return Err(error),
@@ -72,26 +76,27 @@ pub(super) async fn set_up(inner: &Inner, program: &Arc<Program>) -> Result<(), 
     Ok(())
 }
 
-async fn queue(
-    inner: &Inner,
+async fn queue_setup(
+    inner: &RuntimeInner,
     program: &Program,
     plugin: &Plugin,
     fingerprint: &str,
 ) -> Result<(), Error> {
-    let mut seen: Seen<keep::Setup> = read(&inner.engine, keep::setup(&plugin.name)).await?;
-    if seen.value.fingerprint == fingerprint {
+    let mut record: Versioned<records::SetupRecord> =
+        get_record_or_default(&inner.engine, records::setup_key(&plugin.name)).await?;
+    if record.value.fingerprint == fingerprint {
         return Ok(());
     }
-    seen.value = keep::Setup {
+    record.value = records::SetupRecord {
         fingerprint: fingerprint.to_owned(),
         pending: true,
-        ..keep::Setup::default()
+        ..records::SetupRecord::default()
     };
-    let mut commit = Commit::default();
-    commit.replace(&seen);
+    let mut unit = UnitOfWork::default();
+    unit.replace(&record);
     let payload = json!({"fingerprint": fingerprint});
     let job = Job::root(&plugin.name, INIT, SubmittedBy::Scheduler, payload);
-    let mut steps = commit.steps([]);
+    let mut steps = unit.steps([]);
     steps.push(Command::Admit(Admit {
         items: vec![job.intent(program, None, None)],
         cap: None,
@@ -105,30 +110,31 @@ async fn queue(
 }
 
 /// An `init` that was asked for by hand says how the plugin is, but not for which program it was made.
-pub(super) async fn done(
+pub(super) async fn record_result(
     engine: &Engine,
     attempt: &Attempt,
-    failure: Option<&Failure>,
-    commit: &mut Commit,
+    failure: Option<&AttemptFailure>,
+    unit: &mut UnitOfWork,
 ) -> Result<(), Error> {
-    let mut seen: Seen<keep::Setup> = read(engine, keep::setup(&attempt.job.plugin)).await?;
+    let mut record: Versioned<records::SetupRecord> =
+        get_record_or_default(engine, records::setup_key(&attempt.job.plugin)).await?;
     let made_for = attempt
         .job
         .payload
         .get("fingerprint")
         .and_then(Value::as_str);
-    if made_for.is_some_and(|made_for| made_for != seen.value.fingerprint) {
+    if made_for.is_some_and(|made_for| made_for != record.value.fingerprint) {
         // Another one is on its way already, for a newer program.
         return Ok(());
     }
-    seen.value = keep::Setup {
-        fingerprint: seen.value.fingerprint,
+    record.value = records::SetupRecord {
+        fingerprint: record.value.fingerprint,
         job_id: attempt.job_id(),
         pending: false,
         healthy: failure.is_none(),
         error: failure.map(|failure| failure.error.clone()),
     };
-    commit.replace(&seen);
+    unit.replace(&record);
     Ok(())
 }
 

@@ -8,10 +8,10 @@ use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
 use serde_json::{Value, json};
 
-use super::commit::Commit;
 use super::job::{Job, SubmittedBy, job_id};
-use super::service::{Runtime, uuid};
-use super::successors::{self, Source};
+use super::lifecycle::{Runtime, uuid};
+use super::successors::{self, EventSource};
+use super::unit_of_work::UnitOfWork;
 use crate::pipeline::{BaggageError, Emitted, Trigger};
 use crate::plugin::request::HANDLE;
 use crate::program::Program;
@@ -77,11 +77,11 @@ impl Runtime {
     }
 
     /// An event that comes from outside.
-    fn source(&self, kind: &str, submitted_by: SubmittedBy) -> Source {
-        Source {
+    fn source(&self, kind: &str, submitted_by: SubmittedBy) -> EventSource {
+        EventSource {
             kind: kind.to_owned(),
             plugin: submitted_by.as_str().to_owned(),
-            at: self.inner.instant(),
+            at: self.inner.wall_time(),
             id: uuid(self.engine()),
             dedupe_key: None,
         }
@@ -126,9 +126,9 @@ impl Runtime {
                     "a duplicate was not queued"
                 );
             } else {
-                self.inner.entrust(admitted.id);
+                self.inner.track_one_shot_job(admitted.id);
                 let (command, submitted_by) = (&job.command, job.submitted_by.as_str());
-                self.inner.tell(
+                self.inner.emit(
                     "job.enqueued",
                     json!({
                         "job_id": id, "plugin": plugin, "command": command, "submitted_by": submitted_by,
@@ -168,13 +168,13 @@ impl Runtime {
             .start(name, event)
             .ok_or_else(no_pipeline)??;
         let source = self.source(&kind, submitted_by);
-        let mut commit = Commit::default();
-        successors::enter(self.engine(), routed, &source, submitted_by, &mut commit);
-        let jobs = std::mem::take(&mut commit.jobs);
-        let enqueued = self.enqueue_all(jobs, commit.steps([]), None).await?;
+        let mut unit = UnitOfWork::default();
+        successors::enter_pipeline(self.engine(), routed, &source, submitted_by, &mut unit);
+        let jobs = std::mem::take(&mut unit.jobs);
+        let enqueued = self.enqueue_all(jobs, unit.steps([]), None).await?;
         let ids: Vec<String> = enqueued.iter().map(|job| job_id(job.id)).collect();
-        let told = json!({"job_id": ids.first(), "job_ids": ids, "job_count": ids.len(), "pipeline": name});
-        self.inner.tell("pipeline.enqueued", told);
+        let event = json!({"job_id": ids.first(), "job_ids": ids, "job_count": ids.len(), "pipeline": name});
+        self.inner.emit("pipeline.enqueued", event);
         Ok(enqueued)
     }
 }

@@ -93,7 +93,7 @@ pub struct CatchUpJob {
 
 impl Entry {
     /// The state of an entry that was never seen before. A one-shot delay starts here, so the caller must store it at once.
-    pub fn first_sight(&self, now: Timestamp, system_zone: &TimeZone, draw: u64) -> State {
+    pub fn initial_state(&self, now: Timestamp, system_zone: &TimeZone, draw: u64) -> State {
         let next_run_at = match &self.mode {
             Mode::Every(_) => Some(now),
             // The minute that has begun still counts.
@@ -188,7 +188,7 @@ impl Entry {
     pub fn changed(&self, state: &mut State, now: Timestamp, system_zone: &TimeZone, draw: u64) {
         state.next_run_at = match (&self.mode, state.last_success_at) {
             (Mode::Every(every), Some(last)) => Some(later(last, *every)),
-            _ => self.first_sight(now, system_zone, draw).next_run_at,
+            _ => self.initial_state(now, system_zone, draw).next_run_at,
         };
     }
 

@@ -19,7 +19,7 @@ fn at(text: &str) -> Timestamp {
 fn every_fires_at_once_and_then_an_interval_after_its_success_du_061() {
     let entry = entry(&json!({"every": "15m"}));
     let start = at("2026-01-05T10:00:00Z");
-    let mut state = entry.first_sight(start, &UTC, 0);
+    let mut state = entry.initial_state(start, &UTC, 0);
     assert_eq!(entry.due(&state, start), Decision::Fire);
     entry.fired(&mut state, start, &UTC, 0);
     let tick = at("2026-01-05T10:01:00Z");
@@ -40,7 +40,7 @@ fn every_fires_at_once_and_then_an_interval_after_its_success_du_061() {
 fn cron_fires_in_its_minute_once_and_missed_slots_become_one_du_062() {
     let entry = entry(&json!({"cron": "*/5 * * * *"}));
     let inside = at("2026-01-05T10:05:40Z");
-    let mut state = entry.first_sight(inside, &UTC, 0);
+    let mut state = entry.initial_state(inside, &UTC, 0);
     assert_eq!(entry.due(&state, inside), Decision::Fire);
     entry.fired(&mut state, inside, &UTC, 0);
     let next = at("2026-01-05T10:10:00Z");
@@ -57,17 +57,17 @@ fn cron_follows_its_own_zone_before_the_systems_du_062() {
     let berlin = TimeZone::get("Europe/Berlin").unwrap();
     let noon = at("2026-01-05T12:00:00Z");
     let plain = entry(&json!({"cron": "0 9 * * *"}));
-    let state = plain.first_sight(noon, &berlin, 0);
+    let state = plain.initial_state(noon, &berlin, 0);
     assert_eq!(state.next_run_at, Some(at("2026-01-06T08:00:00Z")));
     let zoned = entry(&json!({"cron": "0 9 * * *", "timezone": "America/New_York"}));
-    let state = zoned.first_sight(noon, &berlin, 0);
+    let state = zoned.initial_state(noon, &berlin, 0);
     assert_eq!(state.next_run_at, Some(at("2026-01-05T14:00:00Z")));
 }
 
 #[test]
 fn at_fires_once_and_stays_exhausted_du_063() {
     let entry = entry(&json!({"at": "2026-01-05T10:00:00+01:00"}));
-    let mut state = entry.first_sight(at("2026-01-05T08:00:00Z"), &UTC, 0);
+    let mut state = entry.initial_state(at("2026-01-05T08:00:00Z"), &UTC, 0);
     let due = at("2026-01-05T09:00:00Z");
     assert_eq!(
         entry.due(&state, at("2026-01-05T08:59:59Z")),
@@ -86,7 +86,7 @@ fn at_fires_once_and_stays_exhausted_du_063() {
 #[test]
 fn after_counts_from_first_sight_and_fires_once_du_064() {
     let entry = entry(&json!({"after": "10m"}));
-    let mut state = entry.first_sight(at("2026-01-05T10:00:00Z"), &UTC, 0);
+    let mut state = entry.initial_state(at("2026-01-05T10:00:00Z"), &UTC, 0);
     let due = at("2026-01-05T10:10:00Z");
     assert_eq!(
         entry.due(&state, at("2026-01-05T10:09:59Z")),
@@ -101,7 +101,7 @@ fn after_counts_from_first_sight_and_fires_once_du_064() {
 fn closed_hours_hold_a_due_entry_back_without_using_it_up_du_066() {
     let entry =
         entry(&json!({"every": "1h", "only_between": "08:00-10:00", "not_on": ["sat", "sun"]}));
-    let state = entry.first_sight(at("2026-01-02T09:00:00Z"), &UTC, 0);
+    let state = entry.initial_state(at("2026-01-02T09:00:00Z"), &UTC, 0);
     let monday = at("2026-01-05T08:00:00Z");
     assert_eq!(
         entry.due(&state, at("2026-01-02T10:00:00Z")),
@@ -209,7 +209,7 @@ proptest! {
         let jitter = format!("{jitter_ms}ms");
         let now = Timestamp::from_second(second).unwrap();
         let every = entry(&json!({"every": "1h", "jitter": jitter}));
-        let mut state = every.first_sight(now, &UTC, draw);
+        let mut state = every.initial_state(now, &UTC, draw);
         every.succeeded(&mut state, now, draw);
         let next = state.next_run_at.unwrap();
         let least = now + Duration::from_hours(1);
@@ -217,7 +217,7 @@ proptest! {
         // Looking again, as each tick does, draws nothing.
         prop_assert_eq!(every.due(&state, now), Decision::NotDue(next));
         let cron = entry(&json!({"cron": "0 * * * *", "jitter": jitter}));
-        let mut state = cron.first_sight(now, &UTC, draw);
+        let mut state = cron.initial_state(now, &UTC, draw);
         cron.fired(&mut state, now, &UTC, draw);
         let next = state.next_run_at.unwrap();
         let plain = entry(&json!({"cron": "0 * * * *"}));
@@ -233,7 +233,7 @@ proptest! {
         let modes = [json!({"every": "90s"}), json!({"cron": "7 */3 * * mon"}), json!({"after": "1d"}),
             json!({"at": "2026-01-05T10:00:00Z"})];
         let entry = entry(&modes[mode]);
-        let state = entry.first_sight(Timestamp::from_second(second).unwrap(), &UTC, draw);
+        let state = entry.initial_state(Timestamp::from_second(second).unwrap(), &UTC, draw);
         let next = state.next_run_at.unwrap();
         prop_assert_eq!(entry.due(&state, next), Decision::Fire);
         let before = next - Duration::from_nanos(1);

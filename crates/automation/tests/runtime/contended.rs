@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use consign_automation::runtime::keep;
+use consign_automation::runtime::records;
 use consign_kernel::state::{State, Verb};
 use serde_json::{Value, json};
 
@@ -59,8 +59,8 @@ async fn an_end_that_others_are_faster_than_again_and_again_is_not_given_up_du_1
     assert_eq!(world.obstacles.met(), rivals);
     assert_eq!(world.read("ran"), "xx", "it ran again");
     assert_eq!(world.log(id, 1).await.status, "succeeded");
-    let state = world.record(keep::state("counter")).await.unwrap();
-    let state: keep::State = serde_json::from_str(&state.value).unwrap();
+    let state = world.record(records::state_key("counter")).await.unwrap();
+    let state: records::PluginState = serde_json::from_str(&state.value).unwrap();
     assert_eq!(state.state["seen"], 1);
     runtime.stop(Duration::from_secs(10)).await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use consign_automation::runtime::job::{NAMESPACE, OWNER};
-use consign_automation::runtime::keep;
+use consign_automation::runtime::records;
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
@@ -83,8 +83,8 @@ ok(state_updates={'late': late}, events=[{'type': 'e', 'payload': {'late': late}
     let tree = world.tree(id).await;
     assert_eq!((tree.len(), tree[0].1.attempts), (2, 2));
     assert_eq!(tree[1].0.payload["payload"]["late"], false);
-    let state = world.record(keep::state("once")).await.unwrap();
-    let state: keep::State = serde_json::from_str(&state.value).unwrap();
+    let state = world.record(records::state_key("once")).await.unwrap();
+    let state: records::PluginState = serde_json::from_str(&state.value).unwrap();
     assert_eq!((state.facts, &state.state["late"]), (1, &false.into()));
     let facts = world.engine.last_records(Kind::PluginFact, "once", "", 10);
     assert_eq!(facts.await.unwrap().len(), 1);

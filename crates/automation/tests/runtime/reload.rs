@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use consign_automation::runtime::{ReloadError, Runtime, keep};
+use consign_automation::runtime::{ReloadError, Runtime, records};
 use consign_kernel::ids::IntentId;
 use consign_kernel::state::State;
 use serde_json::{Value, json};
@@ -270,7 +270,7 @@ async fn a_removal_that_was_cut_off_is_gone_on_with_at_the_next_start_du_116_du_
     let runtime = world.start(ONE_WORKER).await;
     assert_eq!(world.ended(waiting).await.state, State::DeadLetter);
     // Nothing is left to do, so one that comes back in another way is nobody's to end.
-    let note = keep::removal("here", "mail");
+    let note = records::removal_key("here", "mail");
     let began = Instant::now();
     while world.record(note.clone()).await.is_some() {
         assert!(began.elapsed() < PATIENCE, "the note stays");

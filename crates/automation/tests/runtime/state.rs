@@ -1,6 +1,6 @@
 //! What plugins remember.
 
-use consign_automation::runtime::keep;
+use consign_automation::runtime::records;
 use consign_kernel::record::Kind;
 use consign_kernel::state::State;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{World, run};
 
 async fn state(world: &World, plugin: &str) -> Value {
-    let record = world.record(keep::state(plugin)).await.unwrap();
+    let record = world.record(records::state_key(plugin)).await.unwrap();
     serde_json::from_str::<Value>(&record.value).unwrap()["state"].clone()
 }
 
@@ -76,7 +76,7 @@ async fn mirrors(world: &World, plugin: &str, view: &str) {
         .last_records(Kind::PluginFact, plugin, "", 10)
         .await
         .unwrap();
-    let facts: Vec<keep::Fact> = facts
+    let facts: Vec<records::PluginFact> = facts
         .iter()
         .map(|record| serde_json::from_str(&record.value).unwrap())
         .collect();

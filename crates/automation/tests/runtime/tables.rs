@@ -1,6 +1,6 @@
 //! The protocol's tables, as a stranger reads them.
 
-use consign_automation::runtime::{job_id, keep};
+use consign_automation::runtime::{job_id, records};
 use consign_kernel::command::Command;
 use consign_kernel::record::Put;
 use serde_json::{Value, json};
@@ -231,7 +231,7 @@ async fn the_ids_of_facts_only_grow_du_122() {
         ("a", "2026-02-01"),
         ("c", "2026-01-01"),
     ] {
-        let fact = keep::Fact {
+        let fact = records::PluginFact {
             seq: 1,
             fact_type: "seen".to_owned(),
             job_id: "j".to_owned(),
@@ -240,14 +240,14 @@ async fn the_ids_of_facts_only_grow_du_122() {
             created_at: format!("{created_at}T00:00:00Z").parse().unwrap(),
         };
         let put = Command::Put(Put {
-            key: keep::fact(plugin, 1),
+            key: records::fact_key(plugin, 1),
             value: serde_json::to_string(&fact).unwrap(),
             expires_at: None,
             expect: None,
         });
         world.engine.apply(None, put).await.unwrap();
-        let record = world.record(keep::fact(plugin, 1)).await.unwrap();
-        let kept: keep::Fact = serde_json::from_str(&record.value).unwrap();
+        let record = world.record(records::fact_key(plugin, 1)).await.unwrap();
+        let kept: records::PluginFact = serde_json::from_str(&record.value).unwrap();
         assert_eq!(kept, fact);
     }
     let ids = "SELECT id, plugin_name, seq FROM plugin_facts ORDER BY id";

@@ -10,7 +10,7 @@ use consign_automation::config::{Environment, Verify};
 use consign_automation::plugin::confine::Guarded;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
-use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, keep, parse_job_id};
+use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, parse_job_id, records};
 use consign_engine::{
     Engine, EngineClock, IntentFilter, Options as EngineOptions, SealKey, Timekeeper,
 };
@@ -137,10 +137,10 @@ impl World {
     }
 
     /// A process that is there for the jobs that it is asked for.
-    pub(crate) async fn on_errand(&self, config: &str) -> Runtime {
-        let program = self.loaded(config).for_an_errand();
+    pub(crate) async fn start_one_shot(&self, config: &str) -> Runtime {
+        let program = self.loaded(config).for_one_shot();
         let options = self.options("here", Arc::new(program));
-        Runtime::on_errand(options).await.unwrap()
+        Runtime::start_one_shot(options).await.unwrap()
     }
 
     /// One that takes no jobs at all.
@@ -236,8 +236,11 @@ impl World {
         }
     }
 
-    pub(crate) async fn schedule(&self, plugin: &str, id: &str) -> keep::Schedule {
-        let record = self.record(keep::schedule(plugin, id)).await.unwrap();
+    pub(crate) async fn schedule(&self, plugin: &str, id: &str) -> records::ScheduleRecord {
+        let record = self
+            .record(records::schedule_key(plugin, id))
+            .await
+            .unwrap();
         serde_json::from_str(&record.value).unwrap()
     }
 
@@ -246,11 +249,15 @@ impl World {
         &self,
         plugin: &str,
         id: &str,
-        wanted: impl Fn(&keep::Schedule) -> bool,
-    ) -> keep::Schedule {
+        wanted: impl Fn(&records::ScheduleRecord) -> bool,
+    ) -> records::ScheduleRecord {
         let began = Instant::now();
         loop {
-            if self.record(keep::schedule(plugin, id)).await.is_some() {
+            if self
+                .record(records::schedule_key(plugin, id))
+                .await
+                .is_some()
+            {
                 let found = self.schedule(plugin, id).await;
                 if wanted(&found) {
                     return found;
@@ -273,15 +280,15 @@ impl World {
         put.unwrap();
     }
 
-    pub(crate) async fn log(&self, id: IntentId, attempt: u32) -> keep::Log {
-        let key = keep::log(&consign_automation::runtime::job_id(id), attempt);
+    pub(crate) async fn log(&self, id: IntentId, attempt: u32) -> records::JobLog {
+        let key = records::log_key(&consign_automation::runtime::job_id(id), attempt);
         let record = self.engine.record(key).await.unwrap().unwrap();
         serde_json::from_str(&record.value).unwrap()
     }
 
     /// Waits until the attempt is in the log.
-    pub(crate) async fn logged(&self, id: IntentId, attempt: u32) -> keep::Log {
-        let key = keep::log(&consign_automation::runtime::job_id(id), attempt);
+    pub(crate) async fn logged(&self, id: IntentId, attempt: u32) -> records::JobLog {
+        let key = records::log_key(&consign_automation::runtime::job_id(id), attempt);
         let began = Instant::now();
         while self.record(key.clone()).await.is_none() {
             assert!(began.elapsed() < PATIENCE, "no log of {key:?}");

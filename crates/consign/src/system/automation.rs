@@ -12,9 +12,9 @@ use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::Engine;
 use consign_faces::automation as face;
-use consign_faces::automation::listeners::{self, Listeners, Serving, Shares};
+use consign_faces::automation::listeners::{self, ConnectionShares, Listeners, Serving};
 use consign_faces::automation::loader::Loader;
-use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret as Checked};
+use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret};
 use consign_faces::web::door::Door;
 use consign_faces::web::unix::Socket;
 use tokio::sync::watch;
@@ -27,14 +27,14 @@ use crate::failure::Failure;
 use crate::serve::ledger::random_bytes;
 
 /// How long jobs that run may take when the service is told to stop; those that need longer run again at the next start.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-const STAYS: &str = "the configuration was not reloaded; the old one stays";
+const RELOAD_FAILED: &str = "the configuration was not reloaded; the old one stays";
 
 /// A running runtime, the files that it follows, and the ways in.
 #[derive(Debug)]
 pub(crate) struct Automation {
-    files: Files,
+    reload: ReloadHandle,
     control: JoinHandle<()>,
     serving: JoinHandle<Result<(), listeners::Error>>,
     drain: watch::Sender<bool>,
@@ -42,7 +42,7 @@ pub(crate) struct Automation {
 
 /// A runtime and the files that it follows.
 #[derive(Clone, Debug)]
-pub(crate) struct Files {
+pub(crate) struct ReloadHandle {
     runtime: Runtime,
     loader: Loader,
 }
@@ -57,7 +57,7 @@ impl Automation {
         node: String,
         door: Door,
         guarded: Guarded,
-        connections: Shares,
+        connections: ConnectionShares,
     ) -> anyhow::Result<Self> {
         refuse_short_secrets(&program)?;
         let state = StateDir::of(program.config());
@@ -88,7 +88,7 @@ impl Automation {
         };
         // Before the socket: whoever finds that finds the token of this start.
         let token = state.new_control_token()?;
-        let token = Checked::new(token.reveal().to_owned());
+        let token = Secret::new(token.reveal().to_owned());
         // The caller holds the lock of the directory, so a socket that is there is left over.
         let bound = Socket::bind(&socket);
         let bound = bound.with_context(|| format!("cannot make {}", socket.display()))?;
@@ -111,7 +111,7 @@ impl Automation {
             "the automation runs"
         );
         Ok(Self {
-            files: Files { runtime, loader },
+            reload: ReloadHandle { runtime, loader },
             control,
             serving,
             drain,
@@ -119,7 +119,7 @@ impl Automation {
     }
 
     /// What is odd about a configuration that holds.
-    pub(crate) fn tell(problems: &[Problem]) {
+    pub(crate) fn log_problems(problems: &[Problem]) {
         for problem in problems {
             let (file, line) = (problem.file.display(), problem.line);
             let (message, fix) = (&problem.message, &problem.fix);
@@ -135,17 +135,17 @@ impl Automation {
     }
 
     /// What a SIGHUP needs.
-    pub(crate) fn files(&self) -> Files {
-        self.files.clone()
+    pub(crate) fn reload_handle(&self) -> ReloadHandle {
+        self.reload.clone()
     }
 
     /// Takes no more requests and no more jobs, and waits for those that run, for a bounded time.
     pub(crate) async fn stop(self) {
-        let runtime = &self.files.runtime;
+        let runtime = &self.reload.runtime;
         let running = runtime.running();
         tracing::info!(component = "service", running, "the automation stops");
         self.drain.send_replace(true);
-        runtime.stop(STOP_PATIENCE).await;
+        runtime.stop(STOP_TIMEOUT).await;
         // Whoever still waits there is cut off; what was asked for is in the ledger or was not begun.
         self.control.abort();
         match self.serving.await {
@@ -158,7 +158,7 @@ impl Automation {
     }
 }
 
-impl Files {
+impl ReloadHandle {
     pub(super) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
@@ -166,7 +166,7 @@ impl Files {
     /// Reads the configuration again. One that does not hold is told in the log, and the old one stays.
     pub(crate) async fn reload(&self) {
         if let Err(error) = self.loader.reload(&self.runtime).await {
-            tracing::error!(component = "reload", %error, "{STAYS}");
+            tracing::error!(component = "reload", %error, "{RELOAD_FAILED}");
         }
     }
 }
@@ -179,7 +179,7 @@ pub(super) fn loader(runtime: &Runtime, tree: &Arc<Tree>) -> Loader {
         let strictness = runtime.program().config().service.strictness;
         let loaded = tree.load(Verify::AsRunning(strictness));
         let (program, problems) = loaded.map_err(|refused| refused.to_string())?;
-        Automation::tell(&problems);
+        Automation::log_problems(&problems);
         refuse_short_secrets(&program).map_err(|refused| refused.to_string())?;
         Ok(Arc::new(program))
     })
@@ -213,7 +213,7 @@ pub(super) fn local_router(
 ) -> Router {
     let options = face::Options {
         loader,
-        access: face::Access::Local,
+        access: face::ApiAccess::Local,
         draining,
         binary_path: std::env::current_exe().ok(),
     };

@@ -18,21 +18,21 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// The running log, for those who change what it shows.
-pub(super) struct Log {
+pub(super) struct LogHandle {
     is_json: Arc<AtomicBool>,
     /// Nothing to set where `RUST_LOG` filters.
     filter: Option<Box<dyn Fn(EnvFilter) + Send + Sync>>,
 }
 
 /// `RUST_LOG` beats the configuration.
-pub(super) fn start(service: &Service) -> Log {
+pub(super) fn start(service: &Service) -> LogHandle {
     let given = EnvFilter::try_from_default_env().ok();
     let is_given = given.is_some();
     let is_json = Arc::new(AtomicBool::new(service.log_json));
     let lines = tracing_subscriber::fmt()
         .with_writer(std::io::stdout)
         .with_ansi(false)
-        .event_format(Lines {
+        .event_format(LineFormat {
             is_json: Arc::clone(&is_json),
             text: tracing_subscriber::fmt::format().with_target(false),
         })
@@ -47,15 +47,15 @@ pub(super) fn start(service: &Service) -> Log {
         }
     };
     let filter: Box<dyn Fn(EnvFilter) + Send + Sync> = Box::new(set);
-    Log {
+    LogHandle {
         is_json,
         filter: (!is_given).then_some(filter),
     }
 }
 
-impl Log {
+impl LogHandle {
     /// From now on as this configuration has it.
-    pub(super) fn follow(&self, service: &Service) {
+    pub(super) fn apply(&self, service: &Service) {
         self.is_json.store(service.log_json, Ordering::Relaxed);
         if let Some(set) = &self.filter {
             set(filter(service));
@@ -73,12 +73,12 @@ fn filter(service: &Service) -> EnvFilter {
 }
 
 /// One line for each event, in the form of the moment.
-struct Lines {
+struct LineFormat {
     is_json: Arc<AtomicBool>,
     text: Format,
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -99,7 +99,7 @@ where
 
 fn json_line(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     let metadata = event.metadata();
-    let mut fields = Fields(Map::new());
+    let mut fields = JsonFields(Map::new());
     event.record(&mut fields);
     let mut line = fields.0;
     // What the event says of itself cannot take their place.
@@ -118,15 +118,15 @@ fn component(target: &str) -> &str {
     last.strip_prefix("consign_").unwrap_or(last)
 }
 
-struct Fields(Map<String, Value>);
+struct JsonFields(Map<String, Value>);
 
-impl Fields {
+impl JsonFields {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.insert(field.name().to_owned(), value.into());
     }
 }
 
-impl Visit for Fields {
+impl Visit for JsonFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field, format!("{value:?}"));
     }

@@ -10,10 +10,10 @@ use consign_faces::web::door::Door;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::automation::{Automation, Files};
-use super::logs::{self, Log};
+use super::automation::{Automation, ReloadHandle};
+use super::logs::{self, LogHandle};
 use super::notify::Supervisor;
-use super::state::{Open, StateDir};
+use super::state::{OpenLedger, StateDir};
 use crate::commands::automation::config::tree::Tree;
 use crate::failure::Exit;
 use crate::planted;
@@ -28,12 +28,12 @@ pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> 
     let log = logs::start(&program.config().service);
     planted::wake_defect();
     let connections = Connections::raise();
-    Automation::tell(&problems);
+    Automation::log_problems(&problems);
     let supervisor = Arc::new(Supervisor::from_environment());
-    let mut signals = Signals::listen()?;
+    let mut signals = ServiceSignals::listen()?;
     let state = StateDir::of(program.config());
-    let open = Open::new(&state, allowed).await?;
-    if let Some(place) = state.begin(&open)? {
+    let open = OpenLedger::open(&state, allowed).await?;
+    if let Some(place) = state.use_own_ledger(&open)? {
         let message =
             "jobs of before lie in the store of a `consign serve --config`, and are not seen here";
         tracing::warn!(component = "service", place, "{message}");
@@ -43,16 +43,16 @@ pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> 
     let shares = connections.alone();
     let started = Automation::start(engine, tree, program, node, door, guarded, shares);
     let automation = started.await?;
-    let files = automation.files();
+    let reload = automation.reload_handle();
     supervisor.ready();
     // Each in a task of its own: none of them holds up a signal, and a reload holds up none of them.
-    let beats = tokio::spawn(keep_alive(Arc::clone(&supervisor), files.clone()));
-    let following = tokio::spawn(follow(log, files.clone()));
+    let beats = tokio::spawn(keep_alive(Arc::clone(&supervisor), reload.clone()));
+    let following = tokio::spawn(follow_log_settings(log, reload.clone()));
     let again = Arc::new(Notify::new());
-    let reloads = tokio::spawn(reload_when_told(
+    let reloads = tokio::spawn(reload_on_signal(
         Arc::clone(&again),
         Arc::clone(&supervisor),
-        files,
+        reload,
     ));
     loop {
         tokio::select! {
@@ -79,36 +79,36 @@ pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> 
     Ok(Exit::Done)
 }
 
-async fn keep_alive(supervisor: Arc<Supervisor>, files: Files) {
-    let ailment = || files.runtime().ailment();
-    supervisor.keep_alive(ailment).await;
+async fn keep_alive(supervisor: Arc<Supervisor>, reload: ReloadHandle) {
+    let unhealthy_reason = || reload.runtime().unhealthy_reason();
+    supervisor.keep_alive(unhealthy_reason).await;
 }
 
-/// Signals that come while one reload is under way are followed by one more.
-async fn reload_when_told(again: Arc<Notify>, supervisor: Arc<Supervisor>, files: Files) {
+/// ServiceSignals that come while one reload is under way are followed by one more.
+async fn reload_on_signal(again: Arc<Notify>, supervisor: Arc<Supervisor>, reload: ReloadHandle) {
     loop {
         again.notified().await;
         supervisor.reloading();
-        files.reload().await;
+        reload.reload().await;
         supervisor.ready();
     }
 }
 
 /// Writes the log as the configuration of the moment wants it, whoever asked for that.
-async fn follow(log: Log, files: Files) {
-    let mut adoptions = files.runtime().adoptions();
+async fn follow_log_settings(log: LogHandle, reload: ReloadHandle) {
+    let mut adoptions = reload.runtime().adoptions();
     while adoptions.changed().await.is_ok() {
-        log.follow(&files.runtime().program().config().service);
+        log.apply(&reload.runtime().program().config().service);
     }
 }
 
-struct Signals {
+struct ServiceSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
 }
 
-impl Signals {
+impl ServiceSignals {
     fn listen() -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,

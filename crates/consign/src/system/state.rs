@@ -30,12 +30,12 @@ use crate::serve::ledger::{Ledger, random_bytes};
 
 const LOCK: &str = "ductile.lock";
 const SOCKET: &str = "ductile.sock";
-const ELSEWHERE: &str = "ledger_elsewhere";
+const EXTERNAL_LEDGER: &str = "ledger_elsewhere";
 const CONTROL_TOKEN: &str = "control_token";
 /// Of plugins in a sandbox that cannot have the usual directory.
 const TEMPORARY: &str = "tmp";
 /// What to do about a ledger that only another server opens.
-pub(crate) const ASK_ITS_SERVER: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` begins a new ledger";
+pub(crate) const START_SERVER_HINT: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` begins a new ledger";
 /// Jobs are pruned by the service itself; this is for what else a ledger may hold.
 const CLEANUP_INTERVAL: Duration = Duration::from_hours(6);
 
@@ -53,7 +53,7 @@ impl StateDir {
     }
 
     /// That of a tree whose variables may be unset here, as long as the place of the directory needs none of them.
-    pub(crate) fn at(tree: &Tree) -> anyhow::Result<Self> {
+    pub(crate) fn of_tree(tree: &Tree) -> anyhow::Result<Self> {
         let config = tree.with_stand_ins().peek()?;
         let path = config.state_path.to_string_lossy();
         if path.contains(STAND_IN) {
@@ -92,7 +92,7 @@ impl StateDir {
 
     /// What of this directory, and of our own program, is closed to plugins in a sandbox.
     pub(crate) fn guarded(&self) -> Guarded {
-        let own = [LOCK, SOCKET, ELSEWHERE].map(|name| self.dir.join(name));
+        let own = [LOCK, SOCKET, EXTERNAL_LEDGER].map(|name| self.dir.join(name));
         let keys = DataDir::new(&self.dir).keys();
         let guarded = Guarded {
             kept: std::env::current_exe().into_iter().collect(),
@@ -109,7 +109,7 @@ impl StateDir {
     }
 
     /// The process of the running service; 0 if it has not said which it is.
-    pub(crate) fn running(&self) -> Option<u32> {
+    pub(crate) fn service_pid(&self) -> Option<u32> {
         lock::holder(&self.dir.join(LOCK))
     }
 
@@ -130,26 +130,30 @@ impl StateDir {
     }
 
     /// Notes that the jobs lie in the store of a server, without its password.
-    pub(crate) fn note_elsewhere(&self, _lock: &DataLock, place: &Place) -> anyhow::Result<()> {
+    pub(crate) fn record_external_ledger(
+        &self,
+        _lock: &DataLock,
+        place: &Place,
+    ) -> anyhow::Result<()> {
         let place = format!("{}\n", place.noted());
-        write_private(&self.dir.join(ELSEWHERE), place.as_bytes())
+        write_private(&self.dir.join(EXTERNAL_LEDGER), place.as_bytes())
     }
 
     /// The store of a server that holds the jobs, if the last service here was one beside the Intent Protocol.
-    pub(crate) fn elsewhere(&self) -> anyhow::Result<Option<String>> {
-        self.noted(ELSEWHERE)
+    pub(crate) fn external_ledger(&self) -> anyhow::Result<Option<String>> {
+        self.note(EXTERNAL_LEDGER)
     }
 
     /// From now on the jobs lie here. Gives where those of before lie.
-    pub(crate) fn begin(&self, _open: &Open) -> anyhow::Result<Option<String>> {
-        let before = self.elsewhere()?;
-        remove_note(&self.dir.join(ELSEWHERE))?;
+    pub(crate) fn use_own_ledger(&self, _open: &OpenLedger) -> anyhow::Result<Option<String>> {
+        let before = self.external_ledger()?;
+        remove_note(&self.dir.join(EXTERNAL_LEDGER))?;
         Ok(before)
     }
 
     /// Refuses to take the ledger of this directory for that of the service.
-    pub(crate) fn require_here(&self, hint: &str) -> anyhow::Result<()> {
-        let Some(place) = self.elsewhere()? else {
+    pub(crate) fn require_own_ledger(&self, hint: &str) -> anyhow::Result<()> {
+        let Some(place) = self.external_ledger()? else {
             return Ok(());
         };
         let message = format!(
@@ -159,26 +163,26 @@ impl StateDir {
         Err(Failure::failed(message).hint(hint).context(context).into())
     }
 
-    fn noted(&self, name: &str) -> anyhow::Result<Option<String>> {
+    fn note(&self, name: &str) -> anyhow::Result<Option<String>> {
         read_note(&self.dir.join(name))
     }
 }
 
 /// A ledger that is a file of the state directory, open for this process alone.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenLedger {
     pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
     stop: watch::Sender<bool>,
     timekeeping: JoinHandle<()>,
     /// Makes lock files again that somebody removes.
-    keeping: JoinHandle<Failure>,
+    lock_keeping: JoinHandle<Failure>,
     _locks: Vec<Arc<DataLock>>,
 }
 
-impl Open {
+impl OpenLedger {
     /// Takes the lock, then opens the ledger, making what is missing. The keys lie beside it, as in a server's data directory.
-    pub(crate) async fn new(state: &StateDir, allowed: BeginArgs) -> anyhow::Result<Self> {
+    pub(crate) async fn open(state: &StateDir, allowed: BeginArgs) -> anyhow::Result<Self> {
         let lock = Arc::new(state.lock()?);
         let place = Place::File(state.ledger.clone());
         let ledger_lock = place.lock()?.map(Arc::new);
@@ -205,7 +209,7 @@ impl Open {
             ledger,
             stop,
             timekeeping,
-            keeping: tokio::spawn(lock::until_taken(locks.clone())),
+            lock_keeping: tokio::spawn(lock::until_taken(locks.clone())),
             _locks: locks,
         })
     }
@@ -215,7 +219,7 @@ impl Open {
         self.timekeeping
             .await
             .context("the timekeeper ended by a panic")?;
-        self.keeping.abort();
+        self.lock_keeping.abort();
         self.ledger.close();
         if self.ledger.is_lost() {
             return Err(self.ledger.loss().into());
@@ -236,13 +240,13 @@ mod tests {
             ledger: folder.path().join("state.db"),
         };
         let lock = state.lock().unwrap();
-        assert_eq!(state.elsewhere().unwrap(), None);
-        state.require_here("").unwrap();
+        assert_eq!(state.external_ledger().unwrap(), None);
+        state.require_own_ledger("").unwrap();
         let place = Place::end("postgres://ada:hidden@127.0.0.1/db", None).unwrap();
-        state.note_elsewhere(&lock, &place).unwrap();
-        let noted = state.elsewhere().unwrap();
+        state.record_external_ledger(&lock, &place).unwrap();
+        let noted = state.external_ledger().unwrap();
         assert_eq!(noted.as_deref(), Some("postgres://127.0.0.1/db"));
-        let refused = state.require_here("").unwrap_err().to_string();
+        let refused = state.require_own_ledger("").unwrap_err().to_string();
         assert!(refused.contains("postgres://127.0.0.1/db"), "{refused}");
     }
 }

@@ -4,29 +4,29 @@ use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::Face;
+use super::ApiState;
+use super::auth::{Authorized, SystemRead};
 use super::reject::{Reject, ok};
-use super::right::{Allowed, SystemRead};
 
 /// The configuration is the one on the disk: one that would be refused is known before somebody restarts the service.
 pub(super) async fn doctor(
-    State(face): State<Face>,
-    _: Allowed<SystemRead>,
+    State(state): State<ApiState>,
+    _: Authorized<SystemRead>,
 ) -> Result<Response, Reject> {
-    let config = match face.options.loader.read().await {
+    let config = match state.options.loader.read().await {
         Ok(_) => json!({"name": "config", "ok": true}),
         Err(detail) => json!({"name": "config", "ok": false, "detail": detail}),
     };
     let mut checks = vec![config];
-    checks.extend(face.runtime.doctor().await?);
+    checks.extend(state.runtime.doctor().await?);
     Ok(judged(&checks))
 }
 
 pub(super) async fn selfcheck(
-    State(face): State<Face>,
-    _: Allowed<SystemRead>,
+    State(state): State<ApiState>,
+    _: Authorized<SystemRead>,
 ) -> Result<Response, Reject> {
-    Ok(judged(&face.runtime.selfcheck().await?))
+    Ok(judged(&state.runtime.selfcheck().await?))
 }
 
 fn judged(checks: &[Value]) -> Response {

@@ -9,13 +9,13 @@ use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::Response;
-use consign_automation::runtime::{Runtime, Told};
+use consign_automation::runtime::{Runtime, RuntimeEvent};
 use http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
+use super::auth::{Authorized, EventsRead};
 use super::reject::Reject;
-use super::right::{Allowed, EventsRead};
-use super::{Face, drained, hung_up};
+use super::{ApiState, drained, hung_up};
 use crate::web::pages::Pages;
 use crate::web::places::Place;
 use crate::web::presence::Presence;
@@ -24,24 +24,24 @@ const PAGES_AHEAD: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(super) async fn events(
-    State(face): State<Face>,
-    allowed: Allowed<EventsRead>,
+    State(state): State<ApiState>,
+    allowed: Authorized<EventsRead>,
     presence: Option<Extension<Presence>>,
     headers: HeaderMap,
 ) -> Result<Response, Reject> {
-    let place = std::sync::Arc::clone(&face.streams).try_acquire_owned();
+    let place = std::sync::Arc::clone(&state.streams).try_acquire_owned();
     let full = "too many event streams are open; close one first";
     let place = place.map_err(|_| Reject::busy(full))?;
     let of_token = match allowed.token() {
         Some(token) => {
             let full = "this token has too many event streams open; close one first";
-            let taken = face.streams_of_token.take(token);
+            let taken = state.streams_of_token.take(token);
             Some(taken.ok_or_else(|| Reject::busy(full))?)
         }
         None => None,
     };
-    let news = face.runtime.hub().follow();
-    let last = *news.borrow();
+    let changes = state.runtime.hub().follow();
+    let last = *changes.borrow();
     let seen = headers.get("last-event-id");
     let seen = seen.and_then(|id| id.to_str().ok()?.parse().ok());
     let after = match seen {
@@ -51,14 +51,14 @@ pub(super) async fn events(
         None => last,
     };
     let (pages, body) = Pages::new(PAGES_AHEAD);
-    let stream = Stream {
-        runtime: face.runtime.clone(),
+    let stream = EventStream {
+        runtime: state.runtime.clone(),
         allowed,
         after,
-        news,
+        changes,
         pages,
         presence,
-        draining: face.options.draining.clone(),
+        draining: state.options.draining.clone(),
         _place: place,
         _of_token: of_token,
     };
@@ -71,11 +71,11 @@ pub(super) async fn events(
     Ok(response)
 }
 
-struct Stream {
+struct EventStream {
     runtime: Runtime,
-    allowed: Allowed<EventsRead>,
+    allowed: Authorized<EventsRead>,
     after: u64,
-    news: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
     pages: mpsc::Sender<Bytes>,
     presence: Option<Extension<Presence>>,
     draining: watch::Receiver<bool>,
@@ -83,7 +83,7 @@ struct Stream {
     _of_token: Option<Place<[u8; 32]>>,
 }
 
-impl Stream {
+impl EventStream {
     /// Ends when the reader goes away, its token is taken away, or the server drains.
     async fn run(mut self) {
         // A block without data is no event, but its id is remembered: who comes back before the first event goes on here.
@@ -96,21 +96,21 @@ impl Stream {
             sent = self.pages.send(Bytes::from(connected)) => if sent.is_err() { return },
         }
         loop {
-            self.news.mark_unchanged();
-            if *self.draining.borrow() || !self.allowed.still(&self.runtime) {
+            self.changes.mark_unchanged();
+            if *self.draining.borrow() || !self.allowed.is_still_authorized(&self.runtime) {
                 return;
             }
-            let told = self.runtime.hub().after(self.after);
-            if let Some(last) = told.last() {
+            let events = self.runtime.hub().after(self.after);
+            if let Some(last) = events.last() {
                 self.after = last.number;
-                let text: String = told.iter().map(block).collect();
+                let text: String = events.iter().map(block).collect();
                 if self.pages.send(Bytes::from(text)).await.is_err() {
                     return;
                 }
                 continue;
             }
             tokio::select! {
-                changed = self.news.changed() => if changed.is_err() { return },
+                changed = self.changes.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(HEARTBEAT) => {
                     if self.pages.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
                         return;
@@ -124,10 +124,10 @@ impl Stream {
     }
 }
 
-fn block(told: &Told) -> String {
-    let data = serde_json::to_string(told).expect("texts and JSON values always serialise");
+fn block(event: &RuntimeEvent) -> String {
+    let data = serde_json::to_string(event).expect("texts and JSON values always serialise");
     format!(
         "id: {}\nevent: {}\ndata: {data}\n\n",
-        told.number, told.kind
+        event.number, event.kind
     )
 }

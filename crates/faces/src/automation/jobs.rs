@@ -12,10 +12,10 @@ use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Face;
+use super::ApiState;
+use super::auth::{Authorized, JobsRead, JobsWrite, PluginRead};
 use super::query::{Params, Segments};
 use super::reject::{Reject, ok};
-use super::right::{Allowed, JobsRead, JobsWrite, PluginRead};
 use crate::web::body;
 use crate::web::body_budget::BodySender;
 
@@ -29,20 +29,20 @@ const FACTS_DEFAULT: usize = 20;
 const FACTS_MAX: usize = 200;
 
 pub(super) async fn job(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, Reject> {
-    let job = face.runtime.job(parse(&id)?).await?;
+    let job = state.runtime.job(parse(&id)?).await?;
     Ok(ok(&job.ok_or_else(unknown)?))
 }
 
 pub(super) async fn tree(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, Reject> {
-    let (id, runtime) = (parse(&id)?, face.runtime.clone());
+    let (id, runtime) = (parse(&id)?, state.runtime.clone());
     let read = async move {
         let tree = runtime.job_tree(id, TREE_MAX).await?;
         let tree = tree.ok_or_else(unknown)?;
@@ -54,109 +54,109 @@ pub(super) async fn tree(
         }
         Ok(response)
     };
-    face.runtime.aside(read).await
+    state.runtime.run_blocking(read).await
 }
 
 pub(super) async fn inspect(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, Reject> {
-    let (id, runtime) = (parse(&id)?, face.runtime.clone());
+    let (id, runtime) = (parse(&id)?, state.runtime.clone());
     let read = async move {
         let inspected = runtime.inspect(id).await?;
         Ok(ok(&inspected.ok_or_else(unknown)?))
     };
-    face.runtime.aside(read).await
+    state.runtime.run_blocking(read).await
 }
 
 pub(super) async fn list(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     params: Params,
 ) -> Result<Response, Reject> {
-    let jobs = face.runtime.jobs(&params.jobs()?).await?;
+    let jobs = state.runtime.jobs(&params.jobs()?).await?;
     Ok(ok(&jobs))
 }
 
 pub(super) async fn logs(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     params: Params,
 ) -> Result<Response, Reject> {
-    let (filter, runtime) = (params.logs()?, face.runtime.clone());
+    let (filter, runtime) = (params.logs()?, state.runtime.clone());
     let read = async move { Ok(ok(&runtime.job_logs(&filter).await?)) };
-    face.runtime.aside(read).await
+    state.runtime.run_blocking(read).await
 }
 
 pub(super) async fn queue(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     params: Params,
 ) -> Result<Response, Reject> {
-    let queue = face.runtime.queue(params.queue_limit()?).await?;
+    let queue = state.runtime.queue(params.queue_limit()?).await?;
     Ok(ok(&queue))
 }
 
 pub(super) async fn run(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, Reject> {
-    let runtime = face.runtime.clone();
+    let runtime = state.runtime.clone();
     let read = async move {
         let run = runtime.pipeline_run(&id).await?;
         let unknown = || Reject::not_found("there is no such run of a pipeline");
         Ok(ok(&run.ok_or_else(unknown)?))
     };
-    face.runtime.aside(read).await
+    state.runtime.run_blocking(read).await
 }
 
 pub(super) async fn facts(
-    State(face): State<Face>,
-    _: Allowed<PluginRead>,
+    State(state): State<ApiState>,
+    _: Authorized<PluginRead>,
     Segments(plugin): Segments<String>,
     params: Params,
 ) -> Result<Response, Reject> {
     let limit = params.limit(FACTS_DEFAULT, FACTS_MAX)?;
-    let program = face.runtime.program();
+    let program = state.runtime.program();
     if !program.is_known(&plugin) {
         return Err(Reject::not_found(program.missing_plugin(&plugin)));
     }
     let fact_type = params.get("fact_type");
-    let facts = face.runtime.facts(&plugin, fact_type, limit).await?;
+    let facts = state.runtime.facts(&plugin, fact_type, limit).await?;
     Ok(ok(&facts))
 }
 
 pub(super) async fn cancel(
-    State(face): State<Face>,
-    allowed: Allowed<JobsWrite>,
+    State(state): State<ApiState>,
+    allowed: Authorized<JobsWrite>,
     Segments(id): Segments<String>,
     body: Body,
 ) -> Result<Response, Reject> {
     let id = parse(&id)?;
     let reason = reason(body, allowed.body_sender(), "cancelled on request").await?;
-    let cancelled = face.runtime.cancel(id, &reason).await;
-    possible(&face, id, cancelled, CANCELLABLE).await?;
-    moved(&face, id).await
+    let cancelled = state.runtime.cancel(id, &reason).await;
+    possible(&state, id, cancelled, CANCELLABLE).await?;
+    moved(&state, id).await
 }
 
 pub(super) async fn retry(
-    State(face): State<Face>,
-    allowed: Allowed<JobsWrite>,
+    State(state): State<ApiState>,
+    allowed: Authorized<JobsWrite>,
     Segments(id): Segments<String>,
     body: Body,
 ) -> Result<Response, Reject> {
     let id = parse(&id)?;
     let reason = reason(body, allowed.body_sender(), "retried on request").await?;
-    let retried = face.runtime.retry(id, &reason).await;
-    possible(&face, id, retried, RETRIABLE).await?;
-    moved(&face, id).await
+    let retried = state.runtime.retry(id, &reason).await;
+    possible(&state, id, retried, RETRIABLE).await?;
+    moved(&state, id).await
 }
 
 /// A refusal names the state of the job, which its caller did not know, and the states that he needs.
 async fn possible(
-    face: &Face,
+    state: &ApiState,
     id: IntentId,
     done: Result<(), Error>,
     needed: &str,
@@ -164,13 +164,13 @@ async fn possible(
     let Err(Error::Refused(Refusal::IllegalState)) = done else {
         return Ok(done?);
     };
-    let job = face.runtime.job(id).await?.ok_or_else(unknown)?;
+    let job = state.runtime.job(id).await?.ok_or_else(unknown)?;
     let status = job["status"].as_str().unwrap_or_default();
     Err(Reject::conflict(format!("the job is {status}; {needed}")))
 }
 
-async fn moved(face: &Face, id: IntentId) -> Result<Response, Reject> {
-    let job = face.runtime.job(id).await?.ok_or_else(unknown)?;
+async fn moved(state: &ApiState, id: IntentId) -> Result<Response, Reject> {
+    let job = state.runtime.job(id).await?.ok_or_else(unknown)?;
     Ok(ok(
         &json!({"job_id": job["job_id"], "status": job["status"]}),
     ))

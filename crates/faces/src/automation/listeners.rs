@@ -17,8 +17,8 @@ use tokio::sync::watch;
 use super::loader::Loader;
 use super::reject::Reject;
 use super::{
-    Access, Options, UNREADABLE_BODY, door, drained, on_panic, on_too_many_failures, router,
-    webhooks,
+    ApiAccess, Options, UNREADABLE_BODY, drained, listener_policy, on_panic, on_too_many_failures,
+    router, webhooks,
 };
 use crate::web::credentials::{self, Secret};
 use crate::web::door::Door;
@@ -47,7 +47,7 @@ pub enum Error {
 
 /// How many connections each of the two may have.
 #[derive(Clone, Copy, Debug)]
-pub struct Shares {
+pub struct ConnectionShares {
     pub api: usize,
     pub webhooks: usize,
 }
@@ -68,7 +68,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    fn options(&self, access: Access) -> Options {
+    fn options(&self, access: ApiAccess) -> Options {
         Options {
             access,
             draining: self.draining.clone(),
@@ -102,7 +102,7 @@ impl Listeners {
     /// Must be called inside a tokio runtime.
     pub async fn bind(
         program: &Program,
-        shares: Shares,
+        shares: ConnectionShares,
         behind_proxy: bool,
     ) -> Result<Self, Error> {
         let config = program.config();
@@ -142,7 +142,7 @@ impl Listeners {
 
     /// Serves until it is time to drain, then until requests under way are answered or took too long.
     pub async fn run(self, runtime: Runtime, serving: Serving) -> Result<(), Error> {
-        let options = || serving.options(Access::Tokens);
+        let options = || serving.options(ApiAccess::Tokens);
         let api = router(runtime.clone(), options());
         let hooks = webhooks::router(runtime, options());
         let (api, hooks) = tokio::join!(
@@ -156,15 +156,15 @@ impl Listeners {
 /// Serves everything on a socket to whoever sends its token with each request, as a bearer. That the file of the socket is its
 /// user's alone is not enough: a plugin runs as that user, and no sandbox keeps it from connecting.
 pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token: Secret) {
-    let router = router(runtime, serving.options(Access::Local));
-    let router = router.layer(from_fn_with_state(token, token_first));
+    let router = router(runtime, serving.options(ApiAccess::Local));
+    let router = router.layer(from_fn_with_state(token, require_control_token));
     let service = layers::around(router, serving.layers());
     let mut draining = serving.draining.clone();
     let patience = server::DRAIN_TIMEOUT_DEFAULT;
     socket.run(service, drained(&mut draining), patience).await;
 }
 
-async fn token_first(
+async fn require_control_token(
     State(token): State<Secret>,
     request: axum::extract::Request,
     next: Next,
@@ -220,7 +220,7 @@ async fn serve(
         return Ok(());
     };
     let mut draining = serving.draining.clone();
-    let router = door::kept(router, serving.door);
+    let router = listener_policy::apply(router, serving.door);
     let service = layers::around(router, serving.layers());
     Ok(server.run(service, drained(&mut draining)).await?)
 }

@@ -6,30 +6,30 @@ use consign_automation::plugin::command::Command;
 use consign_automation::program::{Plugin, Program};
 use serde_json::{Map, Value, json};
 
-use super::Face;
+use super::ApiState;
 use super::about::DESCRIPTION;
+use super::auth::{AnyToken, Authorized};
 use super::query::Segments;
 use super::reject::{Reject, ok};
-use super::right::{Allowed, Anybody};
 
-pub(super) async fn whole(State(face): State<Face>, _: Allowed<Anybody>) -> Response {
-    let program = face.runtime.program();
+pub(super) async fn whole(State(state): State<ApiState>, _: Authorized<AnyToken>) -> Response {
+    let program = state.runtime.program();
     ok(&document(&program, program.plugins()))
 }
 
 pub(super) async fn of_plugin(
-    State(face): State<Face>,
-    _: Allowed<Anybody>,
+    State(state): State<ApiState>,
+    _: Authorized<AnyToken>,
     Segments(name): Segments<String>,
 ) -> Result<Response, Reject> {
-    let program = face.runtime.program();
+    let program = state.runtime.program();
     let unknown = || Reject::not_found(program.missing_plugin(&name));
     let plugin = program.plugin(&name).ok_or_else(unknown)?;
     Ok(ok(&document(&program, std::iter::once(plugin))))
 }
 
-pub(super) async fn ai_plugin(State(face): State<Face>, _: Allowed<Anybody>) -> Response {
-    let program = face.runtime.program();
+pub(super) async fn ai_plugin(State(state): State<ApiState>, _: Authorized<AnyToken>) -> Response {
+    let program = state.runtime.program();
     let name = &program.config().service.name;
     ok(&json!({
         "schema_version": "v1",

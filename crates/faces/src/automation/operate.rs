@@ -7,40 +7,40 @@ use consign_engine::Error;
 use consign_kernel::error::Refusal;
 use serde_json::json;
 
+use super::auth::{Authorized, JobsRead, SystemWrite};
 use super::query::{Params, Segments};
 use super::reject::{Reject, ok};
-use super::right::{Allowed, JobsRead, SystemWrite};
-use super::{Face, loader};
+use super::{ApiState, loader};
 
 const COMMAND_DEFAULT: &str = "poll";
 const TRANSITIONS_DEFAULT: usize = 20;
 const TRANSITIONS_MAX: usize = 200;
 
 pub(super) async fn schedules(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
 ) -> Result<Response, Reject> {
-    let schedules = face.runtime.schedules().await?;
+    let schedules = state.runtime.schedules().await?;
     Ok(ok(&json!({"schedules": schedules})))
 }
 
 /// The same under the name that older clients know, with the jobs of each that are not over.
 pub(super) async fn scheduler_jobs(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
 ) -> Result<Response, Reject> {
-    let runtime = face.runtime.clone();
+    let runtime = state.runtime.clone();
     let read = async move { Ok(ok(&runtime.scheduler_jobs().await?)) };
-    face.runtime.aside(read).await
+    state.runtime.run_blocking(read).await
 }
 
 /// One that the configuration has; what is left of others is only listed.
 pub(super) async fn schedule(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, Reject> {
-    let schedules = face.runtime.schedules().await?;
+    let schedules = state.runtime.schedules().await?;
     let mut configured = schedules
         .iter()
         .filter(|schedule| !schedule.mode.is_empty());
@@ -53,37 +53,37 @@ pub(super) async fn schedule(
 }
 
 pub(super) async fn pause(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: Authorized<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, Reject> {
-    face.runtime.pause_schedule(&plugin, &id).await?;
-    stands(&face, &plugin, &id).await
+    state.runtime.pause_schedule(&plugin, &id).await?;
+    stands(&state, &plugin, &id).await
 }
 
 pub(super) async fn resume(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: Authorized<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, Reject> {
-    face.runtime.resume_schedule(&plugin, &id).await?;
-    stands(&face, &plugin, &id).await
+    state.runtime.resume_schedule(&plugin, &id).await?;
+    stands(&state, &plugin, &id).await
 }
 
 pub(super) async fn run(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: Authorized<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, Reject> {
-    let submitter = face.submitter();
-    let enqueued = face.runtime.run_schedule(&plugin, &id, submitter).await?;
+    let submitter = state.submitter();
+    let enqueued = state.runtime.run_schedule(&plugin, &id, submitter).await?;
     let job_id = job_id(enqueued.id);
     let body = json!({"plugin": plugin, "schedule_id": id, "job_id": job_id, "status": "queued"});
     Ok(ok(&body))
 }
 
-async fn stands(face: &Face, plugin: &str, id: &str) -> Result<Response, Reject> {
-    let schedules = face.runtime.schedules().await?;
+async fn stands(state: &ApiState, plugin: &str, id: &str) -> Result<Response, Reject> {
+    let schedules = state.runtime.schedules().await?;
     let found = schedules
         .iter()
         .find(|schedule| schedule.plugin == plugin && schedule.schedule_id == id);
@@ -91,30 +91,30 @@ async fn stands(face: &Face, plugin: &str, id: &str) -> Result<Response, Reject>
 }
 
 pub(super) async fn breaker(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: Authorized<JobsRead>,
     Segments(plugin): Segments<String>,
     params: Params,
 ) -> Result<Response, Reject> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
     let limit = params.limit(TRANSITIONS_DEFAULT, TRANSITIONS_MAX)?;
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    let breaker = face.runtime.breaker(&plugin, command, limit).await?;
+    let breaker = state.runtime.breaker(&plugin, command, limit).await?;
     Ok(ok(&json!(breaker.ok_or_else(no_breaker)?)))
 }
 
 pub(super) async fn reset(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: Authorized<SystemWrite>,
     Segments(plugin): Segments<String>,
     params: Params,
 ) -> Result<Response, Reject> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
     // A breaker that nobody has must not come into being by being reset.
-    let known = face.runtime.breaker(&plugin, command, 1).await?;
+    let known = state.runtime.breaker(&plugin, command, 1).await?;
     known.ok_or_else(no_breaker)?;
-    face.runtime.reset_breaker(&plugin, command).await?;
-    let breaker = face.runtime.breaker(&plugin, command, 1).await?;
+    state.runtime.reset_breaker(&plugin, command).await?;
+    let breaker = state.runtime.breaker(&plugin, command, 1).await?;
     Ok(ok(&json!(breaker)))
 }
 
@@ -123,11 +123,11 @@ fn no_breaker() -> Reject {
 }
 
 pub(super) async fn reload(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: Authorized<SystemWrite>,
 ) -> Result<Response, Reject> {
-    let reloaded = face.options.loader.reload(&face.runtime).await?;
-    let at = face.runtime.now();
+    let reloaded = state.options.loader.reload(&state.runtime).await?;
+    let at = state.runtime.now();
     let message = if reloaded.unfinished {
         "the configuration was loaded anew; not all that follows from it is done, and it is tried again: see the log"
     } else {

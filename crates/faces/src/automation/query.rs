@@ -5,7 +5,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use consign_automation::runtime::reads::{JobFilter, LogCursor, LogFilter, status_word};
+use consign_automation::runtime::reads::{JobFilter, LogCursor, LogFilter, parse_status};
 use consign_automation::runtime::{SubmittedBy, job_id, parse_job_id};
 
 use super::reject::Reject;
@@ -77,7 +77,7 @@ impl Params {
             return Ok(None);
         };
         let unknown = "status must be queued, running, succeeded, failed, timed_out or dead";
-        let word = status_word(text).ok_or_else(|| Reject::bad(unknown))?;
+        let word = parse_status(text).ok_or_else(|| Reject::bad(unknown))?;
         Ok(Some(word))
     }
 

@@ -79,7 +79,7 @@ impl Reject {
     }
 
     /// What a health check answers when all is not well.
-    pub(super) fn unwell(error: impl Into<String>) -> Self {
+    pub(super) fn unhealthy(error: impl Into<String>) -> Self {
         let error: String = error.into();
         let mut reject = Self::new(StatusCode::SERVICE_UNAVAILABLE, "");
         reject.body = json!({"status": "unwell", "error": error});

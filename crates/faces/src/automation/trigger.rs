@@ -14,10 +14,10 @@ use consign_kernel::plant::{self, Plant};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::auth::{Authorized, PluginRead, PluginWrite};
 use super::query::{Params, Segments};
 use super::reject::{Reject, answer, ok};
-use super::right::{Allowed, PluginRead, PluginWrite};
-use super::{Face, drained, hung_up};
+use super::{ApiState, drained, hung_up};
 use crate::web::body;
 use crate::web::body_budget::BodySender;
 use crate::web::presence::Presence;
@@ -28,12 +28,12 @@ const EVENT_TYPE: &str = "api.trigger";
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 pub(super) async fn plugin(
-    State(face): State<Face>,
-    allowed: Allowed<PluginRead>,
+    State(state): State<ApiState>,
+    allowed: Authorized<PluginRead>,
     Segments((plugin, command)): Segments<(String, String)>,
     body: Body,
 ) -> Result<Response, Reject> {
-    let program = face.runtime.program();
+    let program = state.runtime.program();
     if program.plugin(&plugin).is_none() {
         return Err(Reject::not_found(program.missing_plugin(&plugin)));
     }
@@ -45,9 +45,9 @@ pub(super) async fn plugin(
         allowed.needs("plugin:rw")?;
     }
     let payload = payload(body, allowed.body_sender()).await?;
-    let enqueued = face
+    let enqueued = state
         .runtime
-        .run_plugin(&plugin, &command, payload, EVENT_TYPE, face.submitter())
+        .run_plugin(&plugin, &command, payload, EVENT_TYPE, state.submitter())
         .await?;
     let body = json!({
         "job_id": job_id(enqueued.id), "status": "queued", "plugin": plugin, "command": command,
@@ -56,20 +56,20 @@ pub(super) async fn plugin(
 }
 
 pub(super) async fn pipeline(
-    State(face): State<Face>,
-    allowed: Allowed<PluginWrite>,
+    State(state): State<ApiState>,
+    allowed: Authorized<PluginWrite>,
     Segments(name): Segments<String>,
     params: Params,
     presence: Option<Extension<Presence>>,
     body: Body,
 ) -> Result<Response, Reject> {
     let forced = params.flag("async")?;
-    let program = face.runtime.program();
+    let program = state.runtime.program();
     let unknown = || Reject::not_found(Program::missing_pipeline(&name));
     let pipeline = program.router().pipeline(&name).ok_or_else(unknown)?;
     let payload = payload(body, allowed.body_sender()).await?;
     if forced || !pipeline.synchronous {
-        let jobs = start(&face, &name, payload).await?;
+        let jobs = start(&state, &name, payload).await?;
         let ids: Vec<String> = jobs.iter().map(|job| job_id(job.id)).collect();
         let mut body =
             json!({"job_id": ids[0], "status": "queued", "plugin": "pipeline", "command": name});
@@ -87,15 +87,18 @@ pub(super) async fn pipeline(
     }
     let full = "as many callers wait for a pipeline as are allowed; try again, or use ?async=true";
     // Before anything is queued: a caller that is turned away has started nothing.
-    let _seat = face.runtime.seat().ok_or_else(|| Reject::busy(full))?;
+    let _permit = state
+        .runtime
+        .wait_permit()
+        .ok_or_else(|| Reject::busy(full))?;
     let api = &program.config().api;
     let patience = pipeline.timeout.min(api.max_sync_timeout);
     let began = Instant::now();
-    let jobs = start(&face, &name, payload).await?;
+    let jobs = start(&state, &name, payload).await?;
     let root = jobs[0].id;
-    let mut draining = face.options.draining.clone();
+    let mut draining = state.options.draining.clone();
     let over = tokio::select! {
-        over = face.runtime.tree_is_over(root, patience) => over?,
+        over = state.runtime.wait_for_tree(root, patience) => over?,
         () = drained(&mut draining) => false,
         () = hung_up(presence) => false,
     };
@@ -107,22 +110,22 @@ pub(super) async fn pipeline(
         return Ok(answer(StatusCode::ACCEPTED, &body));
     }
     let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let runtime = face.runtime.clone();
+    let runtime = state.runtime.clone();
     let read = async move {
-        let whole = runtime.outcome(root).await?;
+        let whole = runtime.tree_outcome(root).await?;
         let gone = || Reject::not_found("the job was removed just now");
         let mut whole = whole.ok_or_else(gone)?;
         whole["duration_ms"] = took.into();
         Ok(ok(&whole))
     };
-    face.runtime.aside(read).await
+    state.runtime.run_blocking(read).await
 }
 
 /// At least one job.
-async fn start(face: &Face, name: &str, payload: Value) -> Result<Vec<Enqueued>, Reject> {
-    let jobs = face
+async fn start(state: &ApiState, name: &str, payload: Value) -> Result<Vec<Enqueued>, Reject> {
+    let jobs = state
         .runtime
-        .run_pipeline(name, payload, face.submitter())
+        .run_pipeline(name, payload, state.submitter())
         .await?;
     if jobs.is_empty() {
         return Err(Reject::conflict(format!(

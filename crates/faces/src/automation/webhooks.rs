@@ -24,7 +24,7 @@ use sha2::Sha256;
 
 use super::about::local_health;
 use super::reject::{Reject, answer, ok};
-use super::{Face, Options};
+use super::{ApiState, Options};
 use crate::web::body::{self, Whole};
 use crate::web::body_budget::BodySender;
 use crate::web::server::Peer;
@@ -39,21 +39,21 @@ pub fn router(runtime: Runtime, options: Options) -> Router {
         .route("/healthz", get(health))
         .method_not_allowed_fallback(|| async { Reject::wrong_method() })
         .fallback(receive)
-        .with_state(Face::new(runtime, options))
+        .with_state(ApiState::new(runtime, options))
 }
 
 async fn health(
-    State(face): State<Face>,
+    State(state): State<ApiState>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
 ) -> Result<Response, Reject> {
-    let health = local_health(&face, peer, &headers).await?;
+    let health = local_health(&state, peer, &headers).await?;
     Ok(ok(&Value::Object(health)))
 }
 
-async fn receive(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+async fn receive(State(state): State<ApiState>, request: Request) -> Result<Response, Reject> {
     let (parts, body) = request.into_parts();
-    let program = face.runtime.program();
+    let program = state.runtime.program();
     let endpoints = program.config().webhooks.iter();
     let mut endpoints = endpoints.flat_map(|webhooks| &webhooks.endpoints);
     let Some(endpoint) = endpoints.find(|endpoint| endpoint.path == parts.uri.path()) else {
@@ -83,7 +83,7 @@ async fn receive(State(face): State<Face>, request: Request) -> Result<Response,
         Target::Plugin(plugin) => {
             let (kind, payload) = event(&body);
             let by = SubmittedBy::Webhook;
-            let queued = face
+            let queued = state
                 .runtime
                 .run_plugin(plugin, "handle", payload, &kind, by);
             let queued = queued.await.map_err(|error| refused(error, endpoint))?;
@@ -91,7 +91,7 @@ async fn receive(State(face): State<Face>, request: Request) -> Result<Response,
         }
         Target::Publish(publication) => {
             let delivery = delivery(&parts.headers, publication)?;
-            publish(&face, endpoint, publication, &body, delivery).await?
+            publish(&state, endpoint, publication, &body, delivery).await?
         }
     };
     Ok(answer(StatusCode::ACCEPTED, &told))
@@ -116,7 +116,7 @@ fn delivery<'h>(
 
 /// Nothing of the body says what is published as what: the goal is the configuration's alone.
 async fn publish(
-    face: &Face,
+    state: &ApiState,
     endpoint: &Endpoint,
     publication: &Publication,
     body: &[u8],
@@ -124,7 +124,7 @@ async fn publish(
 ) -> Result<Value, Reject> {
     let parsed = serde_json::from_slice::<Value>(body);
     let payload = parsed.unwrap_or_else(|_| json!({"body": String::from_utf8_lossy(body)}));
-    let published = face
+    let published = state
         .runtime
         .publish(&endpoint.path, publication, &payload, delivery);
     match published.await {

@@ -14,7 +14,7 @@ use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
-use consign_faces::automation::listeners::{Listeners, Serving, Shares};
+use consign_faces::automation::listeners::{ConnectionShares, Listeners, Serving};
 use consign_faces::automation::loader::Loader;
 use consign_faces::web::door::Door;
 use consign_kernel::receipt::Signer;
@@ -26,7 +26,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-const SHARES: Shares = Shares {
+const SHARES: ConnectionShares = ConnectionShares {
     api: 1_000,
     webhooks: 1_000,
 };

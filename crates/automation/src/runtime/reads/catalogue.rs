@@ -14,7 +14,7 @@ impl Program {
     /// All plugins, by name.
     pub fn plugin_list(&self) -> Value {
         let plugins = self.plugins().map(|plugin| {
-            let mut shown = about(plugin);
+            let mut shown = plugin_summary(plugin);
             let names = plugin.manifest.commands.iter();
             let names: Vec<&str> = names.map(|command| command.name.as_str()).collect();
             put(&mut shown, "commands", Some(names));
@@ -23,11 +23,11 @@ impl Program {
         json!({"plugins": plugins.collect::<Vec<_>>()})
     }
 
-    pub fn plugin_sheet(&self, name: &str) -> Option<Value> {
+    pub fn plugin_details(&self, name: &str) -> Option<Value> {
         let plugin = self.plugin(name)?;
-        let mut shown = about(plugin);
+        let mut shown = plugin_summary(plugin);
         put(&mut shown, "protocol", Some(PROTOCOL));
-        let commands = plugin.manifest.commands.iter().map(command_sheet);
+        let commands = plugin.manifest.commands.iter().map(command_details);
         put(&mut shown, "commands", Some(commands.collect::<Vec<_>>()));
         Some(Value::Object(shown))
     }
@@ -86,7 +86,7 @@ impl Program {
         json!({"pipelines": pipelines.collect::<Vec<_>>()})
     }
 
-    pub fn pipeline_sheet(&self, name: &str) -> Option<Value> {
+    pub fn pipeline_details(&self, name: &str) -> Option<Value> {
         let pipeline = self.router().pipeline(name)?;
         let mut shown = summary(pipeline);
         put(&mut shown, "name", Some(pipeline.name.clone()));
@@ -119,7 +119,7 @@ impl Program {
     }
 }
 
-fn about(plugin: &Plugin) -> Map<String, Value> {
+fn plugin_summary(plugin: &Plugin) -> Map<String, Value> {
     let mut shown = Map::new();
     put(&mut shown, "name", Some(plugin.name.clone()));
     let version = plugin.manifest.version.clone();
@@ -133,7 +133,7 @@ fn about(plugin: &Plugin) -> Map<String, Value> {
     shown
 }
 
-fn command_sheet(command: &Command) -> Value {
+fn command_details(command: &Command) -> Value {
     let mut shown = Map::new();
     put(&mut shown, "name", Some(command.name.clone()));
     let kind = match command.access {

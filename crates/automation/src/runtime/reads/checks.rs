@@ -7,13 +7,13 @@ use consign_engine::{Error, Operator};
 use serde_json::{Value, json};
 
 use super::is_over;
-use super::jobs::{LOOKED_AT_MAX, every_job};
+use super::jobs::{SCANNED_MAX, every_job};
 use crate::breaker;
 use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
 use crate::program::Program;
 use crate::runtime::job::{Job, SubmittedBy, job_id};
-use crate::runtime::keep::{self, ScheduleStatus};
-use crate::runtime::service::Runtime;
+use crate::runtime::lifecycle::Runtime;
+use crate::runtime::records::{self, ScheduleStatus};
 
 /// Rows that are named when something is wrong with them.
 const NAMED_MAX: usize = 5;
@@ -27,8 +27,8 @@ impl Runtime {
     pub async fn doctor(&self) -> Result<Vec<Value>, Error> {
         let mut checks = Vec::new();
         for plugin in self.program().plugins() {
-            let ailment = self.plugin_ailment(&plugin.name).await?;
-            checks.push(of_plugin(&plugin.name, ailment));
+            let unhealthy_reason = self.plugin_unhealthy_reason(&plugin.name).await?;
+            checks.push(plugin_check(&plugin.name, unhealthy_reason));
         }
         checks.extend(left_out(&self.program()));
         checks.extend(self.stranded_checks().await?);
@@ -50,8 +50,11 @@ impl Runtime {
     }
 
     /// What keeps a plugin that can be run from doing what it should.
-    pub(super) async fn plugin_ailment(&self, plugin: &str) -> Result<Option<String>, Error> {
-        let setup: Option<keep::Setup> = self.kept(keep::setup(plugin)).await?;
+    pub(super) async fn plugin_unhealthy_reason(
+        &self,
+        plugin: &str,
+    ) -> Result<Option<String>, Error> {
+        let setup: Option<records::SetupRecord> = self.stored(records::setup_key(plugin)).await?;
         if let Some(setup) = setup.filter(|setup| !setup.healthy && !setup.pending) {
             let failed = || "its setup failed".to_owned();
             return Ok(Some(setup.error.unwrap_or_else(failed)));
@@ -61,7 +64,7 @@ impl Runtime {
     }
 
     /// How many queued jobs wait for plugins that cannot be run here.
-    pub(in crate::runtime) async fn stranded(&self) -> Result<BTreeMap<String, u64>, Error> {
+    pub(in crate::runtime) async fn stranded_jobs(&self) -> Result<BTreeMap<String, u64>, Error> {
         let program = self.program();
         let mut stranded = BTreeMap::new();
         for work in self.engine().work().await? {
@@ -76,7 +79,7 @@ impl Runtime {
 
     /// Jobs that nobody here takes. Where other nodes share the ledger, one of them may know the plugin: then it is only told.
     pub(super) async fn stranded_checks(&self) -> Result<Vec<Value>, Error> {
-        let stranded = self.stranded().await?;
+        let stranded = self.stranded_jobs().await?;
         if stranded.is_empty() {
             return Ok(Vec::new());
         }
@@ -100,7 +103,7 @@ impl Runtime {
     pub async fn selfcheck(&self) -> Result<Vec<Value>, Error> {
         let (mut unreadable, mut endless) = (Vec::new(), Vec::new());
         let mut filter = every_job(WHOLE_ROWS);
-        for _ in 0..LOOKED_AT_MAX / WHOLE_ROWS as usize {
+        for _ in 0..SCANNED_MAX / WHOLE_ROWS as usize {
             let page = self.engine().intents(filter.clone()).await?;
             for intent in &page.intents {
                 if Job::read(intent).is_err() {
@@ -158,7 +161,7 @@ impl Runtime {
             .await?;
         let mut found = Vec::new();
         for job in open {
-            let whole = self.observed(job.id).await?;
+            let whole = self.observe_job(job.id).await?;
             let read = whole.and_then(|intent| Job::read(&intent).ok());
             let made = read.filter(|job| job.submitted_by == SubmittedBy::Scheduler);
             let schedule = made.and_then(|job| job.schedule_id);
@@ -168,15 +171,15 @@ impl Runtime {
     }
 }
 
-pub(super) fn of_plugin(name: &str, ailment: Option<String>) -> Value {
-    check(&format!("plugin {name}"), ailment)
+pub(super) fn plugin_check(name: &str, unhealthy_reason: Option<String>) -> Value {
+    check(&format!("plugin {name}"), unhealthy_reason)
 }
 
 /// Plugins that are installed or configured, and do not run.
 pub(super) fn left_out(program: &Program) -> Vec<Value> {
     let left_out = program.left_out();
     let checks =
-        left_out.map(|(name, why)| of_plugin(name, Some(format!("it was left out: {why}"))));
+        left_out.map(|(name, why)| plugin_check(name, Some(format!("it was left out: {why}"))));
     checks.collect()
 }
 

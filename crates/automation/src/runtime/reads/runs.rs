@@ -10,11 +10,11 @@ use consign_kernel::intent::Intent;
 use serde_json::{Map, Value, json};
 
 use super::catalogue::step;
-use super::jobs::{TREE_MAX, brief};
-use super::{put, word_of};
+use super::jobs::{TREE_MAX, job_summary};
+use super::{put, status_of};
 use crate::pipeline::Position;
 use crate::runtime::job::{Job, job_id, parse_job_id};
-use crate::runtime::service::Runtime;
+use crate::runtime::lifecycle::Runtime;
 
 /// Jobs of one run that are shown.
 const JOBS_MAX: usize = TREE_MAX;
@@ -25,7 +25,7 @@ const NEXT_AMONG: u32 = 50;
 /// More than the clocks of two nodes may differ: one that is two seconds off takes no work.
 const CLOCKS_DIFFER_MS: u128 = 5_000;
 
-struct Run {
+struct PipelineRun {
     instance: String,
     /// In the order of admission, each with its step.
     jobs: BTreeMap<Seq, (Position, Outline)>,
@@ -39,13 +39,13 @@ impl Runtime {
         let Some(named) = parse_job_id(id) else {
             return Ok(None);
         };
-        let mut run = Run {
+        let mut run = PipelineRun {
             instance: job_id(named),
             jobs: BTreeMap::new(),
             more: false,
         };
         let mut waiting = VecDeque::new();
-        if let Some(intent) = self.observed(named).await? {
+        if let Some(intent) = self.observe_job(named).await? {
             let Some(instance) = Job::read(&intent).ok().and_then(|job| job.instance_id) else {
                 return Ok(None);
             };
@@ -54,7 +54,7 @@ impl Runtime {
         }
         self.find_first(&run.instance, &mut waiting).await?;
         while let Some(id) = waiting.pop_front() {
-            let Some(intent) = self.observed(id).await? else {
+            let Some(intent) = self.observe_job(id).await? else {
                 continue;
             };
             // What it carries is let go before the next one is read.
@@ -67,7 +67,7 @@ impl Runtime {
             run.more |= children.len() > left;
             waiting.extend(children.iter().take(left).map(|child| child.id));
         }
-        Ok(self.run_shape(&run))
+        Ok(self.run_details(&run))
     }
 
     /// The jobs that a run began with. Its id tells when that was, so they are near, however many jobs came since.
@@ -91,7 +91,7 @@ impl Runtime {
         Ok(())
     }
 
-    fn run_shape(&self, run: &Run) -> Option<Value> {
+    fn run_details(&self, run: &PipelineRun) -> Option<Value> {
         let (first, root) = run.jobs.values().next()?;
         let mut ran: BTreeMap<&str, Vec<&Outline>> = BTreeMap::new();
         for (position, job) in run.jobs.values() {
@@ -114,7 +114,7 @@ impl Runtime {
             add_jobs(&mut shown, Some(jobs));
             graph.push(shown);
         }
-        let state = worst(run.jobs.values().map(|(_, job)| word_of(job)));
+        let state = worst(run.jobs.values().map(|(_, job)| status_of(job)));
         let mut shown = json!({
             "instance_id": run.instance, "pipeline": first.pipeline, "root_job_id": job_id(root.id), "status": state, "steps": graph,
         });
@@ -125,7 +125,7 @@ impl Runtime {
     }
 }
 
-impl Run {
+impl PipelineRun {
     /// Whether it is one of its jobs that was not there yet.
     fn take(&mut self, intent: &Intent) -> bool {
         let job = Job::read(intent).ok();
@@ -146,14 +146,14 @@ fn shortly_before(id: IntentId) -> IntentId {
 
 fn add_jobs(shown: &mut Map<String, Value>, jobs: Option<Vec<&Outline>>) {
     let jobs = jobs.unwrap_or_default();
-    let states = jobs.iter().map(|job| word_of(job));
+    let states = jobs.iter().map(|job| status_of(job));
     let state = if jobs.is_empty() {
         "not_reached"
     } else {
         worst(states)
     };
     put(shown, "status", Some(state));
-    let jobs: Vec<Value> = jobs.into_iter().map(brief).collect();
+    let jobs: Vec<Value> = jobs.into_iter().map(job_summary).collect();
     put(shown, "jobs", Some(jobs));
 }
 

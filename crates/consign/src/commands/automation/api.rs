@@ -2,10 +2,10 @@
 
 use http::Method;
 
-use super::ask::block_on;
-use super::service::ServiceArgs;
+use super::request::block_on;
+use super::service_args::ServiceArgs;
 use crate::failure::{Exit, Failure};
-use crate::system::Alone;
+use crate::system::WhenStopped;
 use crate::{input, out};
 
 const AFTER_HELP: &str = "\
@@ -50,16 +50,16 @@ impl ApiArgs {
         let body = body.transpose()?.unwrap_or_default();
         let path = format!("/{}", self.endpoint.trim_start_matches('/'));
         let bytes = block_on(async {
-            let reach = self.service.reach(Alone::Look).await?;
+            let client = self.service.client(WhenStopped::ReadLedger).await?;
             // A job that is only queued here would wait for a service that nobody started.
-            if reach.is_alone() && method != Method::GET {
-                reach.close().await?;
+            if client.is_local() && method != Method::GET {
+                client.close().await?;
                 let message = "no service runs with this configuration";
                 let hint = "start it with `system start`";
                 return Err(Failure::failed(message).hint(hint).into());
             }
-            let answer = reach.raw(method, &path, body).await;
-            reach.close().await?;
+            let answer = client.raw(method, &path, body).await;
+            client.close().await?;
             answer
         })?;
         out::data(&String::from_utf8_lossy(&bytes))?;

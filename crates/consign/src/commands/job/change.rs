@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::commands::automation::ask::{Change, cell, change};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{Change, cell, change};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::segment;
+use crate::system::path_segment;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, verb: &str) -> anyhow::Result<Exit> {
-        let id = segment(&self.id);
+        let id = path_segment(&self.id);
         let wanted = Change {
             look: &format!("/job/{id}"),
             post: &format!("/job/{id}/{verb}"),

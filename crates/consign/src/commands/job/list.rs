@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::commands::automation::ask::{JOB_COLUMNS, ask, rows};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{JOB_COLUMNS, get_and_print, rows};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::query;
+use crate::system::query_string;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
@@ -41,20 +41,20 @@ pub(crate) struct QueueArgs {
 
 impl ListArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let wanted = query(&[
+        let wanted = query_string(&[
             ("plugin", self.plugin),
             ("command", self.command),
             ("status", self.status),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
-        ask(&self.service, &format!("/jobs{wanted}"), listed)
+        get_and_print(&self.service, &format!("/jobs{wanted}"), listed)
     }
 }
 
 impl QueueArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let wanted = query(&[("limit", self.limit.map(|limit| limit.to_string()))]);
-        ask(&self.service, &format!("/queue{wanted}"), listed)
+        let wanted = query_string(&[("limit", self.limit.map(|limit| limit.to_string()))]);
+        get_and_print(&self.service, &format!("/queue{wanted}"), listed)
     }
 }
 

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use consign_automation::runtime::parse_job_id;
 use serde_json::Value;
 
-use crate::commands::automation::ask::{answered, cell, print};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{cell, get, print};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::{query, segment};
+use crate::system::{path_segment, query_string};
 use crate::{ductile, render};
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +58,7 @@ impl LogsArgs {
         let with_result = self.include_result || self.service.tree.verbose;
         let (job, name) = told_apart(self.name);
         let (job, plugin) = (self.job.or(job), self.plugin.or(name));
-        let wanted = query(&[
+        let wanted = query_string(&[
             ("plugin", plugin.clone()),
             ("job_id", job.clone()),
             ("status", self.status),
@@ -68,14 +68,14 @@ impl LogsArgs {
             ("limit", self.limit.map(|limit| limit.to_string())),
             ("include_result", with_result.then(|| "true".to_owned())),
         ]);
-        let answer = answered(&self.service, &format!("/job-logs{wanted}"))?;
+        let answer = get(&self.service, &format!("/job-logs{wanted}"))?;
         let is_empty = answer["logs"].as_array().is_none_or(Vec::is_empty);
         // Nothing is also what a mistyped name has; a service elsewhere may not let us ask.
         if let Some(job) = job.filter(|_| is_empty) {
-            answered(&self.service, &format!("/job/{}", segment(&job)))?;
+            get(&self.service, &format!("/job/{}", path_segment(&job)))?;
         }
         if let Some(plugin) = plugin.filter(|_| is_empty && self.service.api_url.is_none()) {
-            answered(&self.service, &format!("/plugin/{}", segment(&plugin)))?;
+            get(&self.service, &format!("/plugin/{}", path_segment(&plugin)))?;
         }
         print(&self.service.tree, &answer, |answer| {
             let logs = answer["logs"].as_array().into_iter().flatten();

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::logs::entry;
-use super::tree::{STEP_COLUMNS, drawn};
-use crate::commands::automation::ask::{JOB_COLUMNS, ask, members, rows};
-use crate::commands::automation::service::ServiceArgs;
+use super::tree::{STEP_COLUMNS, job_tree_table};
+use crate::commands::automation::request::{JOB_COLUMNS, get_and_print, members, rows};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::segment;
+use crate::system::path_segment;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
@@ -23,21 +23,21 @@ pub(crate) struct ShowArgs {
 
 impl ShowArgs {
     pub(crate) fn show(self) -> anyhow::Result<Exit> {
-        ask(
+        get_and_print(
             &self.service,
-            &format!("/job/{}", segment(&self.id)),
+            &format!("/job/{}", path_segment(&self.id)),
             members,
         )
     }
 
     pub(crate) fn tree(self) -> anyhow::Result<Exit> {
-        let path = format!("/job/{}/tree", segment(&self.id));
-        ask(&self.service, &path, drawn)
+        let path = format!("/job/{}/tree", path_segment(&self.id));
+        get_and_print(&self.service, &path, job_tree_table)
     }
 
     pub(crate) fn inspect(self) -> anyhow::Result<Exit> {
-        let path = format!("/job/{}/inspect", segment(&self.id));
-        ask(&self.service, &path, inspected)
+        let path = format!("/job/{}/inspect", path_segment(&self.id));
+        get_and_print(&self.service, &path, inspected)
     }
 }
 

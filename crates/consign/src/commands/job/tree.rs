@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::commands::automation::ask::{JOB_COLUMNS, rows};
+use crate::commands::automation::request::{JOB_COLUMNS, rows};
 
 /// Where in a pipeline a job stands.
 pub(super) const STEP_COLUMNS: &[(&str, &str)] = &[("PIPELINE", "pipeline"), ("STEP", "step_id")];
 
-pub(crate) fn drawn(jobs: &Value) -> String {
+pub(crate) fn job_tree_table(jobs: &Value) -> String {
     let jobs: Vec<&Value> = jobs.as_array().into_iter().flatten().collect();
     let ids: HashSet<&str> = jobs.iter().map(|job| id(job)).collect();
     let mut children: HashMap<Option<&str>, Vec<&Value>> = HashMap::new();
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_job_stands_below_the_one_that_it_came_from() {
-        let text = drawn(&json!([
+        let text = job_tree_table(&json!([
             {"job_id": "a", "parent_job_id": "gone"},
             {"job_id": "b", "parent_job_id": "a"},
             {"job_id": "c", "parent_job_id": "a", "pipeline": "p", "step_id": "s"},

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use crate::commands::automation::ask::{answered, block_on, cell, follow, load, print, would};
-use crate::commands::automation::service::ServiceArgs;
-use crate::commands::job::drawn;
+use crate::commands::automation::request::{block_on, cell, follow, get, load, print, would};
+use crate::commands::automation::service_args::ServiceArgs;
+use crate::commands::job::job_tree_table;
 use crate::failure::{Exit, Failure};
 use crate::input;
-use crate::system::{Alone, Reach, segment};
+use crate::system::{ServiceClient, WhenStopped, path_segment};
 
 const AFTER_HELP: &str = "\
 With a running service, or with --api-url, the job is queued there, and --wait waits
@@ -66,7 +66,7 @@ impl RunArgs {
         if self.payload.dry_run {
             self.require_command()?;
         }
-        let path = format!("/plugin/{}/{}", segment(plugin), segment(command));
+        let path = format!("/plugin/{}/{}", path_segment(plugin), path_segment(command));
         start(
             &self.service,
             &self.payload,
@@ -80,12 +80,12 @@ impl RunArgs {
     fn require_command(&self) -> anyhow::Result<()> {
         let (plugin, command) = (&self.name, &self.command);
         let sheet = if self.service.api_url.is_some() {
-            let path = format!("/plugin/{}", segment(plugin));
-            answered(&self.service, &path)?
+            let path = format!("/plugin/{}", path_segment(plugin));
+            get(&self.service, &path)?
         } else {
             let program = load(&self.service.tree.find()?)?;
             let missing = || Failure::failed(program.missing_plugin(plugin));
-            program.plugin_sheet(plugin).ok_or_else(missing)?
+            program.plugin_details(plugin).ok_or_else(missing)?
         };
         let mut commands = sheet["commands"].as_array().into_iter().flatten();
         if commands.any(|known| known["name"] == command.as_str()) {
@@ -111,19 +111,19 @@ pub(crate) fn start(
     }
     let body = json!({ "payload": payload });
     let (answer, jobs) = block_on(async {
-        let reach = service.reach(Alone::Work).await?;
-        let waits = given.wait || reach.is_alone();
+        let client = service.client(WhenStopped::RunJobs).await?;
+        let waits = given.wait || client.is_local();
         let started = async {
-            let answer = reach.post(path, Some(&body)).await?.body;
+            let answer = client.post(path, Some(&body)).await?.body;
             let jobs = if waits {
-                Some(followed(&reach, &answer).await?)
+                Some(followed(&client, &answer).await?)
             } else {
                 None
             };
             anyhow::Ok((answer, jobs))
         };
         let started = started.await;
-        reach.close().await?;
+        client.close().await?;
         started
     })?;
     let Some(jobs) = jobs else {
@@ -140,7 +140,7 @@ pub(crate) fn start(
         whole["job_ids"] = ids.clone();
     }
     print(args, &whole, |whole| {
-        let mut text = drawn(&whole["tree"]);
+        let mut text = job_tree_table(&whole["tree"]);
         for job in whole["tree"].as_array().into_iter().flatten() {
             let (plugin, result) = (cell(&job["plugin"]), &job["result"]["result"]);
             if !result.is_null() {
@@ -156,12 +156,12 @@ pub(crate) fn start(
 }
 
 /// A pipeline may begin with several jobs; all of them, one tree behind the other.
-async fn followed(reach: &Reach, answer: &Value) -> anyhow::Result<Vec<Value>> {
+async fn followed(client: &ServiceClient, answer: &Value) -> anyhow::Result<Vec<Value>> {
     let several = answer["job_ids"].as_array().map(Vec::as_slice);
     let ids = several.unwrap_or(std::slice::from_ref(&answer["job_id"]));
     let mut jobs = Vec::new();
     for id in ids.iter().filter_map(Value::as_str) {
-        jobs.extend(follow(reach, id).await?);
+        jobs.extend(follow(client, id).await?);
     }
     Ok(jobs)
 }

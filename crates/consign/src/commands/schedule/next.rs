@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use crate::commands::automation::ask::{block_on, load, print, rows};
 use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::commands::automation::request::{block_on, load, print, rows};
 use crate::failure::{Exit, Failure};
-use crate::system::{Alone, Reach, StateDir};
+use crate::system::{ServiceClient, StateDir, WhenStopped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -36,7 +36,7 @@ impl Args {
         {
             return Err(Failure::failed(program.missing_plugin(name)).into());
         }
-        let standing = standing(&tree)?;
+        let known_schedules = known_schedules(&tree)?;
         let now = Timestamp::now();
         let mut found = Vec::new();
         for plugin in program.plugins() {
@@ -48,7 +48,7 @@ impl Args {
                 continue;
             }
             for entry in &plugin.schedules {
-                let known = standing.iter().find(|one| {
+                let known = known_schedules.iter().find(|one| {
                     one["plugin"] == plugin.name.as_str() && one["schedule_id"] == entry.id.as_str()
                 });
                 for at in instants(entry, known, now, self.count) {
@@ -79,16 +79,16 @@ impl Args {
 }
 
 /// All schedules as the service or the ledger knows them; none if nothing has run yet.
-fn standing(tree: &Tree) -> anyhow::Result<Vec<Value>> {
+fn known_schedules(tree: &Tree) -> anyhow::Result<Vec<Value>> {
     let has_ledger = StateDir::of(&tree.peek()?).ledger().exists();
     block_on(async {
-        let reach = match Reach::of_running(tree).await? {
-            Some(reach) => reach,
-            None if has_ledger => Reach::new(tree, Alone::Look).await?,
+        let client = match ServiceClient::connect_running(tree).await? {
+            Some(client) => client,
+            None if has_ledger => ServiceClient::new(tree, WhenStopped::ReadLedger).await?,
             None => return Ok(Vec::new()),
         };
-        let answer = reach.get("/schedules").await;
-        reach.close().await?;
+        let answer = client.get("/schedules").await;
+        client.close().await?;
         let schedules = answer?.body["schedules"].as_array().cloned();
         Ok(schedules.unwrap_or_default())
     })
@@ -97,7 +97,7 @@ fn standing(tree: &Tree) -> anyhow::Result<Vec<Value>> {
 /// Without the jitter of what comes after the next run, which chance decides when the time comes.
 fn instants(entry: &Entry, known: Option<&Value>, now: Timestamp, count: u32) -> Vec<Timestamp> {
     let system = TimeZone::system();
-    let mut state = entry.first_sight(now, &system, 0);
+    let mut state = entry.initial_state(now, &system, 0);
     if let Some(known) = known {
         if known["status"] != "active" {
             return Vec::new();

@@ -1,9 +1,9 @@
 //! `system breaker`, `system reset` and `system plugin-facts`: what the service knows of one plugin
 
-use crate::commands::automation::ask::{Change, ask, cell, change, members, rows};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{Change, cell, change, get_and_print, members, rows};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::{query, segment};
+use crate::system::{path_segment, query_string};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
@@ -58,12 +58,12 @@ pub(crate) struct FactsArgs {
 
 impl ShowArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let wanted = query(&[
+        let wanted = query_string(&[
             ("command", self.command),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
-        let path = format!("/breaker/{}{wanted}", segment(&self.plugin));
-        ask(&self.service, &path, |answer| {
+        let path = format!("/breaker/{}{wanted}", path_segment(&self.plugin));
+        get_and_print(&self.service, &path, |answer| {
             let mut own = answer.clone();
             let transitions = own["transitions"].take();
             if let Some(own) = own.as_object_mut() {
@@ -83,8 +83,8 @@ impl ShowArgs {
 
 impl ResetArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let plugin = segment(&self.plugin);
-        let command = query(&[("command", self.command)]);
+        let plugin = path_segment(&self.plugin);
+        let command = query_string(&[("command", self.command)]);
         let wanted = Change {
             look: &format!("/breaker/{plugin}{command}"),
             post: &format!("/breaker/{plugin}/reset{command}"),
@@ -99,12 +99,12 @@ impl ResetArgs {
 
 impl FactsArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let wanted = query(&[
+        let wanted = query_string(&[
             ("fact_type", self.fact_type),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
-        let path = format!("/facts/{}{wanted}", segment(&self.plugin));
-        ask(&self.service, &path, |answer| {
+        let path = format!("/facts/{}{wanted}", path_segment(&self.plugin));
+        get_and_print(&self.service, &path, |answer| {
             let facts = answer["facts"].as_array().into_iter().flatten();
             let lines = facts.map(|fact| {
                 let (at, kind) = (cell(&fact["created_at"]), cell(&fact["fact_type"]));

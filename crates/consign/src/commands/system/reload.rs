@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::checks::judged_by;
-use crate::commands::automation::ask::{Change, block_on, change, print, would};
-use crate::commands::automation::service::ServiceArgs;
+use super::checks::config_check;
+use crate::commands::automation::request::{Change, block_on, change, print, would};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::{Exit, Failure};
-use crate::system::{ASK_ITS_SERVER, Reach, StateDir};
+use crate::system::{START_SERVER_HINT, ServiceClient, StateDir};
 
 const AFTER_HELP: &str = "\
 The service answers when it has the new configuration, or says why it keeps the old one.
@@ -45,25 +45,25 @@ impl Args {
     fn reload_here(&self) -> anyhow::Result<Exit> {
         let args = &self.service.tree;
         let tree = args.find()?;
-        let state = StateDir::at(&tree)?;
-        let Some(pid) = state.running() else {
+        let state = StateDir::of_tree(&tree)?;
+        let Some(pid) = state.service_pid() else {
             let message = "no service runs with this configuration";
-            let hint = match state.elsewhere()? {
-                Some(_) => ASK_ITS_SERVER,
+            let hint = match state.external_ledger()? {
+                Some(_) => START_SERVER_HINT,
                 None => "start it with `system start`",
             };
             return Err(Failure::failed(message).hint(hint).into());
         };
         let answer = block_on(async {
             // The lock is held, so a socket that is missing is no sign that nobody is there.
-            let Ok(Some(reach)) = Reach::of_running(&tree).await else {
+            let Ok(Some(client)) = ServiceClient::connect_running(&tree).await else {
                 return Ok(None);
             };
-            require_usable(&judged_by(&reach).await?)?;
+            require_usable(&config_check(&client).await?)?;
             if self.dry_run {
                 return Ok(None);
             }
-            Ok(Some(reach.post("/system/reload", None).await?.body))
+            Ok(Some(client.post("/system/reload", None).await?.body))
         })?;
         if self.dry_run {
             return would(args, &format!("reload the service (pid {pid})"));

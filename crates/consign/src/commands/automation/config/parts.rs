@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::set::MeantArgs;
 use super::show::show;
 use super::tree::TreeArgs;
-use crate::commands::automation::ask::{print, rows};
+use crate::commands::automation::request::{print, rows};
 use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]

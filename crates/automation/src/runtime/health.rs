@@ -1,0 +1,146 @@
+//! Whether the service does what it is there for, as those are told who watch over it.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use consign_engine::LedgerHealth;
+use tokio::sync::watch;
+
+use super::lifecycle::Runtime;
+
+const RESTART_DELAY: Duration = Duration::from_secs(1);
+/// The dispatcher tries again after a second. It says nothing while it waits for jobs, so a refusal is over when it is old.
+const REFUSAL_AGE_MAX: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub(super) struct TaskHealth {
+    /// Tasks that should run and do not.
+    stopped_tasks: Mutex<BTreeSet<&'static str>>,
+    refused_at: Mutex<Option<Instant>>,
+}
+
+impl TaskHealth {
+    /// A task that panics begins anew: without it the service would look well and do nothing.
+    pub(super) async fn supervise<F>(
+        &self,
+        name: &'static str,
+        stopping: &watch::Sender<bool>,
+        task: impl Fn() -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        while let Err(error) = tokio::spawn(task()).await {
+            tracing::error!(component = name, %error, "a task of the service ended by a panic; it begins anew");
+            self.stopped_tasks().insert(name);
+            tokio::time::sleep(RESTART_DELAY).await;
+            self.stopped_tasks().remove(name);
+        }
+        if !*stopping.borrow() {
+            tracing::error!(component = name, "a task of the service has ended");
+            self.stopped_tasks().insert(name);
+        }
+    }
+
+    /// The ledger did not let the dispatcher take jobs.
+    pub(super) fn claim_refused(&self) {
+        *self.refused_at() = Some(Instant::now());
+    }
+
+    fn unhealthy_reason(&self) -> Option<String> {
+        let stopped_tasks = self.stopped_tasks();
+        if let Some(name) = stopped_tasks.first() {
+            return Some(format!(
+                "the {name} does not run; the log of the service says why, and a restart helps"
+            ));
+        }
+        let refused_at = *self.refused_at();
+        refused_at.filter(|at| at.elapsed() < REFUSAL_AGE_MAX)?;
+        Some("the ledger gives out no jobs; the log of the service says why".to_owned())
+    }
+
+    fn stopped_tasks(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
+        self.stopped_tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        let refused_at = self.refused_at.lock();
+        refused_at.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Runtime {
+    /// Why nobody should count on the service at the moment; `None` while it is well, or on its way out.
+    pub async fn unhealthy_reason(&self) -> Option<String> {
+        if *self.inner.stopping.borrow() {
+            return None;
+        }
+        // One that is only unwritable, as on a full disk, is not mended by starting the service anew.
+        let ledger = self.ledger_health().await;
+        if ledger == LedgerHealth::Unreadable {
+            return Some(ledger.reason().to_owned());
+        }
+        self.inner.health.unhealthy_reason()
+    }
+
+    /// What the ledger is fit for at the moment.
+    pub async fn ledger_health(&self) -> LedgerHealth {
+        self.inner.engine.ledger_health().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_is_down_until_it_runs_again() {
+        let (health, stopping) = (Arc::new(TaskHealth::default()), watch::Sender::new(false));
+        let starts = Arc::new(AtomicUsize::new(0));
+        let kept = {
+            let (health, stopping, starts) = (health.clone(), stopping.clone(), starts.clone());
+            tokio::spawn(async move {
+                let task = || {
+                    let start = starts.fetch_add(1, Ordering::SeqCst);
+                    async move {
+                        assert!(start > 0, "planned");
+                        std::future::pending::<()>().await;
+                    }
+                };
+                health.supervise("dispatcher", &stopping, task).await;
+            })
+        };
+        while health.unhealthy_reason().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let said = health.unhealthy_reason().unwrap_or_default();
+        assert!(said.starts_with("the dispatcher does not run"), "{said}");
+        tokio::time::sleep(RESTART_DELAY * 2).await;
+        assert_eq!(starts.load(Ordering::SeqCst), 2);
+        assert_eq!(health.unhealthy_reason(), None);
+        kept.abort();
+    }
+
+    #[tokio::test]
+    async fn a_task_that_just_ends_is_down_unless_the_service_stops() {
+        for stops in [false, true] {
+            let (health, stopping) = (TaskHealth::default(), watch::Sender::new(stops));
+            health.supervise("scheduler", &stopping, || async {}).await;
+            assert_eq!(health.unhealthy_reason().is_none(), stops);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_an_ailment_for_a_while() {
+        let health = TaskHealth::default();
+        health.claim_refused();
+        assert!(health.unhealthy_reason().is_some());
+        *health.refused_at() = Instant::now().checked_sub(REFUSAL_AGE_MAX);
+        assert_eq!(health.unhealthy_reason(), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! What is done beside the schedules, again and again: loose ends are followed up, and old things go, in pieces.
+//!
+//! It has a task of its own, so that a great deal to forget delays no schedule.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use consign_engine::{Engine, Error};
+use consign_kernel::command::{Answer, Clean, Command, Forget, ForgetFacts};
+use consign_kernel::ids::FactSeq;
+use consign_kernel::limits::RECORD_LIFE_US;
+use consign_kernel::profile::Face;
+use consign_kernel::record::Kind;
+
+use super::job::micros;
+use super::lifecycle::RuntimeInner;
+use super::unreported_ends::UnreportedEnds;
+use crate::config::model::Service;
+
+/// However often the clock ticks.
+const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
+/// Per commit, so that jobs are never held up for long.
+const PIECE_ROWS: u32 = 500;
+/// Per round and kind of thing; what is left has its turn in the next one.
+const PIECES_MAX: usize = 20;
+
+/// Goes on until the service stops.
+pub(super) async fn run(inner: Arc<RuntimeInner>) {
+    let mut stopping = inner.stopping.subscribe();
+    let mut unreported_ends = UnreportedEnds::default();
+    let mut retention = Retention::default();
+    while !*stopping.borrow_and_update() {
+        let program = inner.program();
+        let service = &program.config().service;
+        if let Err(error) = inner.finish_reload().await {
+            tracing::warn!(component = "reload", %error, "not all is done that follows from the configuration; the next round tries again");
+        }
+        // Before anything is removed: what follows from a job needs the job.
+        if let Err(error) = unreported_ends.follow_up_all(&inner, &program).await {
+            tracing::warn!(component = "recovery", %error, "ends of jobs could not be followed up; the next round tries again");
+        }
+        if let Err(error) = retention.forget(&inner.engine, service).await {
+            tracing::warn!(component = "retention", %error, "old rows could not be removed; the next round tries again");
+        }
+        let pause = service.tick_interval.clamp(AT_MOST_EVERY, AT_LEAST_EVERY);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = inner.unreported_ends.notified() => {}
+            _ = stopping.changed() => {}
+        }
+    }
+}
+
+#[derive(Default)]
+struct Retention {
+    /// Up to here all facts are old, and those that are left belong to others.
+    facts_seen: FactSeq,
+}
+
+impl Retention {
+    async fn forget(&mut self, engine: &Engine, service: &Service) -> Result<(), Error> {
+        let changes = service.breaker_transitions_retention;
+        forget_records(engine, Kind::JobLog, service.job_log_retention).await?;
+        forget_records(engine, Kind::BreakerChange, changes).await?;
+        clean(engine, micros(service.job_queue_retention)).await?;
+        // Transitions and attempts are told by the same facts.
+        let retention = service
+            .job_transitions_retention
+            .max(service.job_attempts_retention);
+        for _ in 0..PIECES_MAX {
+            let piece = ForgetFacts {
+                face: Face::Automation,
+                before: engine.now().minus(micros(retention)),
+                after: self.facts_seen,
+                limit: PIECE_ROWS,
+            };
+            let answer = engine.apply(None, Command::ForgetFacts(piece)).await?;
+            let Answer::FactsForgotten {
+                after: Some(after), ..
+            } = answer
+            else {
+                break;
+            };
+            self.facts_seen = after;
+        }
+        forget_records(engine, Kind::PastJob, retention).await
+    }
+}
+
+/// Those that are older than the retention of today, whatever it was when they were written.
+async fn forget_records(engine: &Engine, kind: Kind, retention: Duration) -> Result<(), Error> {
+    for _ in 0..PIECES_MAX {
+        let piece = Command::Forget(Forget::Records {
+            kind,
+            ahead_us: RECORD_LIFE_US.saturating_sub(micros(retention)),
+            limit: PIECE_ROWS,
+        });
+        let full = Answer::Forgotten {
+            rows: u64::from(PIECE_ROWS),
+        };
+        if engine.apply(None, piece).await? != full {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn clean(engine: &Engine, retention_us: i64) -> Result<(), Error> {
+    for _ in 0..PIECES_MAX {
+        let piece = Command::Clean(Clean {
+            face: Face::Automation,
+            retention_us,
+            limit: PIECE_ROWS,
+        });
+        let answer = engine.apply(None, piece).await?;
+        if !matches!(answer, Answer::Cleaned(cleaned) if cleaned.more) {
+            break;
+        }
+    }
+    Ok(())
+}

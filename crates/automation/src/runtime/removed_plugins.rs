@@ -1,0 +1,176 @@
+//! Plugins that are not to run any more: what waits for them ends.
+//!
+//! They are those that the configuration disables, and those that a reload found gone. Of the latter the ledger has a note until
+//! nothing of theirs is open, so that a service which dies meanwhile ends the rest at its next start. A name that merely means
+//! nothing here is none of them, for another node may run it: its jobs wait, and the doctor tells.
+
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+
+use consign_engine::Error;
+use consign_kernel::command::{Command, Operate};
+use consign_kernel::error::Refusal;
+use consign_kernel::profile::Face;
+use consign_kernel::record::Kind;
+use consign_kernel::state::State;
+use serde_json::json;
+
+use super::lifecycle::{Runtime, RuntimeInner};
+use super::records;
+use super::unit_of_work::record_put;
+use crate::plugin::discovery::MANIFEST;
+use crate::program::{Plugin, Program};
+
+/// Jobs per commit.
+const PIECE_JOBS: u32 = 200;
+/// More plugins than anybody removes before their jobs have ended.
+const NOTES_MAX: u32 = 10_000;
+const REMOVED: &str = "its plugin was removed or disabled";
+
+/// By name, and whether the ledger has a note.
+pub(super) type RemovedPlugins = BTreeMap<String, bool>;
+
+impl RuntimeInner {
+    pub(super) fn removed(&self) -> MutexGuard<'_, RemovedPlugins> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What an earlier start did not come to the end with, and what the configuration disables.
+    pub(super) async fn load_removed(&self, program: &Program) -> Result<(), Error> {
+        let owner = records::removals_owner(self.node());
+        let kind = Kind::PluginSetup;
+        let notes = self.engine.records(kind, &owner, "", NOTES_MAX).await?;
+        let notes = notes.into_iter().map(|note| (note.key.name, true));
+        self.removed().extend(notes);
+        self.record_removed(program, &[]).await
+    }
+
+    /// Takes `gone` for removed, and those no more that this program wants again.
+    pub(super) async fn record_removed(
+        &self,
+        program: &Program,
+        gone: &[String],
+    ) -> Result<(), Error> {
+        let configured = &program.config().plugins;
+        let mut removed = self.removed().clone();
+        let mut steps = Vec::new();
+        // What is disabled stands in the configuration and needs no note.
+        for name in gone.iter().filter(|name| !configured.contains_key(*name)) {
+            let key = records::removal_key(self.node(), name);
+            steps.push(Command::Put(record_put(key, &json!({}), None, None)));
+            removed.insert(name.clone(), true);
+        }
+        removed.retain(|name, noted| {
+            let is_back = is_wanted(program, name);
+            if is_back && *noted {
+                steps.push(Command::Delete(records::removal_key(self.node(), name)));
+            }
+            !is_back
+        });
+        let disabled = configured.iter().filter(|(_, one)| !one.enabled);
+        for (name, _) in disabled {
+            removed.entry(name.clone()).or_insert(false);
+        }
+        if !steps.is_empty() {
+            self.engine.together(steps).await?;
+        }
+        *self.removed() = removed;
+        Ok(())
+    }
+
+    /// Ends what waits for plugins that are not to run any more. Later rounds find what still ran then and has failed since.
+    pub(super) async fn end_removed(&self, ended: &mut usize) -> Result<(), Error> {
+        let removed = self.removed().clone();
+        for (plugin, noted) in removed {
+            let (ended_now, is_over) = self.end_jobs_of(&plugin).await?;
+            *ended += ended_now;
+            if ended_now > 0 {
+                let message = "queued jobs of a plugin that is disabled or gone were ended";
+                tracing::warn!(component = "reload", plugin, jobs = ended_now, "{message}");
+            }
+            if noted && is_over {
+                let note = Command::Delete(records::removal_key(self.node(), &plugin));
+                self.engine.together(vec![note]).await?;
+                // It may be back by now, or gone once more.
+                if let Some(noted) = self.removed().get_mut(&plugin) {
+                    *noted = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many, and whether none of its jobs is open any more.
+    async fn end_jobs_of(&self, plugin: &str) -> Result<(usize, bool), Error> {
+        let mut ended = 0;
+        loop {
+            let open = self.engine.open_jobs(plugin, None, PIECE_JOBS).await?;
+            if open.is_empty() {
+                return Ok((ended, true));
+            }
+            let is_last = open.len() < PIECE_JOBS as usize;
+            let waiting = open.into_iter().filter(|job| job.state == State::Queued);
+            let ends: Vec<Command> = waiting
+                .map(|job| {
+                    Command::Cancel(Operate {
+                        id: job.id,
+                        face: Face::Automation,
+                        reason: REMOVED.to_owned(),
+                    })
+                })
+                .collect();
+            let is_stuck = ends.is_empty();
+            for answer in self.engine.execute(None, ends).await? {
+                match answer {
+                    Ok(_) => ended += 1,
+                    // Taken or ended by somebody else meanwhile.
+                    Err(Refusal::IllegalState | Refusal::NotFound) => {}
+                    Err(refusal) => return Err(refusal.into()),
+                }
+            }
+            // Those that run are not many more than workers.
+            if is_last || is_stuck {
+                return Ok((ended, false));
+            }
+        }
+    }
+}
+
+impl Runtime {
+    /// Tells of jobs that wait for plugins which nobody here runs, and which are not ended either.
+    pub(super) async fn log_stranded_jobs(&self) {
+        let stranded = match self.stranded_jobs().await {
+            Ok(stranded) => stranded,
+            Err(error) => {
+                tracing::warn!(component = "recovery", %error, "it is not known whether jobs wait for plugins that are not here");
+                return;
+            }
+        };
+        for (plugin, jobs) in stranded {
+            if !self.inner.removed().contains_key(&plugin) {
+                let message =
+                    "queued jobs wait for a plugin that does not run here; see `system doctor`";
+                tracing::warn!(component = "recovery", plugin, jobs, "{message}");
+            }
+        }
+    }
+}
+
+/// Whether somebody means to run it, even if that cannot be done at the moment.
+fn is_wanted(program: &Program, name: &str) -> bool {
+    let configured = program.config().plugins.get(name);
+    program.plugin(name).is_some()
+        || configured.is_some_and(|configured| configured.enabled)
+        || program.left_out().any(|(left_out, _)| left_out == name)
+}
+
+/// Whether a plugin that ran until now is not to run any more. One that is broken, or just being worked on, keeps its jobs.
+pub(super) fn is_removed(plugin: &Plugin, program: &Program) -> bool {
+    if is_wanted(program, &plugin.name) {
+        return false;
+    }
+    let is_disabled = program.config().plugins.contains_key(&plugin.name);
+    // An alias is nothing but its configuration. What cannot be looked at may still be there.
+    let is_gone = || matches!(plugin.directory.join(MANIFEST).try_exists(), Ok(false));
+    is_disabled || plugin.base.is_some() || is_gone()
+}

@@ -1,0 +1,196 @@
+//! What the commands on a running automation share: a question and how its answer is shown, a change and how it is only tried.
+//!
+//! Invariant: `--dry-run` asks whether the thing is there and changes nothing.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::runtime::Builder;
+
+use super::config::tree::{Tree, TreeArgs};
+use super::service_args::ServiceArgs;
+use crate::failure::Exit;
+use crate::system::{ServiceClient, WhenStopped, path_segment};
+use crate::{out, render};
+use consign_automation::program::Program;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// After so long without a word a command seems to hang.
+const SILENT_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Runs what a command does to its end.
+pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
+}
+
+/// Asks one thing and shows the answer.
+pub(crate) fn get_and_print(
+    service: &ServiceArgs,
+    path: &str,
+    show: impl Fn(&Value) -> String,
+) -> anyhow::Result<Exit> {
+    print(&service.tree, &get(service, path)?, show)
+}
+
+/// The answer to one thing, from a service or from the ledger.
+pub(crate) fn get(service: &ServiceArgs, path: &str) -> anyhow::Result<Value> {
+    block_on(async {
+        let client = service.client(WhenStopped::ReadLedger).await?;
+        let answer = client.get(path).await;
+        client.close().await?;
+        Ok(answer?.body)
+    })
+}
+
+/// Asks what the configuration when_stopped can tell when no service runs.
+pub(crate) fn get_or_load(
+    service: &ServiceArgs,
+    path: &str,
+    known: impl Fn(&Program) -> anyhow::Result<Value>,
+    show: impl Fn(&Value) -> String,
+) -> anyhow::Result<Exit> {
+    let body = match service.asked(path)? {
+        Some(body) => body,
+        None => known(&load(&service.tree.find()?)?)?,
+    };
+    print(&service.tree, &body, show)
+}
+
+pub(crate) fn load(tree: &Tree) -> anyhow::Result<Program> {
+    Ok(tree.look()?)
+}
+
+pub(crate) fn print(
+    args: &TreeArgs,
+    body: &Value,
+    show: impl Fn(&Value) -> String,
+) -> anyhow::Result<Exit> {
+    if args.output.json {
+        out::json(body)?;
+    } else {
+        out::data(&show(body))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Something to be changed.
+pub(crate) struct Change<'c> {
+    /// A question that is refused if there is nothing to change.
+    pub(crate) look: &'c str,
+    pub(crate) post: &'c str,
+    pub(crate) body: Option<Value>,
+    /// In words, behind "would".
+    pub(crate) what: &'c str,
+}
+
+pub(crate) fn change(
+    service: &ServiceArgs,
+    dry_run: bool,
+    change: &Change<'_>,
+    show: impl Fn(&Value) -> String,
+) -> anyhow::Result<Exit> {
+    let body = block_on(async {
+        let client = service.client(WhenStopped::ReadLedger).await?;
+        let answer = if dry_run {
+            client.get(change.look).await
+        } else {
+            client.post(change.post, change.body.as_ref()).await
+        };
+        client.close().await?;
+        Ok(answer?.body)
+    })?;
+    if dry_run {
+        return would(&service.tree, change.what);
+    }
+    print(&service.tree, &body, show)
+}
+
+pub(crate) fn would(args: &TreeArgs, what: &str) -> anyhow::Result<Exit> {
+    if args.output.json {
+        out::json(&json!({"dry_run": true, "would": what}))?;
+    } else {
+        out::data(&format!("would {}", render::safe(what)))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Waits until a job and all that it brings about is over, and says once what for if that takes a while.
+pub(crate) async fn follow(client: &ServiceClient, job_id: &str) -> anyhow::Result<Vec<Value>> {
+    let path = format!("/job/{}/tree", path_segment(job_id));
+    let began = Instant::now();
+    let mut told = false;
+    loop {
+        let body = client.get(&path).await?.body;
+        let tree = body.as_array().cloned().unwrap_or_default();
+        let is_open = |job: &&Value| matches!(job["status"].as_str(), Some("queued" | "running"));
+        let Some(open) = tree.iter().find(is_open) else {
+            return Ok(tree);
+        };
+        if !told && began.elapsed() >= SILENT_WAIT_MAX {
+            out::note(&awaited(open));
+            told = true;
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+fn awaited(job: &Value) -> String {
+    let [plugin, command, id, status] =
+        ["plugin", "command", "job_id", "status"].map(|key| cell(&job[key]));
+    format!("waiting for {plugin} {command}, job {id}, which is {status}")
+}
+
+/// A value of an answer as one cell.
+pub(crate) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => render::safe(text),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            render::safe(&value.to_string())
+        }
+    }
+}
+
+/// The rows of a list, one column per member.
+pub(crate) fn rows(list: &Value, columns: &[(&str, &str)]) -> String {
+    let heading: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+    let rows = list.as_array().into_iter().flatten();
+    let rows: Vec<Vec<String>> = rows
+        .map(|row| columns.iter().map(|(_, key)| words(&row[*key])).collect())
+        .collect();
+    render::table(&heading, &rows)
+}
+
+/// A list of words reads as such.
+fn words(value: &Value) -> String {
+    let parts = value.as_array().into_iter().flatten();
+    let parts: Vec<String> = parts.map(cell).collect();
+    if value.is_array() {
+        parts.join(", ")
+    } else {
+        cell(value)
+    }
+}
+
+/// The members of an object, each on its line; those that are objects or lists as JSON.
+pub(crate) fn members(object: &Value) -> String {
+    let pairs: Vec<(&str, Option<String>)> = object
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.as_str(), Some(cell(value))))
+        .collect();
+    render::fields(&pairs)
+}
+
+pub(crate) const JOB_COLUMNS: &[(&str, &str)] = &[
+    ("JOB", "job_id"),
+    ("PLUGIN", "plugin"),
+    ("COMMAND", "command"),
+    ("STATUS", "status"),
+    ("ATTEMPT", "attempt"),
+    ("CREATED", "created_at"),
+];

@@ -1,0 +1,160 @@
+//! Who asks, and whether they may.
+//!
+//! A handler names the scope it needs in its arguments, so one that forgot the check does not compile. Tokens are looked up in
+//! the configuration of this moment: a reload takes them away.
+
+use std::marker::PhantomData;
+
+use axum::extract::{FromRequestParts, Query};
+use consign_automation::config::Holder;
+use consign_automation::runtime::Runtime;
+use data_encoding::HEXLOWER;
+use http::request::Parts;
+
+use super::reject::Reject;
+use super::{ApiAccess, ApiState};
+use crate::web::body_budget::BodySender;
+use crate::web::credentials;
+
+/// What a token must allow. The first scope is named in refusals; any of them will do.
+pub(super) trait Scope {
+    const ANY_OF: &'static [&'static str];
+    /// Browsers cannot send a header with an event stream.
+    const TOKEN_IN_QUERY: bool = false;
+}
+
+macro_rules! scopes {
+    ($($(#[$doc:meta])* $name:ident => $any_of:expr,)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) struct $name;
+
+        impl Scope for $name {
+            const ANY_OF: &'static [&'static str] = &$any_of;
+        }
+    )+};
+}
+
+scopes! {
+    /// With a token, whatever that may do.
+    AnyToken => [],
+    PluginRead => ["plugin:ro"],
+    PluginWrite => ["plugin:rw"],
+    JobsRead => ["jobs:ro"],
+    JobsWrite => ["jobs:rw"],
+    SystemRead => ["system:ro"],
+    SystemWrite => ["system:rw"],
+}
+
+#[derive(Debug)]
+pub(super) struct EventsRead;
+
+impl Scope for EventsRead {
+    const ANY_OF: &'static [&'static str] = &["events:ro"];
+    const TOKEN_IN_QUERY: bool = true;
+}
+
+/// A caller that may do what `S` says.
+#[derive(Debug)]
+pub(super) struct Authorized<S> {
+    caller: ApiCaller,
+    scope: PhantomData<S>,
+}
+
+#[derive(Clone, Debug)]
+enum ApiCaller {
+    Local,
+    Token(Box<Holder>),
+}
+
+impl ApiCaller {
+    fn may(&self, scope: &str) -> bool {
+        match self {
+            Self::Local => true,
+            Self::Token(holder) => holder.may(scope),
+        }
+    }
+}
+
+impl<S> Authorized<S> {
+    /// For handlers whose need depends on what is asked.
+    pub(super) fn needs(&self, scope: &str) -> Result<(), Reject> {
+        if self.caller.may(scope) {
+            return Ok(());
+        }
+        Err(Reject::forbidden(format!(
+            "the token needs the scope {scope}"
+        )))
+    }
+
+    /// Whose share of the memory for bodies a request of this caller takes.
+    pub(super) fn body_sender(&self) -> BodySender {
+        match self.token() {
+            None => BodySender::Trusted,
+            Some(digest) => BodySender::Key(HEXLOWER.encode(digest)),
+        }
+    }
+
+    /// Which token it is; nothing where none is asked for.
+    pub(super) fn token(&self) -> Option<&[u8; 32]> {
+        match &self.caller {
+            ApiCaller::Local => None,
+            ApiCaller::Token(holder) => Some(holder.digest()),
+        }
+    }
+}
+
+impl<S: Scope> Authorized<S> {
+    /// Whether the configuration of by now would still let the caller in.
+    pub(super) fn is_still_authorized(&self, runtime: &Runtime) -> bool {
+        let ApiCaller::Token(holder) = &self.caller else {
+            return true;
+        };
+        let program = runtime.program();
+        let known = program.config().registry.again(holder);
+        known.is_some_and(|known| S::ANY_OF.iter().any(|scope| known.may(scope)))
+    }
+}
+
+impl<S: Scope> FromRequestParts<ApiState> for Authorized<S> {
+    type Rejection = Reject;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Reject> {
+        let caller = caller::<S>(parts, state)?;
+        if !S::ANY_OF.is_empty() && !S::ANY_OF.iter().any(|scope| caller.may(scope)) {
+            let needed = S::ANY_OF[0];
+            return Err(Reject::forbidden(format!(
+                "the token needs the scope {needed}"
+            )));
+        }
+        let scope = PhantomData;
+        Ok(Self { caller, scope })
+    }
+}
+
+fn caller<S: Scope>(parts: &Parts, state: &ApiState) -> Result<ApiCaller, Reject> {
+    if state.options.access == ApiAccess::Local {
+        return Ok(ApiCaller::Local);
+    }
+    let in_query;
+    let presented = match credentials::bearer(&parts.headers) {
+        Some(token) => token,
+        None if S::TOKEN_IN_QUERY && !parts.headers.contains_key(http::header::AUTHORIZATION) => {
+            in_query = token_in_query(parts).ok_or_else(Reject::unauthorised)?;
+            &in_query
+        }
+        None => return Err(Reject::unauthorised()),
+    };
+    let program = state.runtime.program();
+    let holder = program.config().registry.holder(presented).cloned();
+    let holder = holder.ok_or_else(|| Reject::unauthorised().of_wrong_credential())?;
+    Ok(ApiCaller::Token(Box::new(holder)))
+}
+
+fn token_in_query(parts: &Parts) -> Option<String> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).ok()?;
+    let mut tokens = pairs.into_iter().filter(|(name, _)| name == "token");
+    let (_, token) = tokens.next()?;
+    // Two of them are ambiguous.
+    (tokens.next().is_none() && !token.is_empty()).then_some(token)
+}
