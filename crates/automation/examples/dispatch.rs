@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_automation::config::{Environment, Verify};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::config::{Environment, SealCheck};
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy};
@@ -106,7 +106,7 @@ fn program(folder: &Path) -> Arc<Program> {
         system_dir: folder.join("etc"),
         processors: 2,
     };
-    let loaded = program::load(&path, &environment, Verify::AsConfigured);
+    let loaded = program::load(&path, &environment, SealCheck::AsConfigured);
     Arc::new(loaded.program.unwrap())
 }
 
@@ -148,7 +148,7 @@ async fn dispatched(program: &Arc<Program>, jobs: u32, backlog: u32) -> Duration
         engine: engine.clone(),
         program: Arc::clone(program),
         node: "here".to_owned(),
-        guarded: Guarded::default(),
+        guarded: GuardedPaths::default(),
         launcher: Launcher {
             program: "/proc/self/exe".into(),
             arguments: Vec::new(),

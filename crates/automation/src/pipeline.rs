@@ -15,13 +15,13 @@ mod spec;
 mod template;
 mod wording;
 
-pub use baggage::{BAGGAGE_BYTES_MAX, Claims, ClaimsError, Error as BaggageError};
+pub use baggage::{BAGGAGE_BYTES_MAX, BaggageClaims, ClaimsError, Error as BaggageError};
 pub use condition::{Condition, Error as ConditionError};
-pub use graph::{Graph, Kind, Node, Switch};
+pub use graph::{Graph, GraphNode, StepKind, Switch};
 pub use hook::{Hook, JobEnd};
-pub use job::{Emitted, Error, NextJob, Notice, Position, Producer, Routed};
+pub use job::{Error, EventRef, NextJob, Notice, PipelinePosition, Producer, Routed};
 pub use load::{LoadError, Pipeline};
-pub use path::{Path, Root, Scope};
+pub use path::{PathScope, Root, ValuePath};
 pub use router::{
     HOPS_MAX, PUBLISH_PLUGIN, Router, STEP_SUCCEEDED, SWITCH_COMMAND, SWITCH_PLUGIN, switch_result,
 };
@@ -29,7 +29,7 @@ pub use spec::{Trigger, Uses};
 pub use template::{Error as TemplateError, With, merge_context};
 
 /// The plugins that configuration may name.
-pub trait Catalogue {
+pub trait PluginCatalogue {
     fn has_plugin(&self, plugin: &str) -> bool;
     /// Asked only for plugins that exist. Answer yes where the manifest is not known.
     fn has_command(&self, plugin: &str, command: &str) -> bool;

@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 
 use crate::breaker;
 use crate::config::Config;
-use crate::config::model::{CircuitBreaker, Retry, ServedGoal, Timeouts};
+use crate::config::model::{CircuitBreaker, RetryPolicy, ServedGoal, Timeouts};
 use crate::pipeline::{Pipeline, Router};
-use crate::plugin::command::Command;
-use crate::plugin::confine::{Confinement, Guarded};
-use crate::plugin::environment::Variables;
+use crate::plugin::command::PluginCommand;
+use crate::plugin::confine::{Confinement, GuardedPaths};
+use crate::plugin::environment::PluginVariables;
 use crate::plugin::manifest::Manifest;
-use crate::schedule::Entry;
+use crate::schedule::ScheduleEntry;
 
 mod fingerprint;
 mod load;
@@ -26,7 +26,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub use load::{Loaded, consequences, load, lock};
+pub use load::{LoadedProgram, consequences, load, lock};
 
 /// Before the jobs of a service, which have none.
 const ONE_SHOT_PRIORITY: i32 = 1;
@@ -39,7 +39,7 @@ pub struct Program {
     /// By name, and why.
     left_out: BTreeMap<String, String>,
     router: Router,
-    environment: Variables,
+    environment: PluginVariables,
     priority: i32,
 }
 
@@ -55,13 +55,13 @@ pub struct Plugin {
     /// Sent to the plugin as it is.
     pub config: Map<String, Value>,
     /// In the order of the file.
-    pub schedules: Vec<Entry>,
+    pub schedules: Vec<ScheduleEntry>,
     /// How many processes of it may run at once.
     pub parallelism: usize,
     pub max_outstanding_polls: usize,
     pub timeouts: Timeouts,
-    pub retry: Retry,
-    pub breaker: breaker::Policy,
+    pub retry: RetryPolicy,
+    pub breaker: breaker::BreakerPolicy,
     pub notify_on_complete: bool,
     /// The goals of the Intent Protocol that it serves.
     pub serves: Vec<ServedGoal>,
@@ -119,7 +119,7 @@ impl Program {
         self.plugins.contains_key(name) || self.config.plugins.contains_key(name)
     }
 
-    pub fn command(&self, plugin: &str, command: &str) -> Option<&Command> {
+    pub fn command(&self, plugin: &str, command: &str) -> Option<&PluginCommand> {
         self.plugin(plugin)?.manifest.command(command)
     }
 
@@ -128,7 +128,7 @@ impl Program {
     }
 
     /// What the sandbox of this plugin leaves closed: what the configuration itself knows of, and what is `known` beyond it.
-    pub(crate) fn guarded(&self, known: &Guarded, plugin: &str) -> Guarded {
+    pub(crate) fn guarded(&self, known: &GuardedPaths, plugin: &str) -> GuardedPaths {
         let mut guarded = load::guarded(&self.config);
         guarded.hidden.extend(known.hidden.iter().cloned());
         guarded.kept.extend(known.kept.iter().cloned());
@@ -139,7 +139,7 @@ impl Program {
     }
 
     /// The variables that the processes of plugins see.
-    pub fn environment(&self) -> &Variables {
+    pub fn environment(&self) -> &PluginVariables {
         &self.environment
     }
 }
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-impl From<CircuitBreaker> for breaker::Policy {
+impl From<CircuitBreaker> for breaker::BreakerPolicy {
     fn from(configured: CircuitBreaker) -> Self {
         Self {
             threshold: u32::try_from(configured.threshold).unwrap_or(u32::MAX),

@@ -5,6 +5,7 @@
 //! control socket, whose one token allows everything.
 
 mod about;
+mod api_error;
 mod auth;
 mod checks;
 mod cors;
@@ -16,7 +17,6 @@ pub mod loader;
 mod openapi;
 mod operate;
 mod query;
-mod reject;
 mod trigger;
 pub mod webhooks;
 
@@ -35,9 +35,9 @@ use crate::web::places::Places;
 use crate::web::presence::Presence;
 use crate::web::request_id::RequestId;
 
+use api_error::ApiError;
 use auth::{AnyToken, Authorized};
 use loader::Loader;
-use reject::Reject;
 
 /// Event streams that may be open at once.
 const STREAMS_MAX: usize = 100;
@@ -153,31 +153,31 @@ pub const UNREADABLE_BODY: &str =
 /// The answer to a request whose handler panicked.
 pub fn on_panic(id: Option<&RequestId>) -> Response {
     let id = id.map(RequestId::as_str).unwrap_or_default();
-    Reject::internal(format!("internal error; tell the operator request id {id}")).into_response()
+    ApiError::internal(format!("internal error; tell the operator request id {id}")).into_response()
 }
 
 /// The answer to an address that presented too many wrong credentials.
 pub fn on_too_many_failures(_path: &str) -> Response {
-    Reject::too_many_failures().into_response()
+    ApiError::too_many_failures().into_response()
 }
 
 /// As everywhere else, the token is asked for first: a stranger learns nothing of what exists.
-async fn unknown_path(_: Authorized<AnyToken>) -> Reject {
-    Reject::not_found("there is nothing at this path")
+async fn unknown_path(_: Authorized<AnyToken>) -> ApiError {
+    ApiError::not_found("there is nothing at this path")
 }
 
-async fn wrong_method(_: Authorized<AnyToken>) -> Reject {
-    Reject::wrong_method()
+async fn wrong_method(_: Authorized<AnyToken>) -> ApiError {
+    ApiError::wrong_method()
 }
 
 /// Returns when the process is about to end.
-async fn drained(draining: &mut watch::Receiver<bool>) {
+async fn until_draining(draining: &mut watch::Receiver<bool>) {
     // An error means that nobody can say so any more, which is the end as well.
     let _ = draining.wait_for(|draining| *draining).await;
 }
 
 /// Returns when the caller has left, where that can be seen.
-async fn hung_up(presence: Option<Extension<Presence>>) {
+async fn until_disconnected(presence: Option<Extension<Presence>>) {
     match presence {
         Some(Extension(presence)) => presence.hung_up().await,
         None => std::future::pending().await,

@@ -25,12 +25,12 @@ mod tests;
 mod tokens;
 mod webhooks;
 
-pub use backup::{Backup, backup, paths, restore};
+pub use backup::{ConfigBackup, backup, paths, restore};
 pub use init::init;
-pub use routes::{Route, add_route, remove_route};
+pub use routes::{EventRoute, add_route, remove_route};
 pub use set::set;
 pub use tokens::{
-    NewToken, ScopeChange, TokenInfo, change_scopes, create, delete, list, odd_scopes,
+    NewToken, ScopeChange, TokenInfo, change_scopes, create, delete, list, unknown_scopes,
 };
 pub use webhooks::{Webhook, WebhookTarget, add_webhook};
 
@@ -44,12 +44,12 @@ pub struct Edit {
 /// Why a change is not made, and what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refused {
+pub struct EditRefused {
     pub message: String,
     pub fix: String,
 }
 
-impl Refused {
+impl EditRefused {
     fn new(message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -85,7 +85,11 @@ impl Edit {
 }
 
 /// The files of a configuration that can be read.
-fn readable(path: &Path, environment: &Environment, drafts: &Drafts) -> Result<Sources, Refused> {
+fn read_sources(
+    path: &Path,
+    environment: &Environment,
+    drafts: &Drafts,
+) -> Result<Sources, EditRefused> {
     let sources = sources::gather(path, environment, drafts);
     if !sources.problems.has_errors() {
         return Ok(sources);
@@ -93,19 +97,19 @@ fn readable(path: &Path, environment: &Environment, drafts: &Drafts) -> Result<S
     let problems = sources.problems.into_vec();
     let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
     let message = format!("the configuration cannot be read: {}", lines.join("; "));
-    Err(Refused::new(message, "mend it, then try again"))
+    Err(EditRefused::new(message, "mend it, then try again"))
 }
 
 /// The text of a file with the places of its values.
-fn located(path: &Path) -> Result<(String, yaml::Spot), Refused> {
+fn text_with_spans(path: &Path) -> Result<(String, yaml::ValueSpan), EditRefused> {
     let shown = path.display();
     let text = fs::read_to_string(path)
-        .map_err(|error| Refused::new(format!("cannot read {shown}: {error}"), ""))?;
-    let spots = yaml::spots(&interpolate::levelled(&text));
-    let spots = spots.ok_or_else(|| by_hand(&format!("{shown} has no plain structure")))?;
-    Ok((text, spots))
+        .map_err(|error| EditRefused::new(format!("cannot read {shown}: {error}"), ""))?;
+    let spans = yaml::spans(&interpolate::same_length_outline(&text));
+    let spans = spans.ok_or_else(|| edit_by_hand(&format!("{shown} has no plain structure")))?;
+    Ok((text, spans))
 }
 
-fn by_hand(what: &str) -> Refused {
-    Refused::new(what, "change it by hand, then run `config check`")
+fn edit_by_hand(what: &str) -> EditRefused {
+    EditRefused::new(what, "change it by hand, then run `config check`")
 }

@@ -4,27 +4,27 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::time::Duration;
 
-use super::node::{Kind, Node};
-use super::problem::{Place, Problems, wrong_kind};
+use super::node::{ConfigNode, NodeKind};
+use super::problem::{ConfigProblems, SourcePosition, wrong_kind};
 use crate::scalar::{self, ScalarError};
 
-pub(super) struct Fields<'a> {
-    node: Option<&'a Node>,
+pub(super) struct SectionReader<'a> {
+    node: Option<&'a ConfigNode>,
     /// The dotted path of the section; empty at the top.
     path: String,
-    pub at: Place,
+    pub at: SourcePosition,
     asked: Vec<&'static str>,
-    report: &'a RefCell<Problems>,
+    report: &'a RefCell<ConfigProblems>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> SectionReader<'a> {
     pub(super) fn top(
-        node: &'a Node,
+        node: &'a ConfigNode,
         path: impl Into<String>,
-        report: &'a RefCell<Problems>,
+        report: &'a RefCell<ConfigProblems>,
     ) -> Self {
         let path = path.into();
-        let fits = matches!(node.kind, Kind::Map(_) | Kind::Null);
+        let fits = matches!(node.kind, NodeKind::Map(_) | NodeKind::Null);
         if !fits {
             wrong_kind(&mut report.borrow_mut(), node, &path, "a map of keys");
         }
@@ -53,10 +53,10 @@ impl<'a> Fields<'a> {
     }
 
     /// What stands under a key, unless it is nothing.
-    pub(super) fn node(&mut self, key: &'static str) -> Option<&'a Node> {
+    pub(super) fn node(&mut self, key: &'static str) -> Option<&'a ConfigNode> {
         self.asked.push(key);
         let found = self.node?.get(key)?;
-        (!matches!(found.kind, Kind::Null)).then_some(found)
+        (!matches!(found.kind, NodeKind::Null)).then_some(found)
     }
 
     pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
@@ -94,10 +94,14 @@ impl<'a> Fields<'a> {
     pub(super) fn count(&mut self, key: &'static str, least: usize) -> Option<usize> {
         let node = self.node(key)?;
         let found = match &node.kind {
-            Kind::Number { value, .. } => {
+            NodeKind::Number { value, .. } => {
                 value.as_u64().and_then(|value| usize::try_from(value).ok())
             }
-            Kind::Null | Kind::Bool { .. } | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+            NodeKind::Null
+            | NodeKind::Bool { .. }
+            | NodeKind::Text(_)
+            | NodeKind::List(_)
+            | NodeKind::Map(_) => None,
         };
         let found = found.filter(|found| *found >= least);
         if found.is_none() {
@@ -142,11 +146,11 @@ impl<'a> Fields<'a> {
         found
     }
 
-    pub(super) fn list(&mut self, key: &'static str) -> &'a [Node] {
+    pub(super) fn list(&mut self, key: &'static str) -> &'a [ConfigNode] {
         let Some(node) = self.node(key) else {
             return &[];
         };
-        let Kind::List(items) = &node.kind else {
+        let NodeKind::List(items) = &node.kind else {
             self.wrong_kind(node, key, "a list");
             return &[];
         };
@@ -170,20 +174,35 @@ impl<'a> Fields<'a> {
     }
 
     /// Where a key's value stands, or the section if it has none.
-    pub(super) fn place_of(&self, key: &str) -> Place {
+    pub(super) fn position_of(&self, key: &str) -> SourcePosition {
         let found = self.node.and_then(|node| node.get(key));
         found.map_or_else(|| self.at.clone(), |node| node.at.clone())
     }
 
-    pub(super) fn error(&self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn error(
+        &self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.report.borrow_mut().error(at, message, fix);
     }
 
-    pub(super) fn warn(&self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn warn(
+        &self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.report.borrow_mut().warn(at, message, fix);
     }
 
-    pub(super) fn notice(&self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn notice(
+        &self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.report.borrow_mut().notice(at, message, fix);
     }
 
@@ -195,14 +214,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn wrong_kind(&self, node: &Node, key: &str, expected: &str) {
+    fn wrong_kind(&self, node: &ConfigNode, key: &str, expected: &str) {
         let path = self.path_of(key);
         wrong_kind(&mut self.report.borrow_mut(), node, &path, expected);
     }
 
     /// Warns of every key that was not asked for.
     pub(super) fn finish(self) {
-        for entry in self.node.map(Node::entries).unwrap_or_default() {
+        for entry in self.node.map(ConfigNode::entries).unwrap_or_default() {
             if self.asked.contains(&entry.key.as_str()) {
                 continue;
             }
@@ -217,10 +236,10 @@ impl<'a> Fields<'a> {
 }
 
 pub(super) fn scalar_of<T>(
-    node: &Node,
+    node: &ConfigNode,
     path: &str,
     read: impl Fn(&str) -> Result<T, ScalarError>,
-    report: &RefCell<Problems>,
+    report: &RefCell<ConfigProblems>,
 ) -> Option<T> {
     let Some(text) = node.text() else {
         wrong_kind(&mut report.borrow_mut(), node, path, "text");

@@ -38,7 +38,7 @@ pub enum FindError {
     #[error("no configuration found; looked for {FILE} in {0}")]
     Nowhere(String),
     #[error("the directory of the process is unknown: {0}")]
-    Place(#[from] std::io::Error),
+    CurrentDir(#[from] std::io::Error),
 }
 
 /// The absolute path of the file to load: what the flags say, or else the first place that has one.
@@ -59,7 +59,7 @@ pub fn find(
         }
         return Ok(absolute(&path)?);
     }
-    let places = usual_places(environment);
+    let places = default_dirs(environment);
     if let Some(place) = places.iter().find(|place| place.join(FILE).is_file()) {
         return Ok(absolute(&place.join(FILE))?);
     }
@@ -67,7 +67,7 @@ pub fn find(
     Err(FindError::Nowhere(places.collect::<Vec<_>>().join(", ")))
 }
 
-fn usual_places(environment: &Environment) -> Vec<PathBuf> {
+fn default_dirs(environment: &Environment) -> Vec<PathBuf> {
     let named = environment.variables.get(VARIABLE);
     let named = named.filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let home = environment.home.as_ref();

@@ -19,16 +19,16 @@ pub(super) fn outline(text: &str) -> String {
 }
 
 /// What an outline was made of.
-pub(super) fn written(outline: &str) -> String {
+pub(super) fn original(outline: &str) -> String {
     outline.replace(OPEN, "${").replace(CLOSE, "}")
 }
 
 /// The same, byte for byte as long as the text, so that places in it are places in the text.
-pub(super) fn levelled(text: &str) -> String {
+pub(super) fn same_length_outline(text: &str) -> String {
     replace(text, |name| Some(format!("x_{name}_")))
 }
 
-pub(super) fn is_outlined(text: &str) -> bool {
+pub(super) fn has_placeholder(text: &str) -> bool {
     text.contains(OPEN)
 }
 
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(filled, "x: 1${A} ${MISSING} ${A:-2} ${2A} $A ${} ${A");
         let left: Vec<_> = unfilled("${MISSING} ${a b} ${ok}").collect();
         assert_eq!(left, ["MISSING", "ok"]);
-        assert!(is_outlined(&outline("[${A}]")) && !outline("[${A}]").contains('{'));
+        assert!(has_placeholder(&outline("[${A}]")) && !outline("[${A}]").contains('{'));
     }
 
     #[test]

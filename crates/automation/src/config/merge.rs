@@ -3,12 +3,12 @@
 //! What a later file says replaces, also when it says `false`; what it leaves empty does not. Lists grow. A plugin is
 //! replaced whole, so that no setting of an earlier file lives on in a plugin that another file describes.
 
-use super::node::{Entry, Kind, Node};
+use super::node::{ConfigNode, MapEntry, NodeKind};
 
 /// Lays one file over what is known so far.
-pub(super) fn lay_over(known: &mut Node, file: Node) {
+pub(super) fn merge_file(known: &mut ConfigNode, file: ConfigNode) {
     known.is_filled |= file.is_filled;
-    let Kind::Map(entries) = file.kind else {
+    let NodeKind::Map(entries) = file.kind else {
         return;
     };
     for entry in entries {
@@ -23,19 +23,19 @@ pub(super) fn lay_over(known: &mut Node, file: Node) {
     }
 }
 
-fn merge(known: &mut Node, later: Node) {
-    let Node {
+fn merge(known: &mut ConfigNode, later: ConfigNode) {
+    let ConfigNode {
         at,
         kind,
         is_filled,
     } = later;
     match (&mut known.kind, kind) {
-        (Kind::List(items), Kind::List(more)) => {
+        (NodeKind::List(items), NodeKind::List(more)) => {
             known.is_filled |= is_filled;
             items.extend(more);
         }
-        (Kind::Map(_), kind @ Kind::Map(_)) => {
-            let later = Node {
+        (NodeKind::Map(_), kind @ NodeKind::Map(_)) => {
+            let later = ConfigNode {
                 at,
                 kind,
                 is_filled,
@@ -43,7 +43,7 @@ fn merge(known: &mut Node, later: Node) {
             merge_maps(known, later, &merge);
         }
         (_, kind) => {
-            let later = Node {
+            let later = ConfigNode {
                 at,
                 kind,
                 is_filled,
@@ -55,15 +55,15 @@ fn merge(known: &mut Node, later: Node) {
     }
 }
 
-type Rule<'a> = &'a dyn Fn(&mut Node, Node);
+type Rule<'a> = &'a dyn Fn(&mut ConfigNode, ConfigNode);
 
-fn merge_maps(known: &mut Node, later: Node, rule: Rule<'_>) {
+fn merge_maps(known: &mut ConfigNode, later: ConfigNode, rule: Rule<'_>) {
     match later {
-        Node {
-            kind: Kind::Map(entries),
+        ConfigNode {
+            kind: NodeKind::Map(entries),
             is_filled,
             ..
-        } if matches!(known.kind, Kind::Map(_)) => {
+        } if matches!(known.kind, NodeKind::Map(_)) => {
             known.is_filled |= is_filled;
             for entry in entries {
                 merge_entry(known, entry, rule);
@@ -75,8 +75,8 @@ fn merge_maps(known: &mut Node, later: Node, rule: Rule<'_>) {
     }
 }
 
-fn merge_entry(known: &mut Node, entry: Entry, rule: Rule<'_>) {
-    let Kind::Map(entries) = &mut known.kind else {
+fn merge_entry(known: &mut ConfigNode, entry: MapEntry, rule: Rule<'_>) {
+    let NodeKind::Map(entries) = &mut known.kind else {
         return;
     };
     match entries.iter_mut().find(|known| known.key == entry.key) {
@@ -86,17 +86,17 @@ fn merge_entry(known: &mut Node, entry: Entry, rule: Rule<'_>) {
 }
 
 /// The older form, a plain list of endpoints, in the newer one.
-fn nested_webhooks(mut entry: Entry) -> Entry {
-    if matches!(entry.value.kind, Kind::List(_)) {
+fn nested_webhooks(mut entry: MapEntry) -> MapEntry {
+    if matches!(entry.value.kind, NodeKind::List(_)) {
         let at = entry.value.at.clone();
-        let endpoints = Entry {
+        let endpoints = MapEntry {
             key: "endpoints".to_owned(),
             key_at: at.clone(),
             value: entry.value,
         };
-        let kind = Kind::Map(vec![endpoints]);
+        let kind = NodeKind::Map(vec![endpoints]);
         let is_filled = false;
-        entry.value = Node {
+        entry.value = ConfigNode {
             at,
             kind,
             is_filled,
@@ -119,7 +119,7 @@ mod tests {
         let path = Arc::from(Path::new("x.yaml"));
         let mut known = yaml::parse(&path, "{}").unwrap();
         for file in files {
-            lay_over(&mut known, yaml::parse(&path, file).unwrap());
+            merge_file(&mut known, yaml::parse(&path, file).unwrap());
         }
         known.json()
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use consign_kernel::plant::{self, Plant};
 use serde_json::{Map, Value};
 
-use super::node::Node;
-use super::problem::Place;
+use super::node::ConfigNode;
+use super::problem::SourcePosition;
 use super::redact;
-use super::registry::Registry;
-use super::sources::Source;
+use super::registry::TokenRegistry;
+use super::sources::SourceFile;
 use crate::plugin::confine::Confinement;
 
 /// Schedules, routes and pipelines stay as they were written; who runs them gives them their meaning.
@@ -20,23 +20,23 @@ pub struct Config {
     pub path: PathBuf,
     /// The directory of `path`: where relative paths start.
     pub dir: PathBuf,
-    pub service: Service,
+    pub service: ServiceConfig,
     pub state_path: PathBuf,
-    pub api: Api,
+    pub api: ApiConfig,
     pub plugin_roots: Vec<PathBuf>,
-    pub plugins: BTreeMap<String, Plugin>,
-    pub routes: Vec<Node>,
-    pub pipelines: Vec<Node>,
-    pub webhooks: Option<Webhooks>,
-    pub tokens: Vec<Token>,
-    pub registry: Registry,
-    pub files: Vec<Source>,
-    pub(crate) merged: Node,
+    pub plugins: BTreeMap<String, PluginConfig>,
+    pub routes: Vec<ConfigNode>,
+    pub pipelines: Vec<ConfigNode>,
+    pub webhooks: Option<WebhooksConfig>,
+    pub tokens: Vec<TokenEntry>,
+    pub registry: TokenRegistry,
+    pub files: Vec<SourceFile>,
+    pub(crate) merged: ConfigNode,
 }
 
 impl Config {
     /// The value of a named secret.
-    pub fn secret(&self, name: &str) -> Option<&Secret> {
+    pub fn secret(&self, name: &str) -> Option<&ConfigSecret> {
         let token = self.tokens.iter().find(|token| token.name == name)?;
         Some(&token.key)
     }
@@ -67,7 +67,7 @@ impl fmt::Debug for Config {
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own in the file"
 )]
-pub struct Service {
+pub struct ServiceConfig {
     pub name: String,
     pub tick_interval: Duration,
     pub log_level: LogLevel,
@@ -105,7 +105,7 @@ pub struct Strictness {
 }
 
 #[derive(Clone, Debug)]
-pub struct Api {
+pub struct ApiConfig {
     pub enabled: bool,
     pub listen: String,
     pub max_concurrent_sync: usize,
@@ -114,19 +114,19 @@ pub struct Api {
 }
 
 #[derive(Clone)]
-pub struct Plugin {
-    pub at: Place,
+pub struct PluginConfig {
+    pub at: SourcePosition,
     pub enabled: bool,
     /// The plugin whose program this one runs.
     pub uses: Option<String>,
     /// Sent to the plugin as it is.
     pub config: Map<String, Value>,
-    pub schedules: Vec<Node>,
+    pub schedules: Vec<ConfigNode>,
     /// Without a value the manifest decides.
     pub parallelism: Option<usize>,
     pub max_outstanding_polls: usize,
     pub timeouts: Timeouts,
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     pub circuit_breaker: CircuitBreaker,
     pub notify_on_complete: bool,
     pub serves: Vec<ServedGoal>,
@@ -137,7 +137,7 @@ pub struct Plugin {
 /// A goal of the Intent Protocol whose intents a command fulfils.
 #[derive(Clone, Debug)]
 pub struct ServedGoal {
-    pub at: Place,
+    pub at: SourcePosition,
     pub goal: String,
     pub namespace: String,
     pub command: String,
@@ -145,9 +145,9 @@ pub struct ServedGoal {
     pub capability: Option<String>,
 }
 
-impl fmt::Debug for Plugin {
+impl fmt::Debug for PluginConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plugin")
+        f.debug_struct("PluginConfig")
             .field("enabled", &self.enabled)
             .field("uses", &self.uses)
             .finish_non_exhaustive()
@@ -174,13 +174,13 @@ impl Timeouts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// All attempts, the first among them.
     pub max_attempts: usize,
     pub backoff_base: Duration,
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max_attempts: 4,
@@ -205,33 +205,33 @@ impl Default for CircuitBreaker {
 }
 
 #[derive(Clone, Debug)]
-pub struct Webhooks {
+pub struct WebhooksConfig {
     pub listen: Option<String>,
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<WebhookEndpoint>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Endpoint {
-    pub at: Place,
+pub struct WebhookEndpoint {
+    pub at: SourcePosition,
     pub name: Option<String>,
     pub path: String,
-    pub target: Target,
-    pub secret: Secret,
+    pub target: EndpointTarget,
+    pub secret: ConfigSecret,
     pub signature_header: String,
     pub max_body_bytes: u64,
 }
 
 /// What becomes of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum EndpointTarget {
     /// An event for this plugin.
     Plugin(String),
     /// An intent for whoever serves its goal.
-    Publish(Publication),
+    Publish(IntentTemplate),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Publication {
+pub struct IntentTemplate {
     pub goal: String,
     pub namespace: String,
     pub attempts_max: u32,
@@ -241,10 +241,10 @@ pub struct Publication {
 
 /// An entry of `tokens`: a named secret, and a bearer token if it has scopes.
 #[derive(Clone, Debug)]
-pub struct Token {
-    pub at: Place,
+pub struct TokenEntry {
+    pub at: SourcePosition,
     pub name: String,
-    pub key: Secret,
+    pub key: ConfigSecret,
     pub scopes_file: Option<PathBuf>,
     pub description: Option<String>,
     pub created_at: Option<String>,
@@ -252,9 +252,9 @@ pub struct Token {
 
 /// A value that is never shown by accident, and never compared in a way that tells how much of it was right.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct ConfigSecret(String);
 
-impl Secret {
+impl ConfigSecret {
     pub(super) fn new(value: String) -> Self {
         Self(value)
     }
@@ -264,7 +264,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ConfigSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(redact::MASK)
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::node::Node;
+use super::node::ConfigNode;
 
 /// A value as short as this may be a word of ours as well: it is looked for only where it stands alone between backticks.
 const WORD_BYTES_MAX: usize = 5;
@@ -23,13 +23,13 @@ pub enum Severity {
 
 /// A line of a file. Line 0 is the file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     pub file: Arc<Path>,
     pub line: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     pub severity: Severity,
     pub file: PathBuf,
     pub line: u32,
@@ -38,7 +38,7 @@ pub struct Problem {
     pub fix: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if self.line > 0 {
@@ -54,30 +54,40 @@ impl fmt::Display for Problem {
 
 /// Everything found so far: a person mends all of it at once instead of one thing per start.
 #[derive(Default)]
-pub struct Problems {
-    found: Vec<Problem>,
+pub struct ConfigProblems {
+    found: Vec<ConfigProblem>,
     /// Values that variables filled in, each with what was written; the longest first, for one may be part of another.
     concealed: Vec<(String, String)>,
 }
 
-impl fmt::Debug for Problems {
+impl fmt::Debug for ConfigProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.found).finish()
     }
 }
 
-impl Problems {
-    pub(crate) fn error(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+impl ConfigProblems {
+    pub(crate) fn error(
+        &mut self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.push(Severity::Error, &at.file, at.line, message, fix);
     }
 
-    pub(crate) fn warn(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(crate) fn warn(
+        &mut self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.push(Severity::Warning, &at.file, at.line, message, fix);
     }
 
     pub(crate) fn notice(
         &mut self,
-        at: &Place,
+        at: &SourcePosition,
         message: impl Into<String>,
         fix: impl Into<String>,
     ) {
@@ -94,7 +104,7 @@ impl Problems {
     ) {
         let message = self.without_values(message.into());
         let fix = self.without_values(fix.into());
-        self.found.push(Problem {
+        self.found.push(ConfigProblem {
             severity,
             file: file.to_owned(),
             line,
@@ -105,7 +115,7 @@ impl Problems {
 
     pub(crate) fn extend(&mut self, more: Self) {
         for problem in more.found {
-            let Problem {
+            let ConfigProblem {
                 severity,
                 file,
                 line,
@@ -160,13 +170,18 @@ impl Problems {
             .count()
     }
 
-    pub fn into_vec(self) -> Vec<Problem> {
+    pub fn into_vec(self) -> Vec<ConfigProblem> {
         self.found
     }
 }
 
 /// A value of the wrong kind: says what was expected, and of the value only its kind.
-pub(super) fn wrong_kind(problems: &mut Problems, node: &Node, path: &str, expected: &str) {
+pub(super) fn wrong_kind(
+    problems: &mut ConfigProblems,
+    node: &ConfigNode,
+    path: &str,
+    expected: &str,
+) {
     let found = node.kind_name();
     problems.error(
         &node.at,

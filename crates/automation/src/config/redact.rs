@@ -17,7 +17,7 @@ pub const MASK: &str = "[redacted]";
 pub fn masked(value: &Value, mask: &str) -> Value {
     match value {
         Value::Object(entries) => {
-            let is_named_secret = says_secret(entries);
+            let is_named_secret = names_secret(entries);
             let entries = entries.iter().map(|(key, value)| {
                 let hides = match names::secrecy(key) {
                     Secrecy::Secret => true,
@@ -48,7 +48,7 @@ pub fn masked(value: &Value, mask: &str) -> Value {
 const NAMERS: &[&str] = &["name", "header", "field", "variable", "env", "param"];
 const CARRIERS: &[&str] = &["value", "values", "default", "content", "data", "text"];
 
-fn says_secret(entries: &Map<String, Value>) -> bool {
+fn names_secret(entries: &Map<String, Value>) -> bool {
     let named = NAMERS.iter().filter_map(|key| entries.get(*key)?.as_str());
     named.into_iter().any(names::is_secret)
 }

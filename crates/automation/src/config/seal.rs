@@ -16,7 +16,7 @@ pub(super) const FILE: &str = ".checksums";
 const VERSION: u64 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seal {
+pub struct ConfigSeal {
     version: u64,
     pub generated_at: String,
     #[serde(default)]
@@ -40,7 +40,7 @@ pub struct Fingerprint {
     pub entrypoint_hash: String,
 }
 
-impl Seal {
+impl ConfigSeal {
     pub(super) fn new(generated_at: String) -> Self {
         Self {
             version: VERSION,

@@ -5,21 +5,21 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::fields::Fields;
+use super::fields::SectionReader;
 use super::find::{self, Environment};
 use super::interpolate;
-use super::model::{Secret, Token};
-use super::node::Node;
-use super::problem::{Place, Problems};
-use super::registry::{Registry, Scopes};
-use super::sources::{self, Drafts, Source};
+use super::model::{ConfigSecret, TokenEntry};
+use super::node::ConfigNode;
+use super::problem::{ConfigProblems, SourcePosition};
+use super::registry::{Scopes, TokenRegistry};
+use super::sources::{self, Drafts, SourceFile};
 
 /// What the entries of `tokens` give.
 #[derive(Default)]
 pub(super) struct Tokens {
-    pub entries: Vec<Token>,
-    pub registry: Registry,
-    pub scope_files: Vec<Source>,
+    pub entries: Vec<TokenEntry>,
+    pub registry: TokenRegistry,
+    pub scope_files: Vec<SourceFile>,
 }
 
 impl Tokens {
@@ -28,9 +28,9 @@ impl Tokens {
         &self,
         name: &str,
         key: &str,
-        at: &Place,
-        report: &RefCell<Problems>,
-    ) -> Option<Secret> {
+        at: &SourcePosition,
+        report: &RefCell<ConfigProblems>,
+    ) -> Option<ConfigSecret> {
         let Some(token) = self.entries.iter().find(|token| token.name == name) else {
             let message =
                 format!("`{key}` names the secret `{name}`, which `tokens` does not have");
@@ -50,15 +50,15 @@ impl Tokens {
 
 /// Reads `tokens`, with the scope files that they name.
 pub(super) fn entries(
-    nodes: &[Node],
+    nodes: &[ConfigNode],
     dir: &Path,
     environment: &Environment,
     drafts: &Drafts,
-    report: &RefCell<Problems>,
+    report: &RefCell<ConfigProblems>,
 ) -> Tokens {
     let mut tokens = Tokens::default();
     for (node, index) in nodes.iter().zip(0..) {
-        let mut fields = Fields::top(node, format!("tokens[{index}]"), report);
+        let mut fields = SectionReader::top(node, format!("tokens[{index}]"), report);
         let name = fields.needed_text("name");
         let key = fields.needed_text("key");
         let scopes_file = fields.text("scopes_file");
@@ -67,7 +67,7 @@ pub(super) fn entries(
         let description = fields.text("description");
         let at = fields.at.clone();
         fields.finish();
-        let (Some(name), Some(key)) = (name, key.map(Secret::new)) else {
+        let (Some(name), Some(key)) = (name, key.map(ConfigSecret::new)) else {
             continue;
         };
         if tokens.entries.iter().any(|known| known.name == name) {
@@ -90,7 +90,7 @@ pub(super) fn entries(
                 tokens.registry.add(&name, &key, scopes);
             }
         }
-        tokens.entries.push(Token {
+        tokens.entries.push(TokenEntry {
             at,
             name,
             key,
@@ -103,20 +103,24 @@ pub(super) fn entries(
 }
 
 /// Adds `api.auth.tokens` to the registry.
-pub(super) fn api_tokens(nodes: &[Node], tokens: &mut Tokens, report: &RefCell<Problems>) {
+pub(super) fn api_tokens(
+    nodes: &[ConfigNode],
+    tokens: &mut Tokens,
+    report: &RefCell<ConfigProblems>,
+) {
     for (node, index) in nodes.iter().zip(0..) {
         let path = format!("api.auth.tokens[{index}]");
-        let mut fields = Fields::top(node, path.clone(), report);
+        let mut fields = SectionReader::top(node, path.clone(), report);
         let literal = fields.text("token");
         let named = fields.text("secret_ref");
         let name = fields.text("name").unwrap_or_else(|| path.clone());
         let scopes = Scopes::new(fields.texts("scopes"));
         fields.ignore(&["description", "created_at"]);
         let at = fields.at.clone();
-        tell_odd_scopes(&scopes, &at, report);
+        report_unknown_scopes(&scopes, &at, report);
         let secret = match (literal, named) {
             (Some(literal), None) => {
-                let secret = Secret::new(literal);
+                let secret = ConfigSecret::new(literal);
                 is_filled(&secret, &format!("`{path}.token`"), &at, report).then_some(secret)
             }
             (None, Some(named)) => tokens.named(&named, &format!("{path}.secret_ref"), &at, report),
@@ -134,7 +138,12 @@ pub(super) fn api_tokens(nodes: &[Node], tokens: &mut Tokens, report: &RefCell<P
 }
 
 /// Whether a secret has its value; if not, the problem names the variable.
-fn is_filled(secret: &Secret, what: &str, at: &Place, report: &RefCell<Problems>) -> bool {
+fn is_filled(
+    secret: &ConfigSecret,
+    what: &str,
+    at: &SourcePosition,
+    report: &RefCell<ConfigProblems>,
+) -> bool {
     let missing = interpolate::unfilled(secret.expose()).next();
     if let Some(name) = missing {
         let message = format!("{what} needs the variable `{name}`, which is not set");
@@ -156,9 +165,9 @@ fn scopes_in(
     file: &Path,
     drafts: &Drafts,
     expected: Option<&str>,
-    read: &mut Vec<Source>,
-    at: &Place,
-    report: &RefCell<Problems>,
+    read: &mut Vec<SourceFile>,
+    at: &SourcePosition,
+    report: &RefCell<ConfigProblems>,
 ) -> Option<Scopes> {
     let mut problems = report.borrow_mut();
     let shown = file.display();
@@ -188,7 +197,7 @@ fn scopes_in(
     }
     if !read.iter().any(|source| source.path == file) {
         let path = file.to_owned();
-        read.push(Source { path, hash });
+        read.push(SourceFile { path, hash });
     }
     if !matches {
         let message = format!("the scope file {shown} does not match the token's `scopes_hash`");
@@ -206,12 +215,12 @@ fn scopes_in(
         }
     };
     drop(problems);
-    tell_odd_scopes(&scopes, at, report);
+    report_unknown_scopes(&scopes, at, report);
     Some(scopes)
 }
 
-fn tell_odd_scopes(scopes: &Scopes, at: &Place, report: &RefCell<Problems>) {
-    for (scope, near) in scopes.odd() {
+fn report_unknown_scopes(scopes: &Scopes, at: &SourcePosition, report: &RefCell<ConfigProblems>) {
+    for (scope, near) in scopes.unknown() {
         let message = format!("the scope `{scope}` allows nothing");
         let fix = match near {
             Some(area) => format!("write `{area}:ro` or `{area}:rw`"),

@@ -1,4 +1,4 @@
-//! YAML into located nodes, within limits that a hand-written configuration never meets and a bomb soon does.
+//! YAML into text_with_spans nodes, within limits that a hand-written configuration never meets and a bomb soon does.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,8 +9,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_saphyr::{Location, Options, Spanned};
 
-use super::node::{Entry, Kind, Node};
-use super::problem::Place;
+use super::node::{ConfigNode, MapEntry, NodeKind};
+use super::problem::SourcePosition;
 
 /// More than any configuration, and little enough to hold in memory a few times.
 pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(super) struct Unreadable {
     pub reason: String,
 }
 
-pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<Node, Unreadable> {
+pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<ConfigNode, Unreadable> {
     let raw: Spanned<Raw> = match serde_saphyr::from_str_with_options(text, limits()) {
         Ok(raw) => raw,
         Err(error) => {
@@ -36,12 +36,12 @@ pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<Node, Unreadable> {
             return Err(Unreadable { line, reason });
         }
     };
-    Ok(located(raw, file, text))
+    Ok(text_with_spans(raw, file, text))
 }
 
 /// Where a value stands in its text.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct ValueSpan {
     pub bytes: Range<usize>,
     pub shape: Shape,
 }
@@ -50,7 +50,7 @@ pub(super) struct Spot {
 pub(super) enum Shape {
     Null,
     Scalar,
-    List(Vec<Spot>),
+    List(Vec<ValueSpan>),
     Map(Vec<Field>),
 }
 
@@ -59,10 +59,10 @@ pub(super) struct Field {
     pub key: String,
     /// Where the key begins.
     pub start: usize,
-    pub value: Spot,
+    pub value: ValueSpan,
 }
 
-impl Spot {
+impl ValueSpan {
     pub(super) fn field(&self, key: &str) -> Option<&Field> {
         self.fields().iter().find(|field| field.key == key)
     }
@@ -83,18 +83,18 @@ impl Spot {
 }
 
 /// The places of all values. Nothing where a place is not known.
-pub(super) fn spots(text: &str) -> Option<Spot> {
+pub(super) fn spans(text: &str) -> Option<ValueSpan> {
     let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, limits()).ok()?;
-    spot(raw, text)
+    span(raw, text)
 }
 
-fn spot(raw: Spanned<Raw>, text: &str) -> Option<Spot> {
+fn span(raw: Spanned<Raw>, text: &str) -> Option<ValueSpan> {
     let bytes = bytes_of(text, &raw.referenced)?;
     let shape = match raw.value {
         Raw::Null => Shape::Null,
         Raw::Bool(_) | Raw::Number(_) | Raw::Text(_) => Shape::Scalar,
         Raw::List(items) => {
-            let items = items.into_iter().map(|item| spot(item, text));
+            let items = items.into_iter().map(|item| span(item, text));
             Shape::List(items.collect::<Option<_>>()?)
         }
         Raw::Map(entries) => {
@@ -102,13 +102,13 @@ fn spot(raw: Spanned<Raw>, text: &str) -> Option<Spot> {
                 Some(Field {
                     start: bytes_of(text, &key.referenced)?.start,
                     key: key.value,
-                    value: spot(value, text)?,
+                    value: span(value, text)?,
                 })
             });
             Shape::Map(fields.collect::<Option<_>>()?)
         }
     };
-    Some(Spot { bytes, shape })
+    Some(ValueSpan { bytes, shape })
 }
 
 fn bytes_of(text: &str, location: &Location) -> Option<Range<usize>> {
@@ -156,42 +156,46 @@ enum Raw {
     Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
-fn located(raw: Spanned<Raw>, file: &Arc<Path>, text: &str) -> Node {
+fn text_with_spans(raw: Spanned<Raw>, file: &Arc<Path>, text: &str) -> ConfigNode {
     let at = place(file, &raw.referenced);
     let written = |fallback: String| written_at(text, &raw.defined).unwrap_or(fallback);
     let kind = match raw.value {
-        Raw::Null => Kind::Null,
-        Raw::Bool(value) => Kind::Bool {
+        Raw::Null => NodeKind::Null,
+        Raw::Bool(value) => NodeKind::Bool {
             value,
             text: written(value.to_string()),
         },
-        Raw::Number(value) => Kind::Number {
+        Raw::Number(value) => NodeKind::Number {
             text: written(value.to_string()),
             value,
         },
-        Raw::Text(text) => Kind::Text(text),
+        Raw::Text(text) => NodeKind::Text(text),
         Raw::List(items) => {
             let items = items.into_iter();
-            Kind::List(items.map(|item| located(item, file, text)).collect())
+            NodeKind::List(
+                items
+                    .map(|item| text_with_spans(item, file, text))
+                    .collect(),
+            )
         }
         Raw::Map(entries) => {
-            let entries = entries.into_iter().map(|(key, value)| Entry {
+            let entries = entries.into_iter().map(|(key, value)| MapEntry {
                 key_at: place(file, &key.referenced),
                 key: key.value,
-                value: located(value, file, text),
+                value: text_with_spans(value, file, text),
             });
-            Kind::Map(entries.collect())
+            NodeKind::Map(entries.collect())
         }
     };
-    Node {
+    ConfigNode {
         at,
         kind,
         is_filled: false,
     }
 }
 
-fn place(file: &Arc<Path>, location: &Location) -> Place {
-    Place {
+fn place(file: &Arc<Path>, location: &Location) -> SourcePosition {
+    SourcePosition {
         file: Arc::clone(file),
         line: line_of(location),
     }
@@ -280,7 +284,7 @@ impl<'de> Visitor<'de> for AnyValue {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Node, Unreadable> {
+    fn read(text: &str) -> Result<ConfigNode, Unreadable> {
         parse(&Arc::from(Path::new("a.yaml")), text)
     }
 
@@ -294,7 +298,7 @@ mod tests {
         assert_eq!(json["h"], serde_json::Value::Null);
         assert_eq!(json["i"], "2026-02-25T00:00:00Z");
         assert_eq!(json["404"], "k");
-        let Kind::List(items) = &tree.get("b").unwrap().kind else {
+        let NodeKind::List(items) = &tree.get("b").unwrap().kind else {
             panic!("`b` is a list");
         };
         let inner = |key: &str| items[1].get(key).unwrap();

@@ -6,7 +6,7 @@ use consign_kernel::plant::{self, Plant};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
-use super::path::{Path, Root, Scope};
+use super::path::{PathScope, Root, ValuePath};
 use crate::nesting::{LEVELS_MAX, is_deeper};
 
 pub const BAGGAGE_BYTES_MAX: usize = 1 << 20;
@@ -45,12 +45,12 @@ pub enum Error {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
-    named: Vec<(Vec<String>, Path)>,
-    import: Option<(Vec<String>, Path)>,
+pub struct BaggageClaims {
+    named: Vec<(Vec<String>, ValuePath)>,
+    import: Option<(Vec<String>, ValuePath)>,
 }
 
-impl Claims {
+impl BaggageClaims {
     pub fn from_json(value: &Value) -> Result<Self, ClaimsError> {
         let map = value.as_object().ok_or(ClaimsError::Shape)?;
         let text = |key: &str| {
@@ -81,7 +81,7 @@ impl Claims {
         inherited: &Map<String, Value>,
         payload: &Value,
     ) -> Result<Map<String, Value>, Error> {
-        let scope = Scope {
+        let scope = PathScope {
             payload,
             context: inherited,
             config: &Map::new(),
@@ -121,12 +121,12 @@ fn name(text: &str) -> Result<Vec<String>, ClaimsError> {
     Ok(text.split('.').map(str::to_owned).collect())
 }
 
-fn source(text: &str) -> Result<Path, ClaimsError> {
-    let path = Path::parse(text).filter(|path| path.root != Root::Config);
+fn source(text: &str) -> Result<ValuePath, ClaimsError> {
+    let path = ValuePath::parse(text).filter(|path| path.root != Root::Config);
     path.ok_or_else(|| ClaimsError::Source(text.to_owned()))
 }
 
-fn fetch(scope: &Scope<'_>, from: &Path) -> Result<Value, Error> {
+fn fetch(scope: &PathScope<'_>, from: &ValuePath) -> Result<Value, Error> {
     scope
         .get(from)
         .ok_or_else(|| Error::Missing(from.to_string()))
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     fn accrete(claims: &Value, inherited: &Value, payload: &Value) -> Result<Value, Error> {
-        let claims = Claims::from_json(claims).unwrap();
+        let claims = BaggageClaims::from_json(claims).unwrap();
         let found = claims.accrete(inherited.as_object().unwrap(), payload);
         found.map(Value::Object)
     }
@@ -266,8 +266,9 @@ mod tests {
 
     #[test]
     fn context_copied_into_itself_step_after_step_is_stopped_du_107() {
-        let claims =
-            |step: usize| Claims::from_json(&json!({format!("c{step}.x"): "context"})).unwrap();
+        let claims = |step: usize| {
+            BaggageClaims::from_json(&json!({format!("c{step}.x"): "context"})).unwrap()
+        };
         let mut baggage = Map::from_iter([("n".to_owned(), json!(1))]);
         let grown = (0..100).try_for_each(|step| {
             baggage = claims(step).accrete(&baggage, &json!({}))?;
@@ -297,7 +298,7 @@ mod tests {
             json!({"namespace": "n"}),
             json!({"from": "payload", "namespace": "a b"}),
         ] {
-            assert!(Claims::from_json(&bad).is_err(), "{bad}");
+            assert!(BaggageClaims::from_json(&bad).is_err(), "{bad}");
         }
     }
 
@@ -308,7 +309,7 @@ mod tests {
         ) {
             let mut baggage = Map::new();
             for (number, name) in names.iter().enumerate() {
-                let claims = Claims::from_json(&json!({name: "payload.n"})).unwrap();
+                let claims = BaggageClaims::from_json(&json!({name: "payload.n"})).unwrap();
                 let Ok(grown) = claims.accrete(&baggage, &json!({"n": number})) else { continue };
                 let again = nest(&["all".to_owned()], Value::Object(baggage.clone()));
                 let mut all = nest(&["all".to_owned()], Value::Object(grown.clone()));

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Number, Value};
 
-use super::path::{Path, Root, Scope};
+use super::path::{PathScope, Root, ValuePath};
 
 const DEPTH_MAX: usize = 16;
 const NODES_MAX: usize = 256;
@@ -22,7 +22,7 @@ pub enum Error {
     #[error("`{0}` must hold a list of at least one condition")]
     List(&'static str),
     #[error("path `{0}` is unknown; start it with payload., context. or config.")]
-    Path(String),
+    ValuePath(String),
     #[error(
         "operator `{0}` is unknown; write exists, eq, neq, in, gt, gte, lt, lte, contains, startswith, endswith or regex"
     )]
@@ -39,7 +39,7 @@ pub enum Error {
 
 #[derive(Clone, Debug)]
 pub enum Condition {
-    Test(Path, Test),
+    Test(ValuePath, Test),
     All(Vec<Self>),
     Any(Vec<Self>),
     Not(Box<Self>),
@@ -65,7 +65,7 @@ impl Condition {
         Self::parse(value, 1, &mut nodes)
     }
 
-    pub fn holds(&self, scope: &Scope<'_>) -> bool {
+    pub fn holds(&self, scope: &PathScope<'_>) -> bool {
         match self {
             Self::Test(path, test) => test.holds(scope.get(path)),
             Self::All(parts) => parts.iter().all(|part| part.holds(scope)),
@@ -119,7 +119,7 @@ impl Condition {
             return Err(Error::Shape);
         }
         let path = map["path"].as_str().ok_or(Error::Shape)?;
-        let path = Path::parse(path).ok_or_else(|| Error::Path(path.to_owned()))?;
+        let path = ValuePath::parse(path).ok_or_else(|| Error::ValuePath(path.to_owned()))?;
         let op = map.get("op").and_then(Value::as_str).ok_or(Error::Shape)?;
         Ok(Self::Test(path, Test::parse(op, map.get("value"))?))
     }
@@ -246,7 +246,7 @@ mod tests {
     fn holds(condition: &Value, payload: &Value) -> bool {
         let context = json!({"user": {"role": "Admin"}});
         let config = json!({"limit": 10});
-        let scope = Scope {
+        let scope = PathScope {
             payload,
             context: context.as_object().unwrap(),
             config: config.as_object().unwrap(),

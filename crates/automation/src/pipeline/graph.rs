@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::condition::Condition;
-use super::spec::{Action, Spec, Step, Uses};
+use super::spec::{PipelineSpec, StepAction, StepSpec, Uses};
 
 /// Calls inside calls multiply; a pipeline this large is a mistake.
 const NODES_MAX: usize = 1_000;
@@ -14,20 +14,20 @@ const CALLS_MAX: usize = 32;
 
 #[derive(Clone, Debug)]
 pub struct Graph {
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     entries: Vec<usize>,
     longest: u32,
 }
 
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct GraphNode {
     pub id: String,
-    pub kind: Kind,
+    pub kind: StepKind,
     next: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum StepKind {
     Step(Box<Uses>),
     Switch(Box<Switch>),
 }
@@ -42,7 +42,10 @@ pub struct Switch {
 }
 
 impl Graph {
-    pub(super) fn build(spec: &Spec, all: &BTreeMap<String, Spec>) -> Result<Self, String> {
+    pub(super) fn build(
+        spec: &PipelineSpec,
+        all: &BTreeMap<String, PipelineSpec>,
+    ) -> Result<Self, String> {
         let mut builder = Builder {
             all,
             nodes: Vec::new(),
@@ -58,25 +61,25 @@ impl Graph {
         })
     }
 
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[GraphNode] {
         &self.nodes
     }
 
-    pub fn entries(&self) -> impl Iterator<Item = &Node> {
+    pub fn entries(&self) -> impl Iterator<Item = &GraphNode> {
         self.entries.iter().map(|index| &self.nodes[*index])
     }
 
-    pub fn node(&self, id: &str) -> Option<&Node> {
+    pub fn node(&self, id: &str) -> Option<&GraphNode> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
     /// What runs after this node has succeeded; for a switch, after it has answered yes.
-    pub fn after<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+    pub fn after<'a>(&'a self, node: &'a GraphNode) -> impl Iterator<Item = &'a GraphNode> {
         node.next.iter().map(|index| &self.nodes[*index])
     }
 
     /// What runs after a switch has answered no.
-    pub fn otherwise<'a>(&'a self, switch: &'a Switch) -> impl Iterator<Item = &'a Node> {
+    pub fn otherwise<'a>(&'a self, switch: &'a Switch) -> impl Iterator<Item = &'a GraphNode> {
         switch.otherwise.iter().map(|index| &self.nodes[*index])
     }
 
@@ -86,13 +89,13 @@ impl Graph {
     }
 }
 
-fn longest(nodes: &[Node]) -> u32 {
+fn longest(nodes: &[GraphNode]) -> u32 {
     // Followers are built first, so they have the smaller index and their lengths are known.
     let mut lengths: Vec<u32> = Vec::with_capacity(nodes.len());
     for node in nodes {
         let (own, otherwise) = match &node.kind {
-            Kind::Step(_) => (1, &[][..]),
-            Kind::Switch(switch) => (0, switch.otherwise.as_slice()),
+            StepKind::Step(_) => (1, &[][..]),
+            StepKind::Switch(switch) => (0, switch.otherwise.as_slice()),
         };
         let after = node.next.iter().chain(otherwise);
         lengths.push(own + after.map(|index| lengths[*index]).max().unwrap_or(0));
@@ -101,8 +104,8 @@ fn longest(nodes: &[Node]) -> u32 {
 }
 
 struct Builder<'a> {
-    all: &'a BTreeMap<String, Spec>,
-    nodes: Vec<Node>,
+    all: &'a BTreeMap<String, PipelineSpec>,
+    nodes: Vec<GraphNode>,
     /// The pipelines being inlined, outermost first.
     calling: Vec<String>,
 }
@@ -110,7 +113,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn pipeline(
         &mut self,
-        steps: &[Step],
+        steps: &[StepSpec],
         prefix: &str,
         after: Vec<usize>,
     ) -> Result<Vec<usize>, String> {
@@ -120,7 +123,7 @@ impl Builder<'_> {
 
     fn sequence(
         &mut self,
-        steps: &[Step],
+        steps: &[StepSpec],
         prefix: &str,
         ids: &mut Ids,
         after: Vec<usize>,
@@ -132,14 +135,14 @@ impl Builder<'_> {
     /// Adds a step whose followers are `after`, and says where it is entered.
     fn step(
         &mut self,
-        step: &Step,
+        step: &StepSpec,
         prefix: &str,
         ids: &mut Ids,
         after: Vec<usize>,
     ) -> Result<Vec<usize>, String> {
         let (id, plugin, inner) = match &step.action {
-            Action::Sequence(steps) => return self.sequence(steps, prefix, ids, after),
-            Action::Split(branches) => {
+            StepAction::Sequence(steps) => return self.sequence(steps, prefix, ids, after),
+            StepAction::Split(branches) => {
                 let mut entries = Vec::new();
                 for branch in branches.iter().rev() {
                     let mut found = self.step(branch, prefix, ids, after.clone())?;
@@ -148,12 +151,12 @@ impl Builder<'_> {
                 }
                 return Ok(entries);
             }
-            Action::Uses(uses) => {
+            StepAction::Uses(uses) => {
                 let id = ids.of(step, prefix);
-                let index = self.add(id.clone(), Kind::Step(uses.clone()), after.clone())?;
+                let index = self.add(id.clone(), StepKind::Step(uses.clone()), after.clone())?;
                 (id, Some(uses.plugin.clone()), vec![index])
             }
-            Action::Call(name) => {
+            StepAction::Call(name) => {
                 let id = ids.of(step, prefix);
                 (id.clone(), None, self.call(name, &id, after.clone())?)
             }
@@ -161,7 +164,7 @@ impl Builder<'_> {
         let Some(condition) = step.condition.clone() else {
             return Ok(inner);
         };
-        let switch = Kind::Switch(Box::new(Switch {
+        let switch = StepKind::Switch(Box::new(Switch {
             condition,
             plugin,
             otherwise: after,
@@ -190,7 +193,7 @@ impl Builder<'_> {
         Ok(entries)
     }
 
-    fn add(&mut self, id: String, kind: Kind, next: Vec<usize>) -> Result<usize, String> {
+    fn add(&mut self, id: String, kind: StepKind, next: Vec<usize>) -> Result<usize, String> {
         if self.nodes.len() == NODES_MAX {
             return Err(format!(
                 "with its calls it has more than {NODES_MAX} steps; split it up"
@@ -199,7 +202,7 @@ impl Builder<'_> {
         if self.nodes.iter().any(|node| node.id == id) {
             return Err(format!("step id `{id}` is used twice; rename one"));
         }
-        self.nodes.push(Node { id, kind, next });
+        self.nodes.push(GraphNode { id, kind, next });
         Ok(self.nodes.len() - 1)
     }
 }
@@ -208,7 +211,7 @@ impl Builder<'_> {
 struct Ids(Vec<String>);
 
 impl Ids {
-    fn assign(steps: &[Step]) -> Result<Self, String> {
+    fn assign(steps: &[StepSpec]) -> Result<Self, String> {
         let mut given = HashSet::new();
         let mut unnamed = 0;
         collect(steps, &mut given, &mut unnamed)?;
@@ -217,14 +220,14 @@ impl Ids {
         Ok(Self(free.take(unnamed).collect()))
     }
 
-    fn of(&mut self, step: &Step, prefix: &str) -> String {
+    fn of(&mut self, step: &StepSpec, prefix: &str) -> String {
         let id = step.id.clone().or_else(|| self.0.pop());
         format!("{prefix}{}", id.unwrap_or_default())
     }
 }
 
 fn collect<'a>(
-    steps: &'a [Step],
+    steps: &'a [StepSpec],
     given: &mut HashSet<&'a str>,
     unnamed: &mut usize,
 ) -> Result<(), String> {
@@ -235,8 +238,10 @@ fn collect<'a>(
             return Err(format!("step id `{id}` is used twice; rename one"));
         }
         match &step.action {
-            Action::Sequence(inner) | Action::Split(inner) => collect(inner, given, unnamed)?,
-            Action::Uses(_) | Action::Call(_) => *unnamed += usize::from(step.id.is_none()),
+            StepAction::Sequence(inner) | StepAction::Split(inner) => {
+                collect(inner, given, unnamed)?;
+            }
+            StepAction::Uses(_) | StepAction::Call(_) => *unnamed += usize::from(step.id.is_none()),
         }
     }
     Ok(())

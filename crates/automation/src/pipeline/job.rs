@@ -7,7 +7,7 @@ use super::baggage;
 
 /// A place in a pipeline, stored with the job that runs there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
+pub struct PipelinePosition {
     pub pipeline: String,
     pub step: String,
     /// Plugin jobs since the pipeline was entered, this one included.
@@ -23,11 +23,11 @@ pub struct Producer<'a> {
     pub context: &'a Map<String, Value>,
     /// Plugin jobs from its first ancestor to it; zero for a job that no event made.
     pub depth: u32,
-    pub position: Option<&'a Position>,
+    pub position: Option<&'a PipelinePosition>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Emitted<'a> {
+pub struct EventRef<'a> {
     pub event_type: &'a str,
     pub payload: &'a Value,
 }
@@ -37,7 +37,7 @@ pub struct NextJob {
     pub plugin: String,
     pub command: String,
     /// `None` for a job made by a route.
-    pub position: Option<Position>,
+    pub position: Option<PipelinePosition>,
     /// The job starts a new instance of its pipeline.
     pub enters: bool,
     /// Which of the emitted events made it, to take over its id and dedupe key. `None` where the core made the event, and after a
@@ -57,7 +57,7 @@ pub enum Notice {
     /// Too many hops; an error.
     Cut { target: String, depth: u32 },
     /// The configuration no longer has this place.
-    Gone(Position),
+    Gone(PipelinePosition),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,13 +80,16 @@ mod tests {
 
     #[test]
     fn a_stored_position_keeps_its_shape_du_085() {
-        let position = Position {
+        let position = PipelinePosition {
             pipeline: "p".to_owned(),
             step: "call/step_1".to_owned(),
             hop: 3,
         };
         let stored = r#"{"pipeline":"p","step":"call/step_1","hop":3}"#;
         assert_eq!(serde_json::to_string(&position).unwrap(), stored);
-        assert_eq!(serde_json::from_str::<Position>(stored).unwrap(), position);
+        assert_eq!(
+            serde_json::from_str::<PipelinePosition>(stored).unwrap(),
+            position
+        );
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::condition::Condition;
 use super::graph::Graph;
 use super::router::Router;
-use super::spec::{self, Spec, Trigger};
-use super::{Catalogue, HOPS_MAX};
+use super::spec::{self, PipelineSpec, Trigger};
+use super::{HOPS_MAX, PluginCatalogue};
 
 /// One thing to change, and where: an error, or a warning about a key that nothing reads.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +34,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    fn new(spec: Spec, graph: Graph) -> Self {
+    fn new(spec: PipelineSpec, graph: Graph) -> Self {
         Self {
             name: spec.name,
             trigger: spec.trigger,
@@ -64,7 +64,7 @@ impl Router {
     pub fn load(
         pipelines: &Value,
         routes: &Value,
-        plugins: &dyn Catalogue,
+        plugins: &dyn PluginCatalogue,
     ) -> Result<Self, Vec<LoadError>> {
         let mut errors = Vec::new();
         let mut warnings = Vec::new();
@@ -90,10 +90,10 @@ impl Router {
 
 fn read_pipelines(
     value: &Value,
-    plugins: &dyn Catalogue,
+    plugins: &dyn PluginCatalogue,
     errors: &mut Vec<LoadError>,
     warnings: &mut Vec<LoadError>,
-) -> BTreeMap<String, Spec> {
+) -> BTreeMap<String, PipelineSpec> {
     let mut specs = BTreeMap::new();
     for (index, value) in items(value, "pipelines", errors).iter().enumerate() {
         let name = value.get("name").and_then(Value::as_str);
@@ -130,7 +130,7 @@ pub(super) type Routes = HashMap<(String, String), Vec<String>>;
 
 fn read_routes(
     value: &Value,
-    plugins: &dyn Catalogue,
+    plugins: &dyn PluginCatalogue,
     errors: &mut Vec<LoadError>,
     warnings: &mut Vec<LoadError>,
 ) -> Routes {
@@ -153,7 +153,7 @@ fn read_routes(
 
 fn route(
     map: Option<&Map<String, Value>>,
-    plugins: &dyn Catalogue,
+    plugins: &dyn PluginCatalogue,
 ) -> Result<(String, String, String), String> {
     let field = |key: &str| {
         let text = map.and_then(|map| map.get(key)).and_then(Value::as_str);
@@ -198,5 +198,4 @@ fn items<'a>(value: &'a Value, key: &str, errors: &mut Vec<LoadError>) -> &'a [V
 }
 
 #[cfg(test)]
-#[path = "load_tests.rs"]
 mod tests;

@@ -23,12 +23,12 @@ impl Root {
 
 /// Such as `payload.user.name`; a root alone means all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct ValuePath {
     pub root: Root,
     keys: Vec<String>,
 }
 
-impl Path {
+impl ValuePath {
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('.');
         let root = parts.next()?;
@@ -41,7 +41,7 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for ValuePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.root.as_str())?;
         self.keys.iter().try_for_each(|key| write!(f, ".{key}"))
@@ -50,15 +50,15 @@ impl fmt::Display for Path {
 
 /// The values that paths are looked up in.
 #[derive(Clone, Copy, Debug)]
-pub struct Scope<'a> {
+pub struct PathScope<'a> {
     pub payload: &'a Value,
     pub context: &'a Map<String, Value>,
     pub config: &'a Map<String, Value>,
 }
 
-impl Scope<'_> {
+impl PathScope<'_> {
     /// `None` when the path leads nowhere, which is not the same as leading to null.
-    pub fn get(&self, path: &Path) -> Option<Value> {
+    pub fn get(&self, path: &ValuePath) -> Option<Value> {
         let map = match path.root {
             Root::Payload => return walk(self.payload, &path.keys).cloned(),
             Root::Context => self.context,

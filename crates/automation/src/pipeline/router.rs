@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use consign_kernel::plant::{self, Plant};
 use serde_json::{Map, Value, json};
 
-use super::graph::{Kind, Node, Switch};
+use super::graph::{GraphNode, StepKind, Switch};
 use super::hook::Hook;
-use super::job::{Emitted, Error, NextJob, Notice, Position, Producer, Routed};
+use super::job::{Error, EventRef, NextJob, Notice, PipelinePosition, Producer, Routed};
 use super::load::{LoadError, Pipeline, Routes};
-use super::path::Scope;
+use super::path::PathScope;
 use super::spec::Trigger;
 
 /// So many jobs may descend from each other through events; it ends loops of plugins that answer their own events.
@@ -67,17 +67,17 @@ impl Router {
         self.by_name.get(name).map(|index| &self.pipelines[*index])
     }
 
-    pub fn node(&self, position: &Position) -> Option<&Node> {
+    pub fn node(&self, position: &PipelinePosition) -> Option<&GraphNode> {
         self.pipeline(&position.pipeline)?
             .graph
             .node(&position.step)
     }
 
     /// The switch that a job of [`SWITCH_PLUGIN`] has to answer.
-    pub fn switch(&self, position: &Position) -> Option<&Switch> {
+    pub fn switch(&self, position: &PipelinePosition) -> Option<&Switch> {
         match &self.node(position)?.kind {
-            Kind::Switch(switch) => Some(switch),
-            Kind::Step(_) => None,
+            StepKind::Switch(switch) => Some(switch),
+            StepKind::Step(_) => None,
         }
     }
 
@@ -85,13 +85,13 @@ impl Router {
     pub fn finished(
         &self,
         producer: Producer<'_>,
-        events: &[Emitted<'_>],
+        events: &[EventRef<'_>],
         result: Option<&str>,
     ) -> Result<Routed, Error> {
         let mut routed = Routed::default();
         if events.is_empty() && producer.position.is_some() {
             let payload = with_origin(&json!({ "result": result }), producer);
-            let event = Emitted {
+            let event = EventRef {
                 event_type: STEP_SUCCEEDED,
                 payload: &payload,
             };
@@ -100,7 +100,7 @@ impl Router {
         for (index, event) in events.iter().enumerate() {
             let before = routed.jobs.len() + routed.notices.len();
             let payload = with_origin(event.payload, producer);
-            let event = Emitted {
+            let event = EventRef {
                 payload: &payload,
                 ..*event
             };
@@ -119,7 +119,7 @@ impl Router {
     pub fn switched(
         &self,
         producer: Producer<'_>,
-        event: Emitted<'_>,
+        event: EventRef<'_>,
         matched: bool,
     ) -> Result<Routed, Error> {
         let mut routed = Routed::default();
@@ -128,7 +128,7 @@ impl Router {
     }
 
     /// Somebody started a pipeline by name. `None`: there is none of that name.
-    pub fn start(&self, name: &str, event: Emitted<'_>) -> Option<Result<Routed, Error>> {
+    pub fn start(&self, name: &str, event: EventRef<'_>) -> Option<Result<Routed, Error>> {
         let pipeline = self.pipeline(name)?;
         let context = Map::new();
         let producer = Producer {
@@ -159,7 +159,7 @@ impl Router {
             depth: 0,
             position: None,
         };
-        let event = Emitted {
+        let event = EventRef {
             event_type: hook.as_str(),
             payload,
         };
@@ -182,7 +182,7 @@ impl Router {
     fn follow(
         &self,
         producer: Producer<'_>,
-        event: Emitted<'_>,
+        event: EventRef<'_>,
         index: Option<usize>,
         matched: bool,
         routed: &mut Routed,
@@ -195,9 +195,9 @@ impl Router {
             routed.notices.push(Notice::Gone(position.clone()));
             return Ok(());
         };
-        let next: Vec<&Node> = match &node.kind {
-            Kind::Switch(switch) if !matched => pipeline.graph.otherwise(switch).collect(),
-            Kind::Switch(_) | Kind::Step(_) => pipeline.graph.after(node).collect(),
+        let next: Vec<&GraphNode> = match &node.kind {
+            StepKind::Switch(switch) if !matched => pipeline.graph.otherwise(switch).collect(),
+            StepKind::Switch(_) | StepKind::Step(_) => pipeline.graph.after(node).collect(),
         };
         let step = Step {
             pipeline,
@@ -211,7 +211,7 @@ impl Router {
     fn trigger(
         &self,
         producer: Producer<'_>,
-        event: Emitted<'_>,
+        event: EventRef<'_>,
         index: usize,
         routed: &mut Routed,
     ) -> Result<(), Error> {
@@ -224,7 +224,13 @@ impl Router {
         Ok(())
     }
 
-    fn route(&self, producer: Producer<'_>, event: Emitted<'_>, index: usize, routed: &mut Routed) {
+    fn route(
+        &self,
+        producer: Producer<'_>,
+        event: EventRef<'_>,
+        index: usize,
+        routed: &mut Routed,
+    ) {
         let key = (producer.plugin.to_owned(), event.event_type.to_owned());
         let depth = producer.depth.saturating_add(1);
         for target in self.routes.get(&key).into_iter().flatten() {
@@ -253,12 +259,12 @@ pub fn switch_result(matched: bool) -> Value {
     json!({ "matched": matched, "event": format!("ductile.switch.{matched}") })
 }
 
-fn admits(pipeline: &Pipeline, producer: Producer<'_>, event: Emitted<'_>) -> bool {
+fn admits(pipeline: &Pipeline, producer: Producer<'_>, event: EventRef<'_>) -> bool {
     let from = pipeline.from_plugin.as_deref();
     if from.is_some_and(|from| from != producer.plugin) {
         return false;
     }
-    let scope = Scope {
+    let scope = PathScope {
         payload: event.payload,
         context: producer.context,
         config: &Map::new(),
@@ -271,10 +277,10 @@ fn enter(
     pipeline: &Pipeline,
     event_index: Option<usize>,
     producer: Producer<'_>,
-    event: Emitted<'_>,
+    event: EventRef<'_>,
     routed: &mut Routed,
 ) -> Result<(), Error> {
-    let entries: Vec<&Node> = pipeline.graph.entries().collect();
+    let entries: Vec<&GraphNode> = pipeline.graph.entries().collect();
     let step = Step {
         pipeline,
         hop: 0,
@@ -296,16 +302,16 @@ struct Step<'a> {
 impl Step<'_> {
     fn make(
         &self,
-        nodes: &[&Node],
+        nodes: &[&GraphNode],
         producer: Producer<'_>,
-        event: Emitted<'_>,
+        event: EventRef<'_>,
         routed: &mut Routed,
     ) -> Result<(), Error> {
         for node in nodes {
             // Only plugin jobs are hops: a switch emits nothing and can drive no loop.
             let hops = match node.kind {
-                Kind::Step(_) => 1,
-                Kind::Switch(_) => 0,
+                StepKind::Step(_) => 1,
+                StepKind::Switch(_) => 0,
             };
             let depth = producer.depth.saturating_add(hops);
             let hop = self.hop.saturating_add(hops);
@@ -315,8 +321,8 @@ impl Step<'_> {
                 continue;
             }
             let (plugin, command, context) = match &node.kind {
-                Kind::Switch(_) => (SWITCH_PLUGIN, SWITCH_COMMAND, producer.context.clone()),
-                Kind::Step(uses) => {
+                StepKind::Switch(_) => (SWITCH_PLUGIN, SWITCH_COMMAND, producer.context.clone()),
+                StepKind::Step(uses) => {
                     let claimed = uses.claims.accrete(producer.context, event.payload);
                     let context = claimed.map_err(|source| Error {
                         pipeline: self.pipeline.name.clone(),
@@ -329,7 +335,7 @@ impl Step<'_> {
             routed.jobs.push(NextJob {
                 plugin: plugin.to_owned(),
                 command: command.to_owned(),
-                position: Some(Position {
+                position: Some(PipelinePosition {
                     pipeline: self.pipeline.name.clone(),
                     step: node.id.clone(),
                     hop,
@@ -362,5 +368,4 @@ fn with_origin(payload: &Value, producer: Producer<'_>) -> Value {
 }
 
 #[cfg(test)]
-#[path = "router_tests.rs"]
 pub(crate) mod tests;

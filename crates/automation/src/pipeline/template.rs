@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::path::{Path, Root, Scope};
+use super::path::{PathScope, Root, ValuePath};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -55,7 +55,7 @@ impl With {
                 return Err(Error::Payload);
             }
         };
-        let scope = Scope {
+        let scope = PathScope {
             payload,
             context,
             config: &Map::new(),
@@ -82,7 +82,7 @@ pub fn merge_context(payload: Value, context: &Map<String, Value>) -> Value {
     Value::Object(payload)
 }
 
-fn render(key: &str, text: &str, scope: &Scope<'_>) -> Result<Value, Error> {
+fn render(key: &str, text: &str, scope: &PathScope<'_>) -> Result<Value, Error> {
     let brace = || Error::Brace(key.to_owned());
     let mut made = String::new();
     let mut rest = text;
@@ -110,8 +110,8 @@ fn render(key: &str, text: &str, scope: &Scope<'_>) -> Result<Value, Error> {
     Ok(Value::String(made))
 }
 
-fn look_up(key: &str, reference: &str, scope: &Scope<'_>) -> Result<Value, Error> {
-    let path = Path::parse(reference).filter(|path| path.root != Root::Config);
+fn look_up(key: &str, reference: &str, scope: &PathScope<'_>) -> Result<Value, Error> {
+    let path = ValuePath::parse(reference).filter(|path| path.root != Root::Config);
     let path = path.ok_or_else(|| Error::Reference {
         key: key.to_owned(),
         reference: reference.to_owned(),

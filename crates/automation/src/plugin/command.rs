@@ -12,29 +12,29 @@ use serde_json::{Map, Value, json};
 use super::manifest::Error;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Command {
+pub struct PluginCommand {
     pub name: String,
-    pub access: Access,
+    pub access: CommandAccess,
     pub description: Option<String>,
     /// JSON Schema; the compact form is written out.
     pub input_schema: Option<Value>,
     pub output_schema: Option<Value>,
     /// Paths into the payload that it reads.
     pub consumes: Vec<String>,
-    pub emits: Vec<Emitted>,
+    pub emits: Vec<DeclaredEvent>,
     pub idempotent: Option<bool>,
     pub retry_safe: Option<bool>,
 }
 
 /// What a command does to the world outside; a manifest that is silent is taken for the worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum CommandAccess {
     Read,
     Write,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Emitted {
+pub struct DeclaredEvent {
     pub event: String,
     pub values: Vec<String>,
 }
@@ -101,7 +101,7 @@ impl<'de> Visitor<'de> for CommandsVisitor {
 }
 
 impl RawCommands {
-    pub(super) fn checked(self) -> Result<Vec<Command>, Error> {
+    pub(super) fn checked(self) -> Result<Vec<PluginCommand>, Error> {
         if self.0.is_empty() {
             return Err(Error::Missing {
                 key: "commands",
@@ -132,11 +132,11 @@ fn is_name(name: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-fn command(name: String, raw: RawCommand) -> Result<Command, Error> {
+fn command(name: String, raw: RawCommand) -> Result<PluginCommand, Error> {
     let key = |rest: &str| format!("commands.{name}.{rest}");
     let access = match raw.access.as_deref() {
-        None | Some("write") => Access::Write,
-        Some("read") => Access::Read,
+        None | Some("write") => CommandAccess::Write,
+        Some("read") => CommandAccess::Read,
         Some(other) => return Err(Error::unfit(key("type"), other, "`read` or `write`")),
     };
     let values = raw.values.unwrap_or_default();
@@ -149,9 +149,9 @@ fn command(name: String, raw: RawCommand) -> Result<Command, Error> {
             return Err(Error::unfit(key("values.emit.event"), &event, fix));
         }
         let values = payload_paths(&key("values.emit.values"), emitted.values)?;
-        emits.push(Emitted { event, values });
+        emits.push(DeclaredEvent { event, values });
     }
-    Ok(Command {
+    Ok(PluginCommand {
         input_schema: schema(&key("input_schema"), raw.input_schema)?,
         output_schema: schema(&key("output_schema"), raw.output_schema)?,
         name,

@@ -5,7 +5,7 @@
 //! by no child either. A plugin without a confinement is started without a launcher.
 //!
 //! The network is not confined, nor are sockets in the file system, and `processes` counts all processes of the user, as the system
-//! does. What of the service's own files no sandbox opens is said in [`Guarded`].
+//! does. What of the service's own files no sandbox opens is said in [`GuardedPaths`].
 
 mod arguments;
 mod guarded;
@@ -20,10 +20,10 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
-use super::environment::Variables;
-use super::run::{Launcher, is_want_of_resources, why_not_started};
+use super::environment::PluginVariables;
+use super::run::{Launcher, is_out_of_resources, why_not_started};
 
-pub use guarded::Guarded;
+pub use guarded::GuardedPaths;
 
 /// Where programs and what they need to start lie. Those that a system does not have are left out.
 const SYSTEM: &[&str] = &["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt"];
@@ -116,7 +116,7 @@ pub struct Sandbox {
     /// Writable too, unless that opens what is guarded; then the plugin gets one of its own. No key of a configuration.
     pub temporary: Option<PathBuf>,
     /// No key of a configuration either: the service says it.
-    pub guarded: Guarded,
+    pub guarded: GuardedPaths,
 }
 
 impl Confinement {
@@ -131,8 +131,8 @@ impl Confinement {
         &self,
         base: &Launcher,
         directory: &Path,
-        environment: &Variables,
-        guarded: &Guarded,
+        environment: &PluginVariables,
+        guarded: &GuardedPaths,
     ) -> Option<Launcher> {
         if self.is_empty() {
             return None;
@@ -174,7 +174,7 @@ pub enum Error {
     NoTemporary { path: PathBuf, error: io::Error },
     /// Another attempt may find what this one lacked.
     #[error("the system has no room to confine the plugin: {0}")]
-    NoRoom(String),
+    NoResources(String),
     #[error("the limit of {name} could not be set to {value}: {error}")]
     Limit {
         name: &'static str,
@@ -198,7 +198,7 @@ impl Error {
 
     fn is_retryable(&self) -> bool {
         match self {
-            Self::NotStarted(_) | Self::NoRoom(_) | Self::NoTemporary { .. } => true,
+            Self::NotStarted(_) | Self::NoResources(_) | Self::NoTemporary { .. } => true,
             Self::Usage(_)
             | Self::Unsupported(_)
             | Self::NoPath { .. }

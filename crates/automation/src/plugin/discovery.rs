@@ -28,14 +28,14 @@ const FOREIGN: &[&str] = &["node_modules", "__pycache__"];
 /// What was found. Names are those of the manifests.
 #[derive(Debug, Default)]
 pub struct Discovery {
-    pub plugins: BTreeMap<String, Found>,
+    pub plugins: BTreeMap<String, DiscoveredPlugin>,
     /// The names of plugins that are there and were left out; the directory's name where the manifest gives none.
     pub skipped: BTreeSet<String>,
     pub notes: Vec<Note>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct DiscoveredPlugin {
     pub manifest: Arc<Manifest>,
     pub directory: PathBuf,
     /// Absolute, with links followed.
@@ -78,7 +78,7 @@ pub enum Error {
 
 /// Walks the roots in their order; the first plugin of a name wins.
 pub fn discover(roots: &[PathBuf], symlinks: Symlinks) -> Result<Discovery, Error> {
-    let mut walk = Walk {
+    let mut walk = DiscoveryWalk {
         symlinks,
         roots: Vec::new(),
         visited: BTreeSet::new(),
@@ -94,7 +94,7 @@ pub fn discover(roots: &[PathBuf], symlinks: Symlinks) -> Result<Discovery, Erro
     Ok(walk.discovery)
 }
 
-struct Walk {
+struct DiscoveryWalk {
     symlinks: Symlinks,
     /// Without links, each once.
     roots: Vec<PathBuf>,
@@ -103,7 +103,7 @@ struct Walk {
     discovery: Discovery,
 }
 
-impl Walk {
+impl DiscoveryWalk {
     fn approve(&mut self, written: &Path) -> Result<(), Error> {
         // Without a slash at the end, behind which a link looks like the directory it leads to.
         let path: PathBuf = written.components().collect();
@@ -114,7 +114,7 @@ impl Walk {
         let is_symlink = fs::symlink_metadata(&path)
             .map_err(unreadable)?
             .is_symlink();
-        if is_symlink && let Some(text) = trust::followed(&path, self.symlinks)? {
+        if is_symlink && let Some(text) = trust::check_link(&path, self.symlinks)? {
             self.note(Weight::Warning, &path, text);
         }
         let root = fs::canonicalize(&path).map_err(unreadable)?;
@@ -193,7 +193,7 @@ impl Walk {
     /// The path without links, if it may be used.
     fn resolved(&mut self, path: &Path) -> Result<PathBuf, Distrust> {
         if trust::is_symlink(path)?
-            && let Some(text) = trust::followed(path, self.symlinks)?
+            && let Some(text) = trust::check_link(path, self.symlinks)?
         {
             self.note(Weight::Warning, path, text);
         }
@@ -216,7 +216,7 @@ impl Walk {
         let parsed = self
             .resolved(&file)
             .and_then(|target| {
-                trust::refuse_other_hands(&target, directory, &self.roots)?;
+                trust::check_ownership(&target, directory, &self.roots)?;
                 Ok(target)
             })
             .map_err(|distrust| distrust.to_string())
@@ -263,7 +263,7 @@ impl Walk {
             self.note(Weight::Warning, &file, text);
             return;
         }
-        let found = Found {
+        let found = DiscoveredPlugin {
             directory: directory.to_path_buf(),
             entrypoint: entrypoint.path,
             manifest: Arc::new(manifest),

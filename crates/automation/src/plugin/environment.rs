@@ -7,13 +7,13 @@ use std::ffi::OsString;
 
 use consign_kernel::plant::{self, Plant};
 
-pub type Variables = BTreeMap<OsString, OsString>;
+pub type PluginVariables = BTreeMap<OsString, OsString>;
 
 const ALLOWED: &[&str] = &["PATH", "HOME", "TZ", "LANG", "LANGUAGE", "TMPDIR"];
 const ALLOWED_PREFIX: &str = "LC_";
 
 /// What is left of the server's variables; `passthrough` names those that the operator adds.
-pub fn for_plugins(server: &Variables, passthrough: &[String]) -> Variables {
+pub fn for_plugins(server: &PluginVariables, passthrough: &[String]) -> PluginVariables {
     let is_allowed = |name: &str| {
         ALLOWED.contains(&name)
             || name.starts_with(ALLOWED_PREFIX)

@@ -1,6 +1,6 @@
 //! The process group of a plugin: the process and all that it started and did not send away.
 //!
-//! While a [`Group`] lives its members may; when it is dropped they are killed, on whatever path that happens.
+//! While a [`ProcessGroup`] lives its members may; when it is dropped they are killed, on whatever path that happens.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use tokio::time::sleep;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     leader: Option<Pid>,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Of a child that was started as the leader of its own group.
     pub(super) fn of(leader: Option<u32>) -> Self {
         let leader = leader.and_then(|id| i32::try_from(id).ok());
@@ -58,7 +58,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }

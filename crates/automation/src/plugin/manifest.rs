@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::command::{Command, RawCommands};
+use super::command::{PluginCommand, RawCommands};
 use super::keys;
 
 /// A manifest longer than this is no manifest.
@@ -29,7 +29,7 @@ pub struct Manifest {
     /// False: one process at a time, unless the operator says otherwise.
     pub concurrency_safe: bool,
     /// At least one, in the order of the file.
-    pub commands: Vec<Command>,
+    pub commands: Vec<PluginCommand>,
     pub config_required: Vec<String>,
     pub config_optional: Vec<String>,
     pub fact_outputs: Vec<FactOutput>,
@@ -37,7 +37,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    pub fn command(&self, name: &str) -> Option<&Command> {
+    pub fn command(&self, name: &str) -> Option<&PluginCommand> {
         self.commands.iter().find(|command| command.name == name)
     }
 }
@@ -251,7 +251,7 @@ fn stopwatch(raw: Option<&RawStopwatch>) -> Result<u16, Error> {
 fn fact_output(
     index: usize,
     raw: RawFactOutput,
-    commands: &[Command],
+    commands: &[PluginCommand],
 ) -> Result<FactOutput, Error> {
     let key = |rest: &str| format!("fact_outputs[{index}].{rest}");
     let declared: BTreeSet<&str> = commands.iter().map(|one| one.name.as_str()).collect();

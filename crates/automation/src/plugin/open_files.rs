@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
-use super::run::Job;
+use super::run::ProcessSpec;
 
 /// The limit of before, if it was raised.
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
@@ -26,7 +26,7 @@ pub fn raise() -> u64 {
 }
 
 /// Gives a plugin that was just started the limit of before, unless its confinement sets one.
-pub(super) fn give_back(job: &Job, pid: Option<u32>) {
+pub(super) fn restore_limit(job: &ProcessSpec, pid: Option<u32>) {
     let (Some(before), Some(pid)) = (BEFORE.get(), pid) else {
         return;
     };

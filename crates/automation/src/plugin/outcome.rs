@@ -1,14 +1,14 @@
 //! What came of a run: the answer and the way the process ended, taken together.
 //!
-//! Every failure has one [`Reason`], and the reason alone says whether a retry makes sense. How often and when is not decided here.
+//! Every failure has one [`FailureReason`], and the reason alone says whether a retry makes sense. How often and when is not decided here.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use consign_kernel::plant::{self, Plant};
 
-use super::response::{self, Answer, LogLine, Response};
-use super::run::{Ended, How};
+use super::response::{self, LogLine, PluginReply, PluginResponse};
+use super::run::{ExitKind, ProcessEnd};
 
 /// The exit code that says: without another configuration I shall never work.
 const EXIT_CONFIG: i32 = 78;
@@ -20,30 +20,30 @@ const SIGNAL_FILE_SIZE: i32 = 25;
 const STDERR_CHARS_MAX: usize = 500;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Succeeded(Response),
-    Failed(Failure),
+pub enum PluginOutcome {
+    Succeeded(PluginResponse),
+    Failed(PluginFailure),
     TimedOut,
     Cancelled,
     /// Nothing of it ran, for want of the system's resources: no attempt was made. The reason, for people.
-    NoRoom(String),
+    NoResources(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    pub reason: Reason,
+pub struct PluginFailure {
+    pub reason: FailureReason,
     pub error: String,
     pub logs: Vec<LogLine>,
 }
 
-impl Failure {
+impl PluginFailure {
     pub fn is_retryable(&self) -> bool {
         self.reason.is_retryable()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum FailureReason {
     PluginError,
     PluginRetryFalse,
     ExitCode78,
@@ -54,7 +54,7 @@ pub enum Reason {
     OutputTooLong,
 }
 
-impl Reason {
+impl FailureReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PluginError => "plugin_error",
@@ -82,31 +82,31 @@ impl Reason {
     }
 }
 
-impl Outcome {
+impl PluginOutcome {
     /// None for what is no failure.
-    pub fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<FailureReason> {
         match self {
             Self::Failed(failure) => Some(failure.reason),
-            Self::TimedOut => Some(Reason::Timeout),
-            Self::Succeeded(_) | Self::Cancelled | Self::NoRoom(_) => None,
+            Self::TimedOut => Some(FailureReason::Timeout),
+            Self::Succeeded(_) | Self::Cancelled | Self::NoResources(_) => None,
         }
     }
 }
 
-pub fn classify(ended: &Ended) -> Outcome {
+pub fn classify(ended: &ProcessEnd) -> PluginOutcome {
     match &ended.how {
-        How::Exited(status) => classify_exit(*status, ended),
-        How::TimedOut => Outcome::TimedOut,
-        How::Cancelled => Outcome::Cancelled,
-        How::NotStarted(why) => failed(Reason::SpawnError, why.clone(), Vec::new()),
-        How::NoRoom(why) => Outcome::NoRoom(why.clone()),
+        ExitKind::Exited(status) => classify_exit(*status, ended),
+        ExitKind::TimedOut => PluginOutcome::TimedOut,
+        ExitKind::Cancelled => PluginOutcome::Cancelled,
+        ExitKind::NotStarted(why) => failed(FailureReason::SpawnError, why.clone(), Vec::new()),
+        ExitKind::NoResources(why) => PluginOutcome::NoResources(why.clone()),
     }
 }
 
 /// What deserves a warning although it fails nothing.
-pub fn warnings(ended: &Ended) -> Vec<String> {
+pub fn warnings(ended: &ProcessEnd) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let How::Exited(status) = ended.how
+    if let ExitKind::Exited(status) = ended.how
         && !status.success()
     {
         warnings.push(format!("the plugin {}", describe(status)));
@@ -120,46 +120,48 @@ pub fn warnings(ended: &Ended) -> Vec<String> {
     warnings
 }
 
-fn classify_exit(status: ExitStatus, ended: &Ended) -> Outcome {
+fn classify_exit(status: ExitStatus, ended: &ProcessEnd) -> PluginOutcome {
     // A longer output may hold a whole answer in its beginning, but what followed cannot be known.
     let answer = (!ended.stdout.is_truncated).then(|| response::parse(&ended.stdout.bytes));
     if status.code() == Some(EXIT_CONFIG) {
         let (said, logs) = match answer {
-            Some(Ok(Answer::Error(refusal))) => (refusal.error, refusal.logs),
-            Some(Ok(Answer::Ok(response))) => (told(ended), response.logs),
-            Some(Err(_)) | None => (told(ended), Vec::new()),
+            Some(Ok(PluginReply::Error(refusal))) => (refusal.error, refusal.logs),
+            Some(Ok(PluginReply::Ok(response))) => (stderr_tail(ended), response.logs),
+            Some(Err(_)) | None => (stderr_tail(ended), Vec::new()),
         };
         let error = format!("the plugin {}: {said}", describe(status));
-        return failed(Reason::ExitCode78, error, logs);
+        return failed(FailureReason::ExitCode78, error, logs);
     }
     match answer {
         None => {
             let kept = ended.stdout.bytes.len();
             let error = format!("the plugin printed more than {kept} bytes on its standard output");
-            failed(Reason::OutputTooLong, error, Vec::new())
+            failed(FailureReason::OutputTooLong, error, Vec::new())
         }
-        Some(Ok(Answer::Ok(response))) => Outcome::Succeeded(response),
-        Some(Ok(Answer::Error(refusal))) => {
+        Some(Ok(PluginReply::Ok(response))) => PluginOutcome::Succeeded(response),
+        Some(Ok(PluginReply::Error(refusal))) => {
             let reason = if refusal.retry {
-                Reason::PluginError
+                FailureReason::PluginError
             } else {
-                Reason::PluginRetryFalse
+                FailureReason::PluginRetryFalse
             };
             failed(reason, refusal.error, refusal.logs)
         }
         Some(Err(unfit)) => {
             let reason = match unfit {
-                response::Error::Empty => Reason::NilResponse,
-                response::Error::Json(_) | response::Error::Member { .. } => Reason::Protocol,
+                response::Error::Empty => FailureReason::NilResponse,
+                response::Error::Json(_) | response::Error::Member { .. } => {
+                    FailureReason::Protocol
+                }
             };
-            let error = format!("{unfit}; it {}; {}", describe(status), told(ended));
+            let error = format!("{unfit}; it {}; {}", describe(status), stderr_tail(ended));
             failed(reason, error, Vec::new())
         }
     }
 }
 
-fn failed(reason: Reason, error: String, logs: Vec<LogLine>) -> Outcome {
-    Outcome::Failed(Failure {
+fn failed(reason: FailureReason, error: String, logs: Vec<LogLine>) -> PluginOutcome {
+    PluginOutcome::Failed(PluginFailure {
         reason,
         error,
         logs,
@@ -188,7 +190,7 @@ fn describe(status: ExitStatus) -> String {
 }
 
 /// The end of what was printed to standard error, where the cause mostly stands.
-fn told(ended: &Ended) -> String {
+fn stderr_tail(ended: &ProcessEnd) -> String {
     let text = ended.stderr.text();
     let text = text.trim();
     if text.is_empty() {

@@ -22,7 +22,7 @@ pub struct Declaration {
 }
 
 #[derive(Clone, Debug)]
-pub struct Plugin {
+pub struct RegisteredPlugin {
     pub name: String,
     /// For an alias, the plugin whose program it is.
     pub base: Option<String>,
@@ -32,8 +32,8 @@ pub struct Plugin {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Registry {
-    plugins: BTreeMap<String, Plugin>,
+pub struct PluginRegistry {
+    plugins: BTreeMap<String, RegisteredPlugin>,
 }
 
 /// A configuration that contradicts what was found; the start must fail.
@@ -57,9 +57,9 @@ pub enum Error {
 pub fn register(
     discovery: Discovery,
     declarations: &BTreeMap<String, Declaration>,
-) -> Result<(Registry, Vec<Note>), Error> {
+) -> Result<(PluginRegistry, Vec<Note>), Error> {
     let unconfigured = Declaration::default();
-    let mut registry = Registry::default();
+    let mut registry = PluginRegistry::default();
     let mut notes = discovery.notes;
     let found = discovery.plugins;
     for (name, declaration) in declarations {
@@ -113,7 +113,7 @@ pub fn register(
             });
             continue;
         }
-        let plugin = Plugin {
+        let plugin = RegisteredPlugin {
             name: name.clone(),
             base: (name != base).then(|| base.clone()),
             manifest: Arc::clone(&found.manifest),
@@ -147,13 +147,13 @@ fn check_alias(
     Ok(())
 }
 
-impl Registry {
-    pub fn get(&self, name: &str) -> Option<&Plugin> {
+impl PluginRegistry {
+    pub fn get(&self, name: &str) -> Option<&RegisteredPlugin> {
         self.plugins.get(name)
     }
 
     /// By name.
-    pub fn iter(&self) -> impl Iterator<Item = &Plugin> {
+    pub fn iter(&self) -> impl Iterator<Item = &RegisteredPlugin> {
         self.plugins.values()
     }
 }

@@ -15,7 +15,7 @@ pub const HANDLE: &str = "handle";
 const PLUGIN_KEY: &str = "ductile_plugin";
 
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct PluginRequest {
     pub job_id: String,
     /// An alias is told its own name.
     pub plugin: String,
@@ -25,7 +25,7 @@ pub struct Request {
     /// The baggage, and the control keys of a pipeline.
     pub context: Map<String, Value>,
     /// Sent with `handle` only.
-    pub event: Option<Event>,
+    pub event: Option<PluginEvent>,
     pub payload: Option<Map<String, Value>>,
     /// RuntimeEvent to the plugin; the runner is what enforces it.
     pub deadline_at: Timestamp,
@@ -33,7 +33,7 @@ pub struct Request {
 
 /// An event on its way to a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Event {
+pub struct PluginEvent {
     #[serde(rename = "type")]
     pub kind: String,
     pub payload: Value,
@@ -45,7 +45,7 @@ pub struct Event {
     pub event_id: String,
 }
 
-impl Event {
+impl PluginEvent {
     /// Source, time and id are the core's to say, whatever the plugin wrote into them.
     pub fn stamped(
         emitted: EmittedEvent,
@@ -65,7 +65,7 @@ impl Event {
 }
 
 #[derive(Serialize)]
-struct Envelope<'a> {
+struct RequestEnvelope<'a> {
     protocol: u8,
     job_id: &'a str,
     command: &'a str,
@@ -73,19 +73,19 @@ struct Envelope<'a> {
     state: &'a Map<String, Value>,
     context: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    event: Option<&'a Event>,
+    event: Option<&'a PluginEvent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a Map<String, Value>>,
     #[serde(serialize_with = "as_text")]
     deadline_at: Timestamp,
 }
 
-impl Request {
+impl PluginRequest {
     /// The bytes for the plugin's standard input.
     pub fn to_line(&self) -> Vec<u8> {
         let mut context = self.context.clone();
         context.insert(PLUGIN_KEY.to_owned(), Value::from(self.plugin.as_str()));
-        let envelope = Envelope {
+        let envelope = RequestEnvelope {
             protocol: PROTOCOL,
             job_id: &self.job_id,
             command: &self.command,

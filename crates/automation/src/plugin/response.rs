@@ -1,6 +1,6 @@
 //! What a plugin answers: one JSON object on its standard output.
 //!
-//! Whatever the bytes are, the answer is a [`Response`], a [`Refusal`] or a reason why it is neither. A refusal carries no events
+//! Whatever the bytes are, the answer is a [`PluginResponse`], a [`PluginError`] or a reason why it is neither. A refusal carries no events
 //! and no state, so nobody can route or store them by mistake. Unknown members are ignored, and `null` is as good as absent.
 
 use serde_json::{Map, Value};
@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 use crate::nesting::is_too_deep;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    Ok(Response),
-    Error(Refusal),
+pub enum PluginReply {
+    Ok(PluginResponse),
+    Error(PluginError),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Response {
+pub struct PluginResponse {
     /// Never blank.
     pub result: String,
     pub events: Vec<EmittedEvent>,
@@ -25,7 +25,7 @@ pub struct Response {
 
 /// The plugin says that it failed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct PluginError {
     pub error: String,
     pub retry: bool,
     pub logs: Vec<LogLine>,
@@ -73,7 +73,7 @@ pub enum Error {
     },
 }
 
-pub fn parse(stdout: &[u8]) -> Result<Answer, Error> {
+pub fn parse(stdout: &[u8]) -> Result<PluginReply, Error> {
     if stdout.trim_ascii().is_empty() {
         return Err(Error::Empty);
     }
@@ -88,13 +88,13 @@ pub fn parse(stdout: &[u8]) -> Result<Answer, Error> {
         .as_ref()
         .and_then(Value::as_str)
     {
-        Some("ok") => Ok(Answer::Ok(response(members, logs)?)),
-        Some("error") => Ok(Answer::Error(refusal(members, logs)?)),
+        Some("ok") => Ok(PluginReply::Ok(response(members, logs)?)),
+        Some("error") => Ok(PluginReply::Error(refusal(members, logs)?)),
         _ => Err(broken("status", "`ok` or `error`")),
     }
 }
 
-fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Response, Error> {
+fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<PluginResponse, Error> {
     let result = filled(&mut members, "result", "a text when `status` is `ok`")?;
     let events = list(&mut members, "events")?;
     if events.len() > EVENTS_MAX {
@@ -120,7 +120,7 @@ fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Respo
         Some(Value::Object(_)) => return Err(broken("state_updates", SHALLOW)),
         Some(_) => return Err(broken("state_updates", "an object")),
     };
-    Ok(Response {
+    Ok(PluginResponse {
         result,
         events,
         state_updates,
@@ -128,7 +128,7 @@ fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Respo
     })
 }
 
-fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Refusal, Error> {
+fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<PluginError, Error> {
     let error = filled(&mut members, "error", "a text when `status` is `error`")?;
     let error = shortened(error);
     let retry = match take(&mut members, "retry") {
@@ -136,7 +136,7 @@ fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Refusa
         Some(Value::Bool(retry)) => retry,
         Some(_) => return Err(broken("retry", "true or false")),
     };
-    Ok(Refusal { error, retry, logs })
+    Ok(PluginError { error, retry, logs })
 }
 
 /// An event without a type could never be routed, and its work would be lost without a word.

@@ -16,24 +16,24 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 
 use super::capture::Captured;
-use super::environment::Variables;
-use super::group::Group;
+use super::environment::PluginVariables;
+use super::group::ProcessGroup;
 use super::interpreter;
 use super::open_files;
 
 /// What to start. The working directory is ours, and there are no arguments.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct ProcessSpec {
     /// Absolute.
     pub entrypoint: PathBuf,
     /// Without one, the entrypoint is started itself.
     pub launcher: Option<Launcher>,
     /// All that the process sees of the environment.
-    pub environment: Variables,
+    pub environment: PluginVariables,
     /// For its standard input, which is closed behind it.
     pub request: Vec<u8>,
     pub timeout: Duration,
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
 /// A program that becomes the entrypoint, which is its last argument.
@@ -45,7 +45,7 @@ pub struct Launcher {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RunLimits {
     pub stdout_bytes_max: usize,
     pub stderr_bytes_max: usize,
     /// Between the request to end and the kill.
@@ -54,7 +54,7 @@ pub struct Limits {
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
         Self {
             stdout_bytes_max: 10 << 20,
@@ -67,49 +67,53 @@ impl Default for Limits {
 
 /// How a run ended, and what was printed until then.
 #[derive(Debug)]
-pub struct Ended {
-    pub how: How,
+pub struct ProcessEnd {
+    pub how: ExitKind,
     pub stdout: Captured,
     pub stderr: Captured,
     pub elapsed: Duration,
 }
 
 #[derive(Debug)]
-pub enum How {
+pub enum ExitKind {
     Exited(ExitStatus),
     TimedOut,
     Cancelled,
     /// The reason, for people.
     NotStarted(String),
     /// The system has no room for another process just now, which is nobody's fault here. The reason, for people.
-    NoRoom(String),
+    NoResources(String),
 }
 
 /// `on_start` is told the process id, which is also that of its group. When `cancel` is ready the group gets the grace that it
 /// gets at the deadline; when this future is dropped it is killed at once.
-pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Output = ()>) -> Ended {
+pub async fn run(
+    job: ProcessSpec,
+    on_start: impl FnOnce(u32),
+    cancel: impl Future<Output = ()>,
+) -> ProcessEnd {
     let started_at = Instant::now();
     let mut stdout = Captured::default();
     let mut stderr = Captured::default();
     let how = match start(&job) {
         Ok(mut child) => {
-            let group = Group::of(child.id());
-            open_files::give_back(&job, child.id());
+            let group = ProcessGroup::of(child.id());
+            open_files::restore_limit(&job, child.id());
             child.id().map(on_start);
-            attend(&mut child, group, job, cancel, (&mut stdout, &mut stderr)).await
+            supervise(&mut child, group, job, cancel, (&mut stdout, &mut stderr)).await
         }
         Err(error) => {
             let launcher = job.launcher.as_ref().map(|launcher| &launcher.program);
             let program = launcher.unwrap_or(&job.entrypoint);
             let why = why_not_started(program, &error);
-            if is_want_of_resources(&error) {
-                How::NoRoom(why)
+            if is_out_of_resources(&error) {
+                ExitKind::NoResources(why)
             } else {
-                How::NotStarted(why)
+                ExitKind::NotStarted(why)
             }
         }
     };
-    Ended {
+    ProcessEnd {
         how,
         stdout,
         stderr,
@@ -117,7 +121,7 @@ pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Outpu
     }
 }
 
-fn start(job: &Job) -> io::Result<Child> {
+fn start(job: &ProcessSpec) -> io::Result<Child> {
     let mut command = match &job.launcher {
         None => Command::new(&job.entrypoint),
         Some(launcher) => {
@@ -138,13 +142,13 @@ fn start(job: &Job) -> io::Result<Child> {
         .spawn()
 }
 
-async fn attend(
+async fn supervise(
     child: &mut Child,
-    mut group: Group,
-    job: Job,
+    mut group: ProcessGroup,
+    job: ProcessSpec,
     cancel: impl Future<Output = ()>,
     (kept_stdout, kept_stderr): (&mut Captured, &mut Captured),
-) -> How {
+) -> ExitKind {
     let stdin = child.stdin.take().expect("it was asked for as a pipe");
     let stdout = child.stdout.take().expect("it was asked for as a pipe");
     let stderr = child.stderr.take().expect("it was asked for as a pipe");
@@ -152,7 +156,7 @@ async fn attend(
     // All at once: a plugin may write before it reads, and either side would wait for the other.
     let pipes = async {
         tokio::join!(
-            feed(stdin, job.request),
+            write_request(stdin, job.request),
             kept_stdout.read(stdout, limits.stdout_bytes_max),
             kept_stderr.read(stderr, limits.stderr_bytes_max),
         )
@@ -162,10 +166,10 @@ async fn attend(
         let how = tokio::select! {
             biased;
             status = child.wait() => exited(status),
-            () = sleep(job.timeout) => How::TimedOut,
-            () = cancel => How::Cancelled,
+            () = sleep(job.timeout) => ExitKind::TimedOut,
+            () = cancel => ExitKind::Cancelled,
         };
-        if !matches!(how, How::Exited(_)) {
+        if !matches!(how, ExitKind::Exited(_)) {
             group.terminate();
             let all_ended = async {
                 let _ = child.wait().await;
@@ -175,7 +179,7 @@ async fn attend(
         }
         // Invariant: no await lies between the last look at the group and this kill, so its number is not that of strangers.
         group.kill();
-        if !matches!(how, How::Exited(_)) {
+        if !matches!(how, ExitKind::Exited(_)) {
             // By its own number, for a leader that left its group was not reached; it fails for one that has ended.
             let _ = child.start_kill();
             let _ = child.wait().await;
@@ -193,20 +197,20 @@ async fn attend(
 }
 
 /// A plugin may end without reading what it was asked.
-async fn feed(mut stdin: ChildStdin, request: Vec<u8>) {
+async fn write_request(mut stdin: ChildStdin, request: Vec<u8>) {
     let _ = stdin.write_all(&request).await;
 }
 
-fn exited(status: io::Result<ExitStatus>) -> How {
+fn exited(status: io::Result<ExitStatus>) -> ExitKind {
     match status {
-        Ok(status) => How::Exited(status),
-        Err(error) => How::NotStarted(format!("its end could not be learned: {error}")),
+        Ok(status) => ExitKind::Exited(status),
+        Err(error) => ExitKind::NotStarted(format!("its end could not be learned: {error}")),
     }
 }
 
 /// Whether the system lacked what any process takes: descriptors, processes or memory. What is wrong with the program itself is
 /// told otherwise (it is missing, may not be executed, or is given too much).
-pub(super) fn is_want_of_resources(error: &io::Error) -> bool {
+pub(super) fn is_out_of_resources(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {
         [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM].contains(&errno)

@@ -89,10 +89,10 @@ pub fn entrypoint(
     for part in relative.components() {
         step.push(part);
         if is_symlink(&step)? {
-            warnings.extend(followed(&step, symlinks)?);
+            warnings.extend(check_link(&step, symlinks)?);
             // Whoever may write there may lead the link elsewhere.
             let holder = step.parent().unwrap_or(directory);
-            refuse_other_hands(&inside_roots(holder, roots)?, directory, roots)?;
+            check_ownership(&inside_roots(holder, roots)?, directory, roots)?;
         }
     }
     let path = inside_roots(&step, roots)?;
@@ -110,12 +110,12 @@ pub fn entrypoint(
     if found.permissions().mode() & EXECUTE == 0 {
         return Err(Distrust::NotExecutable(path));
     }
-    refuse_other_hands(&path, directory, roots)?;
+    check_ownership(&path, directory, roots)?;
     Ok(Entrypoint { path, warnings })
 }
 
 /// Refuses what lies at `path`, inside of a plugin's `directory`, if somebody else could have put it there. All without links.
-pub(super) fn refuse_other_hands(
+pub(super) fn check_ownership(
     path: &Path,
     directory: &Path,
     roots: &[PathBuf],
@@ -149,7 +149,7 @@ pub(super) fn refuse_other_hands(
 }
 
 /// Says that a link was followed, unless links are refused.
-pub(super) fn followed(link: &Path, symlinks: Symlinks) -> Result<Option<String>, Distrust> {
+pub(super) fn check_link(link: &Path, symlinks: Symlinks) -> Result<Option<String>, Distrust> {
     match symlinks {
         Symlinks::Refuse => Err(Distrust::Symlink(link.to_path_buf())),
         Symlinks::Follow => Ok(Some(format!("{} is a symbolic link", link.display()))),

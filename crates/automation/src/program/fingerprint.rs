@@ -7,14 +7,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, Fingerprint, Problems, Seal, Severity};
-use crate::plugin::registry::{Plugin, Registry};
+use crate::config::{Config, ConfigProblems, ConfigSeal, Fingerprint, Severity};
+use crate::plugin::registry::{PluginRegistry, RegisteredPlugin};
 
 const MANIFEST: &str = "manifest.yaml";
 const FIX: &str = "look at what changed, then run `config lock`";
 
 /// The fingerprints of all configured plugins that were found.
-pub(super) fn take(config: &Config, registry: &Registry) -> io::Result<Vec<Fingerprint>> {
+pub(super) fn take(config: &Config, registry: &PluginRegistry) -> io::Result<Vec<Fingerprint>> {
     let configured = registry
         .iter()
         .filter_map(|plugin| Some((plugin, config.plugins.get(&plugin.name)?)));
@@ -22,7 +22,7 @@ pub(super) fn take(config: &Config, registry: &Registry) -> io::Result<Vec<Finge
     taken.collect()
 }
 
-fn of(plugin: &Plugin, enabled: bool) -> io::Result<Fingerprint> {
+fn of(plugin: &RegisteredPlugin, enabled: bool) -> io::Result<Fingerprint> {
     let manifest = plugin.directory.join(MANIFEST);
     Ok(Fingerprint {
         name: plugin.name.clone(),
@@ -38,10 +38,14 @@ fn of(plugin: &Plugin, enabled: bool) -> io::Result<Fingerprint> {
 }
 
 /// Compares the enabled plugins with the seal of the configuration's directory.
-pub(super) fn verify(config: &Config, registry: &Registry, drift_fails: bool) -> Problems {
-    let mut problems = Problems::default();
+pub(super) fn verify(
+    config: &Config,
+    registry: &PluginRegistry,
+    drift_fails: bool,
+) -> ConfigProblems {
+    let mut problems = ConfigProblems::default();
     // A seal that is missing or damaged was told with the files that it should cover.
-    let Ok(Some(seal)) = Seal::read(&config.dir) else {
+    let Ok(Some(seal)) = ConfigSeal::read(&config.dir) else {
         return problems;
     };
     let severity = if drift_fails {
@@ -68,7 +72,7 @@ pub(super) fn verify(config: &Config, registry: &Registry, drift_fails: bool) ->
     problems
 }
 
-fn differences(plugin: &Plugin, known: &Fingerprint) -> Vec<(PathBuf, String)> {
+fn differences(plugin: &RegisteredPlugin, known: &Fingerprint) -> Vec<(PathBuf, String)> {
     let name = &plugin.name;
     let manifest = plugin.directory.join(MANIFEST);
     let parts = [

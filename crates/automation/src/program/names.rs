@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::load::top;
-use crate::config::model::Target;
-use crate::config::{Config, Node, Place, Problems};
-use crate::pipeline::{Catalogue, Kind, LoadError, PUBLISH_PLUGIN, Router};
+use super::load::top_level_position;
+use crate::config::model::EndpointTarget;
+use crate::config::{Config, ConfigNode, ConfigProblems, SourcePosition};
+use crate::pipeline::{LoadError, PUBLISH_PLUGIN, PluginCatalogue, Router, StepKind};
 use crate::plugin::discovery::Discovery;
 use crate::plugin::manifest::Manifest;
 
@@ -73,7 +73,7 @@ pub(super) fn undiscoverable(
     found
 }
 
-impl Catalogue for Names {
+impl PluginCatalogue for Names {
     fn has_plugin(&self, plugin: &str) -> bool {
         self.plugins.contains_key(plugin)
     }
@@ -84,11 +84,11 @@ impl Catalogue for Names {
     }
 }
 
-pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut Problems) {
+pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut ConfigProblems) {
     for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
         for (node, index) in plugin.schedules.iter().zip(0..) {
             let written = node.get("command");
-            let command = written.and_then(Node::text).unwrap_or("poll");
+            let command = written.and_then(ConfigNode::text).unwrap_or("poll");
             // A scheduled `handle` was refused already, whatever the manifest says.
             if command == "handle" || names.has_command(name, command) {
                 continue;
@@ -106,7 +106,7 @@ pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut Pro
     }
 }
 
-pub(super) fn check_served_goals(config: &Config, names: &Names, problems: &mut Problems) {
+pub(super) fn check_served_goals(config: &Config, names: &Names, problems: &mut ConfigProblems) {
     for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
         for served in &plugin.serves {
             let command = &served.command;
@@ -120,10 +120,10 @@ pub(super) fn check_served_goals(config: &Config, names: &Names, problems: &mut 
     }
 }
 
-pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut Problems) {
+pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut ConfigProblems) {
     let webhooks = config.webhooks.iter();
     for endpoint in webhooks.flat_map(|webhooks| &webhooks.endpoints) {
-        let Target::Plugin(plugin) = &endpoint.target else {
+        let EndpointTarget::Plugin(plugin) = &endpoint.target else {
             continue;
         };
         if !names.has_command(plugin, "handle") {
@@ -135,30 +135,37 @@ pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut Prob
 }
 
 /// The router, unless a route or a pipeline is wrong.
-pub(super) fn router(config: &Config, names: &Names, problems: &mut Problems) -> Option<Router> {
+pub(super) fn router(
+    config: &Config,
+    names: &Names,
+    problems: &mut ConfigProblems,
+) -> Option<Router> {
     // Routes to names that are not configured were told by who read them.
-    let known = |node: &&Node| {
+    let known = |node: &&ConfigNode| {
         ["from", "to"].iter().all(|key| {
-            let name = node.get(key).and_then(Node::text);
+            let name = node.get(key).and_then(ConfigNode::text);
             name.is_some_and(|name| config.plugins.contains_key(name))
         })
     };
-    let routes: Vec<&Node> = config.routes.iter().filter(known).collect();
+    let routes: Vec<&ConfigNode> = config.routes.iter().filter(known).collect();
     for route in &routes {
         for key in ["from", "to"] {
-            let name = route.get(key).and_then(Node::text).unwrap_or_default();
+            let name = route
+                .get(key)
+                .and_then(ConfigNode::text)
+                .unwrap_or_default();
             warn_if_disabled(config, name, "a route", &route.at, problems);
         }
     }
-    let pipelines: Value = config.pipelines.iter().map(Node::json).collect();
+    let pipelines: Value = config.pipelines.iter().map(ConfigNode::json).collect();
     let routes_json: Value = routes.iter().map(|node| node.json()).collect();
-    let place = |error: &LoadError| place(error, &config.pipelines, &routes, config);
+    let position = |error: &LoadError| error_position(error, &config.pipelines, &routes, config);
     match Router::load(&pipelines, &routes_json, names) {
         Ok(router) => {
             for warning in router.warnings() {
                 // Of a route's keys the reader of the configuration has told.
                 if !warning.place.starts_with("routes[") {
-                    problems.warn(&place(warning), warning.to_string(), "");
+                    problems.warn(&position(warning), warning.to_string(), "");
                 }
             }
             warn_of_idle_steps(config, &router, problems);
@@ -166,23 +173,26 @@ pub(super) fn router(config: &Config, names: &Names, problems: &mut Problems) ->
         }
         Err(errors) => {
             for error in errors {
-                problems.error(&place(&error), error.to_string(), "");
+                problems.error(&position(&error), error.to_string(), "");
             }
             None
         }
     }
 }
 
-fn warn_of_idle_steps(config: &Config, router: &Router, problems: &mut Problems) {
+fn warn_of_idle_steps(config: &Config, router: &Router, problems: &mut ConfigProblems) {
     for pipeline in router.pipelines() {
         let node = config.pipelines.iter().find(|node| {
-            let name = node.get("name").and_then(Node::text);
+            let name = node.get("name").and_then(ConfigNode::text);
             name == Some(pipeline.name.as_str())
         });
-        let at = node.map_or_else(|| top(config, "pipelines"), |node| node.at.clone());
+        let at = node.map_or_else(
+            || top_level_position(config, "pipelines"),
+            |node| node.at.clone(),
+        );
         let what = format!("the pipeline `{}`", pipeline.name);
         for node in pipeline.graph.nodes() {
-            if let Kind::Step(uses) = &node.kind {
+            if let StepKind::Step(uses) = &node.kind {
                 warn_if_disabled(config, &uses.plugin, &what, &at, problems);
             }
         }
@@ -193,8 +203,8 @@ fn warn_if_disabled(
     config: &Config,
     plugin: &str,
     what: &str,
-    at: &Place,
-    problems: &mut Problems,
+    at: &SourcePosition,
+    problems: &mut ConfigProblems,
 ) {
     let configured = config.plugins.get(plugin);
     if configured.is_some_and(|configured| !configured.enabled) {
@@ -204,9 +214,17 @@ fn warn_if_disabled(
 }
 
 /// Where a route or pipeline stands that is named by its number or its name.
-fn place(error: &LoadError, pipelines: &[Node], routes: &[&Node], config: &Config) -> Place {
+fn error_position(
+    error: &LoadError,
+    pipelines: &[ConfigNode],
+    routes: &[&ConfigNode],
+    config: &Config,
+) -> SourcePosition {
     let numbered = pipelines.iter().zip(0..).find(|(node, index)| {
-        let name = node.get("name").and_then(Node::text).unwrap_or_default();
+        let name = node
+            .get("name")
+            .and_then(ConfigNode::text)
+            .unwrap_or_default();
         error.place == format!("pipelines[{index}]") || error.place == format!("pipeline `{name}`")
     });
     let mut routes = routes.iter().zip(0..);

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::config::{Environment, Problem, Verify};
+use crate::config::{ConfigProblem, Environment, SealCheck};
 
 struct World {
     dir: tempfile::TempDir,
@@ -59,12 +59,12 @@ impl World {
         }
     }
 
-    fn load(&self, verify: Verify) -> Loaded {
+    fn load(&self, verify: SealCheck) -> LoadedProgram {
         load(&self.path("config.yaml"), &Self::environment(), verify)
     }
 
     fn program(&self) -> Program {
-        let loaded = self.load(Verify::No);
+        let loaded = self.load(SealCheck::No);
         loaded
             .program
             .unwrap_or_else(|| panic!("{}", shown(&loaded.problems)))
@@ -77,11 +77,11 @@ impl World {
     }
 }
 
-fn shown(problems: &[Problem]) -> String {
-    let line = |problem: &Problem| {
+fn shown(problems: &[ConfigProblem]) -> String {
+    let line = |problem: &ConfigProblem| {
         let file = problem.file.file_name().map(Path::new);
         let file = file.unwrap_or(Path::new("")).to_owned();
-        let problem = Problem {
+        let problem = ConfigProblem {
             file,
             ..problem.clone()
         };
@@ -91,14 +91,14 @@ fn shown(problems: &[Problem]) -> String {
 }
 
 fn refused(config: &str, expected: &str) {
-    let loaded = World::new(config).load(Verify::No);
+    let loaded = World::new(config).load(SealCheck::No);
     let problems = shown(&loaded.problems);
     assert!(problems.contains(expected), "{config}\ngave: {problems}");
     assert!(loaded.program.is_none(), "{config}");
 }
 
 fn warned(config: &str, expected: &str) {
-    let loaded = World::new(config).load(Verify::No);
+    let loaded = World::new(config).load(SealCheck::No);
     let problems = shown(&loaded.problems);
     assert!(problems.contains(expected), "{config}\ngave: {problems}");
     assert!(loaded.program.is_some(), "{config}\ngave: {problems}");
@@ -159,7 +159,7 @@ fn an_unconfigured_plugin_runs_with_the_usual_values_du_008() {
     let program = World::new("service: {max_workers: 3}").program();
     let mail = program.plugin("mail").unwrap();
     assert_eq!((mail.parallelism, mail.retry.max_attempts), (3, 4));
-    assert_eq!(mail.breaker, crate::breaker::Policy::default());
+    assert_eq!(mail.breaker, crate::breaker::BreakerPolicy::default());
     assert!(mail.config.is_empty() && mail.schedules.is_empty());
 }
 
@@ -242,7 +242,7 @@ fn wrong_pipelines_are_refused_with_their_line_du_095() {
         ),
     ];
     for (pipeline, expected) in cases {
-        let loaded = World::new(&one(pipeline)).load(Verify::No);
+        let loaded = World::new(&one(pipeline)).load(SealCheck::No);
         let problems = shown(&loaded.problems);
         assert!(problems.starts_with("Error config.yaml:3: "), "{problems}");
         assert!(problems.contains(expected), "{pipeline}\ngave: {problems}");
@@ -259,7 +259,7 @@ fn all_problems_are_told_at_once_du_095() {
     let loaded = World::new(
         "service: {tick_interval: 1ms}\nplugins: {gone: {}, also_gone: {}, mail: {schedules: [{every: 1h, command: x}]}}\npipelines:\n  - {name: p, on: e, steps: [{uses: nobody}]}\n  - {name: q, on: e, steps: [{uses: nobody}]}",
     )
-    .load(Verify::No);
+    .load(SealCheck::No);
     let errors = loaded.problems.len();
     assert_eq!(errors, 6, "{}", shown(&loaded.problems));
 }
@@ -268,7 +268,7 @@ fn all_problems_are_told_at_once_du_095() {
 fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
     let world = World::new("plugins: {mail: {}, bad: {}, x: {uses: bad}}\ninstances: {a: 1}");
     world.plugin("bad", "commands: {}");
-    let loaded = world.load(Verify::No);
+    let loaded = world.load(SealCheck::No);
     let problems = shown(&loaded.problems);
     assert!(
         problems.contains("Warning manifest.yaml: `commands` is missing"),
@@ -307,7 +307,7 @@ fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
     );
     let world = World::new("");
     fs::remove_dir_all(world.path("plugins")).unwrap();
-    let problems = shown(&world.load(Verify::No).problems);
+    let problems = shown(&world.load(SealCheck::No).problems);
     assert!(
         problems.starts_with("Error config.yaml:2: plugin root ") && problems.contains("create it"),
         "{problems}"
@@ -328,7 +328,7 @@ fn a_plugin_nobody_asked_for_does_not_worry_a_strict_service_du_031() {
         "spare",
         "commands: {poll: {}}\nconfig_keys: {required: [account]}",
     );
-    let problems = shown(&world.load(Verify::No).problems);
+    let problems = shown(&world.load(SealCheck::No).problems);
     assert!(
         problems.contains("Warning") && problems.contains("account"),
         "{problems}"
@@ -342,14 +342,14 @@ fn a_changed_plugin_is_warned_of_and_refused_when_strict_du_019() {
             "service: {{strict_mode: {strict}}}\nplugins: {{mail: {{}}, a: {{uses: mail}}}}"
         ));
         world.lock();
-        let sealed = world.load(Verify::AsConfigured);
+        let sealed = world.load(SealCheck::AsConfigured);
         assert!(
             sealed.program.is_some() && sealed.problems.is_empty(),
             "{}",
             shown(&sealed.problems)
         );
         world.put("plugins/mail/run.sh", "#!/bin/sh\nrm -rf x\n");
-        let changed = world.load(Verify::AsConfigured);
+        let changed = world.load(SealCheck::AsConfigured);
         let problems = shown(&changed.problems);
         let severity = if strict { "Error" } else { "Warning" };
         let expected =
@@ -359,7 +359,7 @@ fn a_changed_plugin_is_warned_of_and_refused_when_strict_du_019() {
             (changed.program.is_none(), changed.integrity_failed),
             (strict, strict)
         );
-        assert!(world.load(Verify::No).problems.is_empty());
+        assert!(world.load(SealCheck::No).problems.is_empty());
     }
 }
 

@@ -10,14 +10,15 @@ use serde_json::{Map, Value, json};
 use super::job::{Job, job_id};
 use super::{publish, records};
 use crate::pipeline::{
-    Kind, PUBLISH_PLUGIN, Position, SWITCH_PLUGIN, Scope, merge_context, switch_result,
+    PUBLISH_PLUGIN, PathScope, PipelinePosition, SWITCH_PLUGIN, StepKind, merge_context,
+    switch_result,
 };
 use crate::plugin::capture::Captured;
-use crate::plugin::confine::Guarded;
-use crate::plugin::outcome::{self, Outcome};
-use crate::plugin::request::{Event, HANDLE, Request};
-use crate::plugin::response::{EmittedEvent, Response};
-use crate::plugin::run::{self, Launcher, Limits};
+use crate::plugin::confine::GuardedPaths;
+use crate::plugin::outcome::{self, PluginOutcome};
+use crate::plugin::request::{HANDLE, PluginEvent, PluginRequest};
+use crate::plugin::response::{EmittedEvent, PluginResponse};
+use crate::plugin::run::{self, Launcher, RunLimits};
 use crate::program::{Plugin, Program};
 
 /// What a job that cannot even be started gives as its reason.
@@ -44,7 +45,7 @@ pub(super) struct AttemptReport {
 }
 
 pub(super) enum AttemptEnd {
-    Succeeded(Response),
+    Succeeded(PluginResponse),
     /// The condition of a step was looked at, and this is the event it passes on.
     Switched {
         matched: bool,
@@ -125,15 +126,15 @@ impl Attempt {
     pub(super) async fn run(
         &self,
         engine: &Engine,
-        (launcher, guarded): (&Launcher, &Guarded),
+        (launcher, guarded): (&Launcher, &GuardedPaths),
         on_start: impl FnOnce(u32),
         cancel: impl Future<Output = ()>,
     ) -> AttemptReport {
         if let Some(failure) = &self.unready {
-            return Self::over(AttemptEnd::Failed(failure.clone()), engine);
+            return Self::report(AttemptEnd::Failed(failure.clone()), engine);
         }
         if self.job.plugin == SWITCH_PLUGIN {
-            return Self::over(self.switched(), engine);
+            return Self::report(self.switched(), engine);
         }
         if self.job.plugin == PUBLISH_PLUGIN {
             let end = match self.payload_and_event() {
@@ -143,11 +144,11 @@ impl Attempt {
                 }
                 Err(failure) => AttemptEnd::Failed(failure),
             };
-            return Self::over(end, engine);
+            return Self::report(end, engine);
         }
         let prepared = match self.prepare(engine, launcher, guarded).await {
             Ok(prepared) => prepared,
-            Err(failure) => return Self::over(AttemptEnd::Failed(failure), engine),
+            Err(failure) => return Self::report(AttemptEnd::Failed(failure), engine),
         };
         let ended = run::run(prepared, on_start, cancel).await;
         for warning in outcome::warnings(&ended) {
@@ -158,30 +159,30 @@ impl Attempt {
             );
         }
         let end = match outcome::classify(&ended) {
-            Outcome::Succeeded(response) => AttemptEnd::Succeeded(response),
-            Outcome::Failed(failure) => AttemptEnd::Failed(AttemptFailure {
+            PluginOutcome::Succeeded(response) => AttemptEnd::Succeeded(response),
+            PluginOutcome::Failed(failure) => AttemptEnd::Failed(AttemptFailure {
                 again: failure.is_retryable() && self.job.command != "init",
                 reason: failure.reason.as_str(),
                 error: failure.error,
                 timed_out: false,
             }),
-            Outcome::TimedOut => AttemptEnd::Failed(AttemptFailure {
+            PluginOutcome::TimedOut => AttemptEnd::Failed(AttemptFailure {
                 error: format!("it ran longer than {:?}", self.timeout()),
-                reason: outcome::Reason::Timeout.as_str(),
+                reason: outcome::FailureReason::Timeout.as_str(),
                 timed_out: true,
                 again: self.job.command != "init",
             }),
-            Outcome::Cancelled => AttemptEnd::Cancelled,
-            Outcome::NoRoom(why) => AttemptEnd::NoResources(why),
+            PluginOutcome::Cancelled => AttemptEnd::Cancelled,
+            PluginOutcome::NoResources(why) => AttemptEnd::NoResources(why),
         };
         AttemptReport {
-            stdout: kept(&ended.stdout),
-            stderr: kept(&ended.stderr),
-            ..Self::over(end, engine)
+            stdout: captured_text(&ended.stdout),
+            stderr: captured_text(&ended.stderr),
+            ..Self::report(end, engine)
         }
     }
 
-    pub(super) fn over(end: AttemptEnd, engine: &Engine) -> AttemptReport {
+    pub(super) fn report(end: AttemptEnd, engine: &Engine) -> AttemptReport {
         let stdout = match &end {
             AttemptEnd::Switched { matched, .. } => Some(switch_result(*matched).to_string()),
             AttemptEnd::Succeeded(_)
@@ -222,14 +223,14 @@ impl Attempt {
         &self,
         engine: &Engine,
         launcher: &Launcher,
-        guarded: &Guarded,
-    ) -> Result<run::Job, AttemptFailure> {
+        guarded: &GuardedPaths,
+    ) -> Result<run::ProcessSpec, AttemptFailure> {
         let plugin = self.plugin()?;
         let state = read_state(engine, &self.job.plugin).await?;
         let (payload, event) = self.payload_and_event()?;
         let timeout = self.timeout();
         let deadline_at = self.started_at.saturating_add(timeout);
-        let request = Request {
+        let request = PluginRequest {
             job_id: self.job_id(),
             plugin: self.job.plugin.clone(),
             command: self.job.command.clone(),
@@ -240,7 +241,7 @@ impl Attempt {
             payload: payload.as_object().cloned(),
             deadline_at: deadline_at.unwrap_or(Timestamp::MAX),
         };
-        Ok(run::Job {
+        Ok(run::ProcessSpec {
             entrypoint: plugin.entrypoint.clone(),
             launcher: plugin.confinement.launcher(
                 launcher,
@@ -251,12 +252,12 @@ impl Attempt {
             environment: self.program.environment().clone(),
             request: request.to_line(),
             timeout,
-            limits: Limits::default(),
+            limits: RunLimits::default(),
         })
     }
 
     /// What the plugin is given: the payload, and for `handle` the event that it is wrapped in.
-    fn payload_and_event(&self) -> Result<(Value, Option<Event>), AttemptFailure> {
+    fn payload_and_event(&self) -> Result<(Value, Option<PluginEvent>), AttemptFailure> {
         if self.job.command != HANDLE {
             let payload = self.templated(self.job.payload.clone())?;
             return Ok((payload, None));
@@ -276,7 +277,7 @@ impl Attempt {
             dedupe_key: self.job.dedupe_key.clone(),
         };
         let at = text("timestamp").parse().unwrap_or(self.started_at);
-        let event = Event::stamped(emitted, text("source"), at, text("event_id"));
+        let event = PluginEvent::stamped(emitted, text("source"), at, text("event_id"));
         wrapper.insert("payload".to_owned(), inner);
         Ok((Value::Object(wrapper), Some(event)))
     }
@@ -286,13 +287,13 @@ impl Attempt {
             return Ok(payload);
         };
         match self.program.router().node(position).map(|node| &node.kind) {
-            Some(Kind::Step(uses)) => {
+            Some(StepKind::Step(uses)) => {
                 let made = uses.with.apply(&payload, &self.context);
                 made.map_err(|error| AttemptFailure::permanent(error.to_string()))
             }
-            Some(Kind::Switch(_)) => Ok(payload),
+            Some(StepKind::Switch(_)) => Ok(payload),
             None => {
-                let Position { pipeline, step, .. } = position;
+                let PipelinePosition { pipeline, step, .. } = position;
                 tracing::warn!(pipeline, step, "the configuration no longer has this step");
                 Ok(payload)
             }
@@ -304,8 +305,8 @@ impl Attempt {
         let node = self.job.position.as_ref();
         let node = node.and_then(|position| self.program.router().node(position));
         match node.map(|node| &node.kind) {
-            Some(Kind::Step(uses)) => uses.with.has(key),
-            Some(Kind::Switch(_)) | None => false,
+            Some(StepKind::Step(uses)) => uses.with.has(key),
+            Some(StepKind::Switch(_)) | None => false,
         }
     }
 
@@ -341,7 +342,7 @@ impl Attempt {
         let gated = switch.plugin.as_deref();
         let config = gated.and_then(|plugin| self.program.plugin(plugin));
         let payload = self.job.payload.get("payload").unwrap_or(&Value::Null);
-        let matched = switch.condition.holds(&Scope {
+        let matched = switch.condition.holds(&PathScope {
             payload,
             context: &self.context,
             config: config.map_or(&none, |plugin| &plugin.config),
@@ -353,14 +354,14 @@ impl Attempt {
     }
 }
 
-fn kept(captured: &Captured) -> Option<String> {
+fn captured_text(captured: &Captured) -> Option<String> {
     // PostgreSQL's texts know no zero character, and whoever reads the log has no use for it.
     (!captured.bytes.is_empty()).then(|| captured.text().replace('\0', "\u{fffd}"))
 }
 
 async fn baggage(engine: &Engine, id: &str) -> Result<Map<String, Value>, AttemptFailure> {
     let record = engine.record(records::context_key(id)).await;
-    let record = record.map_err(|error| unread("baggage", &error))?;
+    let record = record.map_err(|error| read_failure("baggage", &error))?;
     let record =
         record.ok_or_else(|| AttemptFailure::permanent(format!("its baggage {id} is gone")))?;
     let context: records::EventContext = serde_json::from_str(&record.value).map_err(|error| {
@@ -374,7 +375,7 @@ pub(super) async fn read_state(
     plugin: &str,
 ) -> Result<records::PluginState, AttemptFailure> {
     let record = engine.record(records::state_key(plugin)).await;
-    let record = record.map_err(|error| unread("state", &error))?;
+    let record = record.map_err(|error| read_failure("state", &error))?;
     let Some(record) = record else {
         return Ok(records::PluginState::default());
     };
@@ -383,7 +384,7 @@ pub(super) async fn read_state(
 }
 
 /// The ledger is away; another attempt may find it.
-fn unread(what: &str, error: &consign_engine::Error) -> AttemptFailure {
+fn read_failure(what: &str, error: &consign_engine::Error) -> AttemptFailure {
     AttemptFailure {
         error: format!("its {what} could not be read: {error}"),
         reason: PREFLIGHT,

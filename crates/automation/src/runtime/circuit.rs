@@ -16,14 +16,14 @@ use super::job::Job;
 use super::lifecycle::{Runtime, RuntimeInner};
 use super::records;
 use super::unit_of_work::{TRIES_MAX, UnitOfWork, Versioned, get_record, get_record_or_default};
-use crate::breaker::{State, Transition};
+use crate::breaker::{BreakerState, BreakerTransition};
 
 /// How a breaker stands, and what brought it there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BreakerInfo {
     pub plugin: String,
     pub command: String,
-    pub state: State,
+    pub state: BreakerState,
     pub failure_count: u32,
     #[serde(with = "crate::instant::maybe")]
     pub opened_at: Option<Timestamp>,
@@ -104,7 +104,7 @@ impl Runtime {
 pub(super) fn write_transition(
     engine: &Engine,
     record: &Versioned<records::BreakerRecord>,
-    transition: Transition,
+    transition: BreakerTransition,
     job_id: Option<String>,
     unit: &mut UnitOfWork,
 ) {
@@ -127,7 +127,7 @@ pub(super) async fn record_result(
     succeeded: bool,
     ended: &AttemptReport,
     unit: &mut UnitOfWork,
-) -> Result<Option<Transition>, Error> {
+) -> Result<Option<BreakerTransition>, Error> {
     let Job {
         plugin, command, ..
     } = &attempt.job;
@@ -171,8 +171,8 @@ pub(super) async fn record_result(
 }
 
 impl RuntimeInner {
-    pub(super) fn emit_transition(&self, plugin: &str, command: &str, change: &Transition) {
-        let Transition {
+    pub(super) fn emit_transition(&self, plugin: &str, command: &str, change: &BreakerTransition) {
+        let BreakerTransition {
             from, to, failures, ..
         } = change;
         tracing::warn!(
@@ -188,7 +188,7 @@ impl RuntimeInner {
             "plugin": plugin, "command": command, "previous_state": from.as_str(), "state": to.as_str(),
             "failure_count": failures,
         });
-        if *to == State::HalfOpen {
+        if *to == BreakerState::HalfOpen {
             self.emit("scheduler.circuit_half_open", event.clone());
         }
         self.emit("scheduler.circuit_state_changed", event);

@@ -408,7 +408,7 @@ async fn work(slot: &WorkerSlot<'_>, program: Arc<Program>, intent: Intent) {
                 )
                 .await
         }
-        Err(failure) => Attempt::over(AttemptEnd::Failed(failure), &inner.engine),
+        Err(failure) => Attempt::report(AttemptEnd::Failed(failure), &inner.engine),
     };
     if let AttemptEnd::NoResources(why) = &ended.end {
         give_back(slot, &attempt, why).await;

@@ -19,9 +19,9 @@ use super::lifecycle::{timestamp, uuid};
 use super::successors::{self, EventSource};
 use super::unit_of_work::{TRIES_MAX, UnitOfWork, Versioned};
 use super::{circuit, plugin_state, records, served_intent, setup};
-use crate::breaker::Transition;
-use crate::pipeline::{BAGGAGE_BYTES_MAX, Emitted, JobEnd, NextJob};
-use crate::plugin::response::Response;
+use crate::breaker::BreakerTransition;
+use crate::pipeline::{BAGGAGE_BYTES_MAX, EventRef, JobEnd, NextJob};
+use crate::plugin::response::PluginResponse;
 
 /// What the copies of the baggage in the successors of one job may come to.
 const BAGGAGE_COPIES_BYTES_MAX: usize = 64 << 20;
@@ -38,7 +38,7 @@ pub(super) struct FinishedAttempt {
     pub(super) reason: Option<&'static str>,
     pub(super) retry_at: Option<Timestamp>,
     /// What it did to the breaker.
-    pub(super) circuit: Option<Transition>,
+    pub(super) circuit: Option<BreakerTransition>,
     pub(super) children: Vec<(Job, Admitted)>,
     /// What the claim behind it took.
     pub(super) next: Vec<Intent>,
@@ -190,7 +190,7 @@ async fn apply_success(
     engine: &Engine,
     attempt: &Attempt,
     ended: &AttemptReport,
-    response: &Response,
+    response: &PluginResponse,
     unit: &mut UnitOfWork,
 ) -> Result<SettledAttempt, Error> {
     if let Err(failure) =
@@ -210,10 +210,10 @@ async fn apply_success(
         let error = "each of its events would carry the baggage, and that is too much of it";
         return Ok(Err(AttemptFailure::permanent(error)));
     }
-    let events: Vec<Emitted<'_>> = response
+    let events: Vec<EventRef<'_>> = response
         .events
         .iter()
-        .map(|event| Emitted {
+        .map(|event| EventRef {
             event_type: &event.kind,
             payload: &event.payload,
         })
@@ -265,7 +265,7 @@ fn route_switch(
         value.unwrap_or_default().to_owned()
     };
     let kind = text("type");
-    let event = Emitted {
+    let event = EventRef {
         event_type: &kind,
         payload,
     };
@@ -336,7 +336,7 @@ async fn apply_job_end(
     end: (&'static str, JobEnd),
     failure: Option<&AttemptFailure>,
     unit: &mut UnitOfWork,
-) -> Result<Option<Transition>, Error> {
+) -> Result<Option<BreakerTransition>, Error> {
     successors::queue_hooks(engine, attempt, ended, end, failure, unit);
     served_intent::settle(engine, attempt, ended, failure, unit).await?;
     if attempt.job.command == INIT {

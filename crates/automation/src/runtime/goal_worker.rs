@@ -69,7 +69,7 @@ pub(super) async fn serve_goals(inner: Arc<RuntimeInner>) {
 impl RuntimeInner {
     /// What is published from now on is no more claimed for a configuration that was replaced. One that cannot let go because the
     /// ledger does not answer is not waited for any longer than it would look.
-    pub(super) async fn until_served(&self) {
+    pub(super) async fn wait_until_serving(&self) {
         let adoption = *self.adopted.borrow();
         let mut serving = self.serving.subscribe();
         let served = serving.wait_for(|serving| *serving >= adoption);

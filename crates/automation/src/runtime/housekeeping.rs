@@ -15,7 +15,7 @@ use consign_kernel::record::Kind;
 use super::job::micros;
 use super::lifecycle::RuntimeInner;
 use super::unreported_ends::UnreportedEnds;
-use crate::config::model::Service;
+use crate::config::model::ServiceConfig;
 
 /// However often the clock ticks.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ struct Retention {
 }
 
 impl Retention {
-    async fn forget(&mut self, engine: &Engine, service: &Service) -> Result<(), Error> {
+    async fn forget(&mut self, engine: &Engine, service: &ServiceConfig) -> Result<(), Error> {
         let changes = service.breaker_transitions_retention;
         forget_records(engine, Kind::JobLog, service.job_log_retention).await?;
         forget_records(engine, Kind::BreakerChange, changes).await?;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::finish::INIT;
 use super::served_intent::ServedIntent;
-use crate::pipeline::{PUBLISH_PLUGIN, Position, SWITCH_PLUGIN};
+use crate::pipeline::{PUBLISH_PLUGIN, PipelinePosition, SWITCH_PLUGIN};
 use crate::program::Program;
 
 /// All jobs of a ledger lie in one namespace and belong to one publisher.
@@ -71,7 +71,7 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_context_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<Position>,
+    pub position: Option<PipelinePosition>,
     /// One run of a pipeline, from its first step on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<String>,

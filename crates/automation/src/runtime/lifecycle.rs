@@ -27,7 +27,7 @@ use super::scheduler;
 use super::served_intent::{self, ServedLeases};
 use super::setup;
 use super::start_backoff::StartBackoff;
-use crate::plugin::confine::Guarded;
+use crate::plugin::confine::GuardedPaths;
 use crate::plugin::run::Launcher;
 use crate::program::Program;
 
@@ -43,7 +43,7 @@ pub struct Options {
     /// Starts our own program as the one that confines itself and becomes a plugin.
     pub launcher: Launcher,
     /// What no sandbox opens, beyond what the configuration itself says.
-    pub guarded: Guarded,
+    pub guarded: GuardedPaths,
 }
 
 /// A handle on the running service; a cheap clone.
@@ -58,7 +58,7 @@ pub(super) struct RuntimeInner {
     node: String,
     start: String,
     pub(super) launcher: Launcher,
-    pub(super) guarded: Guarded,
+    pub(super) guarded: GuardedPaths,
     /// What this process was started for, if not for whatever comes.
     pub(super) one_shot: Option<OneShotJobs>,
     running: Mutex<RunningJobs>,
@@ -158,7 +158,7 @@ impl Runtime {
     /// For a process that ends with the jobs that are asked of it: it runs these and what follows from them. What waits by then, and
     /// what the clock asks for, is left to a service. The program is one [`Program::for_one_shot`], and nobody else works on the ledger.
     pub async fn start_one_shot(options: Options) -> Result<Self, Error> {
-        let runtime = Self::with(options, Some(OneShotJobs::default()));
+        let runtime = Self::new(options, Some(OneShotJobs::default()));
         runtime.recover().await?;
         runtime.supervise("dispatcher", one_shot::run);
         runtime.extend_leases();
@@ -182,10 +182,10 @@ impl Runtime {
 
     /// Takes no jobs and changes nothing by itself: for those who look, or leave work for later.
     pub fn idle(options: Options) -> Self {
-        Self::with(options, None)
+        Self::new(options, None)
     }
 
-    fn with(options: Options, one_shot: Option<OneShotJobs>) -> Self {
+    fn new(options: Options, one_shot: Option<OneShotJobs>) -> Self {
         let started_at = timestamp(options.engine.wall());
         let start = uuid(&options.engine);
         let inner = Arc::new(RuntimeInner {
@@ -285,7 +285,7 @@ impl Runtime {
     }
 
     /// Tells whenever another configuration holds.
-    pub fn adoptions(&self) -> watch::Receiver<u64> {
+    pub fn config_changes(&self) -> watch::Receiver<u64> {
         self.inner.adopted.subscribe()
     }
 

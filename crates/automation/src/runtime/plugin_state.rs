@@ -7,7 +7,7 @@ use super::attempt::{Attempt, AttemptFailure, AttemptReport};
 use super::job::Job;
 use super::records;
 use super::unit_of_work::{UnitOfWork, Versioned, get_record_or_default};
-use crate::plugin::response::Response;
+use crate::plugin::response::PluginResponse;
 
 /// What a plugin may remember, as JSON.
 const STATE_BYTES_MAX: usize = 1 << 20;
@@ -17,7 +17,7 @@ pub(super) async fn apply_updates(
     engine: &Engine,
     attempt: &Attempt,
     ended: &AttemptReport,
-    response: &Response,
+    response: &PluginResponse,
     unit: &mut UnitOfWork,
 ) -> Result<Result<(), AttemptFailure>, Error> {
     if response.state_updates.is_empty() {

@@ -106,7 +106,7 @@ impl Runtime {
     pub async fn publish(
         &self,
         path: &str,
-        publication: &model::Publication,
+        publication: &model::IntentTemplate,
         payload: &Value,
         delivery: Option<&str>,
     ) -> Result<Enqueued, PublishError> {

@@ -17,7 +17,7 @@ use super::job::micros;
 use super::publication::{self, IdempotencyKey, OPERATOR, Publication};
 use crate::config::intents::{is_goal, is_namespace};
 use crate::nesting::is_too_deep;
-use crate::plugin::response::{EmittedEvent, Response};
+use crate::plugin::response::{EmittedEvent, PluginResponse};
 
 const NAMESPACE_DEFAULT: &str = "default";
 const TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
@@ -213,7 +213,7 @@ pub(super) async fn cancel_published(engine: &Engine, step: IntentId) -> Result<
     Ok(())
 }
 
-fn fulfilled(intent: &Intent) -> Response {
+fn fulfilled(intent: &Intent) -> PluginResponse {
     let result = intent
         .result
         .as_ref()
@@ -227,7 +227,7 @@ fn fulfilled(intent: &Intent) -> Response {
     let payload = json!({
         "result": result, "intent_id": intent.id.to_string(), "namespace": intent.namespace, "goal": intent.goal,
     });
-    Response {
+    PluginResponse {
         result: format!("intent {} was fulfilled", intent.id),
         events: vec![EmittedEvent {
             kind: FULFILLED.to_owned(),

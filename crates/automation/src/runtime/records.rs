@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::breaker::{Breaker, Transition};
+use crate::breaker::{Breaker, BreakerTransition};
 use crate::schedule;
 
 use super::job::SubmittedBy;
@@ -131,7 +131,7 @@ pub struct BreakerRecord {
 pub struct BreakerChange {
     pub command: String,
     #[serde(flatten)]
-    pub transition: Transition,
+    pub transition: BreakerTransition,
     pub job_id: Option<String>,
 }
 
@@ -163,7 +163,7 @@ pub struct ScheduleRecord {
     pub status: ScheduleStatus,
     pub reason: Option<String>,
     #[serde(flatten)]
-    pub state: schedule::State,
+    pub state: schedule::ScheduleState,
     pub last_success_job_id: Option<String>,
     #[serde(with = "crate::instant")]
     pub updated_at: Timestamp,

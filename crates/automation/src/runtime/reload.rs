@@ -40,7 +40,7 @@ impl Runtime {
     /// From now on this configuration holds. If there is an error, the old one holds on.
     pub async fn reload(&self, program: Arc<Program>) -> Result<Reloaded, ReloadError> {
         let old = self.program();
-        if let Some(key) = fixed(old.config(), program.config()) {
+        if let Some(key) = unreloadable_change(old.config(), program.config()) {
             return Err(ReloadError::NeedsRestart(key));
         }
         let names = |program: &Program| -> BTreeSet<String> {
@@ -60,9 +60,9 @@ impl Runtime {
         // What can fail comes first: behind it the new one holds, whatever happens.
         self.inner.record_removed(&program, &removed).await?;
         self.adopt(Arc::clone(&program));
-        let (ended_jobs, unfinished) = self.follow(&program).await;
+        let (ended_jobs, unfinished) = self.apply_follow_ups(&program).await;
         self.inner.unreported_ends.notify_one();
-        self.inner.until_served().await;
+        self.inner.wait_until_serving().await;
         let added = after.difference(&before).cloned().collect();
         let reloaded = Reloaded {
             added,
@@ -80,7 +80,7 @@ impl Runtime {
     }
 
     /// Sets up what is new and ends what waits for plugins that are gone; gives how many jobs, and whether something is left to do.
-    async fn follow(&self, program: &Arc<Program>) -> (usize, bool) {
+    async fn apply_follow_ups(&self, program: &Arc<Program>) -> (usize, bool) {
         let inner = &self.inner;
         // Before it is tried: whoever asked for the reload may hang up in the middle.
         inner.setup_owed.store(true, Ordering::SeqCst);
@@ -89,7 +89,7 @@ impl Runtime {
             inner.setup_owed.store(false, Ordering::SeqCst);
         }
         let mut ended = 0;
-        let all_ended = inner.end_removed(&mut ended).await;
+        let all_ended = inner.cancel_removed_jobs(&mut ended).await;
         let error = set_up.and(all_ended).err();
         if let Some(error) = &error {
             tracing::warn!(component = "reload", %error, "the new configuration holds, and not all that follows from it is done; it is tried again");
@@ -99,7 +99,7 @@ impl Runtime {
 }
 
 /// The first key that differs and must not.
-fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
+fn unreloadable_change(old: &Config, new: &Config) -> Option<&'static str> {
     let webhooks = |config: &Config| {
         let webhooks = config.webhooks.as_ref();
         webhooks.and_then(|webhooks| webhooks.listen.clone())
@@ -123,6 +123,6 @@ impl RuntimeInner {
             self.setup_owed.store(true, Ordering::SeqCst);
             return Err(error);
         }
-        self.end_removed(&mut 0).await
+        self.cancel_removed_jobs(&mut 0).await
     }
 }

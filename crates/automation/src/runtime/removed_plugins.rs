@@ -79,10 +79,10 @@ impl RuntimeInner {
     }
 
     /// Ends what waits for plugins that are not to run any more. Later rounds find what still ran then and has failed since.
-    pub(super) async fn end_removed(&self, ended: &mut usize) -> Result<(), Error> {
+    pub(super) async fn cancel_removed_jobs(&self, ended: &mut usize) -> Result<(), Error> {
         let removed = self.removed().clone();
         for (plugin, noted) in removed {
-            let (ended_now, is_over) = self.end_jobs_of(&plugin).await?;
+            let (ended_now, is_over) = self.cancel_jobs_of(&plugin).await?;
             *ended += ended_now;
             if ended_now > 0 {
                 let message = "queued jobs of a plugin that is disabled or gone were ended";
@@ -101,7 +101,7 @@ impl RuntimeInner {
     }
 
     /// How many, and whether none of its jobs is open any more.
-    async fn end_jobs_of(&self, plugin: &str) -> Result<(usize, bool), Error> {
+    async fn cancel_jobs_of(&self, plugin: &str) -> Result<(usize, bool), Error> {
         let mut ended = 0;
         loop {
             let open = self.engine.open_jobs(plugin, None, PIECE_JOBS).await?;

@@ -19,9 +19,9 @@ use super::job::{Job, SubmittedBy, job_id};
 use super::lifecycle::RuntimeInner;
 use super::records::{self, ScheduleStatus};
 use super::unit_of_work::{UnitOfWork, Versioned, get_record, get_record_or_default, record_put};
-use crate::breaker::{Admission, State, Transition};
+use crate::breaker::{Admission, BreakerState, BreakerTransition};
 use crate::program::{Plugin, Program};
-use crate::schedule::{Decision, Entry, IfRunning, Mode, Overlap, Skip};
+use crate::schedule::{DueDecision, IfRunning, Overlap, ScheduleEntry, ScheduleMode, Skip};
 
 /// How often a look begins anew because somebody wrote meanwhile; then the next tick has its turn.
 const TRIES_MAX: u32 = 5;
@@ -33,7 +33,7 @@ pub(super) struct ScheduleCheck<'l> {
     pub(super) inner: &'l RuntimeInner,
     pub(super) program: &'l Program,
     pub(super) plugin: &'l Plugin,
-    pub(super) entry: &'l Entry,
+    pub(super) entry: &'l ScheduleEntry,
     pub(super) zone: &'l TimeZone,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct ScheduleCheck<'l> {
 struct CheckedRecords {
     entry: Versioned<records::ScheduleRecord>,
     circuit: Versioned<records::BreakerRecord>,
-    change: Option<Transition>,
+    change: Option<BreakerTransition>,
 }
 
 impl ScheduleCheck<'_> {
@@ -76,10 +76,10 @@ impl ScheduleCheck<'_> {
         }
         let decision = self.entry.due(&entry.value.state, now);
         match decision {
-            Decision::Fire => {}
-            Decision::NotDue(next) => return Ok(Some(next)),
-            Decision::Exhausted => return Ok(None),
-            Decision::Outside(_, opens_at) => {
+            DueDecision::Fire => {}
+            DueDecision::NotDue(next) => return Ok(Some(next)),
+            DueDecision::Exhausted => return Ok(None),
+            DueDecision::Outside(_, opens_at) => {
                 let skip = decision.skip().unwrap_or(Skip::OutsideTimeWindow);
                 return Ok(self.skip(skip, Some(opens_at)));
             }
@@ -207,7 +207,7 @@ impl ScheduleCheck<'_> {
             any |= !admitted.replayed;
             self.emit_scheduled(job, admitted.id, admitted.replayed);
         }
-        if !any && matches!(self.entry.mode, Mode::Every(_)) {
+        if !any && matches!(self.entry.mode, ScheduleMode::Every(_)) {
             return self.postpone(loaded.entry, now).await;
         }
         // An interval stays due until a run succeeds.
@@ -238,10 +238,10 @@ impl ScheduleCheck<'_> {
         let Some(entry) = get_record::<records::ScheduleRecord>(engine, key).await? else {
             return Ok(());
         };
-        let is_due = self.entry.due(&entry.value.state, now) == Decision::Fire;
+        let is_due = self.entry.due(&entry.value.state, now) == DueDecision::Fire;
         let circuit: Versioned<records::BreakerRecord> =
             get_record_or_default(engine, records::breaker_key(plugin, command)).await?;
-        let is_closed = circuit.value.breaker.state == State::Closed;
+        let is_closed = circuit.value.breaker.state == BreakerState::Closed;
         if entry.value.status != ScheduleStatus::Active || !is_due || !is_closed {
             return Ok(());
         }
@@ -300,7 +300,7 @@ impl ScheduleCheck<'_> {
 
     /// A slot that is to wait for the one before it is no duplicate of it. An interval is: it is due until a run succeeds.
     fn queues_behind_itself(&self) -> bool {
-        let is_interval = matches!(self.entry.mode, Mode::Every(_));
+        let is_interval = matches!(self.entry.mode, ScheduleMode::Every(_));
         self.entry.if_running == IfRunning::Queue && !is_interval
     }
 
@@ -318,7 +318,7 @@ impl ScheduleCheck<'_> {
         next
     }
 
-    fn emit_transition(&self, change: &Transition) {
+    fn emit_transition(&self, change: &BreakerTransition) {
         let (plugin, command) = (&self.plugin.name, &self.entry.command);
         self.inner.emit_transition(plugin, command, change);
     }

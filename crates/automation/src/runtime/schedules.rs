@@ -13,9 +13,9 @@ use super::plan;
 use super::records::{self, ScheduleStatus};
 use super::trigger::Enqueued;
 use super::unit_of_work::{TRIES_MAX, UnitOfWork, get_record};
-use crate::breaker::{Breaker, Policy, State};
+use crate::breaker::{Breaker, BreakerPolicy, BreakerState};
 use crate::program::Program;
-use crate::schedule::Entry;
+use crate::schedule::ScheduleEntry;
 
 /// How many coming instants are told.
 const COMING: usize = 5;
@@ -65,12 +65,12 @@ impl Runtime {
                 let known = stored.remove(&entry.id);
                 let known = known.and_then(|record| plan::read(&record));
                 let breaker = circuits.get(&entry.command).map(|circuit| &circuit.breaker);
-                let held_until = breaker.and_then(|one| held_until(one, plugin.breaker, now));
+                let refused_until = breaker.and_then(|one| refused_until(one, plugin.breaker, now));
                 found.push(configured_schedule_info(
                     &plugin.name,
                     entry,
                     known,
-                    (now, held_until),
+                    (now, refused_until),
                     &zone,
                 ));
             }
@@ -151,7 +151,11 @@ impl Runtime {
     }
 }
 
-fn entry<'p>(program: &'p Program, plugin: &str, id: &str) -> Result<&'p Entry, ScheduleError> {
+fn entry<'p>(
+    program: &'p Program,
+    plugin: &str,
+    id: &str,
+) -> Result<&'p ScheduleEntry, ScheduleError> {
     let mut entries = program
         .plugin(plugin)
         .into_iter()
@@ -166,9 +170,9 @@ fn entry<'p>(program: &'p Program, plugin: &str, id: &str) -> Result<&'p Entry, 
 
 fn configured_schedule_info(
     plugin: &str,
-    entry: &Entry,
+    entry: &ScheduleEntry,
     known: Option<records::ScheduleRecord>,
-    (now, held_until): (Timestamp, Option<Timestamp>),
+    (now, refused_until): (Timestamp, Option<Timestamp>),
     zone: &TimeZone,
 ) -> ScheduleInfo {
     let mut known = known.unwrap_or_else(|| records::ScheduleRecord {
@@ -181,8 +185,8 @@ fn configured_schedule_info(
         updated_at: now,
     });
     let is_active = known.status == ScheduleStatus::Active;
-    if let (Some(next), Some(held_until)) = (&mut known.state.next_run_at, held_until) {
-        *next = held_until.max(*next);
+    if let (Some(next), Some(refused_until)) = (&mut known.state.next_run_at, refused_until) {
+        *next = refused_until.max(*next);
     }
     let next = if is_active {
         entry.coming(&known.state, now, zone, COMING)
@@ -198,8 +202,8 @@ fn configured_schedule_info(
 }
 
 /// Until when a breaker that is not closed lets nothing through, which is not in the past.
-fn held_until(breaker: &Breaker, policy: Policy, now: Timestamp) -> Option<Timestamp> {
-    let is_closed = breaker.state == State::Closed;
+fn refused_until(breaker: &Breaker, policy: BreakerPolicy, now: Timestamp) -> Option<Timestamp> {
+    let is_closed = breaker.state == BreakerState::Closed;
     let probes_at = breaker.probes_at(policy).unwrap_or(now);
     (!is_closed).then_some(probes_at.max(now))
 }

@@ -22,7 +22,7 @@ use super::job::job_id;
 use super::lifecycle::RuntimeInner;
 use super::publication::OPERATOR;
 use super::unit_of_work::UnitOfWork;
-use crate::plugin::outcome::Reason;
+use crate::plugin::outcome::FailureReason;
 
 const LEASE_US: i64 = 60 * SECOND_US;
 /// Until it is a job. Short, for what a dying process has claimed and not queued waits for its end.
@@ -212,7 +212,8 @@ pub(super) async fn settle(
     };
     let error = format!("job {}: {}", attempt.job_id(), failure.error);
     let error: String = error.chars().take(limits::ERROR_CHARS_MAX).collect();
-    let hopeless = [Reason::PluginRetryFalse, Reason::ExitCode78].map(Reason::as_str);
+    let hopeless =
+        [FailureReason::PluginRetryFalse, FailureReason::ExitCode78].map(FailureReason::as_str);
     if hopeless.contains(&failure.reason) {
         unit.coupled.push(served.extend()?);
         unit.coupled.push(Command::Cancel(Operate {

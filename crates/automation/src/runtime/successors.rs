@@ -13,8 +13,8 @@ use super::job::{Job, SubmittedBy};
 use super::lifecycle::uuid;
 use super::records;
 use super::unit_of_work::UnitOfWork;
-use crate::pipeline::{Hook, JobEnd, NextJob, Notice, Position, Producer, Routed};
-use crate::plugin::request::{Event, HANDLE};
+use crate::pipeline::{Hook, JobEnd, NextJob, Notice, PipelinePosition, Producer, Routed};
+use crate::plugin::request::{HANDLE, PluginEvent};
 use crate::plugin::response::EmittedEvent;
 
 /// Jobs that one job may bring about.
@@ -38,7 +38,7 @@ impl EventSource {
             payload,
             dedupe_key: self.dedupe_key,
         };
-        let stamped = Event::stamped(emitted, self.plugin, self.at, self.id);
+        let stamped = PluginEvent::stamped(emitted, self.plugin, self.at, self.id);
         serde_json::to_value(stamped).expect("texts and JSON values always serialise")
     }
 }
@@ -268,7 +268,7 @@ fn log_notices(attempt: &Attempt, notices: &[Notice]) {
                 );
             }
             Notice::Gone(position) => {
-                let Position { pipeline, step, .. } = position;
+                let PipelinePosition { pipeline, step, .. } = position;
                 tracing::warn!(
                     plugin,
                     job_id,

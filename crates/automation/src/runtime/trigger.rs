@@ -12,7 +12,7 @@ use super::job::{Job, SubmittedBy, job_id};
 use super::lifecycle::{Runtime, uuid};
 use super::successors::{self, EventSource};
 use super::unit_of_work::UnitOfWork;
-use crate::pipeline::{BaggageError, Emitted, Trigger};
+use crate::pipeline::{BaggageError, EventRef, Trigger};
 use crate::plugin::request::HANDLE;
 use crate::program::Program;
 
@@ -159,7 +159,7 @@ impl Runtime {
             Trigger::Hook(hook) => hook.as_str().to_owned(),
         };
         let payload = or_empty(payload);
-        let event = Emitted {
+        let event = EventRef {
             event_type: &kind,
             payload: &payload,
         };

@@ -241,5 +241,4 @@ fn number(text: &str) -> Option<u8> {
 }
 
 #[cfg(test)]
-#[path = "cron_tests.rs"]
 mod tests;

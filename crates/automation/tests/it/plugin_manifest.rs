@@ -1,6 +1,6 @@
 //! What a manifest may say.
 
-use consign_automation::plugin::command::Access;
+use consign_automation::plugin::command::CommandAccess;
 use consign_automation::plugin::manifest::{Manifest, parse};
 use serde_json::json;
 
@@ -112,9 +112,9 @@ fn commands_are_a_map_or_a_list_du_030() {
         .map(|one| (one.name.as_str(), one.access))
         .collect();
     let expected = [
-        ("poll", Access::Read),
-        ("sync", Access::Write),
-        ("o-auth_2", Access::Write),
+        ("poll", CommandAccess::Read),
+        ("sync", CommandAccess::Write),
+        ("o-auth_2", CommandAccess::Write),
     ];
     assert_eq!(access, expected);
 

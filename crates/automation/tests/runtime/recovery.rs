@@ -187,7 +187,7 @@ plugins: {mail: {circuit_breaker: {threshold: 1}, schedules: [{every: 1h, comman
     let breaker = runtime.breaker("mail", "work", 1).await.unwrap().unwrap();
     assert_eq!(
         (breaker.state, breaker.failure_count),
-        (consign_automation::breaker::State::Open, 1)
+        (consign_automation::breaker::BreakerState::Open, 1)
     );
     let polls = runtime.breaker("mail", "poll", 1).await.unwrap().unwrap();
     assert_eq!(polls.failure_count, 0, "nobody scheduled it");

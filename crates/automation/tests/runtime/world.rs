@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_automation::config::{Environment, Verify};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::config::{Environment, SealCheck};
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, parse_job_id, records};
@@ -121,7 +121,7 @@ impl World {
             system_dir: self.path("etc"),
             processors: 4,
         };
-        let loaded = program::load(&path, &environment, Verify::AsConfigured);
+        let loaded = program::load(&path, &environment, SealCheck::AsConfigured);
         loaded
             .program
             .unwrap_or_else(|| panic!("{:#?}", loaded.problems))
@@ -153,7 +153,7 @@ impl World {
             engine: self.engine.clone(),
             program,
             node: node.to_owned(),
-            guarded: Guarded::default(),
+            guarded: GuardedPaths::default(),
             launcher: Launcher {
                 program: env!("CARGO_BIN_EXE_plugin-launch").into(),
                 arguments: Vec::new(),

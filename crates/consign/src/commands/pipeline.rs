@@ -88,7 +88,7 @@ fn list(args: &ListArgs) -> anyhow::Result<Exit> {
 fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
     if let Some(id) = &args.run {
         let path = format!("/pipeline-run/{}", path_segment(id));
-        return get_and_print(&args.service, &path, drawn_run);
+        return get_and_print(&args.service, &path, run_table);
     }
     let name = args.name.as_deref().unwrap_or_default();
     let known = |program: &Program| {
@@ -120,7 +120,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn drawn_run(run: &Value) -> String {
+fn run_table(run: &Value) -> String {
     let mut steps = run["steps"].clone();
     for step in steps.as_array_mut().into_iter().flatten() {
         let jobs = step["jobs"].as_array().into_iter().flatten();

@@ -5,7 +5,7 @@ mod next;
 use clap::Subcommand;
 
 use crate::commands::automation::config::tree::TreeArgs;
-use crate::commands::automation::request::{Change, change, get_and_print, rows};
+use crate::commands::automation::request::{ChangeRequest, change, get_and_print, rows};
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
 use crate::render;
@@ -53,9 +53,9 @@ impl Action {
         match self {
             Self::List(args) => list(&args.service),
             Self::Next(args) => args.run(),
-            Self::Pause(args) => alter(&args, "pause"),
-            Self::Resume(args) => alter(&args, "resume"),
-            Self::Run(args) => alter(&args, "run"),
+            Self::Pause(args) => change_schedule(&args, "pause"),
+            Self::Resume(args) => change_schedule(&args, "resume"),
+            Self::Run(args) => change_schedule(&args, "run"),
         }
     }
 
@@ -99,10 +99,10 @@ pub(crate) fn in_flight(service: &ServiceArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn alter(args: &ChangeArgs, verb: &str) -> anyhow::Result<Exit> {
+fn change_schedule(args: &ChangeArgs, verb: &str) -> anyhow::Result<Exit> {
     let (plugin, id) = (&args.plugin, &args.id);
     let path = format!("/schedule/{}/{}", path_segment(plugin), path_segment(id));
-    let wanted = Change {
+    let wanted = ChangeRequest {
         look: &path,
         post: &format!("{path}/{verb}"),
         body: None,

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use consign_automation::config::Verify;
+use consign_automation::config::SealCheck;
 use consign_automation::program::Program;
 use consign_engine::Engine;
 use consign_faces::automation::listeners::ConnectionShares;
@@ -12,14 +12,14 @@ use consign_faces::web::door::Door;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
 use crate::lock::DataLock;
 use crate::place::Place;
 use crate::system::{Automation, ReloadHandle, StateDir};
 
 /// A configuration that holds, and the lock of its state directory.
 pub(super) struct PreparedAutomation {
-    tree: Tree,
+    tree: ConfigTree,
     program: Program,
     lock: DataLock,
 }
@@ -33,7 +33,7 @@ pub(super) struct EmbeddedAutomation {
 impl PreparedAutomation {
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         let tree = TreeArgs::at(path).find()?;
-        let (program, problems) = tree.load(Verify::AsConfigured)?;
+        let (program, problems) = tree.load(SealCheck::AsConfigured)?;
         Automation::log_problems(&problems);
         let lock = StateDir::of(program.config()).lock()?;
         Ok(Self {

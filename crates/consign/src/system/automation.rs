@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use consign_automation::config::{Problem, Severity, Verify};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::config::{ConfigProblem, SealCheck, Severity};
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::Engine;
 use consign_faces::automation as face;
-use consign_faces::automation::listeners::{self, ConnectionShares, Listeners, Serving};
+use consign_faces::automation::listeners::{self, AutomationListeners, ConnectionShares, Serving};
 use consign_faces::automation::loader::Loader;
 use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret};
 use consign_faces::web::door::Door;
@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::state::StateDir;
 use crate::PLUGIN_LAUNCH;
-use crate::commands::automation::config::tree::Tree;
+use crate::commands::automation::config::tree::ConfigTree;
 use crate::failure::Failure;
 use crate::serve::ledger::random_bytes;
 
@@ -52,11 +52,11 @@ impl Automation {
     /// back. The caller holds the lock of the state directory.
     pub(crate) async fn start(
         engine: Engine,
-        tree: Tree,
+        tree: ConfigTree,
         program: Program,
         node: String,
         door: Door,
-        guarded: Guarded,
+        guarded: GuardedPaths,
         connections: ConnectionShares,
     ) -> anyhow::Result<Self> {
         refuse_short_secrets(&program)?;
@@ -65,7 +65,7 @@ impl Automation {
         state.clear_temporary();
         let plugins = program.plugins().count();
         // An address that is taken is known before anything runs.
-        let listeners = Listeners::bind(&program, connections, door.trust_proxy).await?;
+        let listeners = AutomationListeners::bind(&program, connections, door.trust_proxy).await?;
         let (api, webhooks) = (listeners.api(), listeners.webhooks());
         let runtime = Runtime::start(Options {
             engine,
@@ -119,7 +119,7 @@ impl Automation {
     }
 
     /// What is odd about a configuration that holds.
-    pub(crate) fn log_problems(problems: &[Problem]) {
+    pub(crate) fn log_problems(problems: &[ConfigProblem]) {
         for problem in problems {
             let (file, line) = (problem.file.display(), problem.line);
             let (message, fix) = (&problem.message, &problem.fix);
@@ -172,12 +172,12 @@ impl ReloadHandle {
 }
 
 /// Reads the configuration of a tree again, for whoever asks.
-pub(super) fn loader(runtime: &Runtime, tree: &Arc<Tree>) -> Loader {
+pub(super) fn loader(runtime: &Runtime, tree: &Arc<ConfigTree>) -> Loader {
     let (runtime, tree) = (runtime.clone(), Arc::clone(tree));
     Loader::new(move || {
         // The strictness that holds cannot be taken away by the file that it is about.
         let strictness = runtime.program().config().service.strictness;
-        let loaded = tree.load(Verify::AsRunning(strictness));
+        let loaded = tree.load(SealCheck::AsRunning(strictness));
         let (program, problems) = loaded.map_err(|refused| refused.to_string())?;
         Automation::log_problems(&problems);
         refuse_short_secrets(&program).map_err(|refused| refused.to_string())?;

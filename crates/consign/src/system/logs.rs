@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use consign_automation::config::model::{LogLevel, Service};
+use consign_automation::config::model::{LogLevel, ServiceConfig};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -25,7 +25,7 @@ pub(super) struct LogHandle {
 }
 
 /// `RUST_LOG` beats the configuration.
-pub(super) fn start(service: &Service) -> LogHandle {
+pub(super) fn start(service: &ServiceConfig) -> LogHandle {
     let given = EnvFilter::try_from_default_env().ok();
     let is_given = given.is_some();
     let is_json = Arc::new(AtomicBool::new(service.log_json));
@@ -55,7 +55,7 @@ pub(super) fn start(service: &Service) -> LogHandle {
 
 impl LogHandle {
     /// From now on as this configuration has it.
-    pub(super) fn apply(&self, service: &Service) {
+    pub(super) fn apply(&self, service: &ServiceConfig) {
         self.is_json.store(service.log_json, Ordering::Relaxed);
         if let Some(set) = &self.filter {
             set(filter(service));
@@ -63,7 +63,7 @@ impl LogHandle {
     }
 }
 
-fn filter(service: &Service) -> EnvFilter {
+fn filter(service: &ServiceConfig) -> EnvFilter {
     EnvFilter::new(match service.log_level {
         LogLevel::Debug => "debug",
         LogLevel::Info => "info",

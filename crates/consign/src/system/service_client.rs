@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use axum::body::Body;
-use consign_automation::config::Verify;
+use consign_automation::config::SealCheck;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_client::Key;
@@ -27,7 +27,7 @@ use super::automation::{self, launcher};
 use super::remote_service::RemoteService;
 use super::start::NODE;
 use super::state::{OpenLedger, START_SERVER_HINT, StateDir};
-use crate::commands::automation::config::tree::Tree;
+use crate::commands::automation::config::tree::ConfigTree;
 use crate::failure::Failure;
 use crate::secrets::read_at;
 use crate::serve::begin::BeginArgs;
@@ -75,7 +75,7 @@ pub(crate) struct ServiceResponse {
 }
 
 impl ServiceClient {
-    pub(crate) async fn new(tree: &Tree, when_stopped: WhenStopped) -> anyhow::Result<Self> {
+    pub(crate) async fn new(tree: &ConfigTree, when_stopped: WhenStopped) -> anyhow::Result<Self> {
         let state = StateDir::of_tree(tree)?;
         if let Some(transport) = Self::running_transport(&state).await? {
             return Ok(Self { transport });
@@ -90,8 +90,8 @@ impl ServiceClient {
             return Err(Failure::failed(message).hint(hint).into());
         }
         let program = match when_stopped {
-            WhenStopped::ReadLedger => tree.look()?,
-            WhenStopped::RunJobs => tree.load(Verify::AsConfigured)?.0,
+            WhenStopped::ReadLedger => tree.load_readonly()?,
+            WhenStopped::RunJobs => tree.load(SealCheck::AsConfigured)?.0,
         };
         let local =
             LocalRuntime::new(&state, tree, program, when_stopped == WhenStopped::RunJobs).await?;
@@ -109,7 +109,7 @@ impl ServiceClient {
     }
 
     /// Only if a service runs.
-    pub(crate) async fn connect_running(tree: &Tree) -> anyhow::Result<Option<Self>> {
+    pub(crate) async fn connect_running(tree: &ConfigTree) -> anyhow::Result<Option<Self>> {
         let transport = Self::running_transport(&StateDir::of_tree(tree)?).await?;
         Ok(transport.map(|transport| Self { transport }))
     }
@@ -244,7 +244,7 @@ impl ServiceClient {
 impl LocalRuntime {
     async fn new(
         state: &StateDir,
-        tree: &Tree,
+        tree: &ConfigTree,
         program: Program,
         runs_jobs: bool,
     ) -> anyhow::Result<Self> {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use consign_automation::config::Verify;
+use consign_automation::config::SealCheck;
 use consign_faces::web::door::Door;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -14,7 +14,7 @@ use super::automation::{Automation, ReloadHandle};
 use super::logs::{self, LogHandle};
 use super::notify::Supervisor;
 use super::state::{OpenLedger, StateDir};
-use crate::commands::automation::config::tree::Tree;
+use crate::commands::automation::config::tree::ConfigTree;
 use crate::failure::Exit;
 use crate::planted;
 use crate::serve::begin::BeginArgs;
@@ -23,8 +23,8 @@ use crate::serve::limits::Connections;
 /// The lock lets one service at a time work on a ledger of its own, so whatever ran there before was this one.
 pub(crate) const NODE: &str = "automation";
 
-pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> {
-    let (program, problems) = tree.load(Verify::AsConfigured)?;
+pub(crate) async fn run(tree: ConfigTree, allowed: BeginArgs) -> anyhow::Result<Exit> {
+    let (program, problems) = tree.load(SealCheck::AsConfigured)?;
     let log = logs::start(&program.config().service);
     planted::wake_defect();
     let connections = Connections::raise();
@@ -96,8 +96,8 @@ async fn reload_on_signal(again: Arc<Notify>, supervisor: Arc<Supervisor>, reloa
 
 /// Writes the log as the configuration of the moment wants it, whoever asked for that.
 async fn follow_log_settings(log: LogHandle, reload: ReloadHandle) {
-    let mut adoptions = reload.runtime().adoptions();
-    while adoptions.changed().await.is_ok() {
+    let mut config_changes = reload.runtime().config_changes();
+    while config_changes.changed().await.is_ok() {
         log.apply(&reload.runtime().program().config().service);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use consign_automation::config::{Config, STAND_IN};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_engine::{Engine, Timekeeper};
 use data_encoding::HEXLOWER;
 use serde_json::json;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
-use crate::commands::automation::config::tree::Tree;
+use crate::commands::automation::config::tree::ConfigTree;
 use crate::data_dir::{DataDir, create_private, drawn_once, read_note, remove_note, write_private};
 use crate::failure::{Exit, Failure};
 use crate::lock::{self, DataLock};
@@ -53,7 +53,7 @@ impl StateDir {
     }
 
     /// That of a tree whose variables may be unset here, as long as the place of the directory needs none of them.
-    pub(crate) fn of_tree(tree: &Tree) -> anyhow::Result<Self> {
+    pub(crate) fn of_tree(tree: &ConfigTree) -> anyhow::Result<Self> {
         let config = tree.with_stand_ins().peek()?;
         let path = config.state_path.to_string_lossy();
         if path.contains(STAND_IN) {
@@ -91,13 +91,13 @@ impl StateDir {
     }
 
     /// What of this directory, and of our own program, is closed to plugins in a sandbox.
-    pub(crate) fn guarded(&self) -> Guarded {
+    pub(crate) fn guarded(&self) -> GuardedPaths {
         let own = [LOCK, SOCKET, EXTERNAL_LEDGER].map(|name| self.dir.join(name));
         let keys = DataDir::new(&self.dir).keys();
-        let guarded = Guarded {
+        let guarded = GuardedPaths {
             kept: std::env::current_exe().into_iter().collect(),
             spare: Some(self.dir.join(TEMPORARY)),
-            ..Guarded::default()
+            ..GuardedPaths::default()
         };
         guarded.and_hidden(own).and_hidden([keys])
     }

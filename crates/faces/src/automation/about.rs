@@ -8,9 +8,9 @@ use consign_engine::LedgerHealth;
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
+use super::api_error::{ApiError, ok};
 use super::auth::{AnyToken, Authorized, JobsRead, PluginRead, SystemRead};
 use super::query::Segments;
-use super::reject::{Reject, ok};
 use super::{ApiAccess, ApiState};
 use crate::web::proxy::Origin;
 use crate::web::server::Peer;
@@ -35,7 +35,7 @@ pub(super) async fn health(
     State(state): State<ApiState>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let mut health = local_health(&state, peer, &headers).await?;
     let config_path = state.runtime.program().config().path.display().to_string();
     health.insert("config_path".to_owned(), config_path.into());
@@ -53,17 +53,17 @@ pub(super) async fn local_health(
     state: &ApiState,
     peer: Option<Extension<Peer>>,
     headers: &HeaderMap,
-) -> Result<Map<String, Value>, Reject> {
+) -> Result<Map<String, Value>, ApiError> {
     let is_local = |Extension(peer): Extension<Peer>| Origin::of(peer, headers, false).loopback;
     if state.options.access == ApiAccess::Tokens && !peer.is_some_and(is_local) {
-        return Err(Reject::forbidden("only for programs on this machine"));
+        return Err(ApiError::forbidden("only for programs on this machine"));
     }
     if let Some(unhealthy_reason) = state.runtime.unhealthy_reason().await {
-        return Err(Reject::unhealthy(unhealthy_reason));
+        return Err(ApiError::unhealthy(unhealthy_reason));
     }
     let ledger = state.runtime.ledger_health().await;
     if ledger != LedgerHealth::Well {
-        return Err(Reject::unhealthy(ledger.reason()));
+        return Err(ApiError::unhealthy(ledger.reason()));
     }
     Ok(state.runtime.health().await?)
 }
@@ -76,9 +76,9 @@ pub(super) async fn plugin(
     State(state): State<ApiState>,
     _: Authorized<PluginRead>,
     Segments(name): Segments<String>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let program = state.runtime.program();
-    let unknown = || Reject::not_found(program.missing_plugin(&name));
+    let unknown = || ApiError::not_found(program.missing_plugin(&name));
     Ok(ok(&program.plugin_details(&name).ok_or_else(unknown)?))
 }
 
@@ -97,23 +97,23 @@ pub(super) async fn pipeline(
     State(state): State<ApiState>,
     _: Authorized<PluginRead>,
     Segments(name): Segments<String>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let sheet = state.runtime.program().pipeline_details(&name);
-    let unknown = || Reject::not_found(Program::missing_pipeline(&name));
+    let unknown = || ApiError::not_found(Program::missing_pipeline(&name));
     Ok(ok(&sheet.ok_or_else(unknown)?))
 }
 
 pub(super) async fn queue_figures(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     Ok(ok(&state.runtime.queue_figures().await?))
 }
 
 pub(super) async fn summary(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     Ok(ok(&state.runtime.summary().await?))
 }
 
@@ -124,6 +124,6 @@ pub(super) async fn config(State(state): State<ApiState>, _: Authorized<SystemRe
 pub(super) async fn status(
     State(state): State<ApiState>,
     _: Authorized<SystemRead>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     Ok(ok(&state.runtime.status().await?))
 }

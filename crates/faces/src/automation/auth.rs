@@ -6,18 +6,18 @@
 use std::marker::PhantomData;
 
 use axum::extract::{FromRequestParts, Query};
-use consign_automation::config::Holder;
+use consign_automation::config::TokenHolder;
 use consign_automation::runtime::Runtime;
 use data_encoding::HEXLOWER;
 use http::request::Parts;
 
-use super::reject::Reject;
+use super::api_error::ApiError;
 use super::{ApiAccess, ApiState};
 use crate::web::body_budget::BodySender;
 use crate::web::credentials;
 
 /// What a token must allow. The first scope is named in refusals; any of them will do.
-pub(super) trait Scope {
+pub(super) trait RequiredScope {
     const ANY_OF: &'static [&'static str];
     /// Browsers cannot send a header with an event stream.
     const TOKEN_IN_QUERY: bool = false;
@@ -29,7 +29,7 @@ macro_rules! scopes {
         #[derive(Debug)]
         pub(super) struct $name;
 
-        impl Scope for $name {
+        impl RequiredScope for $name {
             const ANY_OF: &'static [&'static str] = &$any_of;
         }
     )+};
@@ -49,7 +49,7 @@ scopes! {
 #[derive(Debug)]
 pub(super) struct EventsRead;
 
-impl Scope for EventsRead {
+impl RequiredScope for EventsRead {
     const ANY_OF: &'static [&'static str] = &["events:ro"];
     const TOKEN_IN_QUERY: bool = true;
 }
@@ -64,7 +64,7 @@ pub(super) struct Authorized<S> {
 #[derive(Clone, Debug)]
 enum ApiCaller {
     Local,
-    Token(Box<Holder>),
+    Token(Box<TokenHolder>),
 }
 
 impl ApiCaller {
@@ -78,11 +78,11 @@ impl ApiCaller {
 
 impl<S> Authorized<S> {
     /// For handlers whose need depends on what is asked.
-    pub(super) fn needs(&self, scope: &str) -> Result<(), Reject> {
+    pub(super) fn needs(&self, scope: &str) -> Result<(), ApiError> {
         if self.caller.may(scope) {
             return Ok(());
         }
-        Err(Reject::forbidden(format!(
+        Err(ApiError::forbidden(format!(
             "the token needs the scope {scope}"
         )))
     }
@@ -104,26 +104,26 @@ impl<S> Authorized<S> {
     }
 }
 
-impl<S: Scope> Authorized<S> {
+impl<S: RequiredScope> Authorized<S> {
     /// Whether the configuration of by now would still let the caller in.
     pub(super) fn is_still_authorized(&self, runtime: &Runtime) -> bool {
         let ApiCaller::Token(holder) = &self.caller else {
             return true;
         };
         let program = runtime.program();
-        let known = program.config().registry.again(holder);
+        let known = program.config().registry.find_same(holder);
         known.is_some_and(|known| S::ANY_OF.iter().any(|scope| known.may(scope)))
     }
 }
 
-impl<S: Scope> FromRequestParts<ApiState> for Authorized<S> {
-    type Rejection = Reject;
+impl<S: RequiredScope> FromRequestParts<ApiState> for Authorized<S> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Reject> {
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let caller = caller::<S>(parts, state)?;
         if !S::ANY_OF.is_empty() && !S::ANY_OF.iter().any(|scope| caller.may(scope)) {
             let needed = S::ANY_OF[0];
-            return Err(Reject::forbidden(format!(
+            return Err(ApiError::forbidden(format!(
                 "the token needs the scope {needed}"
             )));
         }
@@ -132,7 +132,7 @@ impl<S: Scope> FromRequestParts<ApiState> for Authorized<S> {
     }
 }
 
-fn caller<S: Scope>(parts: &Parts, state: &ApiState) -> Result<ApiCaller, Reject> {
+fn caller<S: RequiredScope>(parts: &Parts, state: &ApiState) -> Result<ApiCaller, ApiError> {
     if state.options.access == ApiAccess::Local {
         return Ok(ApiCaller::Local);
     }
@@ -140,14 +140,14 @@ fn caller<S: Scope>(parts: &Parts, state: &ApiState) -> Result<ApiCaller, Reject
     let presented = match credentials::bearer(&parts.headers) {
         Some(token) => token,
         None if S::TOKEN_IN_QUERY && !parts.headers.contains_key(http::header::AUTHORIZATION) => {
-            in_query = token_in_query(parts).ok_or_else(Reject::unauthorised)?;
+            in_query = token_in_query(parts).ok_or_else(ApiError::unauthorised)?;
             &in_query
         }
-        None => return Err(Reject::unauthorised()),
+        None => return Err(ApiError::unauthorised()),
     };
     let program = state.runtime.program();
     let holder = program.config().registry.holder(presented).cloned();
-    let holder = holder.ok_or_else(|| Reject::unauthorised().of_wrong_credential())?;
+    let holder = holder.ok_or_else(|| ApiError::unauthorised().of_wrong_credential())?;
     Ok(ApiCaller::Token(Box::new(holder)))
 }
 

@@ -13,9 +13,9 @@ use consign_automation::runtime::{Runtime, RuntimeEvent};
 use http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
+use super::api_error::ApiError;
 use super::auth::{Authorized, EventsRead};
-use super::reject::Reject;
-use super::{ApiState, drained, hung_up};
+use super::{ApiState, until_disconnected, until_draining};
 use crate::web::pages::Pages;
 use crate::web::places::Place;
 use crate::web::presence::Presence;
@@ -28,15 +28,15 @@ pub(super) async fn events(
     allowed: Authorized<EventsRead>,
     presence: Option<Extension<Presence>>,
     headers: HeaderMap,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let place = std::sync::Arc::clone(&state.streams).try_acquire_owned();
     let full = "too many event streams are open; close one first";
-    let place = place.map_err(|_| Reject::busy(full))?;
+    let place = place.map_err(|_| ApiError::busy(full))?;
     let of_token = match allowed.token() {
         Some(token) => {
             let full = "this token has too many event streams open; close one first";
             let taken = state.streams_of_token.take(token);
-            Some(taken.ok_or_else(|| Reject::busy(full))?)
+            Some(taken.ok_or_else(|| ApiError::busy(full))?)
         }
         None => None,
     };
@@ -88,7 +88,7 @@ impl EventStream {
     async fn run(mut self) {
         // A block without data is no event, but its id is remembered: who comes back before the first event goes on here.
         let connected = format!(": connected\nid: {}\n\n", self.after);
-        let mut gone = pin!(hung_up(self.presence.take()));
+        let mut gone = pin!(until_disconnected(self.presence.take()));
         // Who left is looked for from the first page on; otherwise only a heartbeat would tell, and then the one after it.
         tokio::select! {
             biased;
@@ -116,7 +116,7 @@ impl EventStream {
                         return;
                     }
                 }
-                () = drained(&mut self.draining) => return,
+                () = until_draining(&mut self.draining) => return,
                 () = self.pages.closed() => return,
                 () = &mut gone => return,
             }

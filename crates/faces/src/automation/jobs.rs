@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ApiState;
+use super::api_error::{ApiError, ok};
 use super::auth::{Authorized, JobsRead, JobsWrite, PluginRead};
-use super::query::{Params, Segments};
-use super::reject::{Reject, ok};
+use super::query::{QueryParams, Segments};
 use crate::web::body;
 use crate::web::body_budget::BodySender;
 
@@ -32,7 +32,7 @@ pub(super) async fn job(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
     Segments(id): Segments<String>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let job = state.runtime.job(parse(&id)?).await?;
     Ok(ok(&job.ok_or_else(unknown)?))
 }
@@ -41,7 +41,7 @@ pub(super) async fn tree(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
     Segments(id): Segments<String>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let (id, runtime) = (parse(&id)?, state.runtime.clone());
     let read = async move {
         let tree = runtime.job_tree(id, TREE_MAX).await?;
@@ -61,7 +61,7 @@ pub(super) async fn inspect(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
     Segments(id): Segments<String>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let (id, runtime) = (parse(&id)?, state.runtime.clone());
     let read = async move {
         let inspected = runtime.inspect(id).await?;
@@ -73,8 +73,8 @@ pub(super) async fn inspect(
 pub(super) async fn list(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
-    params: Params,
-) -> Result<Response, Reject> {
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let jobs = state.runtime.jobs(&params.jobs()?).await?;
     Ok(ok(&jobs))
 }
@@ -82,8 +82,8 @@ pub(super) async fn list(
 pub(super) async fn logs(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
-    params: Params,
-) -> Result<Response, Reject> {
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let (filter, runtime) = (params.logs()?, state.runtime.clone());
     let read = async move { Ok(ok(&runtime.job_logs(&filter).await?)) };
     state.runtime.run_blocking(read).await
@@ -92,8 +92,8 @@ pub(super) async fn logs(
 pub(super) async fn queue(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
-    params: Params,
-) -> Result<Response, Reject> {
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let queue = state.runtime.queue(params.queue_limit()?).await?;
     Ok(ok(&queue))
 }
@@ -102,11 +102,11 @@ pub(super) async fn run(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
     Segments(id): Segments<String>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let runtime = state.runtime.clone();
     let read = async move {
         let run = runtime.pipeline_run(&id).await?;
-        let unknown = || Reject::not_found("there is no such run of a pipeline");
+        let unknown = || ApiError::not_found("there is no such run of a pipeline");
         Ok(ok(&run.ok_or_else(unknown)?))
     };
     state.runtime.run_blocking(read).await
@@ -116,12 +116,12 @@ pub(super) async fn facts(
     State(state): State<ApiState>,
     _: Authorized<PluginRead>,
     Segments(plugin): Segments<String>,
-    params: Params,
-) -> Result<Response, Reject> {
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let limit = params.limit(FACTS_DEFAULT, FACTS_MAX)?;
     let program = state.runtime.program();
     if !program.is_known(&plugin) {
-        return Err(Reject::not_found(program.missing_plugin(&plugin)));
+        return Err(ApiError::not_found(program.missing_plugin(&plugin)));
     }
     let fact_type = params.get("fact_type");
     let facts = state.runtime.facts(&plugin, fact_type, limit).await?;
@@ -133,12 +133,12 @@ pub(super) async fn cancel(
     allowed: Authorized<JobsWrite>,
     Segments(id): Segments<String>,
     body: Body,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let id = parse(&id)?;
     let reason = reason(body, allowed.body_sender(), "cancelled on request").await?;
     let cancelled = state.runtime.cancel(id, &reason).await;
-    possible(&state, id, cancelled, CANCELLABLE).await?;
-    moved(&state, id).await
+    check_transition(&state, id, cancelled, CANCELLABLE).await?;
+    job_status(&state, id).await
 }
 
 pub(super) async fn retry(
@@ -146,42 +146,42 @@ pub(super) async fn retry(
     allowed: Authorized<JobsWrite>,
     Segments(id): Segments<String>,
     body: Body,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let id = parse(&id)?;
     let reason = reason(body, allowed.body_sender(), "retried on request").await?;
     let retried = state.runtime.retry(id, &reason).await;
-    possible(&state, id, retried, RETRIABLE).await?;
-    moved(&state, id).await
+    check_transition(&state, id, retried, RETRIABLE).await?;
+    job_status(&state, id).await
 }
 
 /// A refusal names the state of the job, which its caller did not know, and the states that he needs.
-async fn possible(
+async fn check_transition(
     state: &ApiState,
     id: IntentId,
     done: Result<(), Error>,
     needed: &str,
-) -> Result<(), Reject> {
+) -> Result<(), ApiError> {
     let Err(Error::Refused(Refusal::IllegalState)) = done else {
         return Ok(done?);
     };
     let job = state.runtime.job(id).await?.ok_or_else(unknown)?;
     let status = job["status"].as_str().unwrap_or_default();
-    Err(Reject::conflict(format!("the job is {status}; {needed}")))
+    Err(ApiError::conflict(format!("the job is {status}; {needed}")))
 }
 
-async fn moved(state: &ApiState, id: IntentId) -> Result<Response, Reject> {
+async fn job_status(state: &ApiState, id: IntentId) -> Result<Response, ApiError> {
     let job = state.runtime.job(id).await?.ok_or_else(unknown)?;
     Ok(ok(
         &json!({"job_id": job["job_id"], "status": job["status"]}),
     ))
 }
 
-fn parse(id: &str) -> Result<IntentId, Reject> {
+fn parse(id: &str) -> Result<IntentId, ApiError> {
     parse_job_id(id).ok_or_else(unknown)
 }
 
-fn unknown() -> Reject {
-    Reject::not_found("there is no such job")
+fn unknown() -> ApiError {
+    ApiError::not_found("there is no such job")
 }
 
 #[derive(Default, Deserialize)]
@@ -189,19 +189,20 @@ struct ReasonIn {
     reason: Option<String>,
 }
 
-async fn reason(body: Body, sender: BodySender, default: &str) -> Result<String, Reject> {
+async fn reason(body: Body, sender: BodySender, default: &str) -> Result<String, ApiError> {
     let body = body::receive(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await?;
     let given: ReasonIn = if body.is_empty() {
         ReasonIn::default()
     } else {
-        serde_json::from_slice(&body)
-            .map_err(|error| Reject::bad(format!("the body is no object with a reason: {error}")))?
+        serde_json::from_slice(&body).map_err(|error| {
+            ApiError::bad(format!("the body is no object with a reason: {error}"))
+        })?
     };
     let reason = given.reason.filter(|reason| !reason.trim().is_empty());
     let reason = reason.unwrap_or_else(|| default.to_owned());
     if reason.chars().count() > REASON_CHARS_MAX {
         let error = format!("a reason has at most {REASON_CHARS_MAX} characters");
-        return Err(Reject::bad(error));
+        return Err(ApiError::bad(error));
     }
     Ok(reason)
 }

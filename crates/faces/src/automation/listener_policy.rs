@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 
-use super::reject::Reject;
+use super::api_error::ApiError;
 use crate::web::door::{Door, Shut};
 
 pub(super) fn apply(router: Router, door: Door) -> Router {
@@ -23,12 +23,12 @@ async fn enforce(State(door): State<Door>, request: Request, next: Next) -> Resp
         .check_transport(request.headers(), request.extensions())
         .and_then(|()| door.check_open());
     match checked {
-        Err(shut) if !is_free => Reject::from(shut).into_response(),
+        Err(shut) if !is_free => ApiError::from(shut).into_response(),
         Ok(()) | Err(_) => next.run(request).await,
     }
 }
 
-impl From<Shut> for Reject {
+impl From<Shut> for ApiError {
     fn from(shut: Shut) -> Self {
         match shut {
             Shut::PlainHttp => Self::forbidden("HTTPS is required"),

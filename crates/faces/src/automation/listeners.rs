@@ -14,11 +14,11 @@ use consign_automation::program::Program;
 use consign_automation::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::api_error::ApiError;
 use super::loader::Loader;
-use super::reject::Reject;
 use super::{
-    ApiAccess, Options, UNREADABLE_BODY, drained, listener_policy, on_panic, on_too_many_failures,
-    router, webhooks,
+    ApiAccess, Options, UNREADABLE_BODY, listener_policy, on_panic, on_too_many_failures, router,
+    until_draining, webhooks,
 };
 use crate::web::credentials::{self, Secret};
 use crate::web::door::Door;
@@ -93,12 +93,12 @@ impl Serving {
 
 /// Bound addresses at which nobody answers yet.
 #[derive(Debug)]
-pub struct Listeners {
+pub struct AutomationListeners {
     api: Option<Server>,
     webhooks: Option<Server>,
 }
 
-impl Listeners {
+impl AutomationListeners {
     /// Must be called inside a tokio runtime.
     pub async fn bind(
         program: &Program,
@@ -161,7 +161,9 @@ pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token:
     let service = layers::around(router, serving.layers());
     let mut draining = serving.draining.clone();
     let patience = server::DRAIN_TIMEOUT_DEFAULT;
-    socket.run(service, drained(&mut draining), patience).await;
+    socket
+        .run(service, until_draining(&mut draining), patience)
+        .await;
 }
 
 async fn require_control_token(
@@ -173,7 +175,7 @@ async fn require_control_token(
     if presented.is_some_and(|presented| token.matches(presented)) {
         return next.run(request).await;
     }
-    Reject::without_control_token().into_response()
+    ApiError::without_control_token().into_response()
 }
 
 fn api_options(addr: SocketAddr) -> server::Options {
@@ -222,5 +224,5 @@ async fn serve(
     let mut draining = serving.draining.clone();
     let router = listener_policy::apply(router, serving.door);
     let service = layers::around(router, serving.layers());
-    Ok(server.run(service, drained(&mut draining)).await?)
+    Ok(server.run(service, until_draining(&mut draining)).await?)
 }

@@ -7,12 +7,12 @@ use consign_automation::program::Program;
 use consign_automation::runtime::{ReloadError, Reloaded, Runtime};
 use tokio::sync::Mutex;
 
-type Load = dyn Fn() -> Result<Arc<Program>, String> + Send + Sync;
+type LoadFn = dyn Fn() -> Result<Arc<Program>, String> + Send + Sync;
 
 /// Reads the configuration again. One reload at a time, so that the newest reading wins.
 #[derive(Clone)]
 pub struct Loader {
-    load: Arc<Load>,
+    load: Arc<LoadFn>,
     turn: Arc<Mutex<()>>,
 }
 

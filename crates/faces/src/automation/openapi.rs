@@ -2,15 +2,15 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use consign_automation::plugin::command::Command;
+use consign_automation::plugin::command::PluginCommand;
 use consign_automation::program::{Plugin, Program};
 use serde_json::{Map, Value, json};
 
 use super::ApiState;
 use super::about::DESCRIPTION;
+use super::api_error::{ApiError, ok};
 use super::auth::{AnyToken, Authorized};
 use super::query::Segments;
-use super::reject::{Reject, ok};
 
 pub(super) async fn whole(State(state): State<ApiState>, _: Authorized<AnyToken>) -> Response {
     let program = state.runtime.program();
@@ -21,9 +21,9 @@ pub(super) async fn of_plugin(
     State(state): State<ApiState>,
     _: Authorized<AnyToken>,
     Segments(name): Segments<String>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let program = state.runtime.program();
-    let unknown = || Reject::not_found(program.missing_plugin(&name));
+    let unknown = || ApiError::not_found(program.missing_plugin(&name));
     let plugin = program.plugin(&name).ok_or_else(unknown)?;
     Ok(ok(&document(&program, std::iter::once(plugin))))
 }
@@ -61,7 +61,7 @@ fn document<'p>(program: &Program, plugins: impl Iterator<Item = &'p Plugin>) ->
     })
 }
 
-fn operation(plugin: &Plugin, command: &Command) -> Value {
+fn operation(plugin: &Plugin, command: &PluginCommand) -> Value {
     let described = |text: &str| json!({"description": text});
     let mut operation = json!({
         "operationId": format!("{}__{}", plugin.name, command.name),

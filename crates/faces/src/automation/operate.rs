@@ -7,9 +7,9 @@ use consign_engine::Error;
 use consign_kernel::error::Refusal;
 use serde_json::json;
 
+use super::api_error::{ApiError, ok};
 use super::auth::{Authorized, JobsRead, SystemWrite};
-use super::query::{Params, Segments};
-use super::reject::{Reject, ok};
+use super::query::{QueryParams, Segments};
 use super::{ApiState, loader};
 
 const COMMAND_DEFAULT: &str = "poll";
@@ -19,7 +19,7 @@ const TRANSITIONS_MAX: usize = 200;
 pub(super) async fn schedules(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let schedules = state.runtime.schedules().await?;
     Ok(ok(&json!({"schedules": schedules})))
 }
@@ -28,7 +28,7 @@ pub(super) async fn schedules(
 pub(super) async fn scheduler_jobs(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let runtime = state.runtime.clone();
     let read = async move { Ok(ok(&runtime.scheduler_jobs().await?)) };
     state.runtime.run_blocking(read).await
@@ -39,7 +39,7 @@ pub(super) async fn schedule(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
     Segments((plugin, id)): Segments<(String, String)>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let schedules = state.runtime.schedules().await?;
     let mut configured = schedules
         .iter()
@@ -56,25 +56,25 @@ pub(super) async fn pause(
     State(state): State<ApiState>,
     _: Authorized<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     state.runtime.pause_schedule(&plugin, &id).await?;
-    stands(&state, &plugin, &id).await
+    schedule_response(&state, &plugin, &id).await
 }
 
 pub(super) async fn resume(
     State(state): State<ApiState>,
     _: Authorized<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     state.runtime.resume_schedule(&plugin, &id).await?;
-    stands(&state, &plugin, &id).await
+    schedule_response(&state, &plugin, &id).await
 }
 
 pub(super) async fn run(
     State(state): State<ApiState>,
     _: Authorized<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let submitter = state.submitter();
     let enqueued = state.runtime.run_schedule(&plugin, &id, submitter).await?;
     let job_id = job_id(enqueued.id);
@@ -82,7 +82,7 @@ pub(super) async fn run(
     Ok(ok(&body))
 }
 
-async fn stands(state: &ApiState, plugin: &str, id: &str) -> Result<Response, Reject> {
+async fn schedule_response(state: &ApiState, plugin: &str, id: &str) -> Result<Response, ApiError> {
     let schedules = state.runtime.schedules().await?;
     let found = schedules
         .iter()
@@ -94,8 +94,8 @@ pub(super) async fn breaker(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
     Segments(plugin): Segments<String>,
-    params: Params,
-) -> Result<Response, Reject> {
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
     let limit = params.limit(TRANSITIONS_DEFAULT, TRANSITIONS_MAX)?;
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
@@ -107,8 +107,8 @@ pub(super) async fn reset(
     State(state): State<ApiState>,
     _: Authorized<SystemWrite>,
     Segments(plugin): Segments<String>,
-    params: Params,
-) -> Result<Response, Reject> {
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
     // A breaker that nobody has must not come into being by being reset.
     let known = state.runtime.breaker(&plugin, command, 1).await?;
@@ -118,14 +118,14 @@ pub(super) async fn reset(
     Ok(ok(&json!(breaker)))
 }
 
-fn no_breaker() -> Reject {
-    Reject::not_found("there is no such plugin or command")
+fn no_breaker() -> ApiError {
+    ApiError::not_found("there is no such plugin or command")
 }
 
 pub(super) async fn reload(
     State(state): State<ApiState>,
     _: Authorized<SystemWrite>,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let reloaded = state.options.loader.reload(&state.runtime).await?;
     let at = state.runtime.now();
     let message = if reloaded.unfinished {
@@ -140,7 +140,7 @@ pub(super) async fn reload(
     })))
 }
 
-impl From<ScheduleError> for Reject {
+impl From<ScheduleError> for ApiError {
     fn from(error: ScheduleError) -> Self {
         match error {
             ScheduleError::NoSchedule { .. } => Self::not_found(error.to_string()),
@@ -152,7 +152,7 @@ impl From<ScheduleError> for Reject {
     }
 }
 
-impl From<loader::Error> for Reject {
+impl From<loader::Error> for ApiError {
     fn from(error: loader::Error) -> Self {
         match error {
             loader::Error::Unusable(_) | loader::Error::Refused(ReloadError::NeedsRestart(_)) => {

@@ -7,17 +7,17 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use consign_automation::nesting::{LEVELS_MAX, is_too_deep};
-use consign_automation::plugin::command::Access;
+use consign_automation::plugin::command::CommandAccess;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Enqueued, job_id};
 use consign_kernel::plant::{self, Plant};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::api_error::{ApiError, answer, ok};
 use super::auth::{Authorized, PluginRead, PluginWrite};
-use super::query::{Params, Segments};
-use super::reject::{Reject, answer, ok};
-use super::{ApiState, drained, hung_up};
+use super::query::{QueryParams, Segments};
+use super::{ApiState, until_disconnected, until_draining};
 use crate::web::body;
 use crate::web::body_budget::BodySender;
 use crate::web::presence::Presence;
@@ -32,16 +32,16 @@ pub(super) async fn plugin(
     allowed: Authorized<PluginRead>,
     Segments((plugin, command)): Segments<(String, String)>,
     body: Body,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let program = state.runtime.program();
     if program.plugin(&plugin).is_none() {
-        return Err(Reject::not_found(program.missing_plugin(&plugin)));
+        return Err(ApiError::not_found(program.missing_plugin(&plugin)));
     }
     let Some(known) = program.command(&plugin, &command) else {
         let error = program.missing_command(&plugin, &command);
-        return Err(Reject::not_found(error));
+        return Err(ApiError::not_found(error));
     };
-    if known.access == Access::Write && !plant::on(Plant::ReaderWrites) {
+    if known.access == CommandAccess::Write && !plant::on(Plant::ReaderWrites) {
         allowed.needs("plugin:rw")?;
     }
     let payload = payload(body, allowed.body_sender()).await?;
@@ -59,13 +59,13 @@ pub(super) async fn pipeline(
     State(state): State<ApiState>,
     allowed: Authorized<PluginWrite>,
     Segments(name): Segments<String>,
-    params: Params,
+    params: QueryParams,
     presence: Option<Extension<Presence>>,
     body: Body,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let forced = params.flag("async")?;
     let program = state.runtime.program();
-    let unknown = || Reject::not_found(Program::missing_pipeline(&name));
+    let unknown = || ApiError::not_found(Program::missing_pipeline(&name));
     let pipeline = program.router().pipeline(&name).ok_or_else(unknown)?;
     let payload = payload(body, allowed.body_sender()).await?;
     if forced || !pipeline.synchronous {
@@ -83,14 +83,14 @@ pub(super) async fn pipeline(
         let error = format!(
             "the pipeline begins with {entries} jobs, and one is waited for; use ?async=true"
         );
-        return Err(Reject::bad(error));
+        return Err(ApiError::bad(error));
     }
     let full = "as many callers wait for a pipeline as are allowed; try again, or use ?async=true";
     // Before anything is queued: a caller that is turned away has started nothing.
     let _permit = state
         .runtime
         .wait_permit()
-        .ok_or_else(|| Reject::busy(full))?;
+        .ok_or_else(|| ApiError::busy(full))?;
     let api = &program.config().api;
     let patience = pipeline.timeout.min(api.max_sync_timeout);
     let began = Instant::now();
@@ -99,8 +99,8 @@ pub(super) async fn pipeline(
     let mut draining = state.options.draining.clone();
     let over = tokio::select! {
         over = state.runtime.wait_for_tree(root, patience) => over?,
-        () = drained(&mut draining) => false,
-        () = hung_up(presence) => false,
+        () = until_draining(&mut draining) => false,
+        () = until_disconnected(presence) => false,
     };
     if !over {
         let body = json!({
@@ -113,7 +113,7 @@ pub(super) async fn pipeline(
     let runtime = state.runtime.clone();
     let read = async move {
         let whole = runtime.tree_outcome(root).await?;
-        let gone = || Reject::not_found("the job was removed just now");
+        let gone = || ApiError::not_found("the job was removed just now");
         let mut whole = whole.ok_or_else(gone)?;
         whole["duration_ms"] = took.into();
         Ok(ok(&whole))
@@ -122,13 +122,13 @@ pub(super) async fn pipeline(
 }
 
 /// At least one job.
-async fn start(state: &ApiState, name: &str, payload: Value) -> Result<Vec<Enqueued>, Reject> {
+async fn start(state: &ApiState, name: &str, payload: Value) -> Result<Vec<Enqueued>, ApiError> {
     let jobs = state
         .runtime
         .run_pipeline(name, payload, state.submitter())
         .await?;
     if jobs.is_empty() {
-        return Err(Reject::conflict(format!(
+        return Err(ApiError::conflict(format!(
             "the pipeline `{name}` starts no job"
         )));
     }
@@ -136,20 +136,20 @@ async fn start(state: &ApiState, name: &str, payload: Value) -> Result<Vec<Enque
 }
 
 /// The `payload` of a body that may be empty; null if there is none.
-async fn payload(body: Body, sender: BodySender) -> Result<Value, Reject> {
+async fn payload(body: Body, sender: BodySender) -> Result<Value, ApiError> {
     let body = body::receive(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await?;
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Null);
     }
     let parsed: Map<String, Value> = serde_json::from_slice(&body)
-        .map_err(|error| Reject::bad(format!("the body is no JSON object: {error}")))?;
+        .map_err(|error| ApiError::bad(format!("the body is no JSON object: {error}")))?;
     match parsed.get("payload") {
         None | Some(Value::Null) => Ok(Value::Null),
         Some(payload) if is_too_deep(payload) => {
             let error = format!("payload is nested more than {LEVELS_MAX} levels deep");
-            Err(Reject::bad(error))
+            Err(ApiError::bad(error))
         }
         Some(payload @ Value::Object(_)) => Ok(payload.clone()),
-        Some(_) => Err(Reject::bad("payload must be an object")),
+        Some(_) => Err(ApiError::bad("payload must be an object")),
     }
 }

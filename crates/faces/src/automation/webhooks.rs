@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use consign_automation::config::model::{Endpoint, Publication, Target};
+use consign_automation::config::model::{EndpointTarget, IntentTemplate, WebhookEndpoint};
 use consign_automation::nesting::is_too_deep;
 use consign_automation::runtime::{PublishError, Runtime, SubmittedBy, TriggerError, job_id};
 use consign_engine::Error;
@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
 use super::about::local_health;
-use super::reject::{Reject, answer, ok};
+use super::api_error::{ApiError, answer, ok};
 use super::{ApiState, Options};
 use crate::web::body::{self, Whole};
 use crate::web::body_budget::BodySender;
@@ -37,7 +37,7 @@ const EVENT_TYPE: &str = "webhook";
 pub fn router(runtime: Runtime, options: Options) -> Router {
     Router::new()
         .route("/healthz", get(health))
-        .method_not_allowed_fallback(|| async { Reject::wrong_method() })
+        .method_not_allowed_fallback(|| async { ApiError::wrong_method() })
         .fallback(receive)
         .with_state(ApiState::new(runtime, options))
 }
@@ -46,21 +46,21 @@ async fn health(
     State(state): State<ApiState>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let health = local_health(&state, peer, &headers).await?;
     Ok(ok(&Value::Object(health)))
 }
 
-async fn receive(State(state): State<ApiState>, request: Request) -> Result<Response, Reject> {
+async fn receive(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let program = state.runtime.program();
     let endpoints = program.config().webhooks.iter();
     let mut endpoints = endpoints.flat_map(|webhooks| &webhooks.endpoints);
     let Some(endpoint) = endpoints.find(|endpoint| endpoint.path == parts.uri.path()) else {
-        return Err(Reject::not_found("not found"));
+        return Err(ApiError::not_found("not found"));
     };
     if parts.method != Method::POST {
-        let mut response = Reject::wrong_method().into_response();
+        let mut response = ApiError::wrong_method().into_response();
         let allowed = HeaderValue::from_static("POST");
         response.headers_mut().insert(header::ALLOW, allowed);
         return Ok(response);
@@ -68,19 +68,19 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
     // Nobody else sends what an endpoint takes, so who says who it is in no way is not listened to.
     if !parts.headers.contains_key(&endpoint.signature_header) && !plant::on(Plant::UnsignedWebhook)
     {
-        return Err(Reject::forbidden("forbidden"));
+        return Err(ApiError::forbidden("forbidden"));
     }
     let body = read(body, endpoint, body::sender(&parts.extensions)).await?;
     if !is_signed(&parts.headers, endpoint, &body) {
-        return Err(Reject::forbidden("forbidden").of_wrong_credential());
+        return Err(ApiError::forbidden("forbidden").of_wrong_credential());
     }
     // With a secret that can be guessed, a throttled address must not learn that it guessed right.
     let is_weak = endpoint.secret.expose().len() < STRONG_CHARS_MIN;
     if is_weak && parts.extensions.get::<Throttled>().is_some() {
-        return Err(Reject::too_many_failures());
+        return Err(ApiError::too_many_failures());
     }
     let told = match &endpoint.target {
-        Target::Plugin(plugin) => {
+        EndpointTarget::Plugin(plugin) => {
             let (kind, payload) = event(&body);
             let by = SubmittedBy::Webhook;
             let queued = state
@@ -89,7 +89,7 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
             let queued = queued.await.map_err(|error| refused(error, endpoint))?;
             json!({"job_id": job_id(queued.id)})
         }
-        Target::Publish(publication) => {
+        EndpointTarget::Publish(publication) => {
             let delivery = delivery(&parts.headers, publication)?;
             publish(&state, endpoint, publication, &body, delivery).await?
         }
@@ -100,28 +100,28 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
 /// By what the sender knows this delivery, if it says so.
 fn delivery<'h>(
     headers: &'h HeaderMap,
-    publication: &Publication,
-) -> Result<Option<&'h str>, Reject> {
+    publication: &IntentTemplate,
+) -> Result<Option<&'h str>, ApiError> {
     let name = &publication.delivery_header;
     let mut given = headers.get_all(name).iter();
     match (given.next(), given.next()) {
         (None, _) => Ok(None),
         (Some(given), None) => match given.to_str() {
             Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
-            Err(_) => Err(Reject::bad(format!("{name} must be visible ASCII"))),
+            Err(_) => Err(ApiError::bad(format!("{name} must be visible ASCII"))),
         },
-        (Some(_), Some(_)) => Err(Reject::bad(format!("{name} must be given once"))),
+        (Some(_), Some(_)) => Err(ApiError::bad(format!("{name} must be given once"))),
     }
 }
 
 /// Nothing of the body says what is published as what: the goal is the configuration's alone.
 async fn publish(
     state: &ApiState,
-    endpoint: &Endpoint,
-    publication: &Publication,
+    endpoint: &WebhookEndpoint,
+    publication: &IntentTemplate,
     body: &[u8],
     delivery: Option<&str>,
-) -> Result<Value, Reject> {
+) -> Result<Value, ApiError> {
     let parsed = serde_json::from_slice::<Value>(body);
     let payload = parsed.unwrap_or_else(|_| json!({"body": String::from_utf8_lossy(body)}));
     let published = state
@@ -132,22 +132,26 @@ async fn publish(
             Ok(json!({"intent_id": published.id.to_string(), "duplicate": published.duplicate}))
         }
         Err(PublishError::TooLarge(error)) => {
-            Err(Reject::new(StatusCode::PAYLOAD_TOO_LARGE, error))
+            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error))
         }
         Err(PublishError::Engine(Error::Refused(Refusal::OnceConflict { .. }))) => Err(
-            Reject::conflict("this delivery was received before, with another body"),
+            ApiError::conflict("this delivery was received before, with another body"),
         ),
         Err(PublishError::Engine(error)) => Err(error.into()),
     }
 }
 
-async fn read(body: Body, endpoint: &Endpoint, sender: BodySender) -> Result<Whole, Reject> {
+async fn read(
+    body: Body,
+    endpoint: &WebhookEndpoint,
+    sender: BodySender,
+) -> Result<Whole, ApiError> {
     let max = usize::try_from(endpoint.max_body_bytes).unwrap_or(usize::MAX);
     Ok(body::receive(body, max, DEADLINE, sender).await?)
 }
 
 /// Two headers are ambiguous, so neither counts.
-fn is_signed(headers: &HeaderMap, endpoint: &Endpoint, body: &[u8]) -> bool {
+fn is_signed(headers: &HeaderMap, endpoint: &WebhookEndpoint, body: &[u8]) -> bool {
     let mut given = headers.get_all(&endpoint.signature_header).iter();
     let (Some(given), None) = (given.next(), given.next()) else {
         return plant::on(Plant::UnsignedWebhook);
@@ -193,12 +197,12 @@ fn event(body: &[u8]) -> (String, Value) {
 }
 
 /// The sender can do nothing about our configuration; the log tells who can.
-fn refused(error: TriggerError, endpoint: &Endpoint) -> Reject {
+fn refused(error: TriggerError, endpoint: &WebhookEndpoint) -> ApiError {
     match error {
         TriggerError::Engine(error) => error.into(),
         TriggerError::Missing(_) | TriggerError::Routing(_) => {
             tracing::error!(component = "webhooks", path = endpoint.path, %error, "a webhook leads nowhere");
-            Reject::busy("this webhook is not served at the moment")
+            ApiError::busy("this webhook is not served at the moment")
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::config::seal;
 
 /// What was copied, relative to the directory of the configuration, and what was not.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Backup {
+pub struct ConfigBackup {
     pub copied: Vec<PathBuf>,
     pub left_out: Vec<PathBuf>,
 }
@@ -28,12 +28,12 @@ pub fn paths(config: &Config) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Copies into `output`, which must not be there yet.
-pub fn backup(config: &Config, output: &Path) -> io::Result<Backup> {
+pub fn backup(config: &Config, output: &Path) -> io::Result<ConfigBackup> {
     if output.exists() {
         let message = format!("{} is there already", output.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
-    let mut done = Backup::default();
+    let mut done = ConfigBackup::default();
     for path in paths(config) {
         let Ok(relative) = path.strip_prefix(&config.dir) else {
             done.left_out.push(path);

@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::entries::{FILE, entry, find_token, include, item, with_entry};
-use super::{Edit, Refused, by_hand, lines, located, readable};
+use super::{Edit, EditRefused, edit_by_hand, lines, read_sources, text_with_spans};
 use crate::config::find::Environment;
 use crate::config::interpolate;
-use crate::config::model::{Config, Token};
-use crate::config::node::Node;
+use crate::config::model::{Config, TokenEntry};
+use crate::config::node::ConfigNode;
 use crate::config::registry::Scopes;
 use crate::config::sources::{self, Drafts};
 
@@ -54,14 +54,16 @@ pub fn list(config: &Config) -> Vec<TokenInfo> {
     config.tokens.iter().map(info).collect()
 }
 
-fn info(token: &Token) -> TokenInfo {
+fn info(token: &TokenEntry) -> TokenInfo {
     let scopes = token.scopes_file.as_deref().map(scopes_of);
     let scopes = scopes.and_then(Result::ok).map(|(_, scopes)| scopes);
-    let placeholder = located(&token.at.file).ok().and_then(|(text, spots)| {
-        let key = entry(&spots, &text, &token.name)?.field("key")?;
-        let written = text.get(key.value.bytes.clone())?;
-        interpolate::unfilled(written).next().map(str::to_owned)
-    });
+    let placeholder = text_with_spans(&token.at.file)
+        .ok()
+        .and_then(|(text, spans)| {
+            let key = entry(&spans, &text, &token.name)?.field("key")?;
+            let written = text.get(key.value.bytes.clone())?;
+            interpolate::unfilled(written).next().map(str::to_owned)
+        });
     TokenInfo {
         name: token.name.clone(),
         variable: placeholder,
@@ -74,10 +76,12 @@ fn info(token: &Token) -> TokenInfo {
 }
 
 /// Scopes that allow nothing, each with what was probably meant.
-pub fn odd_scopes(scopes: &[String]) -> Vec<(String, Option<&'static str>)> {
+pub fn unknown_scopes(scopes: &[String]) -> Vec<(String, Option<&'static str>)> {
     let scopes = Scopes::new(scopes.to_vec());
-    let odd = scopes.odd();
-    odd.map(|(scope, near)| (scope.to_owned(), near)).collect()
+    let unknown = scopes.unknown();
+    unknown
+        .map(|(scope, near)| (scope.to_owned(), near))
+        .collect()
 }
 
 /// Plans a new token; gives the variable that has to hold its value.
@@ -85,24 +89,24 @@ pub fn create(
     path: &Path,
     environment: &Environment,
     token: &NewToken<'_>,
-) -> Result<(Edit, String), Refused> {
+) -> Result<(Edit, String), EditRefused> {
     let name = token.name;
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || !name.chars().all(fits) {
         let fix = "use letters, digits, `-` and `_`";
-        return Err(Refused::new(
+        return Err(EditRefused::new(
             format!("`{name}` is no name for a token"),
             fix,
         ));
     }
-    refuse_odd(&token.scopes)?;
-    let merged = readable(path, environment, &Drafts::new())?.merged;
-    let known = merged.get("tokens").map(Node::json);
+    check_scopes(&token.scopes)?;
+    let merged = read_sources(path, environment, &Drafts::new())?.merged;
+    let known = merged.get("tokens").map(ConfigNode::json);
     let known = known.as_ref().and_then(Value::as_array);
     let mut known = known.into_iter().flatten();
     if known.any(|entry| entry["name"] == name) {
         let fix = "choose another name, or delete that one";
-        return Err(Refused::new(
+        return Err(EditRefused::new(
             format!("there is a token `{name}` already"),
             fix,
         ));
@@ -123,14 +127,17 @@ pub fn create(
     let scopes_path = dir.join(relative);
     if scopes_path.exists() {
         let message = format!("{} is there already", scopes_path.display());
-        return Err(Refused::new(message, "remove it, or choose another name"));
+        return Err(EditRefused::new(
+            message,
+            "remove it, or choose another name",
+        ));
     }
     edit.writes.insert(scopes_path, body);
     let file = dir.join(FILE);
     let text = if file.is_file() {
-        let (text, spots) = located(&file)?;
-        with_entry(&text, &spots, "tokens", &entry).ok_or_else(|| {
-            by_hand(&format!(
+        let (text, spans) = text_with_spans(&file)?;
+        with_entry(&text, &spans, "tokens", &entry).ok_or_else(|| {
+            edit_by_hand(&format!(
                 "`tokens` in {} is no list in lines",
                 file.display()
             ))
@@ -144,11 +151,11 @@ pub fn create(
 }
 
 /// Plans to take a token and its scope file away.
-pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit, Refused> {
+pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit, EditRefused> {
     let found = find_token(path, environment, name)?;
     let item = &found.item.bytes;
     let unfit = || {
-        by_hand(&format!(
+        edit_by_hand(&format!(
             "the token `{name}` does not stand in lines of its own"
         ))
     };
@@ -168,11 +175,11 @@ pub fn change_scopes(
     environment: &Environment,
     name: &str,
     change: &ScopeChange,
-) -> Result<Edit, Refused> {
+) -> Result<Edit, EditRefused> {
     let found = find_token(path, environment, name)?;
     let Some(scopes_file) = found.scopes_file else {
         let message = format!("`{name}` is only a named secret and has no scope file");
-        return Err(Refused::new(
+        return Err(EditRefused::new(
             message,
             "make a token with `config token create`",
         ));
@@ -181,13 +188,13 @@ pub fn change_scopes(
     match change {
         ScopeChange::Keep => {}
         ScopeChange::Add(more) => {
-            refuse_odd(more)?;
+            check_scopes(more)?;
             scopes.extend(more.iter().cloned());
         }
         ScopeChange::Remove(fewer) => {
             if let Some(absent) = fewer.iter().find(|scope| !scopes.contains(scope)) {
                 let held = format!("it has {}", scopes.join(", "));
-                return Err(Refused::new(
+                return Err(EditRefused::new(
                     format!("`{name}` has no scope `{absent}`"),
                     held,
                 ));
@@ -195,7 +202,7 @@ pub fn change_scopes(
             scopes.retain(|scope| !fewer.contains(scope));
         }
         ScopeChange::Set(others) => {
-            refuse_odd(others)?;
+            check_scopes(others)?;
             scopes.clone_from(others);
         }
     }
@@ -221,7 +228,7 @@ pub fn change_scopes(
     };
     let hash = format!("blake3:{}", sources::hash(&bytes));
     let unfit = || {
-        by_hand(&format!(
+        edit_by_hand(&format!(
             "the `scopes_hash` of `{name}` is not in a line of its own"
         ))
     };
@@ -240,17 +247,17 @@ pub fn change_scopes(
     Ok(edit)
 }
 
-fn refuse_odd(scopes: &[String]) -> Result<(), Refused> {
+fn check_scopes(scopes: &[String]) -> Result<(), EditRefused> {
     if scopes.is_empty() {
         let fix = "name at least one, such as `plugin:ro`";
-        return Err(Refused::new("there is no scope", fix));
+        return Err(EditRefused::new("there is no scope", fix));
     }
-    match odd_scopes(scopes).first() {
+    match unknown_scopes(scopes).first() {
         None => Ok(()),
         Some((scope, near)) => {
             let area = near.unwrap_or("plugin");
             let fix = format!("write `{area}:ro` or `{area}:rw`");
-            Err(Refused::new(
+            Err(EditRefused::new(
                 format!("the scope `{scope}` allows nothing"),
                 fix,
             ))
@@ -259,7 +266,7 @@ fn refuse_odd(scopes: &[String]) -> Result<(), Refused> {
 }
 
 /// A scope file as it is written, and the scopes in it.
-fn scopes_of(file: &Path) -> Result<(Value, Vec<String>), Refused> {
+fn scopes_of(file: &Path) -> Result<(Value, Vec<String>), EditRefused> {
     let bytes = sources::read(file).map_err(|error| unreadable(file, &error.to_string()))?;
     let document: Value =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(file, &error.to_string()))?;
@@ -269,9 +276,9 @@ fn scopes_of(file: &Path) -> Result<(Value, Vec<String>), Refused> {
     Ok((document, scopes))
 }
 
-fn unreadable(file: &Path, reason: &str) -> Refused {
+fn unreadable(file: &Path, reason: &str) -> EditRefused {
     let message = format!("the scope file {} cannot be read: {reason}", file.display());
-    Refused::new(message, r#"write {"scopes": ["plugin:ro"]}"#)
+    EditRefused::new(message, r#"write {"scopes": ["plugin:ro"]}"#)
 }
 
 fn scope_file(scopes: &[String], description: Option<&str>, created_at: &str) -> Vec<u8> {

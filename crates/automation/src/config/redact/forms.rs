@@ -10,7 +10,7 @@ use super::names;
 const BLOCK: &str = "-----BEGIN ";
 /// Names of something else than a user, with which an address may begin.
 const ADDRESSES: &[&str] = &["mailto", "acct", "sip", "sips", "xmpp"];
-/// A word of this length behind `Basic` or `Token` is no word of a sentence.
+/// A word of this length behind `Basic` or `TokenEntry` is no word of a sentence.
 const CREDENTIAL_CHARS_MIN: usize = 16;
 
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {

@@ -24,7 +24,7 @@ fn whole(service: &str) -> World {
 
 /// Whether it starts, whether the seal is the reason, and what is said of the file.
 fn start(world: &World, file: &str) -> (bool, bool, String) {
-    let loaded = world.load(Verify::AsConfigured);
+    let loaded = world.load(SealCheck::AsConfigured);
     let problems = shown(&loaded.problems);
     // The gravest word on the file.
     let line = problems.lines().filter(|line| line.contains(file)).min();
@@ -44,7 +44,7 @@ fn a_lock_seals_every_file_du_017() {
     assert_eq!(mode & 0o777, 0o600);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("version: 2\ngenerated_at: "), "{text}");
-    let seal = Seal::read(world.dir.path()).unwrap().unwrap();
+    let seal = ConfigSeal::read(world.dir.path()).unwrap().unwrap();
     assert_eq!(seal.generated_at, "2026-02-25T10:00:00Z");
     let files = [
         "config.yaml",
@@ -64,7 +64,7 @@ fn a_lock_seals_every_file_du_017() {
     assert!(
         plan.changes
             .iter()
-            .all(|(_, change)| *change == Change::Added)
+            .all(|(_, change)| *change == SealChange::Added)
     );
     let (starts, failed, _) = start(&world, "");
     assert!(starts && !failed);
@@ -83,12 +83,12 @@ fn a_dry_run_says_what_would_change_and_writes_nothing_du_017() {
     let changes = plan
         .changes
         .iter()
-        .filter(|(_, change)| *change != Change::Kept);
+        .filter(|(_, change)| *change != SealChange::Kept);
     let changes: Vec<_> = changes.cloned().collect();
     let expected = [
-        (world.path("relay-x.yaml"), Change::Removed),
-        (world.path("routes.yaml"), Change::Changed),
-        (world.path("scopes/b.json"), Change::Added),
+        (world.path("relay-x.yaml"), SealChange::Removed),
+        (world.path("routes.yaml"), SealChange::Changed),
+        (world.path("scopes/b.json"), SealChange::Added),
     ];
     assert_eq!(changes, expected);
     assert_eq!(fs::read(world.path(".checksums")).unwrap(), before);
@@ -182,15 +182,16 @@ fn a_proposed_configuration_is_judged_by_the_running_one() {
         drift: true,
         validation: false,
     };
-    assert!(world.load(Verify::AsRunning(strict)).config.is_none());
+    assert!(world.load(SealCheck::AsRunning(strict)).config.is_none());
     assert!(
         world
-            .load(Verify::AsRunning(Strictness::default()))
+            .load(SealCheck::AsRunning(Strictness::default()))
             .config
             .is_some()
     );
     assert!(
-        world.load(Verify::No).problems.len() < world.load(Verify::AsConfigured).problems.len()
+        world.load(SealCheck::No).problems.len()
+            < world.load(SealCheck::AsConfigured).problems.len()
     );
 }
 
@@ -251,13 +252,13 @@ fn shared_tokens_have_the_seal_of_their_own_directory_du_018() {
     let (starts, failed, _) = start(&world, ".checksums");
     assert!(!starts && failed);
     let stranger = world.path("shared/stranger.yaml");
-    let mut other = Seal::new("then".to_owned());
+    let mut other = ConfigSeal::new("then".to_owned());
     other.hashes.insert(stranger.clone(), "0".repeat(64));
     other.write(&world.path("shared")).unwrap();
     world.lock();
     assert!(start(&world, "").0);
     // Another configuration sealed its own file there; that stays.
-    let seal = Seal::read(&world.path("shared")).unwrap().unwrap();
+    let seal = ConfigSeal::read(&world.path("shared")).unwrap().unwrap();
     assert_eq!(seal.hashes[&stranger], "0".repeat(64));
     assert_eq!(seal.hashes.len(), 2);
     world.put("shared/tokens.yaml", "tokens: [{name: a, key: b}]");
@@ -286,7 +287,7 @@ fn fingerprints_of_plugins_are_kept_in_the_seal() {
         Timestamp::UNIX_EPOCH,
     );
     plan.unwrap().apply().unwrap();
-    let seal = Seal::read(world.dir.path()).unwrap().unwrap();
+    let seal = ConfigSeal::read(world.dir.path()).unwrap().unwrap();
     assert_eq!(seal.plugin_fingerprints, given);
 }
 

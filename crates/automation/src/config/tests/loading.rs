@@ -51,7 +51,7 @@ fn a_circular_or_missing_include_names_the_path_and_the_includer_du_003() {
     );
     assert!(missing.contains("a.yaml: No such file"), "{missing}");
     world.put("a.yaml", "x: 1\ninclude: [a.yaml, config.yaml]");
-    let circular = world.load(Verify::No);
+    let circular = world.load(SealCheck::No);
     assert!(circular.config.is_none());
     let circular = shown(&circular.problems);
     assert!(
@@ -264,7 +264,7 @@ fn a_file_that_is_too_large_or_no_text_is_refused() {
             .contains("Error a.yaml:1: `the file` must be a map of keys, not a list")
     );
     world.put("a.yaml", "# nothing yet\n");
-    assert!(world.load(Verify::No).config.is_some());
+    assert!(world.load(SealCheck::No).config.is_some());
 }
 
 #[test]
@@ -331,7 +331,7 @@ plugins: {p: {schedules: [{at: \"${SECRET}\"}], ${SECRET}: 1}}";
         .with("SECRET", "hunter2")
         .with("SHORT", "abc")
         .with("TICKS", "hun`ter2");
-    let loaded = world.load(Verify::No);
+    let loaded = world.load(SealCheck::No);
     let problems = format!("{} {loaded:?}", shown(&loaded.problems));
     for told in [
         "`service.tick_interval`: `${SECRET}` is no duration",
@@ -379,7 +379,7 @@ proptest::proptest! {
         ),
     ) {
         let world = World::new(&lines.join("\n")).with("A", "b: [");
-        let loaded = world.load(Verify::AsConfigured);
+        let loaded = world.load(SealCheck::AsConfigured);
         proptest::prop_assert_eq!(
             loaded.config.is_none(),
             loaded.problems.iter().any(|problem| problem.severity == Severity::Error)

@@ -1,7 +1,7 @@
 //! What is refused, what is only warned of, and where it says so.
 
 use super::*;
-use crate::config::model::Target;
+use crate::config::model::EndpointTarget;
 
 #[test]
 fn a_tick_that_is_too_short_is_refused_du_010() {
@@ -142,7 +142,7 @@ fn webhooks_load_in_both_forms_du_015() {
         let endpoint = &config.webhooks.as_ref().unwrap().endpoints[0];
         assert_eq!(
             (endpoint.path.as_str(), &endpoint.target),
-            ("/a", &Target::Plugin("p".to_owned()))
+            ("/a", &EndpointTarget::Plugin("p".to_owned()))
         );
         assert_eq!(
             (endpoint.secret.expose(), endpoint.max_body_bytes),

@@ -134,7 +134,7 @@ fn unknown(argument: &OsStr) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::confine::Guarded;
+    use crate::plugin::confine::GuardedPaths;
 
     fn read(arguments: &[&str]) -> Result<(Confinement, PathBuf), Error> {
         Confinement::from_arguments(arguments.iter().map(OsString::from))
@@ -155,7 +155,7 @@ mod tests {
                 write: vec!["/b c".into()],
                 best_effort: true,
                 temporary: Some("/t".into()),
-                guarded: Guarded {
+                guarded: GuardedPaths {
                     hidden: vec!["/keys".into(), "/ledger".into()],
                     kept: vec!["/plugins".into()],
                     spare: Some("/spare".into()),

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Guarded {
+pub struct GuardedPaths {
     /// Neither to be read nor to be written; a directory stands for all below it.
     pub hidden: Vec<PathBuf>,
     /// Not to be written: whoever may would give the service other programs to run.
@@ -22,7 +22,7 @@ pub(super) enum Right {
     Write,
 }
 
-impl Guarded {
+impl GuardedPaths {
     /// The keys, ledger and lock of a state directory or a data directory lie in what is given here.
     #[must_use]
     pub fn and_hidden(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_path_opens_what_is_below_it_and_what_it_is_below_of() {
-        let guarded = Guarded {
+        let guarded = GuardedPaths {
             hidden: vec!["/srv/state/keys".into(), "/srv/state/a.db".into()],
             kept: vec!["/srv/plugins".into()],
             spare: None,
@@ -126,7 +126,7 @@ mod tests {
         std::fs::create_dir_all(folder.join("state/keys")).unwrap();
         std::os::unix::fs::symlink(folder.join("state"), folder.join("link")).unwrap();
         assert_eq!(real(&folder.join("link/new/x")), folder.join("state/new/x"));
-        let guarded = Guarded::default().and_hidden([folder.join("link/keys")]);
+        let guarded = GuardedPaths::default().and_hidden([folder.join("link/keys")]);
         assert!(guarded.refuses_to_read(&folder.join("state")).is_some());
         assert!(
             guarded

@@ -12,8 +12,8 @@ use landlock::{
     Scope,
 };
 
-use super::guarded::{Guarded, Right, real};
-use super::{DEVICES, ETC, ETC_PYTHON, Error, SYSTEM, Sandbox, is_want_of_resources};
+use super::guarded::{GuardedPaths, Right, real};
+use super::{DEVICES, ETC, ETC_PYTHON, Error, SYSTEM, Sandbox, is_out_of_resources};
 
 /// The first that also forbids to cut off files that may not be written.
 const REQUIRED: ABI = ABI::V3;
@@ -48,7 +48,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     for (paths, access) in [(SYSTEM, read), (ETC, read), (DEVICES, device)] {
         for path in paths.iter().map(Path::new).filter(|path| path.exists()) {
-            ruleset = allowed_around(ruleset, path, access, &guarded)?;
+            ruleset = allow_except_guarded(ruleset, path, access, &guarded)?;
         }
     }
     for entry in std::fs::read_dir("/etc").into_iter().flatten().flatten() {
@@ -57,7 +57,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
             .as_encoded_bytes()
             .starts_with(ETC_PYTHON.as_bytes())
         {
-            ruleset = allowed_around(ruleset, &entry.path(), read, &guarded)?;
+            ruleset = allow_except_guarded(ruleset, &entry.path(), read, &guarded)?;
         }
     }
     let write = AccessFs::from_all(WELCOME);
@@ -72,7 +72,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
                     guarded: opened.to_path_buf(),
                 });
             }
-            ruleset = allowed(ruleset, path, access)?;
+            ruleset = allow(ruleset, path, access)?;
         }
     }
     let own = match &sandbox.temporary {
@@ -80,14 +80,14 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
         None => None,
     };
     if let Some(path) = own.as_ref().or(sandbox.temporary.as_ref()) {
-        ruleset = allowed(ruleset, path, write)?;
+        ruleset = allow(ruleset, path, write)?;
     }
     ruleset.restrict_self().map_err(unsupported)?;
     Ok(own)
 }
 
 /// A directory of the plugin's own, if the usual one would open what is guarded.
-fn temporary(usual: &Path, guarded: &Guarded) -> Result<Option<PathBuf>, Error> {
+fn temporary(usual: &Path, guarded: &GuardedPaths) -> Result<Option<PathBuf>, Error> {
     let Some(opened) = guarded.opened_by(&real(usual), Right::Write) else {
         return Ok(None);
     };
@@ -108,15 +108,15 @@ fn temporary(usual: &Path, guarded: &Guarded) -> Result<Option<PathBuf>, Error> 
     Ok(Some(own.clone()))
 }
 
-/// The same as [`allowed`], but where something hidden lies below, what lies beside it is opened instead, entry by entry.
-fn allowed_around(
+/// The same as [`allow`], but where something hidden lies below, what lies beside it is opened instead, entry by entry.
+fn allow_except_guarded(
     ruleset: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
-    guarded: &Guarded,
+    guarded: &GuardedPaths,
 ) -> Result<RulesetCreated, Error> {
     let Some(opened) = guarded.opened_by(&real(path), Right::Read) else {
-        return allowed(ruleset, path, access);
+        return allow(ruleset, path, access);
     };
     let mut ruleset = ruleset;
     if real(path).starts_with(opened) {
@@ -125,13 +125,13 @@ fn allowed_around(
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         // The right to a link would be one to where it leads, which lies elsewhere.
         if entry.file_type().is_ok_and(|found| !found.is_symlink()) {
-            ruleset = allowed_around(ruleset, &entry.path(), access, guarded)?;
+            ruleset = allow_except_guarded(ruleset, &entry.path(), access, guarded)?;
         }
     }
     Ok(ruleset)
 }
 
-fn allowed(
+fn allow(
     ruleset: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
@@ -142,9 +142,9 @@ fn allowed(
     };
     let opened = PathFd::new(path).map_err(|error| {
         if let PathFdError::OpenCall { source, .. } = &error
-            && is_want_of_resources(source)
+            && is_out_of_resources(source)
         {
-            return Error::NoRoom(error.to_string());
+            return Error::NoResources(error.to_string());
         }
         unopened(error.to_string())
     })?;

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::put;
 use crate::config::{self, Config, MASK};
-use crate::pipeline::{Kind, Node, Pipeline, Trigger};
-use crate::plugin::command::{Access, Command};
+use crate::pipeline::{GraphNode, Pipeline, StepKind, Trigger};
+use crate::plugin::command::{CommandAccess, PluginCommand};
 use crate::program::{Plugin, Program};
 
 const PROTOCOL: u32 = 2;
@@ -133,12 +133,12 @@ fn plugin_summary(plugin: &Plugin) -> Map<String, Value> {
     shown
 }
 
-fn command_details(command: &Command) -> Value {
+fn command_details(command: &PluginCommand) -> Value {
     let mut shown = Map::new();
     put(&mut shown, "name", Some(command.name.clone()));
     let kind = match command.access {
-        Access::Read => "read",
-        Access::Write => "write",
+        CommandAccess::Read => "read",
+        CommandAccess::Write => "write",
     };
     put(&mut shown, "type", Some(kind));
     put(&mut shown, "description", command.description.clone());
@@ -147,10 +147,10 @@ fn command_details(command: &Command) -> Value {
     Value::Object(shown)
 }
 
-fn tier(access: Access) -> &'static str {
+fn tier(access: CommandAccess) -> &'static str {
     match access {
-        Access::Read => "READ",
-        Access::Write => "WRITE",
+        CommandAccess::Read => "READ",
+        CommandAccess::Write => "WRITE",
     }
 }
 
@@ -181,28 +181,28 @@ fn entries(pipeline: &Pipeline) -> Vec<String> {
 /// A step and what follows it.
 /// Whether variables filled in something of a pipeline, which is then perhaps in its conditions.
 fn is_filled(config: &Config, pipeline: &str) -> bool {
-    let is_it = |node: &&config::Node| {
+    let is_it = |node: &&config::ConfigNode| {
         let name = node.get("name").and_then(|name| name.text());
         name == Some(pipeline)
     };
     match config.pipelines.iter().find(is_it) {
         Some(node) => node.has_filled(),
-        None => config.routes.iter().any(config::Node::has_filled),
+        None => config.routes.iter().any(config::ConfigNode::has_filled),
     }
 }
 
-pub(super) fn step(program: &Program, pipeline: &Pipeline, node: &Node) -> Map<String, Value> {
+pub(super) fn step(program: &Program, pipeline: &Pipeline, node: &GraphNode) -> Map<String, Value> {
     let mut shown = Map::new();
     put(&mut shown, "id", Some(node.id.clone()));
     let next = pipeline.graph.after(node);
     let next: Vec<String> = next.map(|node| node.id.clone()).collect();
     match &node.kind {
-        Kind::Step(uses) => {
+        StepKind::Step(uses) => {
             put(&mut shown, "kind", Some("step"));
             put(&mut shown, "plugin", Some(uses.plugin.clone()));
             put(&mut shown, "command", Some(uses.command.clone()));
         }
-        Kind::Switch(switch) => {
+        StepKind::Switch(switch) => {
             put(&mut shown, "kind", Some("switch"));
             let condition = if is_filled(program.config(), &pipeline.name) {
                 MASK.to_owned()

@@ -59,7 +59,7 @@ impl Runtime {
             let failed = || "its setup failed".to_owned();
             return Ok(Some(setup.error.unwrap_or_else(failed)));
         }
-        let is_open = self.breaker_of(plugin).await? == breaker::State::Open;
+        let is_open = self.breaker_of(plugin).await? == breaker::BreakerState::Open;
         Ok(is_open.then(|| "its breaker is open".to_owned()))
     }
 

@@ -35,7 +35,8 @@ impl Runtime {
         let count = self.counts_by_state().await?;
         let mut open = 0;
         for plugin in self.program().plugins() {
-            open += usize::from(self.breaker_of(&plugin.name).await? == breaker::State::Open);
+            open +=
+                usize::from(self.breaker_of(&plugin.name).await? == breaker::BreakerState::Open);
         }
         let mut health = Map::new();
         put(&mut health, "status", Some("ok"));
@@ -75,11 +76,11 @@ impl Runtime {
     }
 
     /// The worst state of the breakers of a plugin's commands.
-    pub(super) async fn breaker_of(&self, plugin: &str) -> Result<breaker::State, Error> {
+    pub(super) async fn breaker_of(&self, plugin: &str) -> Result<breaker::BreakerState, Error> {
         let breakers = self.breakers(plugin).await?;
         let states = breakers.values().map(|circuit| circuit.breaker.state);
-        let states: Vec<breaker::State> = states.collect();
-        let worst = [breaker::State::Open, breaker::State::HalfOpen];
+        let states: Vec<breaker::BreakerState> = states.collect();
+        let worst = [breaker::BreakerState::Open, breaker::BreakerState::HalfOpen];
         let worst = worst.into_iter().find(|state| states.contains(state));
         Ok(worst.unwrap_or_default())
     }

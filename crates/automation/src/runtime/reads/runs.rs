@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::catalogue::step;
 use super::jobs::{TREE_MAX, job_summary};
 use super::{put, status_of};
-use crate::pipeline::Position;
+use crate::pipeline::PipelinePosition;
 use crate::runtime::job::{Job, job_id, parse_job_id};
 use crate::runtime::lifecycle::Runtime;
 
@@ -28,7 +28,7 @@ const CLOCKS_DIFFER_MS: u128 = 5_000;
 struct PipelineRun {
     instance: String,
     /// In the order of admission, each with its step.
-    jobs: BTreeMap<Seq, (Position, Outline)>,
+    jobs: BTreeMap<Seq, (PipelinePosition, Outline)>,
     /// It has more jobs than are shown.
     more: bool,
 }

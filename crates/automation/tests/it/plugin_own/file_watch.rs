@@ -6,26 +6,26 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use consign_automation::plugin::confine::{Confinement, Guarded, Sandbox};
-use consign_automation::plugin::response::Response;
-use consign_automation::plugin::run::{Job, Launcher};
+use consign_automation::plugin::confine::{Confinement, GuardedPaths, Sandbox};
+use consign_automation::plugin::response::PluginResponse;
+use consign_automation::plugin::run::{Launcher, ProcessSpec};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use super::{ask, found, job, refused, succeeded};
 use crate::plugin_world::{World, finish};
 
-async fn look(world: &World, state: &Response, more: Value) -> Response {
+async fn look(world: &World, state: &PluginResponse, more: Value) -> PluginResponse {
     ask("file-watch", "poll", members(world, state, more)).await
 }
 
-fn members(world: &World, state: &Response, more: Value) -> Value {
+fn members(world: &World, state: &PluginResponse, more: Value) -> Value {
     let mut config = more;
     config["paths"] = json!([world.path("tree")]);
     json!({"config": config, "state": state.state_updates})
 }
 
-async fn first(world: &World, more: Value) -> Response {
+async fn first(world: &World, more: Value) -> PluginResponse {
     let mut config = more;
     config["paths"] = json!([world.path("tree")]);
     ask(
@@ -37,7 +37,7 @@ async fn first(world: &World, more: Value) -> Response {
 }
 
 /// The events as `kind name`, in their order.
-fn told(response: &Response) -> Vec<String> {
+fn told(response: &PluginResponse) -> Vec<String> {
     let events = response.events.iter().map(|event| {
         let kind = event.kind.strip_prefix("file_watch.").unwrap();
         let path = event.payload["path"].as_str().unwrap();
@@ -173,7 +173,7 @@ async fn what_cannot_be_read_has_not_gone() {
     let before = first(&world, json!({})).await;
     fs::remove_file(world.path("tree/open/seen")).unwrap();
     // A sandbox makes unreadable what it does not name, for root as well.
-    let mut confined: Job = job(
+    let mut confined: ProcessSpec = job(
         &found("file-watch"),
         "poll",
         &members(&world, &before, json!({})),
@@ -199,7 +199,7 @@ async fn what_cannot_be_read_has_not_gone() {
         &base,
         &found("file-watch").directory,
         &confined.environment,
-        &Guarded::default(),
+        &GuardedPaths::default(),
     );
     let nothing = succeeded(&finish(confined).await);
     assert_eq!(told(&nothing), Vec::<String>::new());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consign_automation::plugin::response::Response;
+use consign_automation::plugin::response::PluginResponse;
 use serde_json::{Value, json};
 
 use super::{ask, found, refused};
@@ -39,7 +39,7 @@ impl Server {
     }
 
     /// A check of these paths from a state, with more keys of the configuration.
-    async fn poll(&self, paths: &[&str], state: Value, more: Value) -> Response {
+    async fn poll(&self, paths: &[&str], state: Value, more: Value) -> PluginResponse {
         let urls: Vec<_> = paths.iter().map(|path| self.url(path)).collect();
         let mut config = more;
         config["urls"] = json!(urls);
@@ -66,8 +66,9 @@ fn serve(mut stream: TcpStream, status: &AtomicU16) -> Option<()> {
     let length = stream.read(&mut head).ok()?;
     let head = String::from_utf8_lossy(&head[..length]);
     let path = head.split(' ').nth(1)?.to_owned();
-    let redirect =
-        |to: &str| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
+    let redirect = |to: &str| {
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    };
     let plain = |status: u16, body: &str| {
         format!(
             "HTTP/1.1 {status} S\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",

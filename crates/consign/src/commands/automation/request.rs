@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
-use super::config::tree::{Tree, TreeArgs};
+use super::config::tree::{ConfigTree, TreeArgs};
 use super::service_args::ServiceArgs;
 use crate::failure::Exit;
 use crate::system::{ServiceClient, WhenStopped, path_segment};
@@ -52,15 +52,15 @@ pub(crate) fn get_or_load(
     known: impl Fn(&Program) -> anyhow::Result<Value>,
     show: impl Fn(&Value) -> String,
 ) -> anyhow::Result<Exit> {
-    let body = match service.asked(path)? {
+    let body = match service.get_if_running(path)? {
         Some(body) => body,
         None => known(&load(&service.tree.find()?)?)?,
     };
     print(&service.tree, &body, show)
 }
 
-pub(crate) fn load(tree: &Tree) -> anyhow::Result<Program> {
-    Ok(tree.look()?)
+pub(crate) fn load(tree: &ConfigTree) -> anyhow::Result<Program> {
+    Ok(tree.load_readonly()?)
 }
 
 pub(crate) fn print(
@@ -77,7 +77,7 @@ pub(crate) fn print(
 }
 
 /// Something to be changed.
-pub(crate) struct Change<'c> {
+pub(crate) struct ChangeRequest<'c> {
     /// A question that is refused if there is nothing to change.
     pub(crate) look: &'c str,
     pub(crate) post: &'c str,
@@ -89,7 +89,7 @@ pub(crate) struct Change<'c> {
 pub(crate) fn change(
     service: &ServiceArgs,
     dry_run: bool,
-    change: &Change<'_>,
+    change: &ChangeRequest<'_>,
     show: impl Fn(&Value) -> String,
 ) -> anyhow::Result<Exit> {
     let body = block_on(async {
@@ -103,12 +103,12 @@ pub(crate) fn change(
         Ok(answer?.body)
     })?;
     if dry_run {
-        return would(&service.tree, change.what);
+        return print_would(&service.tree, change.what);
     }
     print(&service.tree, &body, show)
 }
 
-pub(crate) fn would(args: &TreeArgs, what: &str) -> anyhow::Result<Exit> {
+pub(crate) fn print_would(args: &TreeArgs, what: &str) -> anyhow::Result<Exit> {
     if args.output.json {
         out::json(&json!({"dry_run": true, "would": what}))?;
     } else {
@@ -118,7 +118,10 @@ pub(crate) fn would(args: &TreeArgs, what: &str) -> anyhow::Result<Exit> {
 }
 
 /// Waits until a job and all that it brings about is over, and says once what for if that takes a while.
-pub(crate) async fn follow(client: &ServiceClient, job_id: &str) -> anyhow::Result<Vec<Value>> {
+pub(crate) async fn wait_for_job(
+    client: &ServiceClient,
+    job_id: &str,
+) -> anyhow::Result<Vec<Value>> {
     let path = format!("/job/{}/tree", path_segment(job_id));
     let began = Instant::now();
     let mut told = false;
@@ -130,14 +133,14 @@ pub(crate) async fn follow(client: &ServiceClient, job_id: &str) -> anyhow::Resu
             return Ok(tree);
         };
         if !told && began.elapsed() >= SILENT_WAIT_MAX {
-            out::note(&awaited(open));
+            out::note(&wait_note(open));
             told = true;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn awaited(job: &Value) -> String {
+fn wait_note(job: &Value) -> String {
     let [plugin, command, id, status] =
         ["plugin", "command", "job_id", "status"].map(|key| cell(&job[key]));
     format!("waiting for {plugin} {command}, job {id}, which is {status}")

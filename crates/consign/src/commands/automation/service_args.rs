@@ -45,7 +45,7 @@ impl ServiceArgs {
     }
 
     /// Asks one thing of the service that runs; `None` if none does.
-    pub(crate) fn asked(&self, path: &str) -> anyhow::Result<Option<serde_json::Value>> {
+    pub(crate) fn get_if_running(&self, path: &str) -> anyhow::Result<Option<serde_json::Value>> {
         block_on(async {
             match self.running().await? {
                 Some(client) => Ok(Some(client.get(path).await?.body)),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::commands::automation::request::{Change, cell, change};
+use crate::commands::automation::request::{ChangeRequest, cell, change};
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
 use crate::system::path_segment;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, verb: &str) -> anyhow::Result<Exit> {
         let id = path_segment(&self.id);
-        let wanted = Change {
+        let wanted = ChangeRequest {
             look: &format!("/job/{id}"),
             post: &format!("/job/{id}/{verb}"),
             body: self.reason.map(|reason| json!({ "reason": reason })),

@@ -47,19 +47,19 @@ impl ListArgs {
             ("status", self.status),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
-        get_and_print(&self.service, &format!("/jobs{wanted}"), listed)
+        get_and_print(&self.service, &format!("/jobs{wanted}"), jobs_table)
     }
 }
 
 impl QueueArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let wanted = query_string(&[("limit", self.limit.map(|limit| limit.to_string()))]);
-        get_and_print(&self.service, &format!("/queue{wanted}"), listed)
+        get_and_print(&self.service, &format!("/queue{wanted}"), jobs_table)
     }
 }
 
 /// When a job is tried again and what went wrong have columns only if a job has them.
-fn listed(answer: &Value) -> String {
+fn jobs_table(answer: &Value) -> String {
     let jobs = &answer["jobs"];
     let mut columns = JOB_COLUMNS.to_vec();
     for column in [("NEXT RETRY", "next_retry_at"), ("ERROR", "last_error")] {

@@ -56,7 +56,7 @@ pub(crate) struct LogsArgs {
 impl LogsArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let with_result = self.include_result || self.service.tree.verbose;
-        let (job, name) = told_apart(self.name);
+        let (job, name) = job_or_plugin(self.name);
         let (job, plugin) = (self.job.or(job), self.plugin.or(name));
         let wanted = query_string(&[
             ("plugin", plugin.clone()),
@@ -85,7 +85,7 @@ impl LogsArgs {
 }
 
 /// The id of a job or the name of a plugin. One that has such a name can still be named with `--plugin`.
-fn told_apart(name: Option<String>) -> (Option<String>, Option<String>) {
+fn job_or_plugin(name: Option<String>) -> (Option<String>, Option<String>) {
     match name {
         Some(name) if parse_job_id(&name).is_some() => (Some(name), None),
         name => (None, name),

@@ -37,12 +37,12 @@ impl ShowArgs {
 
     pub(crate) fn inspect(self) -> anyhow::Result<Exit> {
         let path = format!("/job/{}/inspect", path_segment(&self.id));
-        get_and_print(&self.service, &path, inspected)
+        get_and_print(&self.service, &path, inspect_text)
     }
 }
 
 /// One part below the other, each under its title; what is not there has none.
-fn inspected(whole: &Value) -> String {
+fn inspect_text(whole: &Value) -> String {
     let mut text = members(&whole["job"]);
     let mut part = |title: &str, rows: String, list: &Value| {
         if list.as_array().is_some_and(|list| !list.is_empty()) {

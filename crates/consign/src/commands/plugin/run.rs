@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use crate::commands::automation::request::{block_on, cell, follow, get, load, print, would};
+use crate::commands::automation::request::{
+    block_on, cell, get, load, print, print_would, wait_for_job,
+};
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::commands::job::job_tree_table;
 use crate::failure::{Exit, Failure};
@@ -107,7 +109,7 @@ pub(crate) fn start(
     let args = &service.tree;
     let payload = given.read()?;
     if given.dry_run {
-        return would(args, what);
+        return print_would(args, what);
     }
     let body = json!({ "payload": payload });
     let (answer, jobs) = block_on(async {
@@ -161,7 +163,7 @@ async fn followed(client: &ServiceClient, answer: &Value) -> anyhow::Result<Vec<
     let ids = several.unwrap_or(std::slice::from_ref(&answer["job_id"]));
     let mut jobs = Vec::new();
     for id in ids.iter().filter_map(Value::as_str) {
-        jobs.extend(follow(client, id).await?);
+        jobs.extend(wait_for_job(client, id).await?);
     }
     Ok(jobs)
 }

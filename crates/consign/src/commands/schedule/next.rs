@@ -3,12 +3,12 @@
 //! Where it stands is asked of the running service or the ledger; what neither knows begins now. One that is paused or over
 //! has no instants.
 
-use consign_automation::schedule::Entry;
+use consign_automation::schedule::ScheduleEntry;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
 use crate::commands::automation::request::{block_on, load, print, rows};
 use crate::failure::{Exit, Failure};
 use crate::system::{ServiceClient, StateDir, WhenStopped};
@@ -79,7 +79,7 @@ impl Args {
 }
 
 /// All schedules as the service or the ledger knows them; none if nothing has run yet.
-fn known_schedules(tree: &Tree) -> anyhow::Result<Vec<Value>> {
+fn known_schedules(tree: &ConfigTree) -> anyhow::Result<Vec<Value>> {
     let has_ledger = StateDir::of(&tree.peek()?).ledger().exists();
     block_on(async {
         let client = match ServiceClient::connect_running(tree).await? {
@@ -95,7 +95,12 @@ fn known_schedules(tree: &Tree) -> anyhow::Result<Vec<Value>> {
 }
 
 /// Without the jitter of what comes after the next run, which chance decides when the time comes.
-fn instants(entry: &Entry, known: Option<&Value>, now: Timestamp, count: u32) -> Vec<Timestamp> {
+fn instants(
+    entry: &ScheduleEntry,
+    known: Option<&Value>,
+    now: Timestamp,
+    count: u32,
+) -> Vec<Timestamp> {
     let system = TimeZone::system();
     let mut state = entry.initial_state(now, &system, 0);
     if let Some(known) = known {
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn instants_follow_the_entry_and_its_hours() {
-        let entry = |value| Entry::from_json(&value).unwrap();
+        let entry = |value| ScheduleEntry::from_json(&value).unwrap();
         let now: Timestamp = "2026-03-02T10:00:30Z".parse().unwrap();
         let next = |value, count| -> Vec<String> {
             let instants = instants(&entry(value), None, now, count);
@@ -140,7 +145,7 @@ mod tests {
 
     #[test]
     fn instants_begin_where_the_schedule_stands_and_a_paused_one_has_none() {
-        let entry = Entry::from_json(&json!({"every": "1h"})).unwrap();
+        let entry = ScheduleEntry::from_json(&json!({"every": "1h"})).unwrap();
         let now: Timestamp = "2026-03-02T10:00:30Z".parse().unwrap();
         let known =
             |status| json!({"status": status, "next_run_at": "2026-03-02T10:40:00.000000000Z"});

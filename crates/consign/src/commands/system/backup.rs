@@ -11,7 +11,7 @@ use consign_automation::config::{Config, edit};
 use serde_json::json;
 
 use self::archive::Archive;
-use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
 use crate::commands::automation::request::block_on;
 use crate::commands::store;
 use crate::failure::{Exit, Failure};
@@ -37,8 +37,8 @@ pub(crate) struct Args {
     to: PathBuf,
 
     /// What to put into it
-    #[arg(long, value_enum, default_value_t = Scope::All)]
-    scope: Scope,
+    #[arg(long, value_enum, default_value_t = BackupScope::All)]
+    scope: BackupScope,
 
     /// Say what would be written, and write nothing
     #[arg(long)]
@@ -49,14 +49,14 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Scope {
+enum BackupScope {
     Db,
     Config,
     Plugins,
     All,
 }
 
-impl Scope {
+impl BackupScope {
     fn has(self, part: Self) -> bool {
         self == part || self == Self::All
     }
@@ -64,7 +64,7 @@ impl Scope {
 
 /// What goes into the archive, under which name, and what cannot.
 #[derive(Debug, Default)]
-struct Plan {
+struct BackupPlan {
     files: Vec<(String, PathBuf)>,
     left_out: Vec<PathBuf>,
 }
@@ -77,11 +77,11 @@ impl Args {
             let message = format!("{} exists already", self.to.display());
             return Err(Failure::failed(message).hint("choose a new name").into());
         }
-        let mut plan = Plan::default();
-        if self.scope.has(Scope::Config) {
+        let mut plan = BackupPlan::default();
+        if self.scope.has(BackupScope::Config) {
             plan.add_config(&config);
         }
-        if self.scope.has(Scope::Plugins) {
+        if self.scope.has(BackupScope::Plugins) {
             plan.add_plugins(&config.plugin_roots)?;
         }
         let ledger = self.ledger(&tree)?;
@@ -90,13 +90,13 @@ impl Args {
         } else {
             Some(self.write(&plan, ledger.as_deref())?)
         };
-        self.tell(&plan, ledger.as_deref(), bytes)
+        self.print_summary(&plan, ledger.as_deref(), bytes)
     }
 
     /// Beside the Intent Protocol the ledger is the server's, and `consign store` backs it up. A file that lies here all the same
     /// is not the one that matters.
-    fn ledger(&self, tree: &Tree) -> anyhow::Result<Option<PathBuf>> {
-        if !self.scope.has(Scope::Db) {
+    fn ledger(&self, tree: &ConfigTree) -> anyhow::Result<Option<PathBuf>> {
+        if !self.scope.has(BackupScope::Db) {
             return Ok(None);
         }
         let state = StateDir::of_tree(tree)?;
@@ -108,7 +108,7 @@ impl Args {
             return Ok(Some(path));
         }
         let message = format!("there is no ledger at {}", path.display());
-        if self.scope == Scope::Db {
+        if self.scope == BackupScope::Db {
             let hint = "one beside the Intent Protocol is saved with `consign store backup`";
             return Err(Failure::failed(message).hint(hint).into());
         }
@@ -116,7 +116,7 @@ impl Args {
         Ok(None)
     }
 
-    fn write(&self, plan: &Plan, ledger: Option<&Path>) -> anyhow::Result<u64> {
+    fn write(&self, plan: &BackupPlan, ledger: Option<&Path>) -> anyhow::Result<u64> {
         let shown = self.to.display();
         let archive = Archive::create(&self.to);
         let mut archive = archive.with_context(|| format!("cannot make {shown}"))?;
@@ -142,7 +142,12 @@ impl Args {
         bytes.with_context(|| format!("cannot write {shown}"))
     }
 
-    fn tell(&self, plan: &Plan, ledger: Option<&Path>, bytes: Option<u64>) -> anyhow::Result<Exit> {
+    fn print_summary(
+        &self,
+        plan: &BackupPlan,
+        ledger: Option<&Path>,
+        bytes: Option<u64>,
+    ) -> anyhow::Result<Exit> {
         let files = plan.files.iter().map(|(name, _)| name.clone());
         let names: Vec<String> = ledger.map(ledger_name).into_iter().chain(files).collect();
         if self.tree.output.json {
@@ -178,11 +183,11 @@ fn ledger_name(ledger: &Path) -> String {
     format!("state/{}", name.to_string_lossy())
 }
 
-impl Plan {
+impl BackupPlan {
     fn add_config(&mut self, config: &Config) {
         for path in edit::paths(config) {
             match path.strip_prefix(&config.dir) {
-                Ok(relative) => self.take("config", relative, &path),
+                Ok(relative) => self.add_file("config", relative, &path),
                 // It has no place below `config`.
                 Err(_) => self.left_out.push(path),
             }
@@ -208,7 +213,7 @@ impl Plan {
                         waiting.push(path);
                     } else if kind.is_file() {
                         let relative = path.strip_prefix(root).unwrap_or(&path).to_owned();
-                        self.take(&folder, &relative, &path);
+                        self.add_file(&folder, &relative, &path);
                     } else {
                         self.left_out.push(path);
                     }
@@ -219,7 +224,7 @@ impl Plan {
         Ok(())
     }
 
-    fn take(&mut self, folder: &str, relative: &Path, path: &Path) {
+    fn add_file(&mut self, folder: &str, relative: &Path, path: &Path) {
         match relative.to_str() {
             Some(name) => self
                 .files

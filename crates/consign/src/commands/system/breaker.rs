@@ -1,6 +1,8 @@
 //! `system breaker`, `system reset` and `system plugin-facts`: what the service knows of one plugin
 
-use crate::commands::automation::request::{Change, cell, change, get_and_print, members, rows};
+use crate::commands::automation::request::{
+    ChangeRequest, cell, change, get_and_print, members, rows,
+};
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
 use crate::system::{path_segment, query_string};
@@ -85,7 +87,7 @@ impl ResetArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let plugin = path_segment(&self.plugin);
         let command = query_string(&[("command", self.command)]);
-        let wanted = Change {
+        let wanted = ChangeRequest {
             look: &format!("/breaker/{plugin}{command}"),
             post: &format!("/breaker/{plugin}/reset{command}"),
             body: None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
 use crate::commands::automation::request::{block_on, cell, get, print};
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::commands::store;
@@ -68,7 +68,7 @@ impl SelfcheckArgs {
 }
 
 /// The file first: what stands in one that is not sound means little.
-async fn look(tree: &Tree, state: &StateDir) -> anyhow::Result<Vec<Value>> {
+async fn look(tree: &ConfigTree, state: &StateDir) -> anyhow::Result<Vec<Value>> {
     let pending = consign_store::sqlite::pending(state.ledger())?;
     let schema = (!pending.is_empty()).then(|| {
         let pending = pending.join(", ");

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::checks::config_check;
-use crate::commands::automation::request::{Change, block_on, change, print, would};
+use crate::commands::automation::request::{ChangeRequest, block_on, change, print, print_would};
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::{Exit, Failure};
 use crate::system::{START_SERVER_HINT, ServiceClient, StateDir};
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         if let Some(url) = &self.service.api_url {
-            let wanted = Change {
+            let wanted = ChangeRequest {
                 look: "/system/status",
                 post: "/system/reload",
                 body: None,
@@ -66,7 +66,7 @@ impl Args {
             Ok(Some(client.post("/system/reload", None).await?.body))
         })?;
         if self.dry_run {
-            return would(args, &format!("reload the service (pid {pid})"));
+            return print_would(args, &format!("reload the service (pid {pid})"));
         }
         match answer {
             Some(answer) => print(args, &answer, reloaded),

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use consign_automation::config::Verify;
+use consign_automation::config::SealCheck;
 use serde_json::{Value, json};
 
 use super::checks::{check_lines, config_check};
 use super::health;
-use crate::commands::automation::config::tree::Tree;
+use crate::commands::automation::config::tree::ConfigTree;
 use crate::commands::automation::request::{block_on, cell, get, print, rows};
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::{Exit, Failure};
@@ -72,7 +72,7 @@ impl StatusArgs {
 }
 
 /// Adds what can be seen from outside, and gives what the service tells of itself.
-async fn service_checks(tree: &Tree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
+async fn service_checks(tree: &ConfigTree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
     let state = match StateDir::of_tree(tree) {
         Ok(state) => state,
         Err(error) => {
@@ -91,7 +91,7 @@ async fn service_checks(tree: &Tree, checks: &mut Vec<Value>) -> anyhow::Result<
     let (ok, detail) = if let Some(Ok(report)) = &report {
         (report.config["ok"] == true, report.config["detail"].clone())
     } else {
-        let refused = tree.load(Verify::AsConfigured).err();
+        let refused = tree.load(SealCheck::AsConfigured).err();
         let detail = refused.map(|refused| refused.to_string());
         (detail.is_none(), json!(detail))
     };
@@ -130,7 +130,7 @@ struct ServiceReport {
     config: Value,
 }
 
-async fn service_report(tree: &Tree) -> anyhow::Result<ServiceReport> {
+async fn service_report(tree: &ConfigTree) -> anyhow::Result<ServiceReport> {
     let Some(client) = ServiceClient::connect_running(tree).await? else {
         return Err(Failure::failed("the service ended just now").into());
     };

@@ -63,7 +63,7 @@ impl RestoreArgs {
         let edit = edit::restore(&self.from, dir).map_err(|error| {
             Failure::failed(error.to_string()).hint("name what `config backup` made")
         })?;
-        tree.make(&edit, self.dry_run)?;
+        tree.apply_edit(&edit, self.dry_run)?;
         let files: Vec<_> = edit.paths().map(|(path, _)| path.to_owned()).collect();
         if self.tree.output.json {
             out::json(&json!({ "restored": !self.dry_run, "files": files }))?;

@@ -1,7 +1,7 @@
 //! `config check`
 
 use clap::ValueEnum;
-use consign_automation::config::{Problem, Severity, Verify};
+use consign_automation::config::{ConfigProblem, SealCheck, Severity};
 use consign_automation::program;
 use serde_json::{Value, json};
 
@@ -36,17 +36,17 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let json = self.wants_json();
         let tree = self.tree.find()?;
-        let loaded = program::load(&tree.path, &tree.environment, Verify::AsConfigured);
+        let loaded = program::load(&tree.path, &tree.environment, SealCheck::AsConfigured);
         let of = |severity: Severity| {
             let problems = loaded.problems.iter();
             let chosen = problems.filter(|problem| problem.severity == severity);
-            chosen.collect::<Vec<&Problem>>()
+            chosen.collect::<Vec<&ConfigProblem>>()
         };
         let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
         let notices = of(Severity::Notice);
         let valid = errors.is_empty();
         if json {
-            let listed = |problems: &[&Problem]| -> Value {
+            let listed = |problems: &[&ConfigProblem]| -> Value {
                 problems.iter().map(|problem| as_json(problem)).collect()
             };
             out::json(&json!({

@@ -1,7 +1,7 @@
 //! `config plugin list|show|set`, `config route list|add|remove` and `config webhook list|add`
 
 use clap::Subcommand;
-use consign_automation::config::edit::{self, Route, Webhook, WebhookTarget};
+use consign_automation::config::edit::{self, EventRoute, Webhook, WebhookTarget};
 use consign_automation::config::{self, MASK};
 use serde_json::{Value, json};
 
@@ -269,11 +269,15 @@ impl ListArgs {
     }
 }
 
-type Plan = fn(&std::path::Path, &config::Environment, &Route) -> Result<edit::Edit, edit::Refused>;
+type RoutePlanner = fn(
+    &std::path::Path,
+    &config::Environment,
+    &EventRoute,
+) -> Result<edit::Edit, edit::EditRefused>;
 
 impl RouteArgs {
-    fn change(self, plan: Plan) -> anyhow::Result<Exit> {
-        let route = Route {
+    fn change(self, plan: RoutePlanner) -> anyhow::Result<Exit> {
+        let route = EventRoute {
             from: self.from,
             event_type: self.event_type,
             to: self.to,

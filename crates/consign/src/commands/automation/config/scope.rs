@@ -71,7 +71,7 @@ fn change(args: &ChangeArgs, wanted: &ScopeChange) -> anyhow::Result<Exit> {
     if !args.dry_run {
         tree.require_sound_seal(None)?;
     }
-    tree.make(&edit, args.dry_run)?;
+    tree.apply_edit(&edit, args.dry_run)?;
     if !args.dry_run {
         tree.reseal()?;
     }
@@ -87,7 +87,7 @@ fn change(args: &ChangeArgs, wanted: &ScopeChange) -> anyhow::Result<Exit> {
 }
 
 fn validate(args: &ValidateArgs) -> anyhow::Result<Exit> {
-    match edit::odd_scopes(&args.scopes).first() {
+    match edit::unknown_scopes(&args.scopes).first() {
         None if args.tree.output.json => out::json(&json!({ "valid": true }))?,
         None => out::data("valid")?,
         Some((scope, near)) => {

@@ -1,9 +1,9 @@
 //! `config set PATH=VALUE`
 
-use consign_automation::config::edit::{self, Edit, Refused};
+use consign_automation::config::edit::{self, Edit, EditRefused};
 use serde_json::json;
 
-use super::tree::{Tree, TreeArgs, refused};
+use super::tree::{ConfigTree, TreeArgs, refused};
 use crate::failure::{Exit, Failure};
 use crate::{ductile, out};
 
@@ -45,7 +45,7 @@ impl MeantArgs {
     pub(super) fn make(
         &self,
         args: &TreeArgs,
-        plan: impl Fn(&Tree) -> Result<Edit, Refused>,
+        plan: impl Fn(&ConfigTree) -> Result<Edit, EditRefused>,
     ) -> anyhow::Result<Exit> {
         if !self.dry_run && !self.apply {
             let message = "say whether the change is meant";
@@ -54,7 +54,7 @@ impl MeantArgs {
         }
         let tree = args.find()?;
         let edit = plan(&tree).map_err(|no| refused(&no))?;
-        tree.make(&edit, self.dry_run)?;
+        tree.apply_edit(&edit, self.dry_run)?;
         if args.output.json {
             let files: Vec<_> = edit.paths().map(|(path, _)| path.to_owned()).collect();
             out::json(&json!({ "applied": self.apply, "files": files }))?;

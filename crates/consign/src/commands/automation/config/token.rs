@@ -126,7 +126,7 @@ fn create(args: &CreateArgs) -> anyhow::Result<Exit> {
     // The tree is judged as it will be once the variable is set.
     let variables = &mut tree.environment.variables;
     variables.insert(variable.clone(), key.to_string());
-    tree.make(&edit, args.dry_run)?;
+    tree.apply_edit(&edit, args.dry_run)?;
     if args.dry_run {
         if args.tree.output.json {
             out::json(&json!({ "name": args.name, "variable": variable, "created": false }))?;
@@ -222,7 +222,7 @@ fn inspect(args: &NamedArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-type Planned = Result<edit::Edit, edit::Refused>;
+type Planned = Result<edit::Edit, edit::EditRefused>;
 
 fn change(
     args: &ChangeArgs,
@@ -239,7 +239,7 @@ fn change(
         let scopes_file = token.and_then(|token| token.scopes_file);
         tree.require_sound_seal(scopes_file.as_deref())?;
     }
-    tree.make(&edit, args.dry_run)?;
+    tree.apply_edit(&edit, args.dry_run)?;
     if !args.dry_run {
         tree.reseal()?;
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use consign_automation::config::edit::{Edit, Refused};
+use consign_automation::config::edit::{Edit, EditRefused};
 use consign_automation::config::{
-    self, Change, Config, Environment, FindError, LockError, Problem, Seal,
+    self, Config, ConfigProblem, ConfigSeal, Environment, FindError, LockError, SealChange,
 };
-use consign_automation::config::{Severity, Verify};
+use consign_automation::config::{SealCheck, Severity};
 use consign_automation::program::{self, Program};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub(crate) struct TreeArgs {
 
 /// A configuration that was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Tree {
+pub(crate) struct ConfigTree {
     pub(crate) path: PathBuf,
     pub(crate) environment: Environment,
     verbose: bool,
@@ -71,7 +71,7 @@ impl TreeArgs {
         std::env::var_os("PATH")
     }
 
-    pub(crate) fn find(&self) -> anyhow::Result<Tree> {
+    pub(crate) fn find(&self) -> anyhow::Result<ConfigTree> {
         let environment = environment();
         let found = config::find(
             self.config.as_deref(),
@@ -81,7 +81,7 @@ impl TreeArgs {
         let path = found.map_err(|error| {
             let failure = Failure::failed(error.to_string());
             match error {
-                FindError::Both | FindError::Place(_) => failure,
+                FindError::Both | FindError::CurrentDir(_) => failure,
                 FindError::Missing(_) | FindError::Nowhere(_) => {
                     failure.hint("name it with --config, or make one with `config init DIR`")
                 }
@@ -90,7 +90,7 @@ impl TreeArgs {
         if self.verbose {
             out::note(&format!("configuration: {}", path.display()));
         }
-        Ok(Tree {
+        Ok(ConfigTree {
             path,
             environment,
             verbose: self.verbose,
@@ -98,9 +98,9 @@ impl TreeArgs {
     }
 }
 
-impl Tree {
+impl ConfigTree {
     /// The program that the configuration makes, with what is odd about it. It blocks.
-    pub(crate) fn load(&self, verify: Verify) -> Result<(Program, Vec<Problem>), Failure> {
+    pub(crate) fn load(&self, verify: SealCheck) -> Result<(Program, Vec<ConfigProblem>), Failure> {
         let loaded = program::load(&self.path, &self.environment, verify);
         let (errors, others) = loaded
             .problems
@@ -119,9 +119,9 @@ impl Tree {
 
     /// The program for those who look and run nothing. They need no secret, so variables may be missing in their shell; whatever
     /// else is wrong is an error.
-    pub(crate) fn look(&self) -> Result<Program, Failure> {
-        let loaded = self.load(Verify::AsConfigured).or_else(|refused| {
-            let looked = self.with_stand_ins().load(Verify::AsConfigured);
+    pub(crate) fn load_readonly(&self) -> Result<Program, Failure> {
+        let loaded = self.load(SealCheck::AsConfigured).or_else(|refused| {
+            let looked = self.with_stand_ins().load(SealCheck::AsConfigured);
             looked.map_err(|_| refused)
         });
         Ok(loaded?.0)
@@ -142,7 +142,7 @@ impl Tree {
     }
 
     /// Judges an edit and makes it, unless it is only looked at.
-    pub(crate) fn make(&self, edit: &Edit, dry_run: bool) -> anyhow::Result<()> {
+    pub(crate) fn apply_edit(&self, edit: &Edit, dry_run: bool) -> anyhow::Result<()> {
         let errors = program::consequences(&self.path, &self.environment, edit);
         if !errors.is_empty() {
             let message = "the configuration would no longer be valid; nothing was written";
@@ -169,14 +169,14 @@ impl Tree {
     /// change is what the command is about.
     pub(crate) fn require_sound_seal(&self, expected: Option<&Path>) -> anyhow::Result<()> {
         let dir = self.path.parent().unwrap_or(&self.path);
-        if !matches!(Seal::read(dir), Ok(Some(_))) {
+        if !matches!(ConfigSeal::read(dir), Ok(Some(_))) {
             return Ok(());
         }
         let plan = config::reseal(&self.path, &self.environment, Timestamp::now());
         let plan = plan.map_err(|error| unsealable(&error))?;
         let mut changes = plan.changes.iter();
         let drifted = changes
-            .find(|(path, change)| *change != Change::Kept && expected != Some(path.as_path()));
+            .find(|(path, change)| *change != SealChange::Kept && expected != Some(path.as_path()));
         match drifted {
             None => Ok(()),
             Some((path, _)) => {
@@ -220,7 +220,7 @@ fn environment() -> Environment {
 }
 
 /// A failure because of the configuration, with all that is wrong.
-pub(crate) fn invalid(message: &str, problems: &[Problem]) -> Failure {
+pub(crate) fn invalid(message: &str, problems: &[ConfigProblem]) -> Failure {
     let lines: Vec<String> = problems
         .iter()
         .map(|one| format!("\n  {}", shown(one)))
@@ -237,7 +237,7 @@ pub(crate) fn unsealable(error: &LockError) -> Failure {
     }
 }
 
-pub(crate) fn refused(refused: &Refused) -> Failure {
+pub(crate) fn refused(refused: &EditRefused) -> Failure {
     let failure = Failure::failed(refused.message.clone());
     if refused.fix.is_empty() {
         failure
@@ -246,11 +246,11 @@ pub(crate) fn refused(refused: &Refused) -> Failure {
     }
 }
 
-pub(crate) fn shown(problem: &Problem) -> String {
+pub(crate) fn shown(problem: &ConfigProblem) -> String {
     render::safe(&ductile::typed(&problem.to_string()))
 }
 
-pub(crate) fn as_json(problem: &Problem) -> Value {
+pub(crate) fn as_json(problem: &ConfigProblem) -> Value {
     json!({
         "file": problem.file,
         "line": problem.line,

@@ -72,7 +72,7 @@ impl Drop for Archive {
 }
 
 fn header(name: &str, size: u64, mode: u32, modified_s: i64) -> io::Result<[u8; BLOCK]> {
-    let (prefix, name) = parted(name)?;
+    let (prefix, name) = split_name(name)?;
     let mut block = [0; BLOCK];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, name.as_bytes());
@@ -97,7 +97,7 @@ fn header(name: &str, size: u64, mode: u32, modified_s: i64) -> io::Result<[u8; 
 }
 
 /// A long name is split at a slash.
-fn parted(name: &str) -> io::Result<(&str, &str)> {
+fn split_name(name: &str) -> io::Result<(&str, &str)> {
     if name.len() <= NAME_BYTES_MAX {
         return Ok(("", name));
     }
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn long_names_are_split_and_longer_ones_refused() {
         let name = format!("{}/{}", "d".repeat(120), "f".repeat(90));
-        let (prefix, rest) = parted(&name).unwrap();
+        let (prefix, rest) = split_name(&name).unwrap();
         assert_eq!(format!("{prefix}/{rest}"), name);
-        assert!(parted(&"x".repeat(101)).is_err());
+        assert!(split_name(&"x".repeat(101)).is_err());
     }
 
     #[test]

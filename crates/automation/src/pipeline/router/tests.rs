@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::pipeline::Catalogue;
+use crate::pipeline::PluginCatalogue;
 
 pub(crate) struct Plugins;
 
-impl Catalogue for Plugins {
+impl PluginCatalogue for Plugins {
     fn has_plugin(&self, plugin: &str) -> bool {
         ["a", "b", "c", "dotted.name", "mute", "dotted"].contains(&plugin)
     }
@@ -39,7 +39,7 @@ fn emit(router: &Router, plugin: &str, kinds: &[&str], payload: &Value) -> Route
     };
     let events: Vec<_> = kinds
         .iter()
-        .map(|event_type| Emitted {
+        .map(|event_type| EventRef {
             event_type,
             payload,
         })
@@ -51,7 +51,7 @@ fn emit(router: &Router, plugin: &str, kinds: &[&str], payload: &Value) -> Route
 fn after(router: &Router, job: &NextJob, kinds: &[&str], payload: &Value) -> Result<Routed, Error> {
     let events: Vec<_> = kinds
         .iter()
-        .map(|event_type| Emitted {
+        .map(|event_type| EventRef {
             event_type,
             payload,
         })
@@ -84,12 +84,12 @@ fn targets(routed: &Routed) -> Vec<String> {
 fn answer(router: &Router, job: &NextJob) -> Routed {
     let switch = router.switch(job.position.as_ref().unwrap()).unwrap();
     let config = Map::new();
-    let scope = Scope {
+    let scope = PathScope {
         payload: &job.payload,
         context: &job.context,
         config: &config,
     };
-    let event = Emitted {
+    let event = EventRef {
         event_type: &job.event_type,
         payload: &job.payload,
     };
@@ -127,7 +127,7 @@ fn each_job_names_the_event_it_came_from_and_where_that_was_made_du_084() {
     let routes = json!([{"from": "a", "event_type": "made", "to": "b"}]);
     let router = router(&Value::Null, &routes);
     let context = Map::from_iter([("user".to_owned(), json!("ann"))]);
-    let position = Position {
+    let position = PipelinePosition {
         pipeline: "old".to_owned(),
         step: "s".to_owned(),
         hop: 1,
@@ -139,7 +139,7 @@ fn each_job_names_the_event_it_came_from_and_where_that_was_made_du_084() {
         depth: 3,
         position: Some(&position),
     };
-    let events = ["other", "made"].map(|event_type| Emitted {
+    let events = ["other", "made"].map(|event_type| EventRef {
         event_type,
         payload: &payload,
     });
@@ -183,7 +183,7 @@ fn pipeline_runs_its_steps_in_order_and_passes_the_payload_on_du_085() {
     );
     let end = after(&router, &third.jobs[0], &["x"], &json!({})).unwrap();
     assert_eq!(end.jobs, []);
-    let event = Emitted {
+    let event = EventRef {
         event_type: "api",
         payload: &json!({}),
     };
@@ -342,7 +342,7 @@ fn baggage_is_claimed_when_a_job_is_made_and_reaches_later_steps_du_093() {
     );
     let missing = router.start(
         "p",
-        Emitted {
+        EventRef {
             event_type: "api",
             payload: &json!({}),
         },

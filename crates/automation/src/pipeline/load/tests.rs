@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::pipeline::Kind;
+use crate::pipeline::StepKind;
 use crate::pipeline::router::tests::Plugins;
 
 fn problems(pipelines: &Value, routes: &Value) -> Vec<String> {
@@ -188,7 +188,7 @@ fn steps_without_id_are_numbered_around_the_given_ids_du_085() {
     );
     assert_eq!(pipeline.graph.longest(), 5, "a, b, two of q, a");
     let last = pipeline.graph.node("step_4.last").unwrap();
-    let Kind::Step(uses) = &last.kind else {
+    let StepKind::Step(uses) = &last.kind else {
         panic!("a plugin step")
     };
     assert_eq!(

@@ -7,8 +7,8 @@ use super::*;
 
 const UTC: TimeZone = TimeZone::UTC;
 
-fn entry(value: &Value) -> Entry {
-    Entry::from_json(value).unwrap()
+fn entry(value: &Value) -> ScheduleEntry {
+    ScheduleEntry::from_json(value).unwrap()
 }
 
 fn at(text: &str) -> Timestamp {
@@ -20,18 +20,18 @@ fn every_fires_at_once_and_then_an_interval_after_its_success_du_061() {
     let entry = entry(&json!({"every": "15m"}));
     let start = at("2026-01-05T10:00:00Z");
     let mut state = entry.initial_state(start, &UTC, 0);
-    assert_eq!(entry.due(&state, start), Decision::Fire);
+    assert_eq!(entry.due(&state, start), DueDecision::Fire);
     entry.fired(&mut state, start, &UTC, 0);
     let tick = at("2026-01-05T10:01:00Z");
     assert_eq!(
         entry.due(&state, tick),
-        Decision::Fire,
+        DueDecision::Fire,
         "a failure leaves it due"
     );
     entry.succeeded(&mut state, at("2026-01-05T10:01:30Z"), 0);
     let next = at("2026-01-05T10:16:30Z");
-    assert_eq!(entry.due(&state, tick), Decision::NotDue(next));
-    assert_eq!(entry.due(&state, next), Decision::Fire);
+    assert_eq!(entry.due(&state, tick), DueDecision::NotDue(next));
+    assert_eq!(entry.due(&state, next), DueDecision::Fire);
     entry.deduplicated(&mut state, next, &UTC, 0);
     assert_eq!(state.next_run_at, Some(at("2026-01-05T10:31:30Z")));
 }
@@ -41,12 +41,12 @@ fn cron_fires_in_its_minute_once_and_missed_slots_become_one_du_062() {
     let entry = entry(&json!({"cron": "*/5 * * * *"}));
     let inside = at("2026-01-05T10:05:40Z");
     let mut state = entry.initial_state(inside, &UTC, 0);
-    assert_eq!(entry.due(&state, inside), Decision::Fire);
+    assert_eq!(entry.due(&state, inside), DueDecision::Fire);
     entry.fired(&mut state, inside, &UTC, 0);
     let next = at("2026-01-05T10:10:00Z");
-    assert_eq!(entry.due(&state, inside), Decision::NotDue(next));
+    assert_eq!(entry.due(&state, inside), DueDecision::NotDue(next));
     let late = at("2026-01-05T11:02:00Z");
-    assert_eq!(entry.due(&state, late), Decision::Fire);
+    assert_eq!(entry.due(&state, late), DueDecision::Fire);
     entry.fired(&mut state, late, &UTC, 0);
     assert_eq!(state.next_run_at, Some(at("2026-01-05T11:05:00Z")));
 }
@@ -71,16 +71,16 @@ fn at_fires_once_and_stays_exhausted_du_063() {
     let due = at("2026-01-05T09:00:00Z");
     assert_eq!(
         entry.due(&state, at("2026-01-05T08:59:59Z")),
-        Decision::NotDue(due)
+        DueDecision::NotDue(due)
     );
-    assert_eq!(entry.due(&state, due), Decision::Fire);
+    assert_eq!(entry.due(&state, due), DueDecision::Fire);
     entry.fired(&mut state, due, &UTC, 0);
     assert_eq!(
         entry.due(&state, at("2027-01-05T09:00:00Z")),
-        Decision::Exhausted
+        DueDecision::Exhausted
     );
     entry.succeeded(&mut state, due, 0);
-    assert_eq!(entry.due(&state, due), Decision::Exhausted);
+    assert_eq!(entry.due(&state, due), DueDecision::Exhausted);
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn after_counts_from_first_sight_and_fires_once_du_064() {
     let due = at("2026-01-05T10:10:00Z");
     assert_eq!(
         entry.due(&state, at("2026-01-05T10:09:59Z")),
-        Decision::NotDue(due)
+        DueDecision::NotDue(due)
     );
-    assert_eq!(entry.due(&state, due), Decision::Fire);
+    assert_eq!(entry.due(&state, due), DueDecision::Fire);
     entry.fired(&mut state, due, &UTC, 0);
-    assert_eq!(entry.due(&state, due), Decision::Exhausted);
+    assert_eq!(entry.due(&state, due), DueDecision::Exhausted);
 }
 
 #[test]
@@ -105,13 +105,13 @@ fn closed_hours_hold_a_due_entry_back_without_using_it_up_du_066() {
     let monday = at("2026-01-05T08:00:00Z");
     assert_eq!(
         entry.due(&state, at("2026-01-02T10:00:00Z")),
-        Decision::Outside(Closed::Hours, monday)
+        DueDecision::Outside(Closed::Hours, monday)
     );
     assert_eq!(
         entry.due(&state, at("2026-01-03T09:00:00Z")),
-        Decision::Outside(Closed::Weekday, monday)
+        DueDecision::Outside(Closed::Weekday, monday)
     );
-    assert_eq!(entry.due(&state, monday), Decision::Fire);
+    assert_eq!(entry.due(&state, monday), DueDecision::Fire);
     let words = [
         "2026-01-02T10:00:00Z",
         "2026-01-03T09:00:00Z",
@@ -131,7 +131,7 @@ fn closed_hours_hold_a_due_entry_back_without_using_it_up_du_066() {
 #[test]
 fn missed_runs_are_made_up_for_as_the_policy_says_du_068() {
     let last = at("2026-01-05T10:00:00Z");
-    let state = State {
+    let state = ScheduleState {
         last_fired_at: Some(last),
         last_success_at: None,
         next_run_at: Some(last),
@@ -166,13 +166,13 @@ fn missed_runs_are_made_up_for_as_the_policy_says_du_068() {
     let many = jobs("run_all", "2026-02-05T10:00:00Z");
     assert_eq!(many.len(), SLOTS_MAX);
     assert_eq!(many[99].slot, at("2026-02-05T10:00:00Z"));
-    let fresh = State {
+    let fresh = ScheduleState {
         last_fired_at: None,
         ..state.clone()
     };
     let all = entry(&json!({"every": "1h", "catch_up": "run_all"}));
     assert_eq!(all.catch_up(&fresh, "p", at(now)), []);
-    let succeeded = State {
+    let succeeded = ScheduleState {
         last_success_at: Some(last),
         ..fresh
     };
@@ -215,7 +215,7 @@ proptest! {
         let least = now + Duration::from_hours(1);
         prop_assert!(next >= least && next < least + bound);
         // Looking again, as each tick does, draws nothing.
-        prop_assert_eq!(every.due(&state, now), Decision::NotDue(next));
+        prop_assert_eq!(every.due(&state, now), DueDecision::NotDue(next));
         let cron = entry(&json!({"cron": "0 * * * *", "jitter": jitter}));
         let mut state = cron.initial_state(now, &UTC, draw);
         cron.fired(&mut state, now, &UTC, draw);
@@ -235,21 +235,26 @@ proptest! {
         let entry = entry(&modes[mode]);
         let state = entry.initial_state(Timestamp::from_second(second).unwrap(), &UTC, draw);
         let next = state.next_run_at.unwrap();
-        prop_assert_eq!(entry.due(&state, next), Decision::Fire);
+        prop_assert_eq!(entry.due(&state, next), DueDecision::Fire);
         let before = next - Duration::from_nanos(1);
-        prop_assert_eq!(entry.due(&state, before), Decision::NotDue(next));
+        prop_assert_eq!(entry.due(&state, before), DueDecision::NotDue(next));
     }
 }
 
 #[test]
 fn what_is_stored_keeps_its_shape_du_063() {
-    let state = State {
+    let state = ScheduleState {
         last_fired_at: Some("2026-03-01T09:00:00.5+02:00".parse().unwrap()),
         last_success_at: Some("2026-03-01T07:00:00.123456789Z".parse().unwrap()),
         next_run_at: None,
     };
     let stored = r#"{"last_fired_at":"2026-03-01T07:00:00.500000000Z","last_success_at":"2026-03-01T07:00:00.123456789Z","next_run_at":null}"#;
     assert_eq!(serde_json::to_string(&state).unwrap(), stored);
-    assert_eq!(serde_json::from_str::<State>(stored).unwrap(), state);
-    assert!(serde_json::from_str::<State>(&stored.replace("2026-03-01T07", "soon")).is_err());
+    assert_eq!(
+        serde_json::from_str::<ScheduleState>(stored).unwrap(),
+        state
+    );
+    assert!(
+        serde_json::from_str::<ScheduleState>(&stored.replace("2026-03-01T07", "soon")).is_err()
+    );
 }

@@ -12,7 +12,7 @@ use crate::web::body::{BodyError, NO_ROOM_RETRY_AFTER_S};
 use crate::web::throttle;
 
 #[derive(Debug)]
-pub(super) struct Reject {
+pub(super) struct ApiError {
     status: StatusCode,
     body: Value,
     retry_after_s: Option<u32>,
@@ -20,7 +20,7 @@ pub(super) struct Reject {
     failed_credential: bool,
 }
 
-impl Reject {
+impl ApiError {
     pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         let error: String = error.into();
         Self {
@@ -81,9 +81,9 @@ impl Reject {
     /// What a health check answers when all is not well.
     pub(super) fn unhealthy(error: impl Into<String>) -> Self {
         let error: String = error.into();
-        let mut reject = Self::new(StatusCode::SERVICE_UNAVAILABLE, "");
-        reject.body = json!({"status": "unwell", "error": error});
-        reject
+        let mut error_response = Self::new(StatusCode::SERVICE_UNAVAILABLE, "");
+        error_response.body = json!({"status": "unwell", "error": error});
+        error_response
     }
 
     pub(super) fn internal(error: impl Into<String>) -> Self {
@@ -106,7 +106,7 @@ pub(super) fn ok(body: &Value) -> Response {
     answer(StatusCode::OK, body)
 }
 
-impl IntoResponse for Reject {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = answer(self.status, &self.body);
         if self.status == StatusCode::UNAUTHORIZED {
@@ -126,7 +126,7 @@ impl IntoResponse for Reject {
     }
 }
 
-impl From<Error> for Reject {
+impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         match error {
             Error::Refused(Refusal::NotFound) => Self::not_found("there is no such job"),
@@ -148,13 +148,13 @@ impl From<Error> for Reject {
     }
 }
 
-impl From<TriggerError> for Reject {
+impl From<TriggerError> for ApiError {
     fn from(error: TriggerError) -> Self {
         if let Some((actual, limit)) = error.baggage_bytes() {
-            let mut reject = Self::new(StatusCode::PAYLOAD_TOO_LARGE, "");
-            reject.body =
+            let mut error_response = Self::new(StatusCode::PAYLOAD_TOO_LARGE, "");
+            error_response.body =
                 json!({"error": error.to_string(), "bytes_actual": actual, "bytes_limit": limit});
-            return reject;
+            return error_response;
         }
         match error {
             TriggerError::Missing(missing) => Self::not_found(missing),
@@ -164,10 +164,11 @@ impl From<TriggerError> for Reject {
     }
 }
 
-impl From<BodyError> for Reject {
+impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
-        let mut reject = Self::new(error.status(), error.to_string());
-        reject.retry_after_s = (error == BodyError::NoRoom).then_some(NO_ROOM_RETRY_AFTER_S);
-        reject
+        let mut error_response = Self::new(error.status(), error.to_string());
+        error_response.retry_after_s =
+            (error == BodyError::NoRoom).then_some(NO_ROOM_RETRY_AFTER_S);
+        error_response
     }
 }
