@@ -1,7 +1,7 @@
 //! The circuit breaker of one plugin command: it stops scheduled jobs that keep failing.
 //!
-//! Only jobs made by the scheduler are shown to it and ask it. It keeps no clock and no store: the caller saves the value and
-//! the transitions together.
+//! Only scheduled jobs are counted and checked. The breaker has no clock and no store: the caller saves the value and the
+//! transitions together.
 
 use std::time::Duration;
 
@@ -83,23 +83,23 @@ pub struct BreakerTransition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     Allowed,
-    /// The circuit is open, or the one probe of a half-open circuit is still out.
+    /// The circuit is open, or the probe of a half-open circuit has not ended yet.
     Refused,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
     pub state: BreakerState,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub failures: u32,
     #[serde(with = "crate::instant::maybe")]
     pub opened_at: Option<Timestamp>,
-    /// The newest job whose end was counted; showing it again changes nothing.
+    /// The last job that was counted; observing it again changes nothing.
     pub last_job_id: Option<String>,
 }
 
 impl Breaker {
-    /// Counts the final end of a scheduled job; a job with retries is shown once, when it is over.
+    /// Counts the final end of a scheduled job; a job with retries is counted once, when it is over.
     pub fn observe(
         &mut self,
         job_id: &str,
@@ -121,7 +121,7 @@ impl Breaker {
             BreakerState::Closed if plant::on(Plant::BreakerStaysClosed) => false,
             BreakerState::Closed => self.failures >= policy.threshold.max(1),
             BreakerState::HalfOpen => true,
-            // A job that was under way when the circuit opened does not prolong the wait.
+            // A job that was running when the circuit opened does not prolong the wait.
             BreakerState::Open => false,
         };
         if !opens {
@@ -131,8 +131,8 @@ impl Breaker {
         self.change(BreakerState::Open, TransitionReason::FailureThreshold, now)
     }
 
-    /// May the scheduler enqueue now? `outstanding` says whether a job of this command is queued or running: it is the probe of
-    /// a half-open circuit, so a crash between this answer and the enqueue leaves the circuit able to probe again.
+    /// Whether the scheduler may enqueue now. `outstanding` says whether a job of this command is queued or running: it is the
+    /// probe of a half-open circuit, so a crash between this call and the enqueue leaves the circuit able to probe again.
     pub fn admit(
         &mut self,
         outstanding: bool,
@@ -162,7 +162,7 @@ impl Breaker {
         }
     }
 
-    /// Closes the circuit by hand. It is recorded also when nothing changes: somebody asked for it.
+    /// Closes the circuit on request of an operator. The transition is recorded even if nothing changes.
     pub fn reset(&mut self, now: Timestamp) -> BreakerTransition {
         let transition = BreakerTransition {
             from: self.state,
@@ -177,7 +177,7 @@ impl Breaker {
         transition
     }
 
-    /// When an open circuit will let a probe through.
+    /// When an open circuit lets a probe through.
     pub fn probes_at(&self, policy: BreakerPolicy) -> Option<Timestamp> {
         let opened_at = self
             .opened_at
@@ -192,7 +192,7 @@ impl Breaker {
     fn cooled_down(&self, policy: BreakerPolicy, now: Timestamp) -> bool {
         let latest = now.saturating_add(policy.reset_after);
         let latest = latest.unwrap_or(Timestamp::MAX);
-        // One that opened later than that was opened before the clock was set back.
+        // A later time means that the clock was set back after the circuit opened.
         self.opened_at.is_some_and(|at| at > latest)
             || self.probes_at(policy).is_none_or(|at| now >= at)
     }

@@ -1,8 +1,8 @@
-//! The configuration: found, read, merged, checked and sealed.
+//! The configuration: find, read, merge, validate and seal.
 //!
-//! Everything comes in as values: variables, home directory and processors in an [`Environment`], time where it is needed.
-//! ConfigProblems are collected, not thrown: [`load`] tells all of them at once, each with file, line and what mends it. What needs
-//! a plugin's manifest, and what schedules and pipelines mean, is checked elsewhere.
+//! All input comes as values: variables, home directory and processor count in an [`Environment`], time as an argument. Problems
+//! are collected: [`load`] reports all of them at once, each with file, line and fix. Manifests, schedules and pipelines are
+//! validated elsewhere.
 
 use std::cell::RefCell;
 use std::io;
@@ -48,21 +48,21 @@ pub(crate) use sources::Drafts;
 pub use sources::SourceFile;
 use sources::Sources;
 
-/// Where the text for a variable that is not set begins.
+/// Prefix of the placeholder for a variable that is not set.
 pub const STAND_IN: &str = "unset_variable_";
 
-/// How the seal counts.
+/// How the seal is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealCheck {
-    /// Not at all: for looking at a tree that is about to be sealed.
+    /// Not at all: for reading a tree that is about to be sealed.
     No,
-    /// As the configuration itself says: at the start.
+    /// As the configuration itself requires: at the start.
     AsConfigured,
-    /// As the running configuration says: a proposed one must not lower the bar for itself.
+    /// As the running configuration requires: a new one must not lower the bar for itself.
     AsRunning(Strictness),
 }
 
-/// A configuration, unless a problem is an error, and all problems.
+/// The configuration, unless a problem is an error, and all problems.
 #[derive(Debug)]
 pub struct LoadedConfig {
     pub config: Option<Config>,
@@ -71,7 +71,7 @@ pub struct LoadedConfig {
     pub integrity_failed: bool,
 }
 
-/// Loads the configuration whose root is `path`, which [`find()`] gave.
+/// Loads the configuration whose root file is `path`, as returned by [`find()`].
 pub fn load(path: &Path, environment: &Environment, verify: SealCheck) -> LoadedConfig {
     let checked = check(path, environment, verify, &Drafts::new());
     let sound = !checked.problems.has_errors();
@@ -82,13 +82,13 @@ pub fn load(path: &Path, environment: &Environment, verify: SealCheck) -> Loaded
     }
 }
 
-/// A configuration that may still have errors, so that more of them can be found in it.
+/// A configuration that may still have errors, so that more of them can be found.
 pub(crate) struct CheckedConfig {
-    /// Nothing only where a file could not be read.
+    /// `None` only if a file could not be read.
     pub config: Option<Config>,
     pub problems: ConfigProblems,
     pub integrity_failed: bool,
-    /// What the judgement of everything else is to be.
+    /// The strictness for all further checks.
     pub strictness: Strictness,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn check(
         SealCheck::AsRunning(running) => running,
         SealCheck::No | SealCheck::AsConfigured => own,
     };
-    // A configuration that asks for more than the running one would not start the next time.
+    // A configuration that is stricter than the running one would not start the next time.
     let strictness = Strictness {
         drift: strictness_for_seal.drift,
         validation: strictness_for_seal.validation || own.validation,
@@ -138,7 +138,8 @@ pub(crate) fn check(
     }
 }
 
-/// A tree with holes is not checked, for half of it would be missed only because of the holes. Its seal is.
+/// A tree with unreadable files is not validated, because most problems would only follow from the missing parts. Its seal is
+/// verified.
 fn unreadable(path: &Path, sources: Sources, verify: SealCheck) -> CheckedConfig {
     let strictness = match verify {
         SealCheck::AsRunning(running) => running,
@@ -160,14 +161,14 @@ fn unreadable(path: &Path, sources: Sources, verify: SealCheck) -> CheckedConfig
     }
 }
 
-/// The configuration for looking at, even if it has errors; they are given where a file cannot be read.
+/// Reads the configuration even if it has errors. Fails only if a file cannot be read.
 pub fn peek(path: &Path, environment: &Environment) -> Result<Config, Vec<ConfigProblem>> {
     let checked = check(path, environment, SealCheck::No, &Drafts::new());
     checked.config.ok_or_else(|| checked.problems.into_vec())
 }
 
-/// The same surroundings with a text in place of every variable that the configuration at `path` asks for and that is not set.
-/// They are for looking at what needs no secret; what is loaded with them must not run.
+/// The environment with a placeholder for every variable that the configuration at `path` uses and that is not set. It is for
+/// reading what needs no secret; a program that is loaded with it must not run.
 #[must_use]
 pub fn with_stand_ins(path: &Path, environment: &Environment) -> Environment {
     let mut environment = environment.clone();
@@ -176,7 +177,7 @@ pub fn with_stand_ins(path: &Path, environment: &Environment) -> Environment {
         if unset.is_empty() {
             return environment;
         }
-        // A file that could not be read without them may name more in its includes.
+        // A file that could not be read without them may use more variables in its includes.
         let texts = unset.into_iter().map(|name| {
             let text = format!("{STAND_IN}{name}");
             (name, text)
@@ -197,9 +198,9 @@ pub fn reseal(
     lock(path, environment, &fingerprints.unwrap_or_default(), now)
 }
 
-/// What sealing the configuration at `path` would change; [`SealPlan::apply`] does it.
+/// Plans what sealing the configuration at `path` would change; [`SealPlan::apply`] does it.
 ///
-/// EditRefused only if a file cannot be read: a tree that is not yet valid may be sealed while it is being mended.
+/// Fails only if a file cannot be read: a tree that is not valid yet may be sealed while it is being repaired.
 pub fn lock(
     path: &Path,
     environment: &Environment,

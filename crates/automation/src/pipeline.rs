@@ -1,7 +1,7 @@
-//! Where an event leads: routes and pipelines, with their conditions, templates and baggage.
+//! Routes and pipelines: conditions, templates, baggage, and which jobs follow from an event.
 //!
-//! Nothing here runs a plugin or stores anything. Given an event and the position of the job that emitted it, the [`Router`] says which
-//! jobs come next; the caller makes them, all or none.
+//! Nothing here runs a plugin or stores anything. Given an event and the position of the job that emitted it, the [`Router`]
+//! returns the next jobs; the caller queues all of them or none.
 
 mod baggage;
 mod condition;
@@ -28,9 +28,9 @@ pub use router::{
 pub use spec::{Trigger, Uses};
 pub use template::{Error as TemplateError, With, merge_context};
 
-/// The plugins that configuration may name.
+/// The plugins that a configuration may name.
 pub trait PluginCatalogue {
     fn has_plugin(&self, plugin: &str) -> bool;
-    /// Asked only for plugins that exist. Answer yes where the manifest is not known.
+    /// Called only for plugins that exist. Returns true if the manifest is unknown.
     fn has_command(&self, plugin: &str, command: &str) -> bool;
 }

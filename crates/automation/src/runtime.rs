@@ -1,8 +1,10 @@
-//! The running service: jobs are taken from the ledger, run as processes, and their ends bring about the next ones.
+//! The automation runtime: claims jobs from the ledger, runs them as processes, and queues the jobs that follow from their
+//! results.
 //!
-//! A client of the engine like any worker. [`job`] says how a job lies in an intent, `attempt` runs one, `finish` turns its end
-//! into one commit, `successors` says what follows, `dispatch` decides what runs when, `scheduler` makes jobs by the clock, [`records`] names the records. Nothing that matters is kept in memory:
-//! whatever is lost with the process is found again in the ledger.
+//! The runtime is a client of the engine, like any worker. [`job`] defines how a job is stored in an intent, `dispatch` claims
+//! jobs, `attempt` runs one, `finish` settles it in one commit, `successors` builds the jobs that follow, `scheduler` creates
+//! jobs by the clock, and [`records`] defines the records beside the jobs. No durable state is kept in memory: after a crash the
+//! runtime rebuilds everything from the ledger.
 
 mod attempt;
 mod circuit;

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them in configuration files.
+//! Durations and sizes as written in configuration files.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub enum ScalarError {
     Size(String),
 }
 
-/// One or more numbers with units, such as `1h30m`. A number without a unit is refused: nobody can tell what it means.
+/// One or more numbers with units, such as `1h30m`. A number without a unit is refused, because it is ambiguous.
 pub fn duration(text: &str) -> Result<Duration, ScalarError> {
     let unfit = || ScalarError::Duration(text.to_owned());
     let mut rest = text.trim();
@@ -52,7 +52,7 @@ fn unit_seconds(unit: &str) -> Option<f64> {
     })
 }
 
-/// A duration, or one of the names that schedules know. A month is thirty days.
+/// A duration, or one of the names for schedules. A month is thirty days.
 pub fn interval(text: &str) -> Result<Duration, ScalarError> {
     let hours = match text.trim() {
         "hourly" => 1,

@@ -1,7 +1,7 @@
-//! The automation service of a process: its state directory, its log, its supervisor, and the runtime between start and stop.
+//! The automation service of a process: state directory, log, supervisor, and the runtime from start to stop.
 //!
-//! Invariant: whoever runs jobs of a ledger holds the lock of its state directory, from before the ledger is opened until after
-//! it is closed. What jobs mean is the business of the automation crate.
+//! Invariant: a process that runs jobs of a ledger holds the lock of its state directory, from before the ledger is opened until
+//! after it is closed. The automation crate defines what jobs are.
 
 mod automation;
 mod logs;

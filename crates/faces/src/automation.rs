@@ -1,8 +1,8 @@
-//! The HTTP face of automations: starting jobs and pipelines, looking at them, and the webhooks that start them from outside.
+//! The HTTP face of automations: starts and inspects jobs and pipelines, and receives webhooks.
 //!
-//! Handlers are thin: what may be asked is checked here, what is answered is made by the runtime's `reads`, and nothing is kept
-//! but the places of those who wait. The same router serves the API's port, where a token says what its bearer may do, and the
-//! control socket, whose one token allows everything.
+//! Handlers are thin: they validate requests, and the runtime's `reads` build the responses. The only state is the number of open
+//! streams. The same router serves the API port, where the scopes of a token apply, and the control socket, whose token allows
+//! everything.
 
 mod about;
 mod api_error;
@@ -39,31 +39,31 @@ use api_error::ApiError;
 use auth::{AnyToken, Authorized};
 use loader::Loader;
 
-/// Event streams that may be open at once.
+/// The maximum number of open event streams.
 const STREAMS_MAX: usize = 100;
-/// So that one reader does not shut out the others.
+/// A limit per token, so that one reader cannot use all streams.
 const STREAMS_PER_TOKEN_MAX: usize = 10;
 
-/// Who may do what.
+/// How callers are authorized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiAccess {
-    /// Whoever presents one of the configuration's tokens, within its scopes.
+    /// By a token of the configuration, within its scopes.
     Tokens,
-    /// Everybody who gets here may do everything: something else keeps the others out.
+    /// Every caller may do everything, because the transport authenticates them.
     Local,
 }
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub access: ApiAccess,
-    /// Turns true when the process is about to end: streams and waiting callers are let go.
+    /// Becomes true when the process is about to stop: streams and waiting callers end.
     pub draining: watch::Receiver<bool>,
-    /// The program that runs, for those who check its health.
+    /// The running binary, for health checks.
     pub binary_path: Option<PathBuf>,
     pub loader: Loader,
 }
 
-/// What every handler holds.
+/// The state of every handler.
 #[derive(Clone)]
 struct ApiState {
     runtime: Runtime,
@@ -82,7 +82,7 @@ impl ApiState {
         }
     }
 
-    /// The control socket is the way of the command line.
+    /// Requests over the control socket come from the command line.
     fn submitter(&self) -> SubmittedBy {
         match self.options.access {
             ApiAccess::Tokens => SubmittedBy::Api,
@@ -146,22 +146,22 @@ pub fn router(runtime: Runtime, options: Options) -> Router {
         .with_state(state)
 }
 
-/// The error body for a request whose head cannot be read.
+/// The error body for a request whose head cannot be parsed.
 pub const UNREADABLE_BODY: &str =
     r#"{"error":"the request line or its headers are malformed or too large"}"#;
 
-/// The answer to a request whose handler panicked.
+/// The response after a panic of a handler.
 pub fn on_panic(id: Option<&RequestId>) -> Response {
     let id = id.map(RequestId::as_str).unwrap_or_default();
     ApiError::internal(format!("internal error; tell the operator request id {id}")).into_response()
 }
 
-/// The answer to an address that presented too many wrong credentials.
+/// The response to an address that presented too many wrong credentials.
 pub fn on_too_many_failures(_path: &str) -> Response {
     ApiError::too_many_failures().into_response()
 }
 
-/// As everywhere else, the token is asked for first: a stranger learns nothing of what exists.
+/// Requires a token first, so that an anonymous caller cannot probe paths.
 async fn unknown_path(_: Authorized<AnyToken>) -> ApiError {
     ApiError::not_found("there is nothing at this path")
 }
@@ -170,13 +170,13 @@ async fn wrong_method(_: Authorized<AnyToken>) -> ApiError {
     ApiError::wrong_method()
 }
 
-/// Returns when the process is about to end.
+/// Completes when the process is about to stop.
 async fn until_draining(draining: &mut watch::Receiver<bool>) {
-    // An error means that nobody can say so any more, which is the end as well.
+    // An error means that the sender is gone, so the process is stopping as well.
     let _ = draining.wait_for(|draining| *draining).await;
 }
 
-/// Returns when the caller has left, where that can be seen.
+/// Completes when the client disconnects, if that can be detected.
 async fn until_disconnected(presence: Option<Extension<Presence>>) {
     match presence {
         Some(Extension(presence)) => presence.hung_up().await,

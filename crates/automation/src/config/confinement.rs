@@ -1,4 +1,4 @@
-//! `limits` and `sandbox` of a plugin: what its processes may use and reach.
+//! `limits` and `sandbox` of a plugin: the resources and files that its processes may use.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use super::fields::SectionReader;
 use super::node::NodeKind;
 use crate::plugin::confine::{Confinement, ResourceLimits, Sandbox};
 
-/// Of the fields of one plugin.
+/// Reads both keys from the section of one plugin.
 pub(super) fn read(plugin: &mut SectionReader<'_>) -> Confinement {
     Confinement {
         limits: limits(plugin.section("limits")),
@@ -29,7 +29,7 @@ fn limits(mut fields: SectionReader<'_>) -> ResourceLimits {
     limits
 }
 
-/// `true` alone asks for one without paths of its own.
+/// `true` requests a sandbox without additional paths.
 fn sandbox(plugin: &mut SectionReader<'_>) -> Option<Sandbox> {
     const KEY: &str = "sandbox";
     if matches!(

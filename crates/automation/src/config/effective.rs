@@ -1,6 +1,6 @@
-//! The configuration with everything that was left out: each key with the value that holds, for people to look at.
+//! The effective configuration for display: every key with its value, given or default.
 //!
-//! Invariant: what was written stays as it was written; only what is missing is added. Secrets are masked.
+//! Invariant: written values stay as written; only missing keys are added. Secrets are masked.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::model::{Config, LogLevel, PluginConfig, ServiceConfig};
 
 const COMMANDS: [&str; 4] = ["poll", "handle", "health", "init"];
-/// From the largest on; the last one always fits.
+/// Largest unit first; the last one always fits.
 const UNITS: [(u128, &str); 5] = [
     (86_400_000, "d"),
     (3_600_000, "h"),
@@ -37,7 +37,7 @@ impl Config {
                 "allowed_origins": self.api.allowed_origins,
             },
         });
-        // Its older name is left where it stands.
+        // The older key `database.path` is left as written.
         if shown["database"]["path"].is_null() {
             whole["state"]["path"] = json!(self.state_path);
         }
@@ -49,7 +49,7 @@ impl Config {
     }
 }
 
-/// Adds what is not there, at any depth of maps.
+/// Adds missing keys at any depth of maps.
 fn fill(shown: &mut Value, defaults: Value) {
     match (shown, defaults) {
         (Value::Object(shown), Value::Object(defaults)) => {
@@ -116,7 +116,7 @@ fn plugin(plugin: &PluginConfig) -> Value {
     })
 }
 
-/// In the largest unit that says it in whole numbers.
+/// In the largest unit that divides the duration.
 fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     let mut units = UNITS.into_iter();

@@ -1,4 +1,4 @@
-//! Reading the keys of one section: every wrong value is a problem with its line, every key nobody asked for a warning.
+//! Reads the keys of one section: a wrong value is a problem with its line, an unknown key a warning.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -10,7 +10,7 @@ use crate::scalar::{self, ScalarError};
 
 pub(super) struct SectionReader<'a> {
     node: Option<&'a ConfigNode>,
-    /// The dotted path of the section; empty at the top.
+    /// The dotted path of the section; empty at the top level.
     path: String,
     pub at: SourcePosition,
     asked: Vec<&'static str>,
@@ -37,7 +37,7 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// The section under a key; one that is not there reads as empty.
+    /// The section under a key; a missing section reads as empty.
     pub(super) fn section(&mut self, key: &'static str) -> Self {
         let path = self.path_of(key);
         match self.node(key) {
@@ -52,7 +52,7 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// What stands under a key, unless it is nothing.
+    /// The value of a key, unless it is null.
     pub(super) fn node(&mut self, key: &'static str) -> Option<&'a ConfigNode> {
         self.asked.push(key);
         let found = self.node?.get(key)?;
@@ -68,7 +68,7 @@ impl<'a> SectionReader<'a> {
         text.filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// Text that has to be there.
+    /// A required text.
     pub(super) fn needed_text(&mut self, key: &'static str) -> Option<String> {
         let found = self.text(key);
         if found.is_none() {
@@ -129,7 +129,7 @@ impl<'a> SectionReader<'a> {
         scalar_of(node, &self.path_of(key), read, self.report)
     }
 
-    /// One of a few words.
+    /// One of a fixed set of words.
     pub(super) fn word(
         &mut self,
         key: &'static str,
@@ -168,12 +168,12 @@ impl<'a> SectionReader<'a> {
         texts
     }
 
-    /// Keys that are known and mean nothing here.
+    /// Marks keys as known that have no meaning here.
     pub(super) fn ignore(&mut self, keys: &[&'static str]) {
         self.asked.extend(keys);
     }
 
-    /// Where a key's value stands, or the section if it has none.
+    /// The position of a key's value, or of the section if it has none.
     pub(super) fn position_of(&self, key: &str) -> SourcePosition {
         let found = self.node.and_then(|node| node.get(key));
         found.map_or_else(|| self.at.clone(), |node| node.at.clone())
@@ -219,7 +219,7 @@ impl<'a> SectionReader<'a> {
         wrong_kind(&mut self.report.borrow_mut(), node, &path, expected);
     }
 
-    /// Warns of every key that was not asked for.
+    /// Warns about every key that was not read.
     pub(super) fn finish(self) {
         for entry in self.node.map(ConfigNode::entries).unwrap_or_default() {
             if self.asked.contains(&entry.key.as_str()) {
@@ -255,14 +255,14 @@ pub(super) fn scalar_of<T>(
     }
 }
 
-/// The word that was probably meant: at most two letters differ, and fewer than half.
+/// The most similar word, if at most two letters differ, and fewer than half.
 pub(super) fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let near = words.iter().map(|known| (distance(word, known), *known));
     let (differ, known) = near.min()?;
     (differ <= 2 && differ * 2 < known.len()).then_some(known)
 }
 
-/// Letters to add, drop or change to get from one word to the other.
+/// The edit distance of two words.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

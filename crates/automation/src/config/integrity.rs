@@ -1,8 +1,8 @@
-//! Whether the files are those that were sealed, and sealing them.
+//! Verifies files against their seals, and seals them.
 //!
-//! Tokens, webhooks and scope files must match or the service does not start; other files only warn, unless the service is
-//! strict. So does what everybody may write to, except a seal, which then vouches for nothing and is refused. Nothing but
-//! [`SealPlan::apply`] writes a seal.
+//! Tokens, webhooks and scope files must match or the service does not start; other files cause a warning, or an error in strict
+//! mode. The same holds for world-writable files, except that a world-writable seal is always refused. Only [`SealPlan::apply`]
+//! writes a seal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use super::seal::{self, ConfigSeal, Fingerprint};
 use super::sources::{self, SourceFile};
 
 const HIGH: [&str; 2] = ["tokens.yaml", "webhooks.yaml"];
-/// Covered when they lie in the directory of the configuration, included or not.
+/// Covered if they exist in the directory of the configuration, included or not.
 const NAMED: [&str; 4] = ["config.yaml", "webhooks.yaml", "tokens.yaml", "routes.yaml"];
 const FIX: &str = "look at what changed, then run `config lock`";
 
@@ -29,14 +29,14 @@ pub enum Tier {
     HighSecurity,
 }
 
-/// A file with the seal that must know it.
+/// A file with the seal that must contain it.
 struct Covered {
     seal_dir: PathBuf,
     tier: Tier,
     hash: io::Result<String>,
 }
 
-/// Compares the files that were read, and those that should have been, with their seals.
+/// Compares all covered files, included or not, with their seals.
 pub(super) fn verify(
     dir: &Path,
     read: &[SourceFile],
@@ -89,7 +89,7 @@ pub(super) fn verify(
             };
             problems.push(severity_of(file.tier), path, 0, message, FIX);
         }
-        // Of a seal that other configurations may share, only the own directory's files are missed.
+        // A seal may be shared with other configurations, so only missing files of the own directory are reported.
         let gone = seal.hashes.keys().filter(|path| !path.exists());
         for path in gone.filter(|_| seal_dir == dir) {
             let severity = severity_of(tier(dir, path, scope_files));
@@ -99,7 +99,7 @@ pub(super) fn verify(
     problems
 }
 
-/// Tells of files, their directories and seals that everybody may write to.
+/// Reports world-writable files, directories and seals.
 fn check_modes(
     covered: &BTreeMap<PathBuf, Covered>,
     drift: Severity,
@@ -121,7 +121,7 @@ fn check_modes(
     }
 }
 
-/// What sealing would write.
+/// The seals to write.
 #[derive(Debug)]
 pub struct SealPlan {
     seals: Vec<(PathBuf, ConfigSeal)>,
@@ -159,7 +159,7 @@ pub(super) fn plan(
         changes: Vec::new(),
     };
     for seal_dir in seal_dirs(&covered) {
-        // A damaged seal is no reason not to write a good one.
+        // A damaged seal must not prevent writing a valid one.
         let known = ConfigSeal::read(&seal_dir).ok().flatten();
         let known = known.map(|seal| seal.hashes).unwrap_or_default();
         let mut seal = ConfigSeal::new(generated_at.clone());
@@ -227,7 +227,7 @@ fn covered(dir: &Path, read: &[SourceFile], scope_files: &[PathBuf]) -> BTreeMap
     covered
 }
 
-/// The files that a seal covers whether or not they are included.
+/// The files that a seal covers even if they are not included.
 fn unincluded_files(dir: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = NAMED.iter().map(|name| dir.join(name)).collect();
     let listed = |dir: &Path, fits: fn(&str) -> bool| -> Vec<PathBuf> {

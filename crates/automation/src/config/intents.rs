@@ -1,6 +1,6 @@
-//! Where the configuration speaks of intents: `serves` of a plugin and `publish` of a webhook.
+//! The parts of the configuration that refer to intents: `serves` of a plugin and `publish` of a webhook.
 //!
-//! Names are bounded as the Intent Protocol bounds them, so that nothing is served or published that no client could name.
+//! Names have the limits of the Intent Protocol, so that any client can use them.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ use super::problem::ConfigProblems;
 use crate::plugin::request::HANDLE;
 
 const NAMESPACE_USUAL: &str = "default";
-/// A header that says which delivery this is, as the Intent Protocol calls it.
+/// The default header that identifies a delivery, as in the Intent Protocol.
 const DELIVERY_HEADER_USUAL: &str = "Idempotency-Key";
 
 /// The goals that a plugin serves.
@@ -117,7 +117,7 @@ fn namespace(fields: &mut SectionReader<'_>) -> String {
     namespace
 }
 
-/// Of a goal without white space around it.
+/// `text` must be trimmed.
 pub(crate) fn is_goal(text: &str) -> bool {
     (1..=limits::GOAL_CHARS_MAX).contains(&text.chars().count())
 }

@@ -1,11 +1,11 @@
-//! How a later file is laid over the earlier ones.
+//! Merges a later file into the earlier ones.
 //!
-//! What a later file says replaces, also when it says `false`; what it leaves empty does not. Lists grow. A plugin is
-//! replaced whole, so that no setting of an earlier file lives on in a plugin that another file describes.
+//! A later value replaces an earlier one, even if it is `false`; an empty one does not. Lists are concatenated. A plugin is
+//! replaced as a whole, so that no setting of an earlier file survives in a plugin that another file defines.
 
 use super::node::{ConfigNode, MapEntry, NodeKind};
 
-/// Lays one file over what is known so far.
+/// Merges one file into the known tree.
 pub(super) fn merge_file(known: &mut ConfigNode, file: ConfigNode) {
     known.is_filled |= file.is_filled;
     let NodeKind::Map(entries) = file.kind else {
@@ -69,7 +69,7 @@ fn merge_maps(known: &mut ConfigNode, later: ConfigNode, rule: Rule<'_>) {
                 merge_entry(known, entry, rule);
             }
         }
-        // Not what belongs here, on one of the sides: keep the later one, whose kind the reader will judge.
+        // One side has the wrong kind: keep the later one; reading it reports the problem.
         later if !later.is_empty() => *known = later,
         _ => {}
     }
@@ -85,7 +85,7 @@ fn merge_entry(known: &mut ConfigNode, entry: MapEntry, rule: Rule<'_>) {
     }
 }
 
-/// The older form, a plain list of endpoints, in the newer one.
+/// Converts the older form, a plain list of endpoints, to the newer one.
 fn nested_webhooks(mut entry: MapEntry) -> MapEntry {
     if matches!(entry.value.kind, NodeKind::List(_)) {
         let at = entry.value.at.clone();

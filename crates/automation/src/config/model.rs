@@ -1,4 +1,4 @@
-//! The configuration as the rest of the runtime uses it: every key has its value, given or by default.
+//! The configuration as the runtime uses it: every key has a value, given or default.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use super::registry::TokenRegistry;
 use super::sources::SourceFile;
 use crate::plugin::confine::Confinement;
 
-/// Schedules, routes and pipelines stay as they were written; who runs them gives them their meaning.
+/// Schedules, routes and pipelines stay unparsed; the modules that run them parse them.
 pub struct Config {
     pub path: PathBuf,
-    /// The directory of `path`: where relative paths start.
+    /// The directory of `path`: the base of relative paths.
     pub dir: PathBuf,
     pub service: ServiceConfig,
     pub state_path: PathBuf,
@@ -41,12 +41,12 @@ impl Config {
         Some(&token.key)
     }
 
-    /// The same as YAML.
+    /// Formats a value as YAML.
     pub fn as_yaml(value: &Value) -> String {
         serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value:#}\n"))
     }
 
-    /// The merged configuration for people to look at: what is secret, and what a variable filled in, reads `mask`.
+    /// The merged configuration for display: secrets and substituted values are replaced by `mask`.
     pub fn shown(&self, mask: &str) -> Value {
         redact::masked(&self.merged.json_unfilled(mask), mask)
     }
@@ -95,12 +95,12 @@ pub enum LogLevel {
     Error,
 }
 
-/// Which warnings keep the service from starting.
+/// Which warnings prevent a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strictness {
-    /// A file that is not what it was when it was sealed.
+    /// A file differs from its seal.
     pub drift: bool,
-    /// Anything else that is only odd.
+    /// Any other warning.
     pub validation: bool,
 }
 
@@ -119,10 +119,10 @@ pub struct PluginConfig {
     pub enabled: bool,
     /// The plugin whose program this one runs.
     pub uses: Option<String>,
-    /// Sent to the plugin as it is.
+    /// Sent to the plugin unchanged.
     pub config: Map<String, Value>,
     pub schedules: Vec<ConfigNode>,
-    /// Without a value the manifest decides.
+    /// If absent, the manifest decides.
     pub parallelism: Option<usize>,
     pub max_outstanding_polls: usize,
     pub timeouts: Timeouts,
@@ -130,7 +130,7 @@ pub struct PluginConfig {
     pub circuit_breaker: CircuitBreaker,
     pub notify_on_complete: bool,
     pub serves: Vec<ServedGoal>,
-    /// What its processes get less of than the service has.
+    /// Resource limits and sandbox of its processes.
     pub confinement: Confinement,
 }
 
@@ -141,7 +141,7 @@ pub struct ServedGoal {
     pub goal: String,
     pub namespace: String,
     pub command: String,
-    /// What the plugin can do beyond what any worker can.
+    /// A capability that intents may require.
     pub capability: Option<String>,
 }
 
@@ -158,7 +158,7 @@ impl fmt::Debug for PluginConfig {
 pub struct Timeouts(pub(super) BTreeMap<String, Duration>);
 
 impl Timeouts {
-    /// How long a command may run.
+    /// The timeout per command.
     pub fn of(&self, command: &str) -> Duration {
         let own = self.0.get(command).copied();
         let own = own.filter(|_| !plant::on(Plant::DefaultDeadline));
@@ -175,7 +175,7 @@ impl Timeouts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// All attempts, the first among them.
+    /// The number of attempts, including the first.
     pub max_attempts: usize,
     pub backoff_base: Duration,
 }
@@ -221,12 +221,12 @@ pub struct WebhookEndpoint {
     pub max_body_bytes: u64,
 }
 
-/// What becomes of a webhook.
+/// What a webhook does with a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndpointTarget {
-    /// An event for this plugin.
+    /// Creates an event for this plugin.
     Plugin(String),
-    /// An intent for whoever serves its goal.
+    /// Publishes an intent.
     Publish(IntentTemplate),
 }
 
@@ -235,7 +235,7 @@ pub struct IntentTemplate {
     pub goal: String,
     pub namespace: String,
     pub attempts_max: u32,
-    /// The header by which a sender says that it sends something again.
+    /// The header that identifies a repeated delivery.
     pub delivery_header: String,
 }
 
@@ -250,7 +250,7 @@ pub struct TokenEntry {
     pub created_at: Option<String>,
 }
 
-/// A value that is never shown by accident, and never compared in a way that tells how much of it was right.
+/// A secret value: `Debug` hides it, and there is no comparison that leaks timing.
 #[derive(Clone)]
 pub struct ConfigSecret(String);
 

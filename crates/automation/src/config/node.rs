@@ -1,7 +1,7 @@
-//! A configuration as a tree in which every value knows its file and line.
+//! A configuration as a tree in which every value has its file and line.
 //!
-//! Numbers and booleans keep the text they were written as: a token `0042` is not the number 42. Maps keep their order.
-//! Nothing here shows values when it is debugged, for many of them are secrets.
+//! Numbers and booleans keep their original text: a token `0042` is not the number 42. Maps keep their order. `Debug` shows no
+//! values, because many of them are secrets.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::problem::SourcePosition;
 pub struct ConfigNode {
     pub at: SourcePosition,
     pub kind: NodeKind,
-    /// The value of a variable is in it.
+    /// The value contains a substituted variable.
     pub is_filled: bool,
 }
 
@@ -47,7 +47,7 @@ impl ConfigNode {
         }
     }
 
-    /// Whether a variable filled in anything of it.
+    /// Whether a variable was substituted anywhere in the tree.
     pub(crate) fn has_filled(&self) -> bool {
         self.is_filled
             || match &self.kind {
@@ -60,7 +60,7 @@ impl ConfigNode {
             }
     }
 
-    /// The same with `mask` in place of all that variables filled in.
+    /// The tree as JSON, with `mask` for all substituted values.
     pub(super) fn json_unfilled(&self, mask: &str) -> Value {
         if self.is_filled && !matches!(self.kind, NodeKind::Null) {
             return Value::String(mask.to_owned());
@@ -84,10 +84,10 @@ impl ConfigNode {
         }
     }
 
-    /// Marks all in which this tree differs from its outline, which was read before variables were filled in, and tells
-    /// the scalars among it with what they were written as.
+    /// Marks everything in which this tree differs from its outline, which was parsed before substitution. Calls `tell` with each
+    /// changed scalar and its original text.
     ///
-    /// A list or map that has other items or keys is marked whole: the value of a variable is somewhere in it.
+    /// A list or map with different items or keys is marked as a whole, because a substituted value is somewhere in it.
     pub(super) fn mark_filled(&mut self, outline: &Self, tell: &mut dyn FnMut(&str, &str)) {
         if let (Some(text), Some(outlined)) = (self.text(), outline.text()) {
             let written = interpolate::original(outlined);
@@ -135,7 +135,7 @@ impl ConfigNode {
         }
     }
 
-    /// A scalar as it was written; nothing for lists, maps and null.
+    /// The original text of a scalar; `None` for lists, maps and null.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             NodeKind::Bool { text, .. } | NodeKind::Number { text, .. } | NodeKind::Text(text) => {
@@ -161,7 +161,7 @@ impl ConfigNode {
         Some(&entry.value)
     }
 
-    /// Absent in the sense of merging: it says nothing, so it replaces nothing.
+    /// Empty values do not replace others in a merge.
     pub(super) fn is_empty(&self) -> bool {
         match &self.kind {
             NodeKind::Null => true,

@@ -1,6 +1,6 @@
-//! `plugins`: what each plugin is given and how it runs.
+//! `plugins`: the configuration of each plugin and how it runs.
 //!
-//! Of schedules only what needs no manifest is judged here.
+//! Schedules are validated only as far as that needs no manifest.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ fn plugin(
     plugin
 }
 
-/// A plugin that runs must have all its values and the secrets that it names.
+/// An enabled plugin must have all its values and the secrets that it names.
 fn check_config(
     config: &ConfigNode,
     fields: &SectionReader<'_>,
@@ -231,7 +231,7 @@ fn check_schedules(schedules: &[ConfigNode], path: &str, report: &RefCell<Config
         fields.word("if_running", &["skip", "queue", "cancel"]);
         object(fields.node("payload"), &fields.path_of("payload"), report);
         fields.ignore(&["only_between", "timezone", "not_on", "preferred_window"]);
-        // What is left can only be said by who gives schedules their meaning.
+        // The parser of schedule entries finds the remaining errors.
         if report.borrow().errors() == errors
             && let Err(error) = ScheduleEntry::from_json(&node.json())
         {

@@ -1,6 +1,6 @@
-//! What is wrong with a configuration: where, how badly, and what mends it.
+//! Problems of a configuration: position, severity and fix.
 //!
-//! No message ever holds the value of a secret, and a value that a variable filled in is told by the variable's name.
+//! No message contains the value of a secret; a substituted value is shown as its placeholder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::node::ConfigNode;
 
-/// A value as short as this may be a word of ours as well: it is looked for only where it stands alone between backticks.
+/// A value this short may be an ordinary word of a message, so it is replaced only where it stands alone between backticks.
 const WORD_BYTES_MAX: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing; even a strict service starts.
+    /// For information; even a strict service starts.
     Notice,
     /// The service starts, unless it is strict.
     Warning,
@@ -34,7 +34,7 @@ pub struct ConfigProblem {
     pub file: PathBuf,
     pub line: u32,
     pub message: String,
-    /// What to do about it; empty where the message says it.
+    /// What to do about it; empty if the message says it.
     pub fix: String,
 }
 
@@ -52,11 +52,11 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// Everything found so far: a person mends all of it at once instead of one thing per start.
+/// All problems found so far, so that they can be fixed at once.
 #[derive(Default)]
 pub struct ConfigProblems {
     found: Vec<ConfigProblem>,
-    /// Values that variables filled in, each with what was written; the longest first, for one may be part of another.
+    /// Substituted values with their original text; longest first, because one may contain another.
     concealed: Vec<(String, String)>,
 }
 
@@ -126,7 +126,7 @@ impl ConfigProblems {
         }
     }
 
-    /// From here on a value that variables filled in is told as it was written.
+    /// From now on messages show the original text instead of this substituted value.
     pub(super) fn conceal(&mut self, value: &str, written: &str) {
         let pair = (value.to_owned(), written.to_owned());
         if !value.trim().is_empty() && !self.concealed.contains(&pair) {
@@ -150,7 +150,7 @@ impl ConfigProblems {
         text
     }
 
-    /// A strict service does not start with what others only hear of.
+    /// In strict mode every warning is an error.
     pub(crate) fn promote_warnings(&mut self) {
         for problem in &mut self.found {
             if problem.severity == Severity::Warning {
@@ -175,7 +175,7 @@ impl ConfigProblems {
     }
 }
 
-/// A value of the wrong kind: says what was expected, and of the value only its kind.
+/// Reports a value of the wrong kind without showing the value.
 pub(super) fn wrong_kind(
     problems: &mut ConfigProblems,
     node: &ConfigNode,

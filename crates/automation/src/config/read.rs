@@ -1,4 +1,4 @@
-//! From the merged tree to the configuration, with every problem on the way.
+//! Builds the configuration from the merged tree, and collects all problems.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const TICK_USUAL: Duration = Duration::from_secs(1);
 const HOOK_DEPTH: usize = 4;
 const BODY_BYTES: u64 = 1 << 20;
 
-/// Reads everything; the configuration counts only if no problem is an error.
+/// Reads everything; the result is valid only if no problem is an error.
 pub(super) fn read(
     path: &Path,
     sources: Sources,
@@ -284,7 +284,7 @@ fn webhooks(
     WebhooksConfig { listen, endpoints }
 }
 
-/// One of the two things that an endpoint can do.
+/// An endpoint either feeds a plugin or publishes an intent.
 fn target(
     fields: &mut SectionReader<'_>,
     plugins: &BTreeMap<String, PluginConfig>,

@@ -1,7 +1,7 @@
-//! The files of a configuration: read, hashed, filled in, parsed and laid over each other, in the order of their includes.
+//! Reads the files of a configuration: hash, substitute, parse and merge, in the order of their includes.
 //!
-//! A file is hashed as it lies on the disk, before anything in it is replaced, and the hash is of the very bytes that were
-//! used. Includes are read from the text before replacing: what is loaded never depends on a variable.
+//! The hash covers exactly the bytes that are used, before substitution. Includes are read from the text before substitution, so
+//! the set of files never depends on a variable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use super::yaml::{self, FILE_BYTES_MAX};
 
 const FILES_MAX: usize = 256;
 
-/// A file that was read, and the hash of what was read.
+/// A file that was read, with the hash of its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
     pub path: PathBuf,
@@ -26,7 +26,7 @@ pub struct SourceFile {
     pub hash: String,
 }
 
-/// Files as they would be, in place of those on the disk.
+/// Proposed file contents that replace those on disk.
 pub(crate) type Drafts = BTreeMap<PathBuf, Vec<u8>>;
 
 /// All files of one configuration.
@@ -34,9 +34,9 @@ pub(crate) type Drafts = BTreeMap<PathBuf, Vec<u8>>;
 pub(super) struct Sources {
     pub files: Vec<SourceFile>,
     pub merged: ConfigNode,
-    /// Whether a link is refused is only known when all is read.
+    /// Symbolic links; whether they are allowed is known only after everything is read.
     pub links: Vec<PathBuf>,
-    /// The variables that are asked for and not set.
+    /// Variables that are used but not set.
     pub unset: BTreeSet<String>,
     pub problems: ConfigProblems,
 }
@@ -66,7 +66,7 @@ pub(super) fn gather(root: &Path, environment: &Environment, drafts: &Drafts) ->
 }
 
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a named pipe would block until something writes to it.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
@@ -100,7 +100,7 @@ struct IncludeWalk<'a> {
 }
 
 impl IncludeWalk<'_> {
-    /// Reads one file, lays it over the others, then goes on to what it includes.
+    /// Reads one file, merges it, then follows its includes.
     fn file(&mut self, path: &Path, includer: &SourcePosition) {
         let shown = path.display();
         let same = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -138,7 +138,7 @@ impl IncludeWalk<'_> {
         }
     }
 
-    /// The tree before and after variables are filled in.
+    /// The tree before and after substitution.
     fn parse(&mut self, file: &Arc<Path>, bytes: &[u8]) -> Option<(ConfigNode, ConfigNode)> {
         let whole = SourcePosition {
             file: Arc::clone(file),
@@ -193,7 +193,7 @@ impl IncludeWalk<'_> {
                 Some((outline, tree))
             }
             Err(unreadable) => {
-                // The parser's own words may quote a value that was filled in.
+                // The parser's message may quote a substituted value.
                 let at = SourcePosition {
                     line: unreadable.line,
                     ..whole
@@ -206,7 +206,7 @@ impl IncludeWalk<'_> {
         }
     }
 
-    /// The dotenv files that this file names. What is already set stays.
+    /// Loads the dotenv files that this file names. Variables that are set already stay.
     fn preload(&mut self, outline: &ConfigNode, file: &Path) {
         let key = "environment_vars.include";
         let listed = outline.get("environment_vars");
@@ -251,7 +251,7 @@ impl IncludeWalk<'_> {
         }
     }
 
-    /// A list of paths in an outline: none of them may hold a placeholder.
+    /// A list of paths in an outline; none may contain a placeholder.
     fn paths(&mut self, listed: Option<&ConfigNode>, key: &str) -> Vec<(String, SourcePosition)> {
         let Some(listed) = listed else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Whole configurations in directories of their own, loaded as the service loads them.
+//! Whole configurations in temporary directories, loaded as the service loads them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ mod loading;
 mod tokens;
 mod validation;
 
-/// A directory with a configuration, and the surroundings it is loaded in.
+/// A directory with a configuration, and its environment.
 struct World {
     dir: tempfile::TempDir,
     environment: Environment,
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// The problems as lines of `severity file:line: message; fix`, files without their directory.
+/// The problems as lines of `severity file:line: message; fix`, with file names only.
 fn shown(problems: &[ConfigProblem]) -> String {
     let line = |problem: &ConfigProblem| {
         let file = problem.file.file_name().map(Path::new);

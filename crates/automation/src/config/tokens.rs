@@ -1,4 +1,4 @@
-//! `tokens` and `api.auth.tokens`: named secrets, and the bearer tokens among them with their scope files.
+//! `tokens` and `api.auth.tokens`: named secrets, and bearer tokens with their scope files.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::problem::{ConfigProblems, SourcePosition};
 use super::registry::{Scopes, TokenRegistry};
 use super::sources::{self, Drafts, SourceFile};
 
-/// What the entries of `tokens` give.
+/// The entries of `tokens`, the registry and the scope files.
 #[derive(Default)]
 pub(super) struct Tokens {
     pub entries: Vec<TokenEntry>,
@@ -23,7 +23,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// The secret that a key names; a name without an entry, or with a value that is not there, is a problem.
+    /// The secret with this name. A missing entry or value is a problem.
     pub(super) fn named(
         &self,
         name: &str,
@@ -48,7 +48,7 @@ impl Tokens {
     }
 }
 
-/// Reads `tokens`, with the scope files that they name.
+/// Reads `tokens` and the scope files that they name.
 pub(super) fn entries(
     nodes: &[ConfigNode],
     dir: &Path,
@@ -137,7 +137,7 @@ pub(super) fn api_tokens(
     }
 }
 
-/// Whether a secret has its value; if not, the problem names the variable.
+/// Whether a secret has its value; otherwise reports the variable.
 fn is_filled(
     secret: &ConfigSecret,
     what: &str,
@@ -160,7 +160,7 @@ enum ScopeFile {
     Full { scopes: Vec<String> },
 }
 
-/// The scopes of a file, if it is the file that the token means.
+/// The scopes of a file, if it matches the hash of the token.
 fn scopes_in(
     file: &Path,
     drafts: &Drafts,

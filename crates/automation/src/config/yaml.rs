@@ -1,4 +1,4 @@
-//! YAML into text_with_spans nodes, within limits that a hand-written configuration never meets and a bomb soon does.
+//! Parses YAML into located nodes, within limits that no hand-written configuration reaches.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,15 +12,15 @@ use serde_saphyr::{Location, Options, Spanned};
 use super::node::{ConfigNode, MapEntry, NodeKind};
 use super::problem::SourcePosition;
 
-/// More than any configuration, and little enough to hold in memory a few times.
+/// Larger than any configuration, and small enough to hold in memory a few times.
 pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 48;
 const NODES_MAX: usize = 50_000;
 const ALIASES_MAX: usize = 500;
-/// What all aliases together may repeat.
+/// The maximum number of nodes that all aliases may repeat.
 const REPLAYED_EVENTS_MAX: usize = 50_000;
 
-/// Not YAML, or too much of it. The reason may quote the file, so it must not be shown for text with secrets in it.
+/// Not YAML, or too large. The reason may quote the file, so it must not be shown for text that contains secrets.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub line: u32,
@@ -39,7 +39,7 @@ pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<ConfigNode, Unreadab
     Ok(text_with_spans(raw, file, text))
 }
 
-/// Where a value stands in its text.
+/// The position of a value in its text.
 #[derive(Debug)]
 pub(super) struct ValueSpan {
     pub bytes: Range<usize>,
@@ -57,7 +57,7 @@ pub(super) enum Shape {
 #[derive(Debug)]
 pub(super) struct Field {
     pub key: String,
-    /// Where the key begins.
+    /// The start of the key.
     pub start: usize,
     pub value: ValueSpan,
 }
@@ -82,7 +82,7 @@ impl ValueSpan {
     }
 }
 
-/// The places of all values. Nothing where a place is not known.
+/// The positions of all values; `None` if a position is unknown.
 pub(super) fn spans(text: &str) -> Option<ValueSpan> {
     let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, limits()).ok()?;
     span(raw, text)
@@ -119,7 +119,7 @@ fn bytes_of(text: &str, location: &Location) -> Option<Range<usize>> {
     Some(start..start + written.trim_end().len())
 }
 
-/// For files of a fixed shape, under the same limits.
+/// For files of a fixed shape, with the same limits.
 pub(super) fn parse_as<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_saphyr::from_str_with_options(text, limits()).map_err(|error| error.to_string())
 }
@@ -141,7 +141,7 @@ fn limits() -> Options {
         },
         emit_comments: false,
         with_snippet: false,
-        // What the readers of real configurations hold: `yes` is text unless a key wants a boolean, and `0755` is octal.
+        // As other readers of such files: `yes` is text unless a key expects a boolean, and `0755` is octal.
         strict_booleans: true,
         legacy_octal_numbers: true,
     }
@@ -250,7 +250,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
-        // JSON has no word for infinity; such a value stays what it looks like.
+        // JSON has no infinity; such a value stays text.
         let number = Number::from_f64(value);
         Ok(number.map_or_else(|| Raw::Text(value.to_string()), Raw::Number))
     }

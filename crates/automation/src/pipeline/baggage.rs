@@ -1,6 +1,6 @@
-//! Baggage: what a step claims from its event to be carried to all later steps.
+//! Baggage: values that a step claims from its event and that all later steps receive.
 //!
-//! Invariant: what was inherited never changes. A claim may add beside it, or repeat it.
+//! Invariant: inherited values never change. A claim may add values or repeat existing ones.
 
 use consign_kernel::plant::{self, Plant};
 use serde_json::map::Entry;
@@ -11,7 +11,7 @@ use crate::nesting::{LEVELS_MAX, is_deeper};
 
 pub const BAGGAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Something wrong with the claims as configured.
+/// An error in the configuration of claims.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimsError {
     #[error("baggage must be a mapping, such as {{user.id: payload.user_id}}")]
@@ -24,7 +24,7 @@ pub enum ClaimsError {
     Namespace,
 }
 
-/// Something wrong with the values that a claim met.
+/// An error in the values that a claim refers to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("baggage source `{0}` is not there")]
@@ -75,7 +75,7 @@ impl BaggageClaims {
         })
     }
 
-    /// The parent's baggage with this step's claims added.
+    /// The parent's baggage plus the claims of this step.
     pub fn accrete(
         &self,
         inherited: &Map<String, Value>,
@@ -132,7 +132,7 @@ fn fetch(scope: &PathScope<'_>, from: &ValuePath) -> Result<Value, Error> {
         .ok_or_else(|| Error::Missing(from.to_string()))
 }
 
-/// `value` under the given name, as the map in which it will stand.
+/// The map that contains `value` under the given name.
 fn nest(name: &[String], value: Value) -> Map<String, Value> {
     let mut inner = value;
     for part in name.iter().skip(1).rev() {

@@ -1,7 +1,7 @@
 //! Conditions: the `if` of pipelines and steps.
 //!
-//! Types are strict: nothing is converted, and a value of the wrong type makes the test false. All that can be wrong with a condition
-//! itself is found when it is read, so evaluating one cannot fail.
+//! Types are strict: nothing is converted, and a value of the wrong type makes the test false. All errors of a condition are
+//! found when it is parsed, so evaluation cannot fail.
 
 use std::cmp::Ordering;
 
@@ -51,7 +51,7 @@ pub enum Test {
     Equals(Value),
     Differs(Value),
     OneOf(Vec<Value>),
-    /// The path's number stands so to the given one.
+    /// The order of the value and the given number is one of these.
     Ordered(Number, &'static [Ordering]),
     Contains(String),
     StartsWith(String),
@@ -74,7 +74,7 @@ impl Condition {
         }
     }
 
-    /// Does any test look below this root?
+    /// Whether any test reads a path below this root.
     pub fn reads(&self, root: Root) -> bool {
         match self {
             Self::Test(path, _) => path.root == root,
@@ -200,12 +200,12 @@ fn whole_string(pattern: &str) -> Result<Regex, Error> {
             .build();
         built.map_err(|_| unfit())
     };
-    // Read alone first: `a)|(b` would be sound inside the brackets and escape them.
+    // Compiled alone first: `a)|(b` would be valid inside the group and escape it.
     build(pattern)?;
     build(&format!(r"\A(?:{pattern})\z"))
 }
 
-/// Equality in which 1 and 1.0 are one number, at every depth.
+/// Equality in which 1 and 1.0 are the same number, at every depth.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {
@@ -228,7 +228,7 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Whole numbers are compared exactly; floating point would make large neighbours equal.
+/// Integers are compared exactly; floating point would make large neighbours equal.
 fn compare(left: &Number, right: &Number) -> Option<Ordering> {
     match (left.as_i128(), right.as_i128()) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),

@@ -1,14 +1,14 @@
-//! A pipeline as a graph: what runs first, and what follows what.
+//! A pipeline as a graph of steps.
 //!
-//! Built from the end to the start, so that each step is given its followers. A job is a token that moves along the edges: there is no
-//! join, and what stands after a split is reached once from each branch.
+//! The graph is built from the end to the start, so that each step knows its followers. A job is a token that moves along the
+//! edges: there is no join, and a step after a split is reached once from each branch.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::condition::Condition;
 use super::spec::{PipelineSpec, StepAction, StepSpec, Uses};
 
-/// Calls inside calls multiply; a pipeline this large is a mistake.
+/// Nested calls multiply; a pipeline this large is a mistake.
 const NODES_MAX: usize = 1_000;
 const CALLS_MAX: usize = 32;
 
@@ -32,11 +32,11 @@ pub enum StepKind {
     Switch(Box<Switch>),
 }
 
-/// The `if` of a step: true goes to the step, false to what follows it.
+/// The `if` of a step: true leads to the step, false to what follows it.
 #[derive(Clone, Debug)]
 pub struct Switch {
     pub condition: Condition,
-    /// Whose configuration `config.` paths see; a guarded call has none.
+    /// The plugin whose configuration `config.` paths read; a guarded call has none.
     pub plugin: Option<String>,
     otherwise: Vec<usize>,
 }
@@ -73,24 +73,24 @@ impl Graph {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// What runs after this node has succeeded; for a switch, after it has answered yes.
+    /// The nodes that follow a successful step, or a switch that evaluated to true.
     pub fn after<'a>(&'a self, node: &'a GraphNode) -> impl Iterator<Item = &'a GraphNode> {
         node.next.iter().map(|index| &self.nodes[*index])
     }
 
-    /// What runs after a switch has answered no.
+    /// The nodes that follow a switch that evaluated to false.
     pub fn otherwise<'a>(&'a self, switch: &'a Switch) -> impl Iterator<Item = &'a GraphNode> {
         switch.otherwise.iter().map(|index| &self.nodes[*index])
     }
 
-    /// Plugin steps on the longest way through.
+    /// The number of plugin steps on the longest path.
     pub fn longest(&self) -> u32 {
         self.longest
     }
 }
 
 fn longest(nodes: &[GraphNode]) -> u32 {
-    // Followers are built first, so they have the smaller index and their lengths are known.
+    // Followers are built first, so they have smaller indexes and known lengths.
     let mut lengths: Vec<u32> = Vec::with_capacity(nodes.len());
     for node in nodes {
         let (own, otherwise) = match &node.kind {
@@ -106,7 +106,7 @@ fn longest(nodes: &[GraphNode]) -> u32 {
 struct Builder<'a> {
     all: &'a BTreeMap<String, PipelineSpec>,
     nodes: Vec<GraphNode>,
-    /// The pipelines being inlined, outermost first.
+    /// The pipelines that are being inlined, outermost first.
     calling: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ impl Builder<'_> {
         backwards.try_fold(after, |after, step| self.step(step, prefix, ids, after))
     }
 
-    /// Adds a step whose followers are `after`, and says where it is entered.
+    /// Adds a step whose followers are `after`; returns its entry nodes.
     fn step(
         &mut self,
         step: &StepSpec,
@@ -172,7 +172,8 @@ impl Builder<'_> {
         Ok(vec![self.add(format!("{id}__switch"), switch, inner)?])
     }
 
-    /// Inlines a pipeline; its step ids follow the id of the call, so two calls of one pipeline stay apart.
+    /// Inlines a pipeline. Its step ids are prefixed with the id of the call, so that two calls of one pipeline have different
+    /// ids.
     fn call(&mut self, name: &str, id: &str, after: Vec<usize>) -> Result<Vec<usize>, String> {
         if self.calling.iter().any(|calling| calling == name) {
             let circle = self.calling.join(" -> ");
@@ -207,7 +208,8 @@ impl Builder<'_> {
     }
 }
 
-/// The automatic ids of one pipeline. Steps are numbered as written but built backwards, so the numbers are dealt from the end.
+/// The automatic ids of one pipeline. Steps are numbered in the order of the file but built backwards, so ids are taken from the
+/// end.
 struct Ids(Vec<String>);
 
 impl Ids {

@@ -1,4 +1,4 @@
-//! From the configured lists of routes and pipelines to a router, or to everything that is wrong with them.
+//! Builds the router from the configured routes and pipelines, or reports all errors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::router::Router;
 use super::spec::{self, PipelineSpec, Trigger};
 use super::{HOPS_MAX, PluginCatalogue};
 
-/// One thing to change, and where: an error, or a warning about a key that nothing reads.
+/// One error, or one warning about an unknown key, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct LoadError {
@@ -19,7 +19,7 @@ pub struct LoadError {
     pub problem: String,
 }
 
-/// A pipeline ready to run: its calls are inlined and its steps are a graph.
+/// A pipeline that is ready to run: calls are inlined and steps form a graph.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     pub name: String,
@@ -28,7 +28,7 @@ pub struct Pipeline {
     pub condition: Option<Condition>,
     pub synchronous: bool,
     pub timeout: Duration,
-    /// As configured: hops inside this pipeline, 0 for unlimited.
+    /// As configured: the maximum number of hops in this pipeline, 0 for unlimited.
     pub max_depth: Option<u32>,
     pub graph: Graph,
 }
@@ -47,8 +47,8 @@ impl Pipeline {
         }
     }
 
-    /// May a job be made that is `depth` hops from its first ancestor and `hop` hops into this pipeline? A pipeline that is longer
-    /// than the general cap may still run to its end.
+    /// Whether a job may be created that is `depth` hops from its first ancestor and `hop` hops into this pipeline. A pipeline
+    /// that is longer than the general limit may still run to its end.
     pub(super) fn allows(&self, depth: u32, hop: u32) -> bool {
         match self.max_depth {
             Some(0) => true,
@@ -59,8 +59,8 @@ impl Pipeline {
 }
 
 impl Router {
-    /// Both lists may be null. Errors are collected, one per route and pipeline, so that they can be mended in one go; see
-    /// [`Router::warnings`] for what was ignored.
+    /// Both lists may be null. Errors are collected, one per route and pipeline, so that they can be fixed at once.
+    /// [`Router::warnings`] lists ignored keys.
     pub fn load(
         pipelines: &Value,
         routes: &Value,

@@ -1,4 +1,4 @@
-//! Dotted paths into the values that a pipeline can see.
+//! Dotted paths into the values of a pipeline.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl Root {
     }
 }
 
-/// Such as `payload.user.name`; a root alone means all of it.
+/// Such as `payload.user.name`; a root alone means the whole value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValuePath {
     pub root: Root,
@@ -48,7 +48,7 @@ impl fmt::Display for ValuePath {
     }
 }
 
-/// The values that paths are looked up in.
+/// The values that paths refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct PathScope<'a> {
     pub payload: &'a Value,
@@ -57,7 +57,7 @@ pub struct PathScope<'a> {
 }
 
 impl PathScope<'_> {
-    /// `None` when the path leads nowhere, which is not the same as leading to null.
+    /// `None` if the path does not exist; null is a value.
     pub fn get(&self, path: &ValuePath) -> Option<Value> {
         let map = match path.root {
             Root::Payload => return walk(self.payload, &path.keys).cloned(),

@@ -1,6 +1,6 @@
-//! The router: which jobs follow from an event.
+//! The router: determines the jobs that follow from an event.
 //!
-//! Invariant: an answer is complete or an error. A claim that fails refuses all jobs of the event, so nothing is half routed.
+//! Invariant: a result is complete or an error. A failing claim refuses all jobs of the event, so no event is routed in part.
 
 use std::collections::HashMap;
 
@@ -14,14 +14,14 @@ use super::load::{LoadError, Pipeline, Routes};
 use super::path::PathScope;
 use super::spec::Trigger;
 
-/// So many jobs may descend from each other through events; it ends loops of plugins that answer their own events.
+/// The maximum number of jobs in a chain of events; it ends loops of plugins that react to their own events.
 pub const HOPS_MAX: u32 = 20;
-/// The event that drives the followers of a step which emitted none.
+/// The event for the followers of a step that emitted none.
 pub const STEP_SUCCEEDED: &str = "ductile.step.succeeded";
-/// The job that answers a step's `if` is run by the core itself under this name.
+/// The core itself evaluates the `if` of a step, in a job with this plugin name.
 pub const SWITCH_PLUGIN: &str = "core.switch";
 pub const SWITCH_COMMAND: &str = "handle";
-/// A step of this name publishes an intent and waits for its end.
+/// A step with this name publishes an intent and waits for its end.
 pub const PUBLISH_PLUGIN: &str = "core.publish";
 const HOOK_HOPS: u32 = 4;
 
@@ -53,7 +53,7 @@ impl Router {
         }
     }
 
-    /// Keys of the configuration that nothing reads.
+    /// Unknown keys of the configuration.
     pub fn warnings(&self) -> &[LoadError] {
         &self.warnings
     }
@@ -73,7 +73,7 @@ impl Router {
             .node(&position.step)
     }
 
-    /// The switch that a job of [`SWITCH_PLUGIN`] has to answer.
+    /// The switch that a job of [`SWITCH_PLUGIN`] evaluates.
     pub fn switch(&self, position: &PipelinePosition) -> Option<&Switch> {
         match &self.node(position)?.kind {
             StepKind::Switch(switch) => Some(switch),
@@ -81,7 +81,7 @@ impl Router {
         }
     }
 
-    /// A plugin job succeeded with these events. Each one goes to the followers of its step and to whatever it triggers.
+    /// A plugin job succeeded with these events. Each one goes to the followers of its step and to everything it triggers.
     pub fn finished(
         &self,
         producer: Producer<'_>,
@@ -115,7 +115,7 @@ impl Router {
         Ok(routed)
     }
 
-    /// A switch job was answered; `event` is the one it was given, and it is passed on as it is.
+    /// A switch was evaluated; `event` is passed on unchanged.
     pub fn switched(
         &self,
         producer: Producer<'_>,
@@ -127,7 +127,7 @@ impl Router {
         Ok(routed)
     }
 
-    /// Somebody started a pipeline by name. `None`: there is none of that name.
+    /// Starts a pipeline by name. `None` if there is none with this name.
     pub fn start(&self, name: &str, event: EventRef<'_>) -> Option<Result<Routed, Error>> {
         let pipeline = self.pipeline(name)?;
         let context = Map::new();
@@ -142,7 +142,7 @@ impl Router {
         Some(entered.map(|()| routed))
     }
 
-    /// A job is over. `depth` counts the hooks that led to it; `depth_max` of zero means the usual four.
+    /// A job ended. `depth` counts the hooks that led to it; a `depth_max` of zero means the default of four.
     pub fn hook(
         &self,
         hook: Hook,
@@ -178,7 +178,7 @@ impl Router {
         Ok(routed)
     }
 
-    /// Moves on from the producer's place; `matched` matters only at a switch.
+    /// Continues from the producer's position; `matched` matters only at a switch.
     fn follow(
         &self,
         producer: Producer<'_>,
@@ -254,7 +254,7 @@ impl Router {
     }
 }
 
-/// What a switch job leaves as its result.
+/// The result of a switch job.
 pub fn switch_result(matched: bool) -> Value {
     json!({ "matched": matched, "event": format!("ductile.switch.{matched}") })
 }
@@ -290,10 +290,10 @@ fn enter(
     step.make(&entries, producer, event, routed)
 }
 
-/// A move from one place of a pipeline to the next ones.
+/// A transition from one position of a pipeline to the next ones.
 struct Step<'a> {
     pipeline: &'a Pipeline,
-    /// Of the place that is left.
+    /// The position before the transition.
     hop: u32,
     enters: bool,
     event: Option<usize>,
@@ -308,7 +308,7 @@ impl Step<'_> {
         routed: &mut Routed,
     ) -> Result<(), Error> {
         for node in nodes {
-            // Only plugin jobs are hops: a switch emits nothing and can drive no loop.
+            // Only plugin jobs count as hops: a switch emits nothing and cannot cause a loop.
             let hops = match node.kind {
                 StepKind::Step(_) => 1,
                 StepKind::Switch(_) => 0,
@@ -352,7 +352,7 @@ impl Step<'_> {
     }
 }
 
-/// Tells the receiving plugin where the event came from.
+/// Adds the origin of the event for the receiving plugin.
 fn with_origin(payload: &Value, producer: Producer<'_>) -> Value {
     let mut payload = payload.clone();
     if let Value::Object(map) = &mut payload {

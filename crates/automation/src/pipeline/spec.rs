@@ -1,4 +1,4 @@
-//! Pipelines as configured: read from JSON, every step still a tree.
+//! Pipelines as configured: parsed from JSON, with steps as a tree.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(super) enum StepAction {
     Split(Vec<StepSpec>),
 }
 
-/// A plugin command with what is put in and what is carried on.
+/// A plugin command with its templates and claims.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uses {
     pub plugin: String,
@@ -69,7 +69,7 @@ const PIPELINE_KEYS: [&str; 9] = [
 const ACTIONS: [&str; 5] = ["uses", "call", "steps", "split", "relay"];
 const MODIFIERS: [&str; 4] = ["id", "if", "with", "baggage"];
 
-/// Reads one pipeline; the error is a sentence about what to change.
+/// Parses one pipeline; the error says what to change.
 pub(super) fn pipeline(
     map: &Map<String, Value>,
     plugins: &dyn PluginCatalogue,
@@ -131,7 +131,7 @@ pub(super) fn pipeline(
     })
 }
 
-/// Keys that nothing reads, with their place. Call it for a pipeline that was read, whose nesting is known to be bounded.
+/// Unknown keys with their positions. Requires a pipeline that was parsed, so that its nesting is bounded.
 pub(super) fn unknown_keys(map: &Map<String, Value>) -> Vec<String> {
     let mut found = unknown(map, &PIPELINE_KEYS, "");
     unknown_in_steps(map, "steps", "", &mut found);
@@ -259,7 +259,7 @@ fn uses(map: &Map<String, Value>, plugins: &dyn PluginCatalogue) -> Result<Uses,
     })
 }
 
-/// A plugin's full name wins, dots and all; otherwise the last dot parts plugin and command.
+/// A full plugin name has precedence, even with dots; otherwise the last dot separates plugin and command.
 fn target<'a>(uses: &'a str, plugins: &dyn PluginCatalogue) -> Option<(&'a str, &'a str)> {
     if plugins.has_plugin(uses) {
         return Some((uses, "handle"));

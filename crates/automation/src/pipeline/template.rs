@@ -1,6 +1,7 @@
-//! The `with` of a step: payload keys made from templates just before the plugin runs.
+//! The `with` of a step: payload keys rendered from templates just before the plugin runs.
 //!
-//! All templates see one snapshot and never each other, so their order means nothing. A bad template fails its job, not the load.
+//! All templates read one snapshot and never each other, so their order is irrelevant. A bad template fails its job, not the
+//! load.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +72,7 @@ impl With {
     }
 }
 
-/// What a `handle` plugin finds in its event's payload: context entries stand in for keys that the payload lacks.
+/// The payload of an event for `handle`: context entries fill keys that the payload lacks.
 pub fn merge_context(payload: Value, context: &Map<String, Value>) -> Value {
     let Value::Object(mut payload) = payload else {
         return payload;
@@ -94,7 +95,7 @@ fn render(key: &str, text: &str, scope: &PathScope<'_>) -> Result<Value, Error> 
         rest = after.strip_prefix('}').ok_or_else(brace)?;
         let value = look_up(key, reference, scope)?;
         if reference.len() + 2 == text.len() {
-            // Nothing but the reference: the value keeps its type.
+            // A template that is only a reference keeps the type of the value.
             return Ok(value);
         }
         made.push_str(before);

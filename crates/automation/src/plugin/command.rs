@@ -1,6 +1,6 @@
 //! The commands of a manifest, written as a map or as a list.
 //!
-//! A command of unknown type is refused instead of guessed: the type decides which tokens may call it.
+//! A command of unknown type is refused: the type decides which tokens may call it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,17 +16,17 @@ pub struct PluginCommand {
     pub name: String,
     pub access: CommandAccess,
     pub description: Option<String>,
-    /// JSON Schema; the compact form is written out.
+    /// JSON Schema; the compact form is expanded.
     pub input_schema: Option<Value>,
     pub output_schema: Option<Value>,
-    /// Paths into the payload that it reads.
+    /// The payload paths that the command reads.
     pub consumes: Vec<String>,
     pub emits: Vec<DeclaredEvent>,
     pub idempotent: Option<bool>,
     pub retry_safe: Option<bool>,
 }
 
-/// What a command does to the world outside; a manifest that is silent is taken for the worse.
+/// Whether a command has side effects; a manifest that does not say is taken as `Write`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandAccess {
     Read,
@@ -67,7 +67,7 @@ struct RawEmitted {
     values: Option<Vec<String>>,
 }
 
-// By hand, because an untagged enum would forget the types that the fields ask for and the lines that errors name.
+// Implemented by hand, because an untagged enum would lose the types of the fields and the lines in error messages.
 impl<'de> Deserialize<'de> for RawCommands {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(CommandsVisitor)
@@ -176,7 +176,7 @@ fn payload_paths(key: &str, paths: Option<Vec<String>>) -> Result<Vec<String>, E
     }
 }
 
-/// The payload as a whole, written as `payload` or `payload.*`, or a path into it.
+/// The whole payload, written as `payload` or `payload.*`, or a path into it.
 fn is_payload_path(path: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()
@@ -191,7 +191,7 @@ fn is_payload_path(path: &str) -> bool {
             .is_some_and(|rest| rest == "*" || rest.split('.').all(is_part))
 }
 
-/// A schema as it stands, or written out from the compact `{field: type}`.
+/// A schema as written, or expanded from the compact `{field: type}`.
 fn schema(key: &str, raw: Option<Value>) -> Result<Option<Value>, Error> {
     match raw {
         None | Some(Value::Null) => Ok(None),

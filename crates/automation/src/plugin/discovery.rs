@@ -1,8 +1,8 @@
 //! Finds the plugins below the roots.
 //!
-//! One bad plugin never hides the others: it is left out with a [`Note`] that says why and what to do. Only a root that cannot
-//! be used is an error. The walk is bounded in depth and in number of directories, and leaves out hidden directories and those
-//! of package managers, which hold foreign code by the thousand. It blocks, so an async caller moves it aside.
+//! A bad plugin never hides the others: it is skipped with a [`Note`] that says why and what to do. Only an unusable root is an
+//! error. The walk is bounded in depth and in the number of directories, and skips hidden directories and those of package
+//! managers. It blocks, so an async caller must use a blocking thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +17,7 @@ use super::trust::{self, Distrust, Symlinks};
 pub(crate) const MANIFEST: &str = "manifest.yaml";
 const DEPTH_MAX: usize = 8;
 const DIRECTORIES_MAX: usize = 10_000;
-/// A program with such a name and no manifest beside it was probably meant to be a plugin.
+/// A file with such a name and no manifest beside it was probably meant to be a plugin.
 const USUAL_ENTRYPOINTS: &[&str] = &[
     "run", "run.py", "run.sh", "run.js", "run.rb", "run.pl", "main.py", "main.sh", "main.js",
 ];
@@ -25,11 +25,11 @@ const USUAL_ENTRYPOINTS: &[&str] = &[
 const SHARED: &[&str] = &["lib", "_lib"];
 const FOREIGN: &[&str] = &["node_modules", "__pycache__"];
 
-/// What was found. Names are those of the manifests.
+/// The result of a discovery. Names are those of the manifests.
 #[derive(Debug, Default)]
 pub struct Discovery {
     pub plugins: BTreeMap<String, DiscoveredPlugin>,
-    /// The names of plugins that are there and were left out; the directory's name where the manifest gives none.
+    /// The names of skipped plugins; the directory name if the manifest has none.
     pub skipped: BTreeSet<String>,
     pub notes: Vec<Note>,
 }
@@ -38,15 +38,15 @@ pub struct Discovery {
 pub struct DiscoveredPlugin {
     pub manifest: Arc<Manifest>,
     pub directory: PathBuf,
-    /// Absolute, with links followed.
+    /// Absolute, with links resolved.
     pub entrypoint: PathBuf,
 }
 
-/// What an operator should know of one file or directory.
+/// A message for the operator about one file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub weight: Weight,
-    /// The plugin that is not there because of it.
+    /// The plugin that was skipped because of it.
     pub plugin: Option<String>,
     pub path: PathBuf,
     pub text: String,
@@ -56,7 +56,7 @@ pub struct Note {
 pub enum Weight {
     Detail,
     Warning,
-    /// A plugin is not there because of it.
+    /// A plugin was skipped because of it.
     Skipped,
 }
 
@@ -76,7 +76,7 @@ pub enum Error {
     Distrusted(#[from] Distrust),
 }
 
-/// Walks the roots in their order; the first plugin of a name wins.
+/// Walks the roots in order; the first plugin with a name wins.
 pub fn discover(roots: &[PathBuf], symlinks: Symlinks) -> Result<Discovery, Error> {
     let mut walk = DiscoveryWalk {
         symlinks,
@@ -96,7 +96,7 @@ pub fn discover(roots: &[PathBuf], symlinks: Symlinks) -> Result<Discovery, Erro
 
 struct DiscoveryWalk {
     symlinks: Symlinks,
-    /// Without links, each once.
+    /// Without links and duplicates.
     roots: Vec<PathBuf>,
     visited: BTreeSet<PathBuf>,
     is_full: bool,
@@ -105,7 +105,7 @@ struct DiscoveryWalk {
 
 impl DiscoveryWalk {
     fn approve(&mut self, written: &Path) -> Result<(), Error> {
-        // Without a slash at the end, behind which a link looks like the directory it leads to.
+        // Without a trailing slash, after which a link looks like its target.
         let path: PathBuf = written.components().collect();
         let unreadable = |error| Error::Unreadable {
             path: path.clone(),
@@ -169,13 +169,13 @@ impl DiscoveryWalk {
     }
 
     fn below(&mut self, path: &Path, depth: usize, in_plugin: bool) {
-        // A file, or gone since it was listed, or a link to nowhere.
+        // A file, removed since it was listed, or a dangling link.
         if !path.is_dir() {
             return;
         }
         if depth > DEPTH_MAX {
             let text = format!("lies more than {DEPTH_MAX} directories deep and is not searched");
-            // Deep inside a plugin lies its own code.
+            // Deep directories inside a plugin are its own code.
             let weight = if in_plugin {
                 Weight::Detail
             } else {
@@ -190,7 +190,7 @@ impl DiscoveryWalk {
         }
     }
 
-    /// The path without links, if it may be used.
+    /// The path without links, if it is trusted.
     fn resolved(&mut self, path: &Path) -> Result<PathBuf, Distrust> {
         if trust::is_symlink(path)?
             && let Some(text) = trust::check_link(path, self.symlinks)?
@@ -292,7 +292,7 @@ impl DiscoveryWalk {
     }
 }
 
-/// Sorted, so that the first of two plugins is the same on every start. Names that are no text cannot be written in a manifest.
+/// Sorted, so that the first of two plugins is the same on every start. Names that are not UTF-8 cannot be written in a manifest.
 fn names(path: &Path) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(path)? {
@@ -302,7 +302,7 @@ fn names(path: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // A named pipe would hold up the start until somebody writes to it.
+    // A named pipe would block the start until something writes to it.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no file"));
     }

@@ -1,6 +1,6 @@
-//! The keys of a manifest that mean nothing to us.
+//! Unknown keys of a manifest.
 //!
-//! They are told and not refused: a manifest written for a later core must still load.
+//! They are reported but not refused: a manifest for a later version must still load.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
-//! What a plugin says of itself in its `manifest.yaml`.
+//! The `manifest.yaml` of a plugin.
 //!
-//! A [`Manifest`] exists only if every rule holds, so nobody behind this module checks again. Whether the entrypoint may be
-//! trusted is another question: see [`super::trust`].
+//! A [`Manifest`] exists only if every rule holds, so no caller checks again. [`super::trust`] decides whether the entrypoint is
+//! trusted.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::command::{PluginCommand, RawCommands};
 use super::keys;
 
-/// A manifest longer than this is no manifest.
+/// A longer file is refused.
 pub const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 const SPEC: &str = "ductile.plugin";
@@ -26,7 +26,7 @@ pub struct Manifest {
     pub description: Option<String>,
     /// Relative to the directory of the plugin, and without `..`.
     pub entrypoint: String,
-    /// False: one process at a time, unless the operator says otherwise.
+    /// False: one process at a time, unless the operator configures more.
     pub concurrency_safe: bool,
     /// At least one, in the order of the file.
     pub commands: Vec<PluginCommand>,
@@ -42,8 +42,8 @@ impl Manifest {
     }
 }
 
-/// After a success of `command`, its `state_updates` are kept as a fact of this type, and replace the plugin's state whole: that is
-/// the one view there is, named `mirror_object` or not at all.
+/// After a success of `command`, its `state_updates` are stored as a fact of this type and replace the whole state of the plugin.
+/// This is the only view; its name `mirror_object` is optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactOutput {
     pub command: String,
@@ -53,7 +53,7 @@ pub struct FactOutput {
 pub(super) const FREE_NAME: &str =
     "a name that does not begin with `core.` and has no control characters";
 
-/// Why a manifest is refused. Whoever reports it names the file.
+/// Why a manifest is refused. The caller adds the file name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("cannot be read: {0}")]
@@ -83,7 +83,7 @@ impl Error {
     }
 }
 
-/// The manifest, and the keys in it that mean nothing to us.
+/// The manifest and its unknown keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
     pub manifest: Manifest,
@@ -93,8 +93,8 @@ pub struct Parsed {
 pub fn parse(text: &str) -> Result<Parsed, Error> {
     let raw: Option<RawManifest> = from_yaml(text)?;
     let manifest = checked(raw.unwrap_or_default())?;
-    // Read once more without types: a reader with types forgets the keys it does not know, and one that collects them
-    // takes a version such as 1.10 for a number.
+    // Parsed again without types: a typed parser drops unknown keys, and one that collects them takes a version such as 1.10 for
+    // a number.
     let unknown_keys = keys::unknown(&from_yaml(text)?);
     Ok(Parsed {
         manifest,
@@ -102,7 +102,7 @@ pub fn parse(text: &str) -> Result<Parsed, Error> {
     })
 }
 
-/// Far above any honest manifest, far below what would hurt.
+/// Limits far above any real manifest.
 fn from_yaml<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -223,7 +223,7 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
     })
 }
 
-/// The core's own steps are jobs too, under names of their own; and a control character parts the names of a job's series.
+/// The core's own steps are jobs with `core.` names, and a control character separates the parts of a series name.
 pub(super) fn is_free(name: &str) -> bool {
     !name.starts_with("core.") && !name.contains(char::is_control)
 }
@@ -233,7 +233,7 @@ fn filled(text: Option<String>) -> Option<String> {
 }
 
 fn stopwatch(raw: Option<&RawStopwatch>) -> Result<u16, Error> {
-    // Plugins that want no other number than the usual one write 0.
+    // 0 means the default.
     let given = raw.and_then(|raw| raw.max_subs).filter(|given| *given != 0);
     let found = given.unwrap_or(STOPWATCH_SUBS);
     u16::try_from(found)

@@ -1,6 +1,7 @@
-//! What came of a run: the answer and the way the process ended, taken together.
+//! Classifies a run from the response and the exit of the process.
 //!
-//! Every failure has one [`FailureReason`], and the reason alone says whether a retry makes sense. How often and when is not decided here.
+//! Every failure has one [`FailureReason`], which alone decides whether a retry makes sense. How often and when to retry is
+//! decided elsewhere.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -10,13 +11,13 @@ use consign_kernel::plant::{self, Plant};
 use super::response::{self, LogLine, PluginReply, PluginResponse};
 use super::run::{ExitKind, ProcessEnd};
 
-/// The exit code that says: without another configuration I shall never work.
+/// The exit code of a plugin that cannot work without another configuration.
 const EXIT_CONFIG: i32 = 78;
 const EXIT_NOT_FOUND: i32 = 127;
-/// The ends that only resource limits bring about.
+/// Signals that only resource limits cause.
 const SIGNAL_CPU: i32 = 24;
 const SIGNAL_FILE_SIZE: i32 = 25;
-/// Of what was printed to standard error, this much goes into an error text.
+/// How much of standard error goes into an error text.
 const STDERR_CHARS_MAX: usize = 500;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +26,7 @@ pub enum PluginOutcome {
     Failed(PluginFailure),
     TimedOut,
     Cancelled,
-    /// Nothing of it ran, for want of the system's resources: no attempt was made. The reason, for people.
+    /// The process was not started for lack of system resources, so this is not an attempt. Carries the reason as text.
     NoResources(String),
 }
 
@@ -83,7 +84,7 @@ impl FailureReason {
 }
 
 impl PluginOutcome {
-    /// None for what is no failure.
+    /// `None` unless it is a failure.
     pub fn reason(&self) -> Option<FailureReason> {
         match self {
             Self::Failed(failure) => Some(failure.reason),
@@ -103,7 +104,7 @@ pub fn classify(ended: &ProcessEnd) -> PluginOutcome {
     }
 }
 
-/// What deserves a warning although it fails nothing.
+/// Conditions that deserve a warning but are no failure.
 pub fn warnings(ended: &ProcessEnd) -> Vec<String> {
     let mut warnings = Vec::new();
     if let ExitKind::Exited(status) = ended.how
@@ -121,7 +122,7 @@ pub fn warnings(ended: &ProcessEnd) -> Vec<String> {
 }
 
 fn classify_exit(status: ExitStatus, ended: &ProcessEnd) -> PluginOutcome {
-    // A longer output may hold a whole answer in its beginning, but what followed cannot be known.
+    // Truncated output may start with a complete response, but what followed is unknown.
     let answer = (!ended.stdout.is_truncated).then(|| response::parse(&ended.stdout.bytes));
     if status.code() == Some(EXIT_CONFIG) {
         let (said, logs) = match answer {
@@ -189,7 +190,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The end of what was printed to standard error, where the cause mostly stands.
+/// The end of standard error, which usually contains the cause.
 fn stderr_tail(ended: &ProcessEnd) -> String {
     let text = ended.stderr.text();
     let text = text.trim();

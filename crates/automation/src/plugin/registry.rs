@@ -1,7 +1,7 @@
-//! The plugins by the names under which jobs are made.
+//! The plugins by the names that jobs use.
 //!
-//! A name is a discovered plugin or an alias of one; an alias shares the program and the manifest, and nothing else. A plugin
-//! without its required configuration is not here, but aliases of it may be.
+//! A name is a discovered plugin or an alias of one; an alias shares only program and manifest. A plugin without its required
+//! configuration is not registered, but its aliases may be.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 use super::discovery::{Discovery, Note, Weight};
 use super::manifest::{self, FREE_NAME, Manifest};
 
-/// What the configuration says of one name.
+/// The configuration of one name.
 #[derive(Clone, Debug, Default)]
 pub struct Declaration {
     pub is_disabled: bool,
-    /// The plugin whose program an alias takes.
+    /// The plugin whose program an alias uses.
     pub uses: Option<String>,
     pub config: Map<String, Value>,
 }
@@ -36,7 +36,7 @@ pub struct PluginRegistry {
     plugins: BTreeMap<String, RegisteredPlugin>,
 }
 
-/// A configuration that contradicts what was found; the start must fail.
+/// The configuration contradicts the discovery; the start must fail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -53,7 +53,7 @@ pub enum Error {
     Reserved(String),
 }
 
-/// Joins what was found with what is configured. A plugin that is found and not configured is there with an empty configuration.
+/// Joins discovery and configuration. A discovered plugin without configuration is registered with an empty one.
 pub fn register(
     discovery: Discovery,
     declarations: &BTreeMap<String, Declaration>,

@@ -1,6 +1,6 @@
-//! What a plugin is asked: one JSON object on a line of its own.
+//! The request to a plugin: one JSON object on one line.
 //!
-//! Every member that protocol 2 promises is there, and `event` only for `handle`.
+//! Every field that protocol 2 requires is present, and `event` only for `handle`.
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 use super::response::EmittedEvent;
 
 const PROTOCOL: u8 = 2;
-/// The command that takes an event.
+/// The command that receives an event.
 pub const HANDLE: &str = "handle";
-/// The member of the context that names the plugin.
+/// The field of the context that holds the name of the plugin.
 const PLUGIN_KEY: &str = "ductile_plugin";
 
 #[derive(Clone, Debug)]
 pub struct PluginRequest {
     pub job_id: String,
-    /// An alias is told its own name.
+    /// An alias receives its own name.
     pub plugin: String,
     pub command: String,
     pub config: Map<String, Value>,
@@ -27,11 +27,11 @@ pub struct PluginRequest {
     /// Sent with `handle` only.
     pub event: Option<PluginEvent>,
     pub payload: Option<Map<String, Value>>,
-    /// RuntimeEvent to the plugin; the runner is what enforces it.
+    /// For the plugin's information; the runner enforces it.
     pub deadline_at: Timestamp,
 }
 
-/// An event on its way to a plugin.
+/// An event for a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PluginEvent {
     #[serde(rename = "type")]
@@ -46,7 +46,7 @@ pub struct PluginEvent {
 }
 
 impl PluginEvent {
-    /// Source, time and id are the core's to say, whatever the plugin wrote into them.
+    /// Source, time and id are set by the core, whatever the plugin wrote.
     pub fn stamped(
         emitted: EmittedEvent,
         source: String,

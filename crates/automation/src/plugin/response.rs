@@ -1,7 +1,7 @@
-//! What a plugin answers: one JSON object on its standard output.
+//! The response of a plugin: one JSON object on its standard output.
 //!
-//! Whatever the bytes are, the answer is a [`PluginResponse`], a [`PluginError`] or a reason why it is neither. A refusal carries no events
-//! and no state, so nobody can route or store them by mistake. Unknown members are ignored, and `null` is as good as absent.
+//! Any input yields a [`PluginResponse`], a [`PluginError`] or a parse error. A [`PluginError`] has no events and no state, so
+//! they cannot be routed or stored by mistake. Unknown fields are ignored, and `null` counts as absent.
 
 use serde_json::{Map, Value};
 
@@ -18,12 +18,12 @@ pub struct PluginResponse {
     /// Never blank.
     pub result: String,
     pub events: Vec<EmittedEvent>,
-    /// Empty: nothing changes.
+    /// Empty if nothing changes.
     pub state_updates: Map<String, Value>,
     pub logs: Vec<LogLine>,
 }
 
-/// The plugin says that it failed.
+/// The plugin reported a failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginError {
     pub error: String,
@@ -52,14 +52,14 @@ pub enum Level {
     Error,
 }
 
-/// Events of one answer.
+/// The maximum number of events in one response.
 const EVENTS_MAX: usize = 1_000;
-/// What the copies of `result` in events may come to.
+/// The maximum total size of the copies of `result` in events.
 const COPIES_BYTES_MAX: usize = 32 << 20;
 const ERROR_BYTES_MAX: usize = 4 << 10;
 const SHALLOW: &str = "nested at most 64 levels deep";
 
-/// Why bytes are no answer.
+/// Why the output is not a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("the plugin printed nothing on its standard output")]
@@ -100,7 +100,7 @@ fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Plugi
     if events.len() > EVENTS_MAX {
         return Err(broken("events", "at most 1000 events"));
     }
-    // Each event without a `result` of its own gets this one.
+    // An event without its own `result` gets this one.
     let lacks_own = |event: &&Value| event["payload"].get("result").is_none();
     let copies = events.iter().filter(lacks_own).count();
     if copies.saturating_mul(result.len()) > COPIES_BYTES_MAX {
@@ -139,7 +139,7 @@ fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Plugin
     Ok(PluginError { error, retry, logs })
 }
 
-/// An event without a type could never be routed, and its work would be lost without a word.
+/// An event without a type could never be routed and would be lost silently.
 fn emitted(index: usize, event: Value, result: &str) -> Result<EmittedEvent, Error> {
     let Value::Object(mut members) = event else {
         return Err(broken(format!("events[{index}]"), "an object"));
@@ -168,7 +168,7 @@ fn emitted(index: usize, event: Value, result: &str) -> Result<EmittedEvent, Err
     })
 }
 
-/// It is shown in tables, logs and notifications; what the plugin printed is kept whole beside it.
+/// The result is shown in tables, logs and notifications; the whole output is stored separately.
 fn shortened(mut error: String) -> String {
     if error.len() > ERROR_BYTES_MAX {
         error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
@@ -177,7 +177,7 @@ fn shortened(mut error: String) -> String {
     error
 }
 
-/// Logs are for people: an odd line is shown as it is, and fails nothing.
+/// Logs are for people: a malformed line is shown as it is and is no failure.
 fn log_line(line: &Value) -> LogLine {
     let text = |value: &Value| match value.as_str() {
         Some(text) => text.to_owned(),

@@ -1,8 +1,7 @@
-//! Runs one command of a plugin as a process of its own.
+//! Runs one command of a plugin as a process.
 //!
-//! However it ends (by itself, at its deadline, by cancellation, or because the future is dropped) nothing of its process group
-//! is left, and a process that got away from the group holds nobody up. A process that is to have less than the server is
-//! started by a launcher; see [`super::confine`].
+//! However the run ends (exit, deadline, cancellation or drop of the future), no member of its process group survives, and a
+//! process that left the group delays nothing. A confined process is started by a launcher; see [`super::confine`].
 
 use std::ffi::OsString;
 use std::io;
@@ -21,25 +20,25 @@ use super::group::ProcessGroup;
 use super::interpreter;
 use super::open_files;
 
-/// What to start. The working directory is ours, and there are no arguments.
+/// What to start. The working directory is inherited, and there are no arguments.
 #[derive(Clone, Debug)]
 pub struct ProcessSpec {
     /// Absolute.
     pub entrypoint: PathBuf,
-    /// Without one, the entrypoint is started itself.
+    /// Without a launcher, the entrypoint is started directly.
     pub launcher: Option<Launcher>,
-    /// All that the process sees of the environment.
+    /// The complete environment of the process.
     pub environment: PluginVariables,
-    /// For its standard input, which is closed behind it.
+    /// The bytes for standard input, which is then closed.
     pub request: Vec<u8>,
     pub timeout: Duration,
     pub limits: RunLimits,
 }
 
-/// A program that becomes the entrypoint, which is its last argument.
+/// A program that executes the entrypoint, which is its last argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// For our own program, `/proc/self/exe` is still the one that runs when the file was replaced.
+    /// For this binary, `/proc/self/exe` is the running version even if the file was replaced.
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
 }
@@ -48,9 +47,9 @@ pub struct Launcher {
 pub struct RunLimits {
     pub stdout_bytes_max: usize,
     pub stderr_bytes_max: usize,
-    /// Between the request to end and the kill.
+    /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// How long we read on after the end, for a pipe that somebody outside of the group holds open.
+    /// How long output is read after the exit, in case a process outside of the group holds a pipe open.
     pub drain: Duration,
 }
 
@@ -65,7 +64,7 @@ impl Default for RunLimits {
     }
 }
 
-/// How a run ended, and what was printed until then.
+/// How a run ended, with the output until then.
 #[derive(Debug)]
 pub struct ProcessEnd {
     pub how: ExitKind,
@@ -79,14 +78,14 @@ pub enum ExitKind {
     Exited(ExitStatus),
     TimedOut,
     Cancelled,
-    /// The reason, for people.
+    /// The reason, as text.
     NotStarted(String),
-    /// The system has no room for another process just now, which is nobody's fault here. The reason, for people.
+    /// The system has no resources for another process at the moment. The reason, as text.
     NoResources(String),
 }
 
-/// `on_start` is told the process id, which is also that of its group. When `cancel` is ready the group gets the grace that it
-/// gets at the deadline; when this future is dropped it is killed at once.
+/// Calls `on_start` with the process id, which is also the group id. When `cancel` completes, the group gets the same grace
+/// period as at the deadline; when this future is dropped, it is killed at once.
 pub async fn run(
     job: ProcessSpec,
     on_start: impl FnOnce(u32),
@@ -134,7 +133,7 @@ fn start(job: &ProcessSpec) -> io::Result<Child> {
         .env_clear()
         .envs(&job.environment)
         .process_group(0)
-        // The group is killed on every path, but a leader may have left it for the server's own.
+        // The group is killed on every path, but a leader may have moved to the server's group.
         .kill_on_drop(true)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -153,7 +152,7 @@ async fn supervise(
     let stdout = child.stdout.take().expect("it was asked for as a pipe");
     let stderr = child.stderr.take().expect("it was asked for as a pipe");
     let limits = job.limits;
-    // All at once: a plugin may write before it reads, and either side would wait for the other.
+    // Concurrently: a plugin may write before it reads, and sequential pipes would deadlock.
     let pipes = async {
         tokio::join!(
             write_request(stdin, job.request),
@@ -162,7 +161,7 @@ async fn supervise(
         )
     };
     let life = async {
-        // Ordering: the end comes first, so that a process which ends at the very deadline has ended.
+        // Ordering: the exit is polled first, so that a process that exits exactly at the deadline has exited.
         let how = tokio::select! {
             biased;
             status = child.wait() => exited(status),
@@ -177,10 +176,11 @@ async fn supervise(
             };
             let _ = timeout(limits.grace, all_ended).await;
         }
-        // Invariant: no await lies between the last look at the group and this kill, so its number is not that of strangers.
+        // Invariant: there is no await between the last check of the group and this kill, so the group id cannot have been
+        // reused.
         group.kill();
         if !matches!(how, ExitKind::Exited(_)) {
-            // By its own number, for a leader that left its group was not reached; it fails for one that has ended.
+            // By its own id, because a leader that left its group was not reached. This fails if it has exited.
             let _ = child.start_kill();
             let _ = child.wait().await;
         }
@@ -196,7 +196,7 @@ async fn supervise(
     how
 }
 
-/// A plugin may end without reading what it was asked.
+/// A plugin may exit without reading its request.
 async fn write_request(mut stdin: ChildStdin, request: Vec<u8>) {
     let _ = stdin.write_all(&request).await;
 }
@@ -208,8 +208,8 @@ fn exited(status: io::Result<ExitStatus>) -> ExitKind {
     }
 }
 
-/// Whether the system lacked what any process takes: descriptors, processes or memory. What is wrong with the program itself is
-/// told otherwise (it is missing, may not be executed, or is given too much).
+/// Whether the system lacked descriptors, processes or memory. Errors of the program itself (missing, not executable, too many
+/// arguments) are reported differently.
 pub(super) fn is_out_of_resources(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {

@@ -1,7 +1,7 @@
-//! The programs of plugins as they were sealed.
+//! Verifies the programs of plugins against the seal.
 //!
-//! A plugin whose manifest or program is another than the sealed one counts like any operational file: it is warned of, and
-//! refused by a strict service. A seal without fingerprints says nothing about plugins.
+//! A changed manifest or program is treated like a changed operational file: a warning, or an error in strict mode. A seal
+//! without fingerprints does not cover plugins.
 
 use std::fs::{self, File};
 use std::io;
@@ -44,7 +44,7 @@ pub(super) fn verify(
     drift_fails: bool,
 ) -> ConfigProblems {
     let mut problems = ConfigProblems::default();
-    // A seal that is missing or damaged was told with the files that it should cover.
+    // A missing or damaged seal was reported with the files that it should cover.
     let Ok(Some(seal)) = ConfigSeal::read(&config.dir) else {
         return problems;
     };
@@ -107,7 +107,7 @@ fn differences(plugin: &RegisteredPlugin, known: &Fingerprint) -> Vec<(PathBuf, 
     found
 }
 
-/// Programs may be large, so they are not held in memory.
+/// Streams the file, because programs may be large.
 fn hash(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;

@@ -1,4 +1,4 @@
-//! From a configuration and the plugins on the disk to a program, or to all that is in its way.
+//! Loads a program from a configuration and the installed plugins, or reports all problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -23,10 +23,10 @@ use crate::plugin::registry::{self, Declaration, PluginRegistry};
 use crate::plugin::trust::Symlinks;
 use crate::schedule::ScheduleEntry;
 
-/// Beside the ledger.
+/// The directory of keys beside the ledger.
 const KEYS: &str = "keys";
 
-/// A program, unless a problem is an error, and all problems.
+/// The program, unless a problem is an error, and all problems.
 #[derive(Debug)]
 pub struct LoadedProgram {
     pub program: Option<Program>,
@@ -35,19 +35,19 @@ pub struct LoadedProgram {
     pub integrity_failed: bool,
 }
 
-/// Loads everything below `path`, which [`config::find()`] gave. It blocks, for it walks the plugin roots.
+/// Loads everything below `path`, as returned by [`config::find()`]. Blocks while it walks the plugin roots.
 pub fn load(path: &Path, surroundings: &Environment, verify: SealCheck) -> LoadedProgram {
     load_with(path, surroundings, verify, &Drafts::new())
 }
 
-/// The errors that an edit would bring in; those that are there already are not its fault.
+/// The errors that an edit would introduce, without those that exist already.
 pub fn consequences(path: &Path, surroundings: &Environment, edit: &Edit) -> Vec<ConfigProblem> {
     let errors = |drafts: &Drafts| {
         let loaded = load_with(path, surroundings, SealCheck::No, drafts);
         let errors = loaded.problems.into_iter();
         errors.filter(|problem| problem.severity == Severity::Error)
     };
-    // Lines move with an edit; what is said about them does not.
+    // An edit moves lines, so problems are compared without them.
     let known: Vec<ConfigProblem> = errors(&Drafts::new()).collect();
     let is_new = |problem: &ConfigProblem| {
         let same =
@@ -111,7 +111,7 @@ fn load_with(
     }
 }
 
-/// What sealing the configuration at `path` and the programs of its plugins would change; [`SealPlan::apply`] does it.
+/// Plans what sealing the configuration at `path` and the programs of its plugins would change; [`SealPlan::apply`] does it.
 pub fn lock(
     path: &Path,
     surroundings: &Environment,
@@ -119,7 +119,7 @@ pub fn lock(
 ) -> Result<SealPlan, LockError> {
     let checked = config::check(path, surroundings, SealCheck::No, &Drafts::new());
     let fingerprints = match &checked.config {
-        // What is wrong with plugins is told by a load; here only those count that can be run.
+        // Problems of plugins are reported by a load; here only runnable ones count.
         Some(config) => {
             let registry = plugins(config, &mut ConfigProblems::default()).registry;
             fingerprint::take(config, &registry)?
@@ -129,7 +129,7 @@ pub fn lock(
     config::lock(path, surroundings, &fingerprints, now)
 }
 
-/// What of a service no sandbox opens, as far as its configuration says where it is.
+/// The paths of the service that no sandbox opens, as far as the configuration defines them.
 pub(super) fn guarded(config: &Config) -> GuardedPaths {
     let beside = |ending: &str| {
         let mut path = config.state_path.clone().into_os_string();
@@ -172,9 +172,9 @@ fn check_sandboxes(config: &Config, problems: &mut ConfigProblems) {
 }
 
 struct Plugins {
-    /// Those that are there.
+    /// The plugins that were found.
     registry: PluginRegistry,
-    /// What their names mean.
+    /// What each name refers to.
     names: Names,
     left_out: BTreeMap<String, String>,
 }
@@ -213,7 +213,7 @@ fn plugins(config: &Config, problems: &mut ConfigProblems) -> Plugins {
     }
 }
 
-/// A plugin that somebody may be waiting for, and why it is not there.
+/// A plugin that jobs may wait for, and why it is missing.
 fn skipped_plugin(
     note: &Note,
     config: &Config,
@@ -234,7 +234,7 @@ fn discover(config: &Config, problems: &mut ConfigProblems) -> Discovery {
         Symlinks::Refuse
     };
     let mut roots = Vec::new();
-    // Each on its own first, so that one bad root does not hide the next.
+    // Checked one by one, so that a bad root does not hide the next one.
     for root in &config.plugin_roots {
         match fs::read_dir(root) {
             Ok(_) => roots.push(root.clone()),
@@ -263,7 +263,7 @@ fn declarations(config: &Config) -> BTreeMap<String, Declaration> {
     declarations.collect()
 }
 
-/// The directories of plugins that nobody asked for: what they lack is no reason to worry.
+/// The directories of plugins that are not enabled: their problems are not worth a warning.
 fn disabled_directories(config: &Config, discovery: &Discovery) -> BTreeSet<PathBuf> {
     let enabled = |name: &String| config.plugins.get(name).is_some_and(|one| one.enabled);
     let idle = discovery.plugins.iter().filter(|(name, _)| !enabled(name));
@@ -279,7 +279,7 @@ fn report_note(
     let severity = match note.weight {
         Weight::Detail => Severity::Notice,
         Weight::Skipped if silent.contains(&note.path) => Severity::Notice,
-        // The others still run, so the service starts.
+        // The other plugins still run, so the service starts.
         Weight::Warning | Weight::Skipped => Severity::Warning,
     };
     let configured = note.path.to_str().and_then(|path| {
@@ -318,7 +318,7 @@ fn build_plugin(
         1
     };
     let schedules = configured.map_or(&[][..], |configured| &configured.schedules);
-    // Those that mean nothing were errors, and there would be no program.
+    // Invalid entries are errors, so no program would exist.
     let schedules = schedules
         .iter()
         .filter_map(|node| ScheduleEntry::from_json(&node.json()).ok());
@@ -348,7 +348,7 @@ fn plugin_environment(config: &Config, surroundings: &Environment) -> PluginVari
     environment::for_plugins(&variables.collect(), &config.service.plugin_env_passthrough)
 }
 
-/// Where a key of the top stands, or the file if it is not there.
+/// The position of a top-level key, or of the file if the key is missing.
 pub(super) fn top_level_position(config: &Config, key: &str) -> SourcePosition {
     let found = config.merged.get(key).unwrap_or(&config.merged);
     found.at.clone()

@@ -1,9 +1,9 @@
-//! What is said of a name that nothing can be run by: whether it means nothing here, or something that was left out.
+//! Explains why a name cannot be run: unknown, disabled or skipped.
 
 use super::Program;
 
 impl Program {
-    /// Why [`Program::plugin`] has no plugin of this name, and who tells more.
+    /// Why [`Program::plugin`] has no plugin with this name, and where to find out more.
     pub fn missing_plugin(&self, name: &str) -> String {
         match self.config.plugins.get(name) {
             Some(configured) if !configured.enabled => {
@@ -12,14 +12,14 @@ impl Program {
             Some(_) => format!(
                 "the plugin `{name}` was left out because it cannot be run; `config check` tells why"
             ),
-            // One that is installed and not configured may still lack something.
+            // A plugin that is installed but not configured may lack something, too.
             None => format!(
                 "there is no plugin `{name}`; see `plugin list`, or `config check --verbose` for what was left out"
             ),
         }
     }
 
-    /// The same of a command of a plugin that can be run.
+    /// Why a plugin has no command with this name.
     pub fn missing_command(&self, plugin: &str, command: &str) -> String {
         let known = self.plugin(plugin);
         let commands = known.into_iter().flat_map(|one| &one.manifest.commands);

@@ -1,4 +1,4 @@
-//! The names of plugins and commands, wherever the configuration uses them.
+//! Validates the names of plugins and commands wherever the configuration uses them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::pipeline::{LoadError, PUBLISH_PLUGIN, PluginCatalogue, Router, StepKi
 use crate::plugin::discovery::Discovery;
 use crate::plugin::manifest::Manifest;
 
-/// What each name means: a plugin that was found, or one that is only configured.
+/// What each name refers to: a discovered plugin, or one that is only configured.
 pub(super) struct Names {
-    /// `None`: the manifest was not found or not accepted.
+    /// `None` if the manifest was not found or refused.
     plugins: BTreeMap<String, Option<Arc<Manifest>>>,
 }
 
@@ -29,13 +29,13 @@ impl Names {
             let base = plugin.uses.as_deref().unwrap_or(name);
             plugins.insert(name.clone(), manifest(base));
         }
-        // What the core does itself has no manifest.
+        // Steps of the core have no manifest.
         plugins.insert(PUBLISH_PLUGIN.to_owned(), None);
         Self { plugins }
     }
 }
 
-/// The enabled plugins that cannot be what they are configured to be: name, problem, and what mends it.
+/// Enabled plugins that cannot be resolved: name, problem and fix.
 pub(super) fn undiscoverable(
     config: &Config,
     discovery: &Discovery,
@@ -89,7 +89,7 @@ pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut Con
         for (node, index) in plugin.schedules.iter().zip(0..) {
             let written = node.get("command");
             let command = written.and_then(ConfigNode::text).unwrap_or("poll");
-            // A scheduled `handle` was refused already, whatever the manifest says.
+            // A scheduled `handle` was refused already.
             if command == "handle" || names.has_command(name, command) {
                 continue;
             }
@@ -134,13 +134,13 @@ pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut Conf
     }
 }
 
-/// The router, unless a route or a pipeline is wrong.
+/// Builds the router; `None` if a route or a pipeline is invalid.
 pub(super) fn router(
     config: &Config,
     names: &Names,
     problems: &mut ConfigProblems,
 ) -> Option<Router> {
-    // Routes to names that are not configured were told by who read them.
+    // Routes with unknown names were reported when the configuration was read.
     let known = |node: &&ConfigNode| {
         ["from", "to"].iter().all(|key| {
             let name = node.get(key).and_then(ConfigNode::text);
@@ -163,7 +163,7 @@ pub(super) fn router(
     match Router::load(&pipelines, &routes_json, names) {
         Ok(router) => {
             for warning in router.warnings() {
-                // Of a route's keys the reader of the configuration has told.
+                // Unknown keys of routes were reported when the configuration was read.
                 if !warning.place.starts_with("routes[") {
                     problems.warn(&position(warning), warning.to_string(), "");
                 }
@@ -213,7 +213,7 @@ fn warn_if_disabled(
     }
 }
 
-/// Where a route or pipeline stands that is named by its number or its name.
+/// The position of a route or pipeline that an error names by number or name.
 fn error_position(
     error: &LoadError,
     pipelines: &[ConfigNode],

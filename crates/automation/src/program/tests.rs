@@ -1,4 +1,4 @@
-//! Whole trees with plugins in them, loaded as the service loads them.
+//! Whole trees with plugins, loaded as the service loads them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ struct World {
 }
 
 impl World {
-    /// A configuration with two plugins on the disk: `mail` knows poll and handle, `old` only poll, one at a time.
+    /// A configuration with two installed plugins: `mail` has poll and handle, `old` only poll, without concurrency.
     fn new(config: &str) -> Self {
         let world = Self {
             dir: tempfile::tempdir().unwrap(),

@@ -1,4 +1,5 @@
-//! One attempt of a job: from what the ledger says to what came of it. Nothing is written here.
+//! One attempt of a job: builds the request from the ledger, runs the plugin and classifies the result. This module writes
+//! nothing.
 
 use std::sync::Arc;
 
@@ -21,22 +22,22 @@ use crate::plugin::response::{EmittedEvent, PluginResponse};
 use crate::plugin::run::{self, Launcher, RunLimits};
 use crate::program::{Plugin, Program};
 
-/// What a job that cannot even be started gives as its reason.
+/// The failure reason of a job that could not be started.
 const PREFLIGHT: &str = "preflight";
 
 pub(super) struct Attempt {
     pub(super) intent: Intent,
     pub(super) job: Job,
-    /// As it was when the job was taken; a reload does not change it.
+    /// The program at the time of the claim; a reload does not change it.
     pub(super) program: Arc<Program>,
-    /// Its baggage.
+    /// The baggage of the job.
     pub(super) context: Map<String, Value>,
-    /// Why it cannot even begin.
+    /// Why the attempt cannot start.
     pub(super) unready: Option<AttemptFailure>,
     pub(super) started_at: Timestamp,
 }
 
-/// How an attempt ended, and what is left of it.
+/// How an attempt ended, with the captured output.
 pub(super) struct AttemptReport {
     pub(super) end: AttemptEnd,
     pub(super) stdout: Option<String>,
@@ -46,14 +47,14 @@ pub(super) struct AttemptReport {
 
 pub(super) enum AttemptEnd {
     Succeeded(PluginResponse),
-    /// The condition of a step was looked at, and this is the event it passes on.
+    /// The condition of a step was evaluated; `payload` is passed on unchanged.
     Switched {
         matched: bool,
         payload: Value,
     },
     Failed(AttemptFailure),
     Cancelled,
-    /// The system had no room for its process, so no attempt was made. The reason, for people.
+    /// The system had no resources for another process, so this does not count as an attempt. Carries the reason as text.
     NoResources(String),
 }
 
@@ -66,7 +67,7 @@ pub(super) struct AttemptFailure {
 }
 
 impl AttemptFailure {
-    /// Another attempt may cure it.
+    /// A later attempt may succeed.
     pub(super) fn retryable(error: impl Into<String>) -> Self {
         Self {
             again: true,
@@ -74,7 +75,7 @@ impl AttemptFailure {
         }
     }
 
-    /// Nothing but another configuration cures it.
+    /// Only a changed configuration can help.
     pub(super) fn permanent(error: impl Into<String>) -> Self {
         Self {
             error: error.into(),
@@ -122,7 +123,7 @@ impl Attempt {
         job_id(self.intent.id)
     }
 
-    /// Runs it to its end. `on_start` is told the process id.
+    /// Runs the attempt to its end. Calls `on_start` with the process id.
     pub(super) async fn run(
         &self,
         engine: &Engine,
@@ -256,7 +257,7 @@ impl Attempt {
         })
     }
 
-    /// What the plugin is given: the payload, and for `handle` the event that it is wrapped in.
+    /// The input of the plugin: the payload, and for `handle` the event around it.
     fn payload_and_event(&self) -> Result<(Value, Option<PluginEvent>), AttemptFailure> {
         if self.job.command != HANDLE {
             let payload = self.templated(self.job.payload.clone())?;
@@ -300,7 +301,7 @@ impl Attempt {
         }
     }
 
-    /// Whether the step's own configuration says what stands under this key.
+    /// Whether the step's own `with` sets this key.
     pub(super) fn is_configured(&self, key: &str) -> bool {
         let node = self.job.position.as_ref();
         let node = node.and_then(|position| self.program.router().node(position));
@@ -310,7 +311,7 @@ impl Attempt {
         }
     }
 
-    /// The baggage, and where in a pipeline this is.
+    /// The baggage, plus the position in the pipeline.
     fn request_context(&self) -> Map<String, Value> {
         let mut context = self.context.clone();
         if let Some(served) = &self.job.serves {
@@ -355,7 +356,7 @@ impl Attempt {
 }
 
 fn captured_text(captured: &Captured) -> Option<String> {
-    // PostgreSQL's texts know no zero character, and whoever reads the log has no use for it.
+    // PostgreSQL cannot store NUL in text, and it has no meaning in a log.
     (!captured.bytes.is_empty()).then(|| captured.text().replace('\0', "\u{fffd}"))
 }
 
@@ -383,7 +384,7 @@ pub(super) async fn read_state(
         .map_err(|error| AttemptFailure::permanent(format!("its state cannot be read: {error}")))
 }
 
-/// The ledger is away; another attempt may find it.
+/// The ledger is unavailable; a later attempt may succeed.
 fn read_failure(what: &str, error: &consign_engine::Error) -> AttemptFailure {
     AttemptFailure {
         error: format!("its {what} could not be read: {error}"),

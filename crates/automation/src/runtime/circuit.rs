@@ -1,7 +1,7 @@
-//! Circuit breakers: what the end of a scheduled job does to one, and how operators see and reset it.
+//! Circuit breakers: applies the result of a scheduled job, and lets operators read and reset a breaker.
 //!
-//! Everything that is not a success counts, a cancelled job too:
-//! a run that somebody had to end is no sign of health.
+//! Every end other than success counts as a failure, including cancellation: a run that an operator had to stop is no sign of
+//! health.
 
 use consign_engine::{Engine, Error};
 use consign_kernel::error::Refusal;
@@ -18,7 +18,7 @@ use super::records;
 use super::unit_of_work::{TRIES_MAX, UnitOfWork, Versioned, get_record, get_record_or_default};
 use crate::breaker::{BreakerState, BreakerTransition};
 
-/// How a breaker stands, and what brought it there.
+/// The state of a breaker and its history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BreakerInfo {
     pub plugin: String,
@@ -32,12 +32,12 @@ pub struct BreakerInfo {
     pub last_job_id: Option<String>,
     #[serde(with = "crate::instant::maybe")]
     pub updated_at: Option<Timestamp>,
-    /// The newest first.
+    /// Newest first.
     pub transitions: Vec<records::BreakerChange>,
 }
 
 impl Runtime {
-    /// Nothing for a plugin or command that is not there and never had a breaker.
+    /// `None` for a plugin or command that does not exist and never had a breaker.
     pub async fn breaker(
         &self,
         plugin: &str,
@@ -53,7 +53,7 @@ impl Runtime {
         let history = format!("{plugin}/{command}");
         let history = engine.last_records(Kind::BreakerChange, &history, "", limit);
         let transitions = history.await?.into_iter().filter_map(|record| {
-            // One line that cannot be read does not hide the others.
+            // One unreadable line must not hide the others.
             serde_json::from_str(&record.value).ok()
         });
         let records::BreakerRecord {
@@ -74,7 +74,7 @@ impl Runtime {
         }))
     }
 
-    /// Closes a breaker by hand; scheduled jobs go on with the next tick.
+    /// Closes a breaker on request of an operator; scheduled jobs continue with the next tick.
     pub async fn reset_breaker(&self, plugin: &str, command: &str) -> Result<(), Error> {
         let inner = &self.inner;
         for _ in 0..TRIES_MAX {
@@ -100,7 +100,7 @@ impl Runtime {
     }
 }
 
-/// The breaker as it is now, and the line of its history that says why.
+/// Writes the breaker and the line of its history that explains the change.
 pub(super) fn write_transition(
     engine: &Engine,
     record: &Versioned<records::BreakerRecord>,
@@ -120,7 +120,7 @@ pub(super) fn write_transition(
     unit.replace(record);
 }
 
-/// What the breaker and the schedule learn from the end of a scheduled job.
+/// Updates the breaker and the schedule after a scheduled job ended.
 pub(super) async fn record_result(
     engine: &Engine,
     attempt: &Attempt,

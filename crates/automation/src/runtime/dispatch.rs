@@ -1,7 +1,7 @@
-//! What runs when: jobs are claimed as long as there is a free worker, of plugins that are below their own cap.
+//! The dispatcher: claims jobs while worker slots are free, only for plugins below their own concurrency limit.
 //!
-//! A plugin at its cap is not asked for, so its backlog stands in nobody's way. A lease is short and is extended while the process
-//! runs: whoever finds it gone knows that the job was cancelled or taken over.
+//! A plugin at its limit is left out of the claim, so its backlog does not block other plugins. Leases are short and extended
+//! while the process runs; a lost lease means that the job was cancelled or taken over.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,31 +25,31 @@ use crate::program::{Plugin, Program};
 
 const LEASE_US: i64 = 60 * SECOND_US;
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
-/// A look at the ledger that nothing has asked for.
+/// The longest wait before the dispatcher looks at the ledger without a wake.
 const POLL_INTERVAL: Duration = Duration::from_mins(1);
-/// Steps that wait for an intent.
+/// The maximum number of steps that wait for an intent.
 const WAITS_MAX: usize = 1_000;
-/// Between two tries when the ledger cannot be reached.
+/// The delay between retries while the ledger is unavailable.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What runs at this moment, in this process.
+/// The jobs that run in this process.
 #[derive(Default)]
 pub(super) struct RunningJobs {
-    /// How each is asked to end. A job that was taken again while its last attempt still ends has two slots and one signal here.
+    /// How to cancel each job. A job that was claimed again while its previous attempt still ends has two slots and one signal.
     cancel_signals: HashMap<IntentId, Arc<Notify>>,
     slots: usize,
     by_plugin: HashMap<String, usize>,
-    /// Jobs that claims under way may bring: in all, and of each plugin.
+    /// Jobs that pending claims may return: in total, and per plugin.
     pending_slots: usize,
     pending_by_plugin: HashMap<String, usize>,
 }
 
-/// Whose jobs may be taken, and how many at once. They count as taken until [`RunningJobs::finish_claim`].
+/// Which plugins a claim covers and how many jobs it may return. They count as running until [`RunningJobs::finish_claim`].
 #[derive(Default)]
 struct ClaimPlan {
     plugins: Vec<String>,
     jobs_max: usize,
-    /// Of the workers' slots.
+    /// How many of the jobs need a worker slot.
     worker_slots: usize,
 }
 
@@ -58,12 +58,12 @@ impl RunningJobs {
         self.slots
     }
 
-    /// How many of the workers' slots are taken. Who only waits needs none.
+    /// The number of used worker slots. A job that waits for an intent uses none.
     pub(super) fn working(&self) -> usize {
         self.slots - self.by_plugin.get(PUBLISH_PLUGIN).copied().unwrap_or(0)
     }
 
-    /// Asks the process of a job to end, if it runs here.
+    /// Cancels the process of a job if it runs here.
     pub(super) fn cancel(&self, id: IntentId) -> bool {
         let found = self.cancel_signals.get(&id);
         found.inspect(|signal| signal.notify_one()).is_some()
@@ -77,7 +77,7 @@ impl RunningJobs {
         cancel
     }
 
-    /// Once for each [`RunningJobs::add`].
+    /// Must be called once for each [`RunningJobs::add`].
     fn remove(&mut self, id: IntentId, plugin: &str, cancel: &Arc<Notify>) {
         self.slots -= 1;
         if let Some(count) = self.by_plugin.get_mut(plugin) {
@@ -92,13 +92,13 @@ impl RunningJobs {
         }
     }
 
-    /// Whether no other job of this plugin could begin.
+    /// Whether no further job of this plugin may start.
     pub(super) fn is_full(&self, program: &Program, plugin: &Plugin) -> bool {
         let own = self.by_plugin.get(&plugin.name).copied().unwrap_or(0);
         self.working() >= program.config().service.max_workers || own >= plugin.parallelism
     }
 
-    /// What may be taken without passing anybody's cap. `ending` is a job that makes room for another.
+    /// Plans the largest claim that exceeds no limit. `ending` is the plugin of a job whose slot becomes free.
     fn plan_claim(&mut self, program: &Program, ending: Option<&str>) -> Option<ClaimPlan> {
         let frees_slot = ending.is_some_and(|plugin| plugin != PUBLISH_PLUGIN);
         let taken = self.working() + self.pending_slots - usize::from(frees_slot);
@@ -141,7 +141,7 @@ impl RunningJobs {
         Some(plan)
     }
 
-    /// The claim for a plan is over, whatever it brought. Nothing is left to plan for.
+    /// Releases the reservation of a claim, whatever it returned.
     fn finish_claim(&mut self, plan: &mut ClaimPlan) {
         let plan = std::mem::take(plan);
         self.pending_slots -= plan.worker_slots;
@@ -163,7 +163,7 @@ impl RuntimeInner {
         Some(PendingClaim { inner: self, plan })
     }
 
-    /// What may be taken in the slot of a job that ends; nothing while the service stops, or on an one_shot.
+    /// Begins the claim for the slot of a job that ends; `None` while the runtime stops and in one-shot mode.
     fn begin_next_claim(
         self: &Arc<Self>,
         program: &Program,
@@ -191,7 +191,7 @@ impl RuntimeInner {
     }
 }
 
-/// Takes jobs until the service stops.
+/// Claims jobs until the runtime stops.
 pub(super) async fn dispatch(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
     while !*stopping.borrow_and_update() {
@@ -203,7 +203,7 @@ pub(super) async fn dispatch(inner: Arc<RuntimeInner>) {
             continue;
         }
         let program = inner.program();
-        // Before the look: whatever changes afterwards is noticed.
+        // Subscribe before reading, so that no later change is missed.
         let changed = inner.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
@@ -223,7 +223,7 @@ pub(super) async fn dispatch(inner: Arc<RuntimeInner>) {
         let claim = pending.claim();
         let claimed = inner.engine.claim_unless(None, claim, POLL_INTERVAL, leave);
         let claimed = claimed.await;
-        // It may have been exchanged while nothing was there to take.
+        // The program may have been replaced during the wait.
         let program = inner.program();
         pending.start(&program, claimed.as_deref().unwrap_or_default());
         if let Err(error) = claimed {
@@ -234,7 +234,7 @@ pub(super) async fn dispatch(inner: Arc<RuntimeInner>) {
     }
 }
 
-/// Takes a job that stands before all others of its kind.
+/// Claims the job with the highest priority of its kind, for one-shot mode.
 pub(super) async fn claim_job(
     inner: &Arc<RuntimeInner>,
     job: &Intent,
@@ -249,8 +249,8 @@ pub(super) async fn claim_job(
     Ok(())
 }
 
-/// A claim under way. However it ends, by a panic too, the slots that are kept for it are free again: a dispatcher that begins
-/// anew would find none.
+/// A claim in progress. Dropping it releases its slots, even after a panic; otherwise a restarted dispatcher would find none
+/// free.
 struct PendingClaim<'i> {
     inner: &'i Arc<RuntimeInner>,
     plan: ClaimPlan,
@@ -262,7 +262,7 @@ impl PendingClaim<'_> {
             .claim(self.plan.plugins.clone(), self.plan.jobs_max)
     }
 
-    /// What the claim brought takes the slots that were kept for it.
+    /// Starts the claimed jobs in the reserved slots.
     fn start(mut self, program: &Arc<Program>, claimed: &[Intent]) {
         let mut running = self.inner.running();
         running.finish_claim(&mut self.plan);
@@ -307,7 +307,7 @@ fn spawn_attempt(
     let id = intent.id;
     let inner = Arc::clone(inner);
     tokio::spawn(async move {
-        // However the task ends, the slot is free again.
+        // The slot is released however the task ends.
         let slot = WorkerSlot {
             inner: &inner,
             id,
@@ -320,14 +320,14 @@ fn spawn_attempt(
     });
 }
 
-/// One of the slots that the workers have, taken by a job.
+/// A worker slot that a job occupies.
 struct WorkerSlot<'i> {
     inner: &'i Arc<RuntimeInner>,
     id: IntentId,
     plugin: String,
     cancel: Arc<Notify>,
     released: AtomicBool,
-    /// Its job waits again, and keeps what it holds.
+    /// The job is queued again and keeps its served lease.
     given_back: AtomicBool,
 }
 
@@ -428,14 +428,14 @@ async fn work(slot: &WorkerSlot<'_>, program: Arc<Program>, intent: Intent) {
     }
 }
 
-/// The job waits again as if it had not been taken, and the dispatcher with it.
+/// Returns the job to the queue without counting an attempt, and starts the back-off.
 async fn give_back(slot: &WorkerSlot<'_>, attempt: &Attempt, why: &str) {
     let inner = slot.inner;
     let Job {
         plugin, command, ..
     } = &attempt.job;
     let job_id = attempt.job_id();
-    // Of all that fail for this reason at the same time, one is event.
+    // Of several failures at the same time, only the first is logged.
     if let Some(pause) = inner.start_backoff.start_failed() {
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         tracing::warn!(
@@ -480,7 +480,7 @@ async fn give_back(slot: &WorkerSlot<'_>, attempt: &Attempt, why: &str) {
     );
 }
 
-/// Asks for a lease as long as the first one.
+/// Requests a lease of the initial length.
 fn extension(intent: &Intent) -> Extend {
     Extend {
         id: intent.id,
@@ -490,7 +490,7 @@ fn extension(intent: &Intent) -> Extend {
     }
 }
 
-/// Keeps the lease, and returns when it cannot be kept any longer.
+/// Extends the lease until that fails, then returns.
 async fn lease_is_lost(inner: &RuntimeInner, extension: &Extend) {
     let mut pause = EXTEND_EVERY;
     loop {
@@ -508,8 +508,8 @@ async fn lease_is_lost(inner: &RuntimeInner, extension: &Extend) {
     }
 }
 
-/// The result of work that was done is not given up while the ledger is away, nor is the lease that gives the right to it: without
-/// one, others take the job for lost and run it again.
+/// Keeps the result of a finished run, and its lease, while the ledger is unavailable. Without the lease another node would take
+/// the job for lost and run it again.
 async fn settle(
     slot: &WorkerSlot<'_>,
     attempt: &mut Attempt,
@@ -518,7 +518,7 @@ async fn settle(
     let extension = extension(&attempt.intent);
     let keeping = async {
         lease_is_lost(slot.inner, &extension).await;
-        // Perhaps only because the job was settled just now. If not, that is refused as well.
+        // The lease may be gone because the job was just settled. If not, the settlement is refused as well.
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -535,7 +535,7 @@ async fn settle_until_recorded(
     let inner = slot.inner;
     let (plugin, job_id) = (attempt.job.plugin.clone(), attempt.job_id());
     loop {
-        // Whoever ends makes room, and the next one is taken in the same commit.
+        // The next job is claimed in the commit that frees the slot.
         let program = inner.program();
         let pending = inner.begin_next_claim(&program, &plugin);
         let next = pending.as_ref().map(PendingClaim::claim);
@@ -546,13 +546,13 @@ async fn settle_until_recorded(
         }
         match finished {
             Ok(finished) => return Some(finished),
-            // Perhaps only the intent is not ours any more; the job has an end of its own.
+            // Perhaps only the lease of the served intent is lost; the job can still be settled.
             Err(consign_engine::Error::Refused(refusal))
                 if refusal != Refusal::VersionMismatch && attempt.job.serves.take().is_some() =>
             {
                 tracing::warn!(plugin, job_id, %refusal, "its intent could not be settled");
             }
-            // Others write what it writes all the time: that is no reason to run it again.
+            // A version conflict is normal under load and no reason to run the job again.
             Err(consign_engine::Error::Refused(refusal)) if refusal != Refusal::VersionMismatch => {
                 tracing::warn!(plugin, job_id, %refusal, "the job is not ours any more; its end is not recorded");
                 return None;
@@ -569,7 +569,7 @@ async fn settle_until_recorded(
     }
 }
 
-/// For those who watch, and for the log.
+/// Publishes the events of a finished attempt and logs it.
 pub(super) fn report(
     inner: &RuntimeInner,
     attempt: &Attempt,

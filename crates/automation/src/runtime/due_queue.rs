@@ -1,6 +1,6 @@
-//! Which schedule is to be looked at when: a heap, so that those whose time has not come cost nothing.
+//! A heap of schedule entries by due time, so that entries that are not due cost nothing.
 //!
-//! It is only a hint. Whether an entry is due is decided by its record, which others may have changed.
+//! The heap is only a hint. The record of an entry, which other nodes may change, decides whether it is due.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// An entry: which one of which plugin.
+/// Identifies an entry by its plugin and its index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct EntryRef {
     pub(super) plugin: Arc<str>,
@@ -20,13 +20,13 @@ pub(super) struct EntryRef {
 pub(super) struct DueQueue {
     entries: Vec<EntryRef>,
     numbers: HashMap<EntryRef, usize>,
-    /// What holds of each; whatever else the heap says of it is out of date.
+    /// The current due time of each entry; any other time in the heap is stale.
     next: Vec<Option<Timestamp>>,
     heap: BinaryHeap<Reverse<(Timestamp, usize)>>,
 }
 
 impl DueQueue {
-    /// Added in the order in which entries of the same instant are looked at.
+    /// Entries with the same due time are checked in the order in which they were added.
     pub(super) fn add(&mut self, plugin: &Arc<str>, index: usize, next: Option<Timestamp>) {
         let entry = EntryRef {
             plugin: Arc::clone(plugin),
@@ -39,7 +39,7 @@ impl DueQueue {
         self.set(number, next);
     }
 
-    /// Takes out those whose time has come, in the order in which they were added.
+    /// Removes and returns the due entries, in the order in which they were added.
     pub(super) fn due(&mut self, now: Timestamp) -> Vec<(usize, EntryRef)> {
         let mut due = Vec::new();
         while let Some(first) = self.heap.peek_mut()
@@ -55,7 +55,7 @@ impl DueQueue {
         due
     }
 
-    /// When this one is to be looked at, unless it never comes again.
+    /// Sets when to check this entry next; `None` if never.
     pub(super) fn set(&mut self, number: usize, next: Option<Timestamp>) {
         self.next[number] = next;
         if let Some(next) = next {
@@ -67,7 +67,7 @@ impl DueQueue {
         self.numbers.get(entry).copied()
     }
 
-    /// When to look at any of them; it may turn out to be too early.
+    /// When to check the next entry; it may be too early.
     pub(super) fn first(&self) -> Option<Timestamp> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }

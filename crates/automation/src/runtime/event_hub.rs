@@ -1,7 +1,7 @@
-//! What happens right now, for whoever watches: the last few hundred events in memory. Slow readers lose some; the ledger has it all.
+//! The live event stream: the last few hundred events, in memory. Slow readers lose events; the ledger holds the full history.
 //!
-//! Invariant: numbers grow over restarts, unless the clock was set back. They begin with the microsecond of the start, so a number that
-//! a reader brings along from before it lies below all of them, and nothing is taken for seen that was not.
+//! Invariant: event numbers grow across restarts, unless the clock was set back. They start with the microsecond of the start, so
+//! a number from before a restart is smaller than all later ones, and no reader skips an event it has not seen.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -54,7 +54,7 @@ impl EventHub {
         self.last.send_replace(number);
     }
 
-    /// What is still there of what came after `number`.
+    /// The retained events with a larger number.
     pub fn after(&self, number: u64) -> Vec<RuntimeEvent> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         events

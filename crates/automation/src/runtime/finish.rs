@@ -1,7 +1,8 @@
-//! The end of an attempt as one commit: the job is settled, its successors are queued, and state, facts, breaker, schedule and log
-//! are written, all of it or nothing.
+//! The end of an attempt as one commit: settles the job, queues its successors, and writes state, facts, breaker, schedule and
+//! log, all or nothing.
 //!
-//! Whatever can be refused stands in front: records that must still be what was read, then the lease. Behind them nothing can fail.
+//! Ordering: steps that can be refused come first: the expected record versions, then the lease. The steps behind them cannot
+//! fail.
 
 use consign_engine::{Engine, Error};
 use consign_kernel::command::{Admit, Admitted, Answer, Claim, Command, Settle, Settlement};
@@ -23,29 +24,29 @@ use crate::breaker::BreakerTransition;
 use crate::pipeline::{BAGGAGE_BYTES_MAX, EventRef, JobEnd, NextJob};
 use crate::plugin::response::PluginResponse;
 
-/// What the copies of the baggage in the successors of one job may come to.
+/// The maximum total size of the baggage copies in the successors of one job.
 const BAGGAGE_COPIES_BYTES_MAX: usize = 64 << 20;
-/// Why an attempt failed whose process ended with the service.
+/// The failure reason of an attempt whose process ended with the service.
 pub(super) const RECOVERED: &str = "recovered";
-/// The command that runs once for a program and its configuration, and never again if it fails.
+/// The command that runs once per program and configuration and is never retried.
 pub(super) const INIT: &str = "init";
 
-/// What became of the job.
+/// The result of finishing an attempt.
 pub(super) struct FinishedAttempt {
-    /// In the protocol's words: `succeeded`, `failed`, `timed_out`, `dead`, or `queued` for another attempt.
+    /// In the words of the protocol: `succeeded`, `failed`, `timed_out`, `dead`, or `queued` for another attempt.
     pub(super) status: &'static str,
     pub(super) error: Option<String>,
     pub(super) reason: Option<&'static str>,
     pub(super) retry_at: Option<Timestamp>,
-    /// What it did to the breaker.
+    /// The transition of the breaker, if any.
     pub(super) circuit: Option<BreakerTransition>,
     pub(super) children: Vec<(Job, Admitted)>,
-    /// What the claim behind it took.
+    /// The jobs that the appended claim returned.
     pub(super) next: Vec<Intent>,
 }
 
-/// Settles the job with all that follows, and takes the next one in the same commit if there is a claim for it. An error means that
-/// nothing happened, or that nobody knows.
+/// Settles the job with everything that follows, and claims the next one in the same commit if `next` is set. After an error
+/// nothing was committed, or it is unknown whether it was.
 pub(super) async fn finish(
     engine: &Engine,
     attempt: &Attempt,
@@ -77,11 +78,11 @@ async fn try_to_finish(
         }
         AttemptEnd::Failed(failure) => Err(failure.clone()),
         AttemptEnd::Cancelled => Err(AttemptFailure::permanent("it was cancelled")),
-        // Given back instead of settled; see `give_back`.
+        // The dispatcher returns such a job to the queue instead; see `give_back`.
         AttemptEnd::NoResources(why) => Err(AttemptFailure::retryable(why)),
     };
     if settled.is_err() {
-        // What was prepared for a success is void.
+        // The preparations for a success are void.
         unit = UnitOfWork::default();
     }
     let failure = settled.as_ref().err();
@@ -90,7 +91,7 @@ async fn try_to_finish(
     if let Some(end) = end {
         circuit = apply_job_end(engine, attempt, ended, (status, end), failure, &mut unit).await?;
     }
-    // The attempt's own outcome: what the job goes on to be is told by the queue.
+    // The log records the outcome of the attempt; the queue records the state of the job.
     let outcome = match failure {
         Some(AttemptFailure {
             timed_out: true, ..
@@ -151,7 +152,7 @@ fn admit(steps: &mut Vec<Command>, attempt: &Attempt, jobs: &[Job]) {
     }
 }
 
-/// What a success leaves in the job itself, or what failed.
+/// The result text of a success, or the failure.
 type SettledAttempt = Result<String, AttemptFailure>;
 
 fn settlement(settled: &SettledAttempt) -> Settlement {
@@ -170,7 +171,7 @@ fn settlement(settled: &SettledAttempt) -> Settlement {
     }
 }
 
-/// The word for what the job is afterwards, and its end if this was one.
+/// The status of the job afterwards, and its final end if it has one.
 fn status(attempt: &Attempt, failure: Option<&AttemptFailure>) -> (&'static str, Option<JobEnd>) {
     let Some(failure) = failure else {
         return ("succeeded", Some(JobEnd::Succeeded));
@@ -201,7 +202,7 @@ async fn apply_success(
     if plant::on(Plant::FactsApart) {
         engine.together(std::mem::take(unit).steps([])).await?;
     }
-    // Baggage is bounded itself, so a few events need no look at it.
+    // Baggage is bounded, so the sum needs no exact check for a few events.
     let most = response.events.len().saturating_mul(BAGGAGE_BYTES_MAX);
     let carried = || serde_json::to_string(&attempt.context).map_or(usize::MAX, |text| text.len());
     if most > BAGGAGE_COPIES_BYTES_MAX
@@ -251,7 +252,7 @@ async fn apply_success(
     )
 }
 
-/// A condition was looked at; the event goes on as it came.
+/// Routes an event after its condition was evaluated; the event itself is unchanged.
 fn route_switch(
     engine: &Engine,
     attempt: &Attempt,
@@ -285,7 +286,8 @@ fn route_switch(
     Ok(crate::pipeline::switch_result(matched).to_string())
 }
 
-/// Writes down an attempt that none of our processes ended, and what follows if the job is over. `mark` makes sure that it is done once.
+/// Logs an attempt that no process of this runtime reported, and queues what follows if the job is over. Replacing `mark` in the
+/// same commit makes sure that this happens once.
 pub(super) async fn record_unreported_end(
     engine: &Engine,
     attempt: &Attempt,
@@ -328,7 +330,7 @@ pub(super) async fn record_unreported_end(
     })
 }
 
-/// What follows from the end of a job, whoever ended it.
+/// The consequences of the end of a job, whatever its cause.
 async fn apply_job_end(
     engine: &Engine,
     attempt: &Attempt,
@@ -378,8 +380,7 @@ fn write_log(
     unit.put(key, &log, Some(until));
 }
 
-/// For a job whose process could not be started for want of the system's resources: it waits where it stood, as if it had not been
-/// taken.
+/// Returns a job to its place in the queue because the system had no resources to start its process. No attempt is counted.
 pub(super) async fn give_back(engine: &Engine, intent: &Intent) -> Result<(), Error> {
     let settle = Settle {
         id: intent.id,
@@ -391,7 +392,7 @@ pub(super) async fn give_back(engine: &Engine, intent: &Intent) -> Result<(), Er
     Ok(())
 }
 
-/// For a job that could not even be read: it is failed for good, and nothing follows from it.
+/// Fails a job that cannot be read, permanently and without successors.
 pub(super) async fn fail_unreadable(
     engine: &Engine,
     intent: &Intent,

@@ -1,7 +1,8 @@
-//! The service as a worker of the Intent Protocol: intents of the goals that plugins serve become jobs of these plugins.
+//! The runtime as a worker of the Intent Protocol: it claims intents of the goals that plugins serve and queues a job for each.
 //!
-//! Invariant: an intent is claimed only while its plugin has a free place here; what a busy plugin cannot do is left to others. Each goal
-//! has a task of its own, which ends with the configuration that asked for it. How job and intent end is said in `served`.
+//! Invariant: an intent is claimed only while its plugin has a free slot here; other workers take what a busy plugin cannot. Each
+//! goal has its own task, which ends with the configuration that defines it. `served_intent` defines how job and intent end
+//! together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,24 +26,24 @@ use crate::nesting::is_too_deep;
 use crate::plugin::request::HANDLE;
 use crate::program::{Plugin, Program};
 
-/// The worker that intents can be meant for, and that their timelines name.
+/// The worker id that intents can target and that their timelines show.
 const WORKER: &str = "automation";
-/// A look at the ledger that nothing has asked for.
+/// The longest wait before the worker looks at the ledger without a wake.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Between two tries when the ledger cannot be reached.
+/// The delay between retries while the ledger is unavailable.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// More jobs of a plugin than this are not looked at; they would be a backlog, and then nothing is claimed.
+/// The maximum number of open jobs to count; a plugin with more has a backlog, and nothing is claimed for it.
 const OPEN_MAX: u32 = 500;
 
-/// Serves the goals of whatever configuration holds, until the service stops.
+/// Serves the goals of the current configuration until the runtime stops.
 pub(super) async fn serve_goals(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
     let mut adopted = inner.adopted.subscribe();
     while !*stopping.borrow_and_update() {
-        // Before the look: whatever is adopted afterwards is noticed.
+        // Subscribe before reading, so that no later reload is missed.
         let adoption = *adopted.borrow_and_update();
         let program = inner.program();
-        // Whatever served the one before has ended.
+        // All workers of the previous configuration have ended.
         inner.serving.send_replace(adoption);
         let over = watch::Sender::new(false);
         let mut goals = JoinSet::new();
@@ -67,8 +68,8 @@ pub(super) async fn serve_goals(inner: Arc<RuntimeInner>) {
 }
 
 impl RuntimeInner {
-    /// What is published from now on is no more claimed for a configuration that was replaced. One that cannot let go because the
-    /// ledger does not answer is not waited for any longer than it would look.
+    /// Waits until no intent is claimed for a replaced configuration any more. The wait is bounded by one poll interval, in case
+    /// the ledger does not respond.
     pub(super) async fn wait_until_serving(&self) {
         let adoption = *self.adopted.borrow();
         let mut serving = self.serving.subscribe();
@@ -113,7 +114,7 @@ impl GoalWorker {
         }
     }
 
-    /// Jobs that wait count as well: they come first.
+    /// Queued jobs count as well, because they run first.
     async fn has_room(&self) -> Result<bool, Error> {
         let engine = &self.inner.engine;
         let is_short = self.inner.start_backoff.remaining().is_some();
@@ -170,7 +171,7 @@ impl GoalWorker {
         Ok(())
     }
 
-    /// If this fails, the intent comes again when its lease ends.
+    /// After an error here, the intent becomes claimable again when its lease ends.
     async fn enqueue_job(&self, intent: &Intent) -> Result<(), Error> {
         let command = &self.served.command;
         let id = intent.id.to_string();
@@ -202,12 +203,12 @@ impl GoalWorker {
             inner: Arc::clone(&self.inner),
         };
         let job = runtime.enqueue(job, None).await?.id;
-        // If that is refused, the job finds out when it begins.
+        // If the extension is refused, the job detects that when it starts.
         let kept = self.inner.engine.apply(None, served.extend()?).await;
         if let Err(error) = kept {
             tracing::warn!(component = "dispatcher", %error, "the lease of a served intent was not kept");
         }
-        // Unless it is over already; then the intent is settled, and the next round finds that out.
+        // If the job is over already, the intent is settled and the next extension drops the entry.
         self.inner.served_leases().entry(job).or_insert(served);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Whether the service does what it is there for, as those are told who watch over it.
+//! The health of the runtime: which tasks are down, and whether the ledger refuses claims.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,18 @@ use tokio::sync::watch;
 use super::lifecycle::Runtime;
 
 const RESTART_DELAY: Duration = Duration::from_secs(1);
-/// The dispatcher tries again after a second. It says nothing while it waits for jobs, so a refusal is over when it is old.
+/// The dispatcher retries after a second and reports nothing while it waits for jobs, so an old refusal counts as resolved.
 const REFUSAL_AGE_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct TaskHealth {
-    /// Tasks that should run and do not.
+    /// Tasks that should run but do not.
     stopped_tasks: Mutex<BTreeSet<&'static str>>,
     refused_at: Mutex<Option<Instant>>,
 }
 
 impl TaskHealth {
-    /// A task that panics begins anew: without it the service would look well and do nothing.
+    /// Restarts a task that panicked; without it the service would look healthy and do nothing.
     pub(super) async fn supervise<F>(
         &self,
         name: &'static str,
@@ -42,7 +42,7 @@ impl TaskHealth {
         }
     }
 
-    /// The ledger did not let the dispatcher take jobs.
+    /// The ledger refused a claim of the dispatcher.
     pub(super) fn claim_refused(&self) {
         *self.refused_at() = Some(Instant::now());
     }
@@ -72,12 +72,12 @@ impl TaskHealth {
 }
 
 impl Runtime {
-    /// Why nobody should count on the service at the moment; `None` while it is well, or on its way out.
+    /// Why the service is not working at the moment; `None` while it is healthy or stopping.
     pub async fn unhealthy_reason(&self) -> Option<String> {
         if *self.inner.stopping.borrow() {
             return None;
         }
-        // One that is only unwritable, as on a full disk, is not mended by starting the service anew.
+        // A ledger that is only unwritable, as on a full disk, is not repaired by restarting the service.
         let ledger = self.ledger_health().await;
         if ledger == LedgerHealth::Unreadable {
             return Some(ledger.reason().to_owned());
@@ -85,7 +85,7 @@ impl Runtime {
         self.inner.health.unhealthy_reason()
     }
 
-    /// What the ledger is fit for at the moment.
+    /// Whether the ledger is readable and writable at the moment.
     pub async fn ledger_health(&self) -> LedgerHealth {
         self.inner.engine.ledger_health().await
     }

@@ -1,6 +1,6 @@
-//! What is done beside the schedules, again and again: loose ends are followed up, and old things go, in pieces.
+//! Periodic work beside the scheduler: follows up unreported ends and deletes old rows in batches.
 //!
-//! It has a task of its own, so that a great deal to forget delays no schedule.
+//! It runs in its own task, so that a large deletion delays no schedule.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use super::lifecycle::RuntimeInner;
 use super::unreported_ends::UnreportedEnds;
 use crate::config::model::ServiceConfig;
 
-/// However often the clock ticks.
+/// The minimum pause, whatever `tick_interval` says.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
-/// Per commit, so that jobs are never held up for long.
+/// Rows per commit; small, so that jobs never wait long.
 const PIECE_ROWS: u32 = 500;
-/// Per round and kind of thing; what is left has its turn in the next one.
+/// Batches per round and kind; the rest is deleted in the next round.
 const PIECES_MAX: usize = 20;
 
-/// Goes on until the service stops.
+/// Runs until the runtime stops.
 pub(super) async fn run(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
     let mut unreported_ends = UnreportedEnds::default();
@@ -36,7 +36,7 @@ pub(super) async fn run(inner: Arc<RuntimeInner>) {
         if let Err(error) = inner.finish_reload().await {
             tracing::warn!(component = "reload", %error, "not all is done that follows from the configuration; the next round tries again");
         }
-        // Before anything is removed: what follows from a job needs the job.
+        // Before anything is deleted: following up a job needs its row.
         if let Err(error) = unreported_ends.follow_up_all(&inner, &program).await {
             tracing::warn!(component = "recovery", %error, "ends of jobs could not be followed up; the next round tries again");
         }
@@ -54,7 +54,7 @@ pub(super) async fn run(inner: Arc<RuntimeInner>) {
 
 #[derive(Default)]
 struct Retention {
-    /// Up to here all facts are old, and those that are left belong to others.
+    /// All facts up to this one are past retention; those that remain belong to other faces.
     facts_seen: FactSeq,
 }
 
@@ -64,7 +64,7 @@ impl Retention {
         forget_records(engine, Kind::JobLog, service.job_log_retention).await?;
         forget_records(engine, Kind::BreakerChange, changes).await?;
         clean(engine, micros(service.job_queue_retention)).await?;
-        // Transitions and attempts are told by the same facts.
+        // The same facts serve the views of transitions and of attempts.
         let retention = service
             .job_transitions_retention
             .max(service.job_attempts_retention);
@@ -88,7 +88,7 @@ impl Retention {
     }
 }
 
-/// Those that are older than the retention of today, whatever it was when they were written.
+/// Deletes records older than the current retention, whatever it was when they were written.
 async fn forget_records(engine: &Engine, kind: Kind, retention: Duration) -> Result<(), Error> {
     for _ in 0..PIECES_MAX {
         let piece = Command::Forget(Forget::Records {

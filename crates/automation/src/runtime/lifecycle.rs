@@ -1,4 +1,4 @@
-//! The service as a whole: it starts, takes back what an earlier start left behind, runs jobs, takes a new configuration, and stops.
+//! The lifecycle of the runtime: start, recovery of an earlier start, reload and stop.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -31,22 +31,22 @@ use crate::plugin::confine::GuardedPaths;
 use crate::plugin::run::Launcher;
 use crate::program::Program;
 
-/// More leases than any number of workers holds.
+/// More leases than any configured number of workers can hold.
 const LEASES_MAX: u32 = 100_000;
 
 #[derive(Debug)]
 pub struct Options {
     pub engine: Engine,
     pub program: Arc<Program>,
-    /// Which node this is; what an earlier start of the same name held is taken back.
+    /// The name of this node. Jobs that an earlier start with this name held are recovered.
     pub node: String,
-    /// Starts our own program as the one that confines itself and becomes a plugin.
+    /// Starts this binary as the launcher that confines itself and becomes a plugin.
     pub launcher: Launcher,
-    /// What no sandbox opens, beyond what the configuration itself says.
+    /// Paths that no sandbox opens, in addition to those from the configuration.
     pub guarded: GuardedPaths,
 }
 
-/// A handle on the running service; a cheap clone.
+/// A handle to the runtime; cheap to clone.
 #[derive(Clone)]
 pub struct Runtime {
     pub(super) inner: Arc<RuntimeInner>,
@@ -59,40 +59,40 @@ pub(super) struct RuntimeInner {
     start: String,
     pub(super) launcher: Launcher,
     pub(super) guarded: GuardedPaths,
-    /// What this process was started for, if not for whatever comes.
+    /// Set in one-shot mode: the jobs that this process was started for.
     pub(super) one_shot: Option<OneShotJobs>,
     running: Mutex<RunningJobs>,
     pub(super) start_backoff: StartBackoff,
-    /// Something that decides what may run has changed.
+    /// Notified when the set of jobs that may start has changed.
     pub(super) changed: Notify,
-    /// Something that decides when schedules are looked at has changed.
+    /// Notified when the plan of the schedules must be rebuilt.
     pub(super) replan: Notify,
     /// Schedules whose jobs succeeded, by plugin and id.
     succeeded: Mutex<Vec<(String, String)>>,
     pub(super) recheck: Notify,
-    /// A job was ended that nobody settles.
+    /// Notified when a job ended that no dispatcher settles.
     pub(super) unreported_ends: Notify,
-    /// Counts the jobs that ended here.
+    /// Counts the jobs that ended in this process.
     pub(super) finished: watch::Sender<u64>,
-    /// Counts the times at which jobs began here.
+    /// Counts how often jobs started in this process.
     pub(super) begun: watch::Sender<u64>,
     /// Counts the configurations.
     pub(super) adopted: watch::Sender<u64>,
-    /// The last of them whose goals are served, those of the ones before no more.
+    /// The number of the last configuration whose goals are served; those of earlier ones are not served any more.
     pub(super) serving: watch::Sender<u64>,
-    /// Leases of intents that jobs of this process are to fulfil.
+    /// Leases of the intents that jobs of this process serve.
     pub(super) served_leases: Mutex<ServedLeases>,
     pub(super) stopping: watch::Sender<bool>,
     pub(super) health: TaskHealth,
     pub(super) hub: EventHub,
-    /// Callers that wait for the end of a tree of jobs.
+    /// The number of callers that wait for a tree of jobs.
     pub(super) waiting: Arc<AtomicUsize>,
-    /// Turns of those who read many megabytes.
+    /// Limits concurrent large reads.
     pub(super) large_reads: Semaphore,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// Plugins whose jobs end.
+    /// Plugins whose jobs are to be cancelled.
     pub(super) removed: Mutex<RemovedPlugins>,
-    /// A plugin that a reload brought is perhaps not set up yet.
+    /// The setup of plugins after a reload may be incomplete.
     pub(super) setup_owed: AtomicBool,
     pub(super) started_at: Timestamp,
 }
@@ -113,7 +113,7 @@ impl RuntimeInner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those who run what they are asked for learn what that is.
+    /// Adds a job to the one-shot set, if this process runs in one-shot mode.
     pub(super) fn track_one_shot_job(&self, id: IntentId) {
         if let Some(one_shot) = &self.one_shot {
             one_shot.add(id);
@@ -139,7 +139,7 @@ impl RuntimeInner {
 }
 
 impl Runtime {
-    /// Takes back what was left behind, then begins to take jobs.
+    /// Recovers the jobs of an earlier start, then starts to claim jobs.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let runtime = Self::idle(options);
         runtime.recover().await?;
@@ -155,8 +155,9 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// For a process that ends with the jobs that are asked of it: it runs these and what follows from them. What waits by then, and
-    /// what the clock asks for, is left to a service. The program is one [`Program::for_one_shot`], and nobody else works on the ledger.
+    /// Starts in one-shot mode: runs only the jobs that are enqueued through this handle, and what follows from them. Jobs that
+    /// are already queued and scheduled jobs are left to a service. The program must be a [`Program::for_one_shot`], and no other
+    /// process may work on the ledger.
     pub async fn start_one_shot(options: Options) -> Result<Self, Error> {
         let runtime = Self::new(options, Some(OneShotJobs::default()));
         runtime.recover().await?;
@@ -180,7 +181,7 @@ impl Runtime {
         }));
     }
 
-    /// Takes no jobs and changes nothing by itself: for those who look, or leave work for later.
+    /// Claims no jobs and changes nothing by itself: for reading, and for queueing jobs that a service runs later.
     pub fn idle(options: Options) -> Self {
         Self::new(options, None)
     }
@@ -270,12 +271,13 @@ impl Runtime {
         self.inner.started_at
     }
 
-    /// How many jobs run in this process.
+    /// The number of jobs that run in this process.
     pub fn running(&self) -> usize {
         self.inner.running().count()
     }
 
-    /// From now on this configuration holds; jobs under way keep theirs. See [`Runtime::reload`] for what else a change means.
+    /// Makes this configuration the current one; running jobs keep theirs. See [`Runtime::reload`] for the other effects of a
+    /// reload.
     pub fn adopt(&self, program: Arc<Program>) {
         let current = self.inner.program.write();
         *current.unwrap_or_else(PoisonError::into_inner) = program;
@@ -284,12 +286,12 @@ impl Runtime {
         self.inner.adopted.send_modify(|count| *count += 1);
     }
 
-    /// Tells whenever another configuration holds.
+    /// Changes with every new configuration.
     pub fn config_changes(&self) -> watch::Receiver<u64> {
         self.inner.adopted.subscribe()
     }
 
-    /// Ends a job, whether it waits or runs. Where it runs, its process is asked to end.
+    /// Cancels a queued or running job. If it runs here, its process is asked to terminate.
     pub async fn cancel(&self, id: IntentId, reason: &str) -> Result<(), Error> {
         let operator = Operator::vouched();
         let engine = &self.inner.engine;
@@ -301,24 +303,24 @@ impl Runtime {
         Ok(())
     }
 
-    /// Tries a job once more that is over. It keeps the attempts that it had not used.
+    /// Queues a finished job once more. It keeps the attempts that it has not used.
     pub async fn retry(&self, id: IntentId, reason: &str) -> Result<(), Error> {
         let operator = Operator::vouched();
         let engine = &self.inner.engine;
         engine.requeue(operator, Face::Automation, id, reason).await
     }
 
-    /// Takes no more jobs and waits for those that run, but no longer than `patience`: what is left is taken back at the next start.
+    /// Stops claiming and waits at most `patience` for running jobs; the next start recovers the rest.
     pub async fn stop(&self, patience: Duration) {
         self.inner.stopping.send_replace(true);
         let tasks = std::mem::take(&mut *self.tasks());
         for task in tasks {
-            // A task that panicked has said so already.
+            // A task that panicked has been logged already.
             let _ = task.await;
         }
         let mut finished = self.inner.finished.subscribe();
         let all_done = async {
-            // Who only waits for an intent is taken up again at the next start.
+            // A step that only waits for an intent is recovered at the next start.
             while self.inner.running().working() > 0 {
                 if finished.changed().await.is_err() {
                     return;
@@ -345,7 +347,7 @@ pub(super) fn timestamp(at: Micros) -> Timestamp {
     Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::MAX)
 }
 
-/// An id that sorts by time.
+/// A UUID that sorts by time.
 pub(super) fn uuid(engine: &Engine) -> String {
     let chance = engine.entropy().draw();
     job_id(IntentId::new(

@@ -1,7 +1,7 @@
-//! A process that was started for a few jobs: it runs these and what follows from them, and leaves all others where they are.
+//! One-shot mode: runs the jobs that this process was started for and what follows from them, and no others.
 //!
-//! A claim takes the first of those that wait, and cannot name one. So the jobs of an errand stand before all others
-//! (`Program::for_one_shot`), and are claimed one by one when they are due, while nobody else works on the ledger.
+//! A claim takes the first job of a lane. The jobs of this mode therefore have a higher priority than all others
+//! (`Program::for_one_shot`), and are claimed one by one when they are due. No other process may work on the ledger meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use super::dispatch;
 use super::lifecycle::RuntimeInner;
 use super::reads::is_over;
 
-/// A look at the ledger that nothing has asked for.
+/// The longest wait before the ledger is read without a wake.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The jobs that are not known to be over.
@@ -33,11 +33,11 @@ impl OneShotJobs {
     }
 }
 
-/// Runs the jobs of the errand until the service stops.
+/// Runs the one-shot jobs until the runtime stops.
 pub(super) async fn run(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
     while !*stopping.borrow_and_update() {
-        // Before the look: whatever changes afterwards is noticed.
+        // Subscribe before reading, so that no later change is missed.
         let changed = inner.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
@@ -78,7 +78,7 @@ async fn look(inner: &Arc<RuntimeInner>) -> Result<(), Error> {
     Ok(())
 }
 
-/// One that cannot be taken must not be asked for: the claim would bring another job instead.
+/// A job that cannot be claimed must not be asked for: the claim would return another one instead.
 fn may_begin(inner: &RuntimeInner, job: &Intent, open: &[Intent]) -> bool {
     let is_due = job.state == State::Queued && job.run_at <= inner.engine.now();
     let series = job.ties.series.as_ref();

@@ -1,4 +1,5 @@
-//! The due_queue from the records and the configuration: entries that are new begin, changed ones begin anew, and those that are gone rest.
+//! Builds the due queue from records and configuration: new entries start, changed entries restart, and removed entries are
+//! paused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +21,11 @@ use crate::program::Program;
 use crate::schedule::CatchUp;
 
 const PAGE_RECORDS: u32 = 500;
-/// Why an entry rests that the configuration does not have.
+/// The reason of an entry that is paused because the configuration does not have it.
 const NOT_CONFIGURED: &str = "not_configured";
 
-/// `is_start`: runs that were missed while the service was down are made up for. Gives the due_queue, and whether it holds: if somebody
-/// wrote a record meanwhile, it has to be made again.
+/// With `is_start`, makes up for runs that were missed while the service was down. Returns the queue, and whether it is still
+/// valid: if another node wrote a record meanwhile, it must be built again.
 pub(super) async fn plan(
     inner: &RuntimeInner,
     program: &Program,
@@ -86,7 +87,7 @@ pub(super) async fn plan(
     Ok((due_queue, holds))
 }
 
-/// What the entry is from now on, and whether that has to be written.
+/// The new state of the entry, and whether it must be written.
 fn updated_record(
     check: &ScheduleCheck<'_>,
     known: Option<records::ScheduleRecord>,
@@ -123,7 +124,7 @@ fn updated_record(
     (value, is_new)
 }
 
-/// An entry that is not configured any more keeps what it knows, in case it comes back.
+/// An entry that is no longer configured keeps its state, in case it comes back.
 fn pause_unconfigured(record: &Record, now: Timestamp) -> Option<Command> {
     let mut value = read(record).filter(|value| value.status == ScheduleStatus::Active)?;
     value.status = ScheduleStatus::PausedInvalid;
@@ -140,7 +141,7 @@ pub(super) fn read(record: &Record) -> Option<records::ScheduleRecord> {
         .ok()
 }
 
-/// All entries of a plugin that the ledger knows, by id.
+/// All stored entries of a plugin, by id.
 pub(super) async fn stored(
     engine: &Engine,
     plugin: &str,
@@ -164,7 +165,7 @@ pub(super) async fn stored(
     }
 }
 
-/// Whether all of them were still as they were read.
+/// Returns whether all records still had the version that was read.
 async fn write(engine: &Engine, writes: Vec<Command>) -> Result<bool, Error> {
     let mut holds = true;
     for piece in writes.chunks(PAGE_RECORDS as usize) {

@@ -1,4 +1,4 @@
-//! What a plugin remembers from one job to the next: its state, and its facts, which are only ever added to.
+//! The persistent state of a plugin between jobs, and its append-only facts.
 
 use consign_engine::{Engine, Error};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use super::records;
 use super::unit_of_work::{UnitOfWork, Versioned, get_record_or_default};
 use crate::plugin::response::PluginResponse;
 
-/// What a plugin may remember, as JSON.
+/// The maximum size of the state as JSON.
 const STATE_BYTES_MAX: usize = 1 << 20;
 
-/// What a success adds. The inner error is the plugin's own fault.
+/// Applies the state updates of a success. The inner error is a fault of the plugin.
 pub(super) async fn apply_updates(
     engine: &Engine,
     attempt: &Attempt,
@@ -53,7 +53,7 @@ pub(super) async fn apply_updates(
         record.value.state.clear();
     }
     record.value.state.extend(response.state_updates.clone());
-    // A snapshot is the whole state then, so facts are bounded as well.
+    // With fact rules the updates are the whole state, so this bounds the facts as well.
     let bytes = Value::Object(record.value.state.clone()).to_string().len();
     if bytes > STATE_BYTES_MAX {
         let error = format!("its state would have {bytes} bytes; {STATE_BYTES_MAX} are allowed");

@@ -1,4 +1,4 @@
-//! Intents that the automations publish: a pipeline's step, and a webhook.
+//! Publishes intents for pipeline steps and webhooks.
 //!
 //! The publisher is the operator, whose workers hold the main key; such intents are private to them.
 
@@ -14,7 +14,7 @@ use super::lifecycle::Runtime;
 use super::trigger::Enqueued;
 use crate::config::model;
 
-/// Key id of the publisher, and of whoever claims for the plugins.
+/// The key id of the publisher, and of the goal workers.
 pub(super) const OPERATOR: &str = "main";
 
 pub(super) struct Publication {
@@ -25,17 +25,17 @@ pub(super) struct Publication {
     pub(super) attempts_max: u32,
     pub(super) ttl_us: i64,
     pub(super) once: Option<IdempotencyKey>,
-    /// The job that publishes it.
+    /// The job that publishes the intent.
     pub(super) parent: Option<IntentId>,
 }
 
-/// By what a repetition is known, and for how long.
+/// The idempotency key of a publication and its lifetime.
 pub(super) struct IdempotencyKey {
     pub(super) key: String,
     pub(super) lifetime_us: i64,
 }
 
-/// No intent carries so much.
+/// Refuses a payload that is too large for an intent.
 pub(super) fn check_size(payload: &str) -> Result<(), String> {
     let (bytes, max) = (payload.len(), limits::PAYLOAD_BYTES_MAX);
     if bytes > max {
@@ -102,7 +102,8 @@ pub enum PublishError {
 }
 
 impl Runtime {
-    /// Publishes what a webhook text. `delivery` is by what its sender knows it, so that it can be sent again.
+    /// Publishes the payload of a webhook. `delivery` is the sender's id of this delivery, which makes repeated deliveries
+    /// idempotent.
     pub async fn publish(
         &self,
         path: &str,
@@ -112,7 +113,7 @@ impl Runtime {
     ) -> Result<Enqueued, PublishError> {
         let payload = payload.to_string();
         check_size(&payload).map_err(PublishError::TooLarge)?;
-        // Hashed, for a sender's words may have any length.
+        // Hashed, because the sender's id may have any length.
         let key = |delivery: &str| {
             let text = [path, delivery].join("\n");
             format!("webhook:{}", blake3::hash(text.as_bytes()).to_hex())

@@ -1,6 +1,6 @@
-//! A step that hands its work over: it publishes an intent for any worker of the Intent Protocol, and waits for what becomes of it.
+//! The `core.publish` step: publishes an intent for any worker of the Intent Protocol and waits for its end.
 //!
-//! The intent is published once, however often the step is tried, and while it waits the step takes no worker's place.
+//! The intent is published once, however often the step is retried. A waiting step uses no worker slot.
 
 use std::time::Duration;
 
@@ -22,18 +22,18 @@ use crate::plugin::response::{EmittedEvent, PluginResponse};
 const NAMESPACE_DEFAULT: &str = "default";
 const TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
 const TIMEOUT_MAX: Duration = Duration::from_hours(23);
-/// The event of a step whose intent was fulfilled.
+/// The type of the event that follows when the intent was fulfilled.
 const FULFILLED: &str = "intent.fulfilled";
-/// Without news, the intent is looked at so often.
+/// How often the intent is read without a wake.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Of the intents that a step has published there is one; the rest are jobs that follow from it.
+/// A step publishes one intent; its other children are the jobs that follow from it.
 const CHILDREN_MAX: u32 = 1_000;
 const STOPPED: &str = "the pipeline step that published it stopped waiting";
 const CANCELLED: &str = "the pipeline step that published it was cancelled";
-/// What says how to publish, and is not part of what is published.
+/// Keys of the payload that control the publication and are not published.
 const CONTROLS: [&str; 5] = ["goal", "namespace", "timeout", "max_attempts", "intent"];
 
-/// What the step asks for.
+/// The publication that the step requests.
 struct PublishRequest {
     goal: String,
     namespace: String,
@@ -72,7 +72,7 @@ pub(super) async fn publish(
             });
         }
         () = cancel => {
-            // A step that was only taken over waits elsewhere, for the same intent.
+            // If another node took the step over, it waits there for the same intent.
             if let Ok(Some(job)) = engine.observe(attempt.intent.id).await
                 && job.state == State::DeadLetter
             {
@@ -100,14 +100,14 @@ pub(super) async fn publish(
     }
 }
 
-/// Counted from when the job was queued: each start takes it up again.
+/// Counted from the creation of the job, because each start continues the same wait.
 fn time_left(engine: &Engine, attempt: &Attempt, timeout: Duration) -> Duration {
     let waited_us = engine.now().0.saturating_sub(attempt.intent.created_at.0);
     let waited = Duration::from_micros(u64::try_from(waited_us).unwrap_or(0));
     timeout.saturating_sub(waited)
 }
 
-/// Where the intent goes is said by the step alone: what a sender put under the same names is payload.
+/// Only the configuration of the step chooses the goal; keys of the same name from a sender are payload.
 fn request(attempt: &Attempt, payload: Value) -> Result<PublishRequest, String> {
     let Value::Object(mut payload) = payload else {
         return Err("the step needs a payload that is an object".to_owned());
@@ -169,7 +169,7 @@ async fn admit(
     Ok(publication::admit(engine, publication).await?.id)
 }
 
-/// Waits for the end of the intent; `None` if it is gone.
+/// Waits for the end of the intent; `None` if it was deleted.
 async fn until_settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error> {
     let mut changes = engine.follow_publisher(OPERATOR);
     loop {
@@ -179,7 +179,7 @@ async fn until_settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, 
         if intent.settled_at.is_some() {
             return Ok(Some(intent));
         }
-        // News are a hint; looking again is what it rests on.
+        // A wake is only a hint; the poll makes the wait reliable.
         let _ = tokio::time::timeout(POLL_INTERVAL, changes.changed()).await;
     }
 }
@@ -190,7 +190,7 @@ async fn cancel_or_warn(engine: &Engine, id: IntentId, reason: &str) {
     }
 }
 
-/// Cancels an intent unless it is over: what a worker has done stays done.
+/// Cancels an intent unless it is settled.
 async fn cancel_unless_settled(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Error> {
     let intent = engine.observe(id).await?;
     if intent.is_some_and(|intent| intent.settled_at.is_none()) {
@@ -200,7 +200,7 @@ async fn cancel_unless_settled(engine: &Engine, id: IntentId, reason: &str) -> R
     Ok(())
 }
 
-/// Takes back what a step has published that ended while nobody waited in its name: before it was taken up again after a restart, or
+/// Cancels the intent of a step that ended while no process waited for it: before the step was claimed again after a restart, or
 /// while no service ran.
 pub(super) async fn cancel_published(engine: &Engine, step: IntentId) -> Result<(), Error> {
     let published = engine.children(step, CHILDREN_MAX).await?;

@@ -1,7 +1,7 @@
-//! The records beside the jobs: under which key each lies, and what is in it.
+//! The records beside the jobs: their keys and their contents.
 //!
-//! Invariant: these shapes are stored; the views under the protocol's table names read them. A member may be added, none changes
-//! its meaning.
+//! Invariant: these shapes are stored, and views with the protocol's table names read them. Fields may be added; none changes its
+//! meaning.
 
 use consign_kernel::record::{Key, Kind};
 use jiff::Timestamp;
@@ -29,7 +29,7 @@ pub fn state_key(plugin: &str) -> Key {
     key(Kind::PluginState, "", plugin)
 }
 
-/// Names sort as their numbers do.
+/// Names sort like their numbers.
 pub fn fact_key(plugin: &str, seq: u64) -> Key {
     key(Kind::PluginFact, plugin, format!("{seq:020}"))
 }
@@ -38,7 +38,7 @@ pub fn breaker_key(plugin: &str, command: &str) -> Key {
     key(Kind::Breaker, plugin, command)
 }
 
-/// The version of the breaker that it made is its number.
+/// Numbered by the version of the breaker that the change produced.
 pub fn breaker_change_key(plugin: &str, command: &str, version: u64) -> Key {
     let name = format!("{version:020}");
     key(Kind::BreakerChange, &format!("{plugin}/{command}"), name)
@@ -56,7 +56,8 @@ pub fn setup_key(plugin: &str) -> Key {
     key(Kind::PluginSetup, "", plugin)
 }
 
-/// Beside the setups: who owns the notes of plugins whose jobs a node has to end. See `removed`.
+/// The owner of the notes about plugins whose jobs a node has to cancel. They share a kind with the setups. See
+/// `removed_plugins`.
 pub fn removals_owner(node: &str) -> String {
     format!("removed/{node}")
 }
@@ -76,7 +77,7 @@ pub struct JobLog {
     pub job_id: String,
     pub plugin: String,
     pub command: String,
-    /// Of the attempt: `succeeded`, `failed`, `timed_out` or `dead`.
+    /// The outcome of the attempt: `succeeded`, `failed`, `timed_out` or `dead`.
     pub status: String,
     pub attempt: u32,
     pub submitted_by: SubmittedBy,
@@ -86,7 +87,7 @@ pub struct JobLog {
     pub started_at: Timestamp,
     #[serde(with = "crate::instant")]
     pub completed_at: Timestamp,
-    /// What the plugin printed on its standard output, as it was.
+    /// The standard output of the plugin, unchanged.
     pub result: Option<String>,
     pub last_error: Option<String>,
     /// Why it failed, in one word.
@@ -105,7 +106,7 @@ pub struct PluginState {
     pub facts: u64,
 }
 
-/// Stored, it has an `id` as its first member: the number that the ledger gives to each fact of whatever plugin.
+/// When stored, its first field is `id`: a number that the ledger assigns across all plugins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PluginFact {
     pub seq: u64,
@@ -157,7 +158,7 @@ pub enum ScheduleStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleRecord {
     pub command: String,
-    /// What it was when its next run was set; another one starts anew.
+    /// The rule from which `next_run_at` was computed; a different rule restarts the entry.
     #[serde(default)]
     pub rule: String,
     pub status: ScheduleStatus,
@@ -169,19 +170,19 @@ pub struct ScheduleRecord {
     pub updated_at: Timestamp,
 }
 
-/// Ends that none of our processes brought about are followed up to here.
+/// Ends that no dispatcher reported are followed up to this fact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermark {
     pub fact: u64,
 }
 
-/// What the one-time setup of a plugin came to.
+/// The result of the one-time setup of a plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetupRecord {
-    /// Of the program and the configuration it was made for.
+    /// The fingerprint of the program and configuration that the setup was made for.
     pub fingerprint: String,
     pub job_id: String,
-    /// The job is queued or runs.
+    /// The job is queued or running.
     #[serde(default)]
     pub pending: bool,
     pub healthy: bool,

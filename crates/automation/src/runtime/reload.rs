@@ -1,6 +1,6 @@
-//! Another configuration while the service runs: it holds from the next dispatch on, and jobs under way keep theirs.
+//! Reloads the configuration: a new one applies from the next dispatch on, and running jobs keep theirs.
 //!
-//! What was opened at start (the ledger, the listeners) cannot change this way; such a configuration is refused as a whole.
+//! What was opened at the start (ledger, listeners) cannot change; such a configuration is refused as a whole.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use super::setup;
 use crate::config::Config;
 use crate::program::{Plugin, Program};
 
-/// What a reload did.
+/// The effects of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     pub added: Vec<String>,
-    /// Disabled, or gone from the configuration and the disk alike.
+    /// Disabled, or removed from both configuration and disk.
     pub removed: Vec<String>,
-    /// There, and not fit to run at the moment; their jobs wait.
+    /// Present but not runnable at the moment; their jobs wait.
     pub left_out: Vec<String>,
-    /// Queued jobs of removed plugins that are dead now.
+    /// Queued jobs of removed plugins that were cancelled.
     pub ended_jobs: usize,
-    /// Something that follows from it is not done yet, as the log says; it is tried again.
+    /// Some follow-up work failed, as logged, and is retried.
     pub unfinished: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum ReloadError {
 }
 
 impl Runtime {
-    /// From now on this configuration holds. If there is an error, the old one holds on.
+    /// Makes this configuration the current one. After an error the old one stays.
     pub async fn reload(&self, program: Arc<Program>) -> Result<Reloaded, ReloadError> {
         let old = self.program();
         if let Some(key) = unreloadable_change(old.config(), program.config()) {
@@ -57,7 +57,7 @@ impl Runtime {
             plugins.iter().map(|plugin| plugin.name.clone()).collect()
         };
         let (removed, left_out) = (named(removed), named(left_out));
-        // What can fail comes first: behind it the new one holds, whatever happens.
+        // The step that can fail comes first; after it the new configuration applies in any case.
         self.inner.record_removed(&program, &removed).await?;
         self.adopt(Arc::clone(&program));
         let (ended_jobs, unfinished) = self.apply_follow_ups(&program).await;
@@ -79,10 +79,10 @@ impl Runtime {
         Ok(reloaded)
     }
 
-    /// Sets up what is new and ends what waits for plugins that are gone; gives how many jobs, and whether something is left to do.
+    /// Sets up new plugins and cancels the jobs of removed ones. Returns the number of cancelled jobs, and whether work remains.
     async fn apply_follow_ups(&self, program: &Arc<Program>) -> (usize, bool) {
         let inner = &self.inner;
-        // Before it is tried: whoever asked for the reload may hang up in the middle.
+        // Set before the attempt: the caller of the reload may disconnect halfway.
         inner.setup_owed.store(true, Ordering::SeqCst);
         let set_up = setup::queue_setups(inner, program).await;
         if set_up.is_ok() {
@@ -98,7 +98,7 @@ impl Runtime {
     }
 }
 
-/// The first key that differs and must not.
+/// The first setting that differs and cannot be reloaded.
 fn unreloadable_change(old: &Config, new: &Config) -> Option<&'static str> {
     let webhooks = |config: &Config| {
         let webhooks = config.webhooks.as_ref();
@@ -115,7 +115,7 @@ fn unreloadable_change(old: &Config, new: &Config) -> Option<&'static str> {
 }
 
 impl RuntimeInner {
-    /// What follows from a configuration that holds, as far as it could not be done at once.
+    /// Retries the follow-up work of a reload that failed the first time.
     pub(super) async fn finish_reload(&self) -> Result<(), Error> {
         if self.setup_owed.swap(false, Ordering::SeqCst)
             && let Err(error) = setup::queue_setups(self, &self.program()).await

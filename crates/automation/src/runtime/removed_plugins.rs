@@ -1,8 +1,8 @@
-//! Plugins that are not to run any more: what waits for them ends.
+//! Cancels the queued jobs of plugins that are disabled or removed.
 //!
-//! They are those that the configuration disables, and those that a reload found gone. Of the latter the ledger has a note until
-//! nothing of theirs is open, so that a service which dies meanwhile ends the rest at its next start. A name that merely means
-//! nothing here is none of them, for another node may run it: its jobs wait, and the doctor tells.
+//! A plugin counts as removed if the configuration disables it, or if a reload found it gone. For the latter the ledger keeps a
+//! note until none of its jobs is open, so that a restart continues the work. A name that is merely unknown here is not removed,
+//! because another node may run it: its jobs wait, and `system doctor` reports them.
 
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -23,11 +23,11 @@ use crate::program::{Plugin, Program};
 
 /// Jobs per commit.
 const PIECE_JOBS: u32 = 200;
-/// More plugins than anybody removes before their jobs have ended.
+/// More plugins than are ever removed before their jobs have ended.
 const NOTES_MAX: u32 = 10_000;
 const REMOVED: &str = "its plugin was removed or disabled";
 
-/// By name, and whether the ledger has a note.
+/// By name; the value says whether the ledger has a note.
 pub(super) type RemovedPlugins = BTreeMap<String, bool>;
 
 impl RuntimeInner {
@@ -35,7 +35,7 @@ impl RuntimeInner {
         self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an earlier start did not come to the end with, and what the configuration disables.
+    /// Loads the notes of earlier starts and the plugins that the configuration disables.
     pub(super) async fn load_removed(&self, program: &Program) -> Result<(), Error> {
         let owner = records::removals_owner(self.node());
         let kind = Kind::PluginSetup;
@@ -45,7 +45,7 @@ impl RuntimeInner {
         self.record_removed(program, &[]).await
     }
 
-    /// Takes `gone` for removed, and those no more that this program wants again.
+    /// Marks `gone` as removed, and unmarks plugins that this program wants again.
     pub(super) async fn record_removed(
         &self,
         program: &Program,
@@ -54,7 +54,7 @@ impl RuntimeInner {
         let configured = &program.config().plugins;
         let mut removed = self.removed().clone();
         let mut steps = Vec::new();
-        // What is disabled stands in the configuration and needs no note.
+        // A disabled plugin is in the configuration and needs no note.
         for name in gone.iter().filter(|name| !configured.contains_key(*name)) {
             let key = records::removal_key(self.node(), name);
             steps.push(Command::Put(record_put(key, &json!({}), None, None)));
@@ -78,7 +78,7 @@ impl RuntimeInner {
         Ok(())
     }
 
-    /// Ends what waits for plugins that are not to run any more. Later rounds find what still ran then and has failed since.
+    /// Cancels the queued jobs of removed plugins. Later rounds find jobs that were running and have failed since.
     pub(super) async fn cancel_removed_jobs(&self, ended: &mut usize) -> Result<(), Error> {
         let removed = self.removed().clone();
         for (plugin, noted) in removed {
@@ -91,7 +91,7 @@ impl RuntimeInner {
             if noted && is_over {
                 let note = Command::Delete(records::removal_key(self.node(), &plugin));
                 self.engine.together(vec![note]).await?;
-                // It may be back by now, or gone once more.
+                // It may be back, or removed once more.
                 if let Some(noted) = self.removed().get_mut(&plugin) {
                     *noted = false;
                 }
@@ -100,7 +100,7 @@ impl RuntimeInner {
         Ok(())
     }
 
-    /// How many, and whether none of its jobs is open any more.
+    /// Returns the number of cancelled jobs, and whether none is open any more.
     async fn cancel_jobs_of(&self, plugin: &str) -> Result<(usize, bool), Error> {
         let mut ended = 0;
         loop {
@@ -123,12 +123,12 @@ impl RuntimeInner {
             for answer in self.engine.execute(None, ends).await? {
                 match answer {
                     Ok(_) => ended += 1,
-                    // Taken or ended by somebody else meanwhile.
+                    // Claimed or ended meanwhile.
                     Err(Refusal::IllegalState | Refusal::NotFound) => {}
                     Err(refusal) => return Err(refusal.into()),
                 }
             }
-            // Those that run are not many more than workers.
+            // There are hardly more running jobs than workers.
             if is_last || is_stuck {
                 return Ok((ended, false));
             }
@@ -137,7 +137,7 @@ impl RuntimeInner {
 }
 
 impl Runtime {
-    /// Tells of jobs that wait for plugins which nobody here runs, and which are not ended either.
+    /// Logs queued jobs of plugins that do not run here and are not marked as removed.
     pub(super) async fn log_stranded_jobs(&self) {
         let stranded = match self.stranded_jobs().await {
             Ok(stranded) => stranded,
@@ -156,7 +156,7 @@ impl Runtime {
     }
 }
 
-/// Whether somebody means to run it, even if that cannot be done at the moment.
+/// Whether the plugin should run, even if it cannot at the moment.
 fn is_wanted(program: &Program, name: &str) -> bool {
     let configured = program.config().plugins.get(name);
     program.plugin(name).is_some()
@@ -164,13 +164,13 @@ fn is_wanted(program: &Program, name: &str) -> bool {
         || program.left_out().any(|(left_out, _)| left_out == name)
 }
 
-/// Whether a plugin that ran until now is not to run any more. One that is broken, or just being worked on, keeps its jobs.
+/// Whether a plugin that ran until now is removed. A plugin that is broken or being edited keeps its jobs.
 pub(super) fn is_removed(plugin: &Plugin, program: &Program) -> bool {
     if is_wanted(program, &plugin.name) {
         return false;
     }
     let is_disabled = program.config().plugins.contains_key(&plugin.name);
-    // An alias is nothing but its configuration. What cannot be looked at may still be there.
+    // An alias exists only in the configuration. A file that cannot be examined may still be there.
     let is_gone = || matches!(plugin.directory.join(MANIFEST).try_exists(), Ok(false));
     is_disabled || plugin.base.is_some() || is_gone()
 }

@@ -1,7 +1,7 @@
-//! One look at one schedule whose time may have come: is it due, may it run, and then the job.
+//! Checks one schedule entry: whether it is due, whether it may run, and then queues the job.
 //!
-//! The job and what the entry becomes are one commit, which expects the entry and the breaker to be as they were read. Each firing also
-//! writes the breaker, so of all who fire jobs of one command, here and on other nodes, only one at a time gets through.
+//! The job and the new state of the entry are one commit, which expects the versions of the entry and the breaker that were read.
+//! Each firing also writes the breaker, so only one of several nodes that fire jobs of the same command succeeds at a time.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ use crate::breaker::{Admission, BreakerState, BreakerTransition};
 use crate::program::{Plugin, Program};
 use crate::schedule::{DueDecision, IfRunning, Overlap, ScheduleEntry, ScheduleMode, Skip};
 
-/// How often a look begins anew because somebody wrote meanwhile; then the next tick has its turn.
+/// How often a check restarts after a version conflict before it waits for the next tick.
 const TRIES_MAX: u32 = 5;
-/// Open jobs that are checked at, and ended if need be.
+/// The maximum number of open jobs that are read, and cancelled if configured.
 const OPEN_MAX: u32 = 1_000;
 const CANCELLED: &str = "cancelled by scheduler (if_running=cancel)";
 
@@ -37,7 +37,7 @@ pub(super) struct ScheduleCheck<'l> {
     pub(super) zone: &'l TimeZone,
 }
 
-/// The entry and the breaker as they were read.
+/// The entry and the breaker as read.
 struct CheckedRecords {
     entry: Versioned<records::ScheduleRecord>,
     circuit: Versioned<records::BreakerRecord>,
@@ -45,11 +45,11 @@ struct CheckedRecords {
 }
 
 impl ScheduleCheck<'_> {
-    /// When to look again; never, if nothing but a new plan brings it back.
+    /// Runs the check. Returns when to check again; `None` if only a new plan brings the entry back.
     pub(super) async fn run(&self) -> Result<Option<Timestamp>, Error> {
         for _ in 0..TRIES_MAX {
             match self.try_run().await {
-                // Somebody wrote a record, or ended a job that was to be cancelled.
+                // Another node wrote a record, or a job to be cancelled has ended.
                 Err(Error::Refused(
                     Refusal::VersionMismatch | Refusal::IllegalState | Refusal::NotFound,
                 )) => {}
@@ -71,7 +71,7 @@ impl ScheduleCheck<'_> {
         match entry.value.status {
             ScheduleStatus::Active => {}
             ScheduleStatus::PausedManual => return Ok(self.skip(Skip::PausedManual, None)),
-            // A plan that finds it in the configuration sets it right.
+            // The next plan corrects it if the configuration has the entry.
             ScheduleStatus::PausedInvalid | ScheduleStatus::Exhausted => return Ok(None),
         }
         let decision = self.entry.due(&entry.value.state, now);
@@ -94,14 +94,14 @@ impl ScheduleCheck<'_> {
         self.fire_if_allowed(loaded, now).await
     }
 
-    /// Due; now the breaker and the jobs that are open have a say.
+    /// The entry is due; fires it if the breaker and the open jobs allow it.
     async fn fire_if_allowed(
         &self,
         mut loaded: CheckedRecords,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, Error> {
         let (plugin, command) = (&self.plugin.name, &self.entry.command);
-        // After the breaker was read: whoever fires meanwhile writes it.
+        // After reading the breaker: any concurrent firing writes it.
         let engine = &self.inner.engine;
         let open = engine.open_jobs(plugin, Some(command), OPEN_MAX).await?;
         let policy = self.plugin.breaker;
@@ -128,7 +128,7 @@ impl ScheduleCheck<'_> {
         self.fire(loaded, now, vec![job], &cancelled).await
     }
 
-    /// The change of a breaker that did not let anything through.
+    /// Writes the transition of a breaker that refused the run.
     async fn save_transition(
         &self,
         mut loaded: CheckedRecords,
@@ -214,7 +214,7 @@ impl ScheduleCheck<'_> {
         Ok(loaded.entry.value.state.next_run_at)
     }
 
-    /// One that succeeded just now serves: the interval begins anew.
+    /// Restarts the interval, because a run that just succeeded made this one a duplicate.
     async fn postpone(
         &self,
         mut record: Versioned<records::ScheduleRecord>,
@@ -230,7 +230,7 @@ impl ScheduleCheck<'_> {
         Ok(record.value.state.next_run_at)
     }
 
-    /// The runs that were missed while nobody was there, at start.
+    /// At start, fires the runs that were missed while no service ran.
     pub(super) async fn catch_up(&self) -> Result<(), Error> {
         let (engine, now) = (&self.inner.engine, self.inner.wall_time());
         let (plugin, command) = (&self.plugin.name, &self.entry.command);
@@ -291,14 +291,15 @@ impl ScheduleCheck<'_> {
         }
     }
 
-    /// Within which a success serves instead of another run: less by one tick than the interval, for the instant in the ledger is a little
-    /// later than the one that the interval is counted from, and a run that comes on time is no duplicate.
+    /// The time within which a success makes another run a duplicate. It is one tick shorter than the interval, because the time
+    /// in the ledger is slightly later than the start of the interval, and a run on time is no duplicate.
     fn window(&self) -> Duration {
         let tick = self.program.config().service.tick_interval;
         self.entry.dedupe_ttl(tick).saturating_sub(tick)
     }
 
-    /// A slot that is to wait for the one before it is no duplicate of it. An interval is: it is due until a run succeeds.
+    /// A cron slot that queues behind the previous one is no duplicate of it. An interval is one, because it stays due until a
+    /// run succeeds.
     fn queues_behind_itself(&self) -> bool {
         let is_interval = matches!(self.entry.mode, ScheduleMode::Every(_));
         self.entry.if_running == IfRunning::Queue && !is_interval
@@ -308,7 +309,7 @@ impl ScheduleCheck<'_> {
         (self.inner.engine.entropy().draw() >> 64) as u64
     }
 
-    /// Says why there is no job, and gives back when to look again.
+    /// Reports why there is no job, and returns when to check again.
     fn skip(&self, skip: Skip, next: Option<Timestamp>) -> Option<Timestamp> {
         let event = json!({
             "plugin": self.plugin.name, "schedule_id": self.entry.id, "command": self.entry.command, "reason": skip.as_str(),

@@ -1,8 +1,8 @@
-//! The clock of the service: the entries whose time has come are checked at, and what is due becomes a job. What is due and could not run
-//! is checked at again on the next tick.
+//! The scheduler: checks the entries that are due and queues their jobs. An entry that is due but cannot run is checked again on
+//! the next tick.
 //!
-//! What an entry is stands in its record; the [`DueQueue`] only says when to look. It is made anew at start, when the configuration or an
-//! operator changed something, and every few minutes, so that what another node wrote is noticed here too.
+//! The record of an entry holds its state; the [`DueQueue`] only says when to check it. The queue is rebuilt at start, after a
+//! change by the configuration or an operator, and every few minutes to pick up writes of other nodes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use super::plan;
 use super::schedule_check::ScheduleCheck;
 use crate::program::Program;
 
-/// Entries that are due within this time of each other are checked at together.
+/// The minimum tick; entries that are due within it are checked together.
 const TICK_MIN: Duration = Duration::from_millis(50);
 const REPLAN_EVERY: Duration = Duration::from_mins(5);
-/// Plugins whose entries are checked at beside each other; those of one plugin are checked at in their order.
+/// The number of plugins that are checked concurrently; the entries of one plugin are checked in order.
 const PLUGINS_AT_ONCE: usize = 16;
 
-/// Ticks until the service stops.
+/// Ticks until the runtime stops.
 pub(super) async fn schedule(inner: Arc<RuntimeInner>) {
     let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
     let mut stopping = inner.stopping.subscribe();
@@ -59,7 +59,7 @@ pub(super) async fn schedule(inner: Arc<RuntimeInner>) {
     }
 }
 
-/// An interval is counted from its last success, which is known now.
+/// Rechecks the schedules whose jobs succeeded, because an interval is counted from the last success.
 fn recheck_succeeded(inner: &RuntimeInner, program: &Program, due_queue: &mut DueQueue) {
     let now = inner.wall_time();
     for (plugin, id) in std::mem::take(&mut *inner.succeeded()) {
@@ -79,7 +79,7 @@ fn recheck_succeeded(inner: &RuntimeInner, program: &Program, due_queue: &mut Du
     }
 }
 
-/// Until the next tick, or until an entry is due before it.
+/// Until the next tick, or until an earlier entry is due.
 fn pause(inner: &RuntimeInner, program: &Program, due_queue: &DueQueue) -> Duration {
     let tick = program.config().service.tick_interval;
     let until = |first: Timestamp| Duration::try_from(first.duration_since(inner.wall_time()));
@@ -99,7 +99,7 @@ async fn tick(
     let now = inner.wall_time();
     let due = due_queue.due(now);
     let looked_at = due.len();
-    // What is due already and could not run waits for the next tick.
+    // An entry that is due but could not run waits for the next tick.
     let later = now.saturating_add(program.config().service.tick_interval);
     let later = later.unwrap_or(Timestamp::MAX);
     let mut checks = JoinSet::new();
@@ -128,7 +128,7 @@ fn requeue_checked(
     checked: Option<Result<CheckedEntries, tokio::task::JoinError>>,
     (now, later): (Timestamp, Timestamp),
 ) {
-    // One that panicked has said so, and comes back with the next plan.
+    // A check that panicked was logged; its entries return with the next plan.
     for (number, next) in checked.and_then(Result::ok).into_iter().flatten() {
         let next = next.map(|next| if next <= now { later } else { next });
         due_queue.set(number, next);

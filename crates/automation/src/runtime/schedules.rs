@@ -1,4 +1,4 @@
-//! Schedules as operators see them: where each stands, and the hand that pauses, resumes and runs one.
+//! Schedules for operators: their state, and pause, resume and run.
 
 use consign_engine::Error;
 use consign_kernel::error::Refusal;
@@ -17,7 +17,7 @@ use crate::breaker::{Breaker, BreakerPolicy, BreakerState};
 use crate::program::Program;
 use crate::schedule::ScheduleEntry;
 
-/// How many coming instants are told.
+/// How many coming runs are listed.
 const COMING: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,12 +25,12 @@ pub struct ScheduleInfo {
     pub plugin: String,
     pub schedule_id: String,
     pub command: String,
-    /// `every`, `cron`, `at` or `after`; empty for an entry that is not configured any more.
+    /// `every`, `cron`, `at` or `after`; empty for an entry that is no longer configured.
     pub mode: &'static str,
     pub status: ScheduleStatus,
     pub reason: Option<String>,
     pub timezone: Option<String>,
-    /// If its breaker is open, not before that lets a run through.
+    /// Not before the breaker lets a run through, if it is open.
     #[serde(with = "crate::instant::maybe")]
     pub next_run_at: Option<Timestamp>,
     #[serde(with = "crate::instant::maybe")]
@@ -52,7 +52,7 @@ pub enum ScheduleError {
 }
 
 impl Runtime {
-    /// All entries, by plugin and in the order of the file; behind them those that the configuration no longer has.
+    /// All entries, by plugin and in the order of the file; entries that are no longer configured come last.
     pub async fn schedules(&self) -> Result<Vec<ScheduleInfo>, Error> {
         let program = self.program();
         let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
@@ -83,7 +83,7 @@ impl Runtime {
         Ok(found)
     }
 
-    /// It makes no more jobs until it is resumed, also after a restart.
+    /// Stops creating jobs until the schedule is resumed, even after a restart.
     pub async fn pause_schedule(&self, plugin: &str, id: &str) -> Result<(), ScheduleError> {
         self.set_status(plugin, id, ScheduleStatus::PausedManual)
             .await
@@ -93,7 +93,7 @@ impl Runtime {
         self.set_status(plugin, id, ScheduleStatus::Active).await
     }
 
-    /// One job as the entry would make it, now. It says nothing about the entry and its breaker.
+    /// Queues the job of the entry now. The entry and its breaker are not affected.
     pub async fn run_schedule(
         &self,
         plugin: &str,
@@ -119,7 +119,7 @@ impl Runtime {
             let key = records::schedule_key(plugin, id);
             let record = get_record::<records::ScheduleRecord>(self.engine(), key).await?;
             let Some(mut record) = record else {
-                // Configured, but the first plan has not come that far.
+                // Configured, but not planned yet.
                 return Err(Error::Refused(Refusal::NotFound).into());
             };
             let value = &mut record.value;
@@ -130,7 +130,7 @@ impl Runtime {
                 entry.resumed(&mut value.state, now, &zone, draw);
             }
             value.status = match value.state.next_run_at {
-                // One that is over stays over, paused or not.
+                // An exhausted entry stays exhausted.
                 None => ScheduleStatus::Exhausted,
                 Some(_) => wanted,
             };
@@ -201,7 +201,7 @@ fn configured_schedule_info(
     }
 }
 
-/// Until when a breaker that is not closed lets nothing through, which is not in the past.
+/// Until when a breaker that is not closed refuses runs; never in the past.
 fn refused_until(breaker: &Breaker, policy: BreakerPolicy, now: Timestamp) -> Option<Timestamp> {
     let is_closed = breaker.state == BreakerState::Closed;
     let probes_at = breaker.probes_at(policy).unwrap_or(now);

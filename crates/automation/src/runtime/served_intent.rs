@@ -1,7 +1,8 @@
-//! The tie between a job and the intent that it is to fulfil: while the job lives the intent's lease is kept, and both end in one commit.
+//! The link between a job and the intent it serves: the intent's lease is extended while the job is open, and both end in one
+//! commit.
 //!
-//! Invariant: a job runs only while its lease of the intent holds, so no two run for one intent at a time. Whoever lost the lease settles
-//! nothing, and its own record stays whole.
+//! Invariant: a job runs only while it holds the lease of its intent, so no two jobs run for one intent at a time. A job that
+//! lost the lease does not settle the intent, but its own record is complete.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -25,22 +26,23 @@ use super::unit_of_work::UnitOfWork;
 use crate::plugin::outcome::FailureReason;
 
 const LEASE_US: i64 = 60 * SECOND_US;
-/// Until it is a job. Short, for what a dying process has claimed and not queued waits for its end.
+/// The lease until the job is queued. It is short, because an intent that a dying process claimed and did not queue waits for its
+/// end.
 pub(super) const FIRST_LEASE_US: i64 = 10 * SECOND_US;
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
 
-/// The intent that a job is to fulfil, and the right to do so.
+/// The intent that a job serves, with the lease token.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServedIntent {
     pub intent_id: String,
     pub goal: String,
     pub namespace: String,
-    /// Which of the intent's attempts this job is.
+    /// The number of the intent's attempt that this job is.
     pub attempt: u32,
     token: String,
 }
 
-/// The jobs of this process that hold a lease, waiting or running.
+/// The queued or running jobs of this process that hold the lease of an intent.
 pub(super) type ServedLeases = HashMap<IntentId, ServedIntent>;
 
 impl ServedIntent {
@@ -54,7 +56,7 @@ impl ServedIntent {
         }
     }
 
-    /// For the plugin.
+    /// The description of the intent for the plugin.
     pub(super) fn to_context(&self) -> Value {
         json!({
             "id": self.intent_id, "goal": self.goal, "namespace": self.namespace, "attempt": self.attempt,
@@ -106,7 +108,7 @@ impl RuntimeInner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a job may begin: what it serves must still be its own.
+    /// Extends the lease before a job starts; fails if the job no longer holds it.
     pub(super) async fn extend_served_lease(
         &self,
         attempt: &Attempt,
@@ -132,7 +134,7 @@ impl RuntimeInner {
         }
     }
 
-    /// All of them in one commit. A job whose intent was cancelled, or taken by others, is of no use to anybody.
+    /// Extends all leases in one commit, and cancels the jobs whose intent was cancelled or claimed by another worker.
     async fn extend_leases(&self) -> Result<(), Error> {
         let held: Vec<(IntentId, ServedIntent)> =
             self.served_leases().clone().into_iter().collect();
@@ -152,7 +154,7 @@ impl RuntimeInner {
             let cancelled = self
                 .engine
                 .cancel(operator, Face::Automation, *job, &reason);
-            // One that is over meanwhile was settled together with its intent.
+            // A job that ended meanwhile was settled together with its intent.
             if cancelled.await.is_ok() {
                 tracing::info!(component = "intents", job_id = job_id(*job), "{reason}");
                 self.running().cancel(*job);
@@ -163,7 +165,7 @@ impl RuntimeInner {
     }
 }
 
-/// Goes on until nobody has the service any more: also while it stops, jobs that still run need their leases.
+/// Runs as long as the runtime exists: jobs that still run during a stop need their leases.
 pub(super) async fn extend_leases(inner: Weak<RuntimeInner>) {
     loop {
         tokio::time::sleep(EXTEND_EVERY).await;
@@ -176,8 +178,8 @@ pub(super) async fn extend_leases(inner: Weak<RuntimeInner>) {
     }
 }
 
-/// Adds the end of the intent to that of its job. Who retries is the intent, by its own rule; only a plugin that says that nothing will
-/// help ends it for good.
+/// Settles the intent together with its job. The intent is retried by its own rules; only a plugin that rules out retries ends it
+/// permanently.
 pub(super) async fn settle(
     engine: &Engine,
     attempt: &Attempt,
@@ -192,7 +194,7 @@ pub(super) async fn settle(
         return Ok(());
     }
     let (id, token) = served.lease()?;
-    // Both leases are looked at before anything is settled: neither end happens without the other.
+    // Both leases are verified before anything is settled, so neither ends without the other.
     let job = &attempt.intent;
     if let (State::Dispatched, Some(holder), Some(token)) = (job.state, &job.holder, job.token) {
         unit.coupled.push(extend(job.id, holder, token));
@@ -227,7 +229,7 @@ pub(super) async fn settle(
     Ok(())
 }
 
-/// The job, what it says, and what it emitted, as far as an intent can carry it.
+/// The job id, the result and the emitted events, as far as they fit into an intent.
 fn result(attempt: &Attempt, ended: &AttemptReport) -> Outcome {
     let AttemptEnd::Succeeded(response) = &ended.end else {
         let body = json!({"job_id": attempt.job_id()}).to_string();

@@ -1,8 +1,8 @@
-//! The one-time setup of plugins: `init` runs once for a program and its configuration, and again when either is another.
+//! The one-time setup of plugins: `init` runs once per program and configuration, and again when either changes.
 //!
-//! It is a job like any other, queued before anything else of the plugin, and nothing waits for it: a job that needs what it
-//! prepares fails and is tried again. It is never tried again itself; if it fails, the plugin counts as unhealthy until its program
-//! or configuration changes or somebody runs `init` by hand.
+//! The setup is an ordinary job that is queued before any other of the plugin. No job waits for it: a job that needs it fails and
+//! is retried. The setup itself is never retried. After a failure the plugin is unhealthy until its program or configuration
+//! changes or an operator runs `init`.
 
 use std::sync::Arc;
 use std::{fs, io};
@@ -22,7 +22,7 @@ use super::unit_of_work::{UnitOfWork, Versioned, get_record, get_record_or_defau
 use crate::plugin::discovery::MANIFEST;
 use crate::program::{Plugin, Program};
 
-/// How the setup of a plugin went.
+/// The result of a plugin's setup.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SetupInfo {
     pub plugin: String,
@@ -31,7 +31,7 @@ pub struct SetupInfo {
 }
 
 impl Runtime {
-    /// Of the plugins that have an `init`.
+    /// The setups of all plugins that have an `init`.
     pub async fn setups(&self) -> Result<Vec<SetupInfo>, Error> {
         let mut found = Vec::new();
         for plugin in self.program().plugins() {
@@ -48,7 +48,7 @@ impl Runtime {
     }
 }
 
-/// Queues `init` for those plugins that are new or not what they were.
+/// Queues `init` for plugins that are new or have changed.
 pub(super) async fn queue_setups(
     inner: &RuntimeInner,
     program: &Arc<Program>,
@@ -68,7 +68,7 @@ pub(super) async fn queue_setups(
             Err(error) => return Err(Error::Internal(error.to_string())),
         };
         match queue_setup(inner, program, plugin, &fingerprint).await {
-            // Another node queued it just now.
+            // Another node has just queued it.
             Ok(()) | Err(Error::Refused(Refusal::VersionMismatch)) => {}
             Err(error) => return Err(error),
         }
@@ -109,7 +109,7 @@ async fn queue_setup(
     Ok(())
 }
 
-/// An `init` that was asked for by hand says how the plugin is, but not for which program it was made.
+/// Records the result of `init`. A run by hand updates the health but not the fingerprint.
 pub(super) async fn record_result(
     engine: &Engine,
     attempt: &Attempt,
@@ -124,7 +124,7 @@ pub(super) async fn record_result(
         .get("fingerprint")
         .and_then(Value::as_str);
     if made_for.is_some_and(|made_for| made_for != record.value.fingerprint) {
-        // Another one is on its way already, for a newer program.
+        // A setup for a newer program is already queued.
         return Ok(());
     }
     record.value = records::SetupRecord {

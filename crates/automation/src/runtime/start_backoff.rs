@@ -1,7 +1,7 @@
-//! Want of what a new process takes of the system: descriptors, processes, memory.
+//! Back-off after the system refused to start a process for lack of descriptors, processes or memory.
 //!
-//! That a process cannot be started for such a reason is no fault of its job. The job is given back without a counted attempt, and
-//! nothing is begun for a while: longer each time in a row, until a process starts again.
+//! Such a failure is not the fault of the job. The job returns to the queue without a counted attempt, and no process is started
+//! for a while: longer after each failure in a row, until a start succeeds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,12 +17,13 @@ pub(super) struct StartBackoff(Mutex<BackoffPause>);
 #[derive(Debug, Default)]
 struct BackoffPause {
     until: Option<Instant>,
-    /// Of the last one; zero after a process was started.
+    /// The length of the last pause; zero after a successful start.
     length: Duration,
 }
 
 impl StartBackoff {
-    /// A process could not be started. Tells how long the pause is that begins with this; nothing if one is under way.
+    /// Records that a process could not be started. Returns the length of the pause if a new one begins, and `None` during a
+    /// pause.
     pub(super) fn start_failed(&self) -> Option<Duration> {
         let now = Instant::now();
         let mut pause = self.pause();
@@ -34,12 +35,12 @@ impl StartBackoff {
         Some(pause.length)
     }
 
-    /// A process was started.
+    /// Records that a process was started.
     pub(super) fn reset(&self) {
         *self.pause() = BackoffPause::default();
     }
 
-    /// How long nothing is to be begun.
+    /// How long no process may be started.
     pub(super) fn remaining(&self) -> Option<Duration> {
         let until = self.pause().until?;
         let left = until.saturating_duration_since(Instant::now());

@@ -1,6 +1,6 @@
-//! Jobs that follow: what the router says comes next becomes jobs with their events and their baggage.
+//! Builds the jobs that follow from a job: what the router selects, with events and baggage.
 //!
-//! Nothing is written here; it all goes into the [`UnitOfWork`] that brings it about.
+//! Nothing is written here; everything is added to the [`UnitOfWork`] of the caller.
 
 use consign_engine::Engine;
 use consign_kernel::plant::{self, Plant};
@@ -17,10 +17,10 @@ use crate::pipeline::{Hook, JobEnd, NextJob, Notice, PipelinePosition, Producer,
 use crate::plugin::request::{HANDLE, PluginEvent};
 use crate::plugin::response::EmittedEvent;
 
-/// Jobs that one job may bring about.
+/// The maximum number of successors of one job.
 const CHILDREN_MAX: usize = 1_000;
 
-/// Where an event came from, for the job that it makes.
+/// The origin of an event, for the job that it creates.
 #[derive(Clone)]
 pub(super) struct EventSource {
     pub(super) kind: String,
@@ -31,7 +31,7 @@ pub(super) struct EventSource {
 }
 
 impl EventSource {
-    /// The event around a payload, as `handle` gets it.
+    /// Wraps a payload in the event that `handle` receives.
     pub(super) fn wrap(self, payload: Value) -> Value {
         let emitted = EmittedEvent {
             kind: self.kind,
@@ -52,7 +52,7 @@ pub(super) fn producer(attempt: &Attempt) -> Producer<'_> {
     }
 }
 
-/// Queues what follows from the events of a job.
+/// Adds the jobs that follow from the events of a job.
 pub(super) fn queue(
     engine: &Engine,
     attempt: &Attempt,
@@ -68,7 +68,7 @@ pub(super) fn queue(
         return Err(AttemptFailure::permanent(error));
     }
     let parent_context = &attempt.job.event_context_id;
-    // The steps of one entrance belong together.
+    // Steps that one event enters together belong to one run.
     let mut instances: Vec<(String, Option<usize>, String)> = Vec::new();
     for next in routed.jobs {
         let source = source(&next);
@@ -92,7 +92,7 @@ pub(super) fn queue(
             let parent_id = parent_context.clone();
             write_context(id, &next, parent_id, ended.completed_at, unit);
         }
-        // A chain of hooks stays one chain when events lead from one hook to the next.
+        // The hook depth is inherited, so that a chain of hooks stays bounded when events lead from one to the next.
         let hook_depth = if plant::on(Plant::ForgottenHooks) {
             0
         } else {
@@ -106,7 +106,7 @@ pub(super) fn queue(
     Ok(())
 }
 
-/// Queues the first steps of a pipeline that somebody enters by its name.
+/// Adds the first steps of a pipeline that is started by name.
 pub(super) fn enter_pipeline(
     engine: &Engine,
     routed: Routed,
@@ -126,7 +126,7 @@ pub(super) fn enter_pipeline(
     }
 }
 
-/// Queues the pipelines that hang on the end of a job.
+/// Adds the pipelines whose trigger is the end of this job.
 pub(super) fn queue_hooks(
     engine: &Engine,
     attempt: &Attempt,
@@ -175,7 +175,7 @@ pub(super) fn queue_hooks(
     }
 }
 
-/// What a hook is told of the job.
+/// The payload that a hook receives about the job.
 fn notification(
     attempt: &Attempt,
     ended: &AttemptReport,

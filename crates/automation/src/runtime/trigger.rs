@@ -1,4 +1,4 @@
-//! Jobs that are asked for: by the command line, the API, a webhook or the clock.
+//! Enqueues jobs for the command line, the API, webhooks and the scheduler.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::pipeline::{BaggageError, EventRef, Trigger};
 use crate::plugin::request::HANDLE;
 use crate::program::Program;
 
-/// A job in the queue, or the one that serves instead of it.
+/// A queued job, or the existing job that makes it a duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enqueued {
     pub id: IntentId,
-    /// Nothing was queued: this one serves.
+    /// Nothing was queued; `id` is that of the existing job.
     pub duplicate: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum TriggerError {
-    /// No such plugin, command or pipeline can be run; in the words of the [`Program`].
+    /// No such plugin, command or pipeline can be run; the text is that of the [`Program`].
     #[error("{0}")]
     Missing(String),
     #[error(transparent)]
@@ -36,7 +36,7 @@ pub enum TriggerError {
 }
 
 impl TriggerError {
-    /// How many bytes the baggage had and how many it may have, if it was too much.
+    /// The actual and the maximum size of the baggage, if it was too large.
     pub fn baggage_bytes(&self) -> Option<(usize, usize)> {
         if let Self::Routing(error) = self
             && let BaggageError::TooLarge {
@@ -51,7 +51,7 @@ impl TriggerError {
 }
 
 impl Runtime {
-    /// One job of a plugin. For `handle` the payload becomes an event of this type.
+    /// Enqueues a job of a plugin. For `handle` the payload becomes an event of this type.
     pub async fn run_plugin(
         &self,
         plugin: &str,
@@ -76,7 +76,7 @@ impl Runtime {
         Ok(self.enqueue(job, None).await?)
     }
 
-    /// An event that comes from outside.
+    /// The source of an event from outside.
     fn source(&self, kind: &str, submitted_by: SubmittedBy) -> EventSource {
         EventSource {
             kind: kind.to_owned(),
@@ -87,14 +87,14 @@ impl Runtime {
         }
     }
 
-    /// Queues a job that no other one brought about. See [`Job::intent`] for `window`.
+    /// Enqueues a job without a parent. See [`Job::intent`] for `window`.
     pub async fn enqueue(&self, job: Job, window: Option<Duration>) -> Result<Enqueued, Error> {
         let jobs = self.enqueue_all(vec![job], Vec::new(), window).await?;
         let first = jobs.first().copied();
         first.ok_or_else(|| Error::Internal("an admission answered nothing".to_owned()))
     }
 
-    /// All of them, with what is written beside them, or none.
+    /// Enqueues all jobs together with the commands in `beside`, or none.
     pub(super) async fn enqueue_all(
         &self,
         jobs: Vec<Job>,
@@ -144,7 +144,7 @@ impl Runtime {
         Ok(enqueued)
     }
 
-    /// Enters a pipeline by its name; one job for each of its first steps.
+    /// Starts a pipeline by name; returns one job for each of its first steps.
     pub async fn run_pipeline(
         &self,
         name: &str,

@@ -1,6 +1,6 @@
-//! One commit in the making: in front what must still be as it was read, behind it what is written and queued.
+//! A unit of work: collects record versions to expect, records to write and jobs to queue, for one commit.
 //!
-//! Whatever can be refused stands in front, so all of it happens or nothing.
+//! Ordering: steps that can be refused come first, so all of it happens or nothing.
 
 use consign_engine::{Engine, Error};
 use consign_kernel::command::Command;
@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 
 use super::job::Job;
 
-/// How often a commit is made anew because somebody else wrote the same record meanwhile.
+/// How often a commit is retried after a version conflict.
 pub(super) const TRIES_MAX: u32 = 50;
 
-/// A record as it was read, or as it begins.
+/// A record with the version that was read; version 0 if it does not exist yet.
 pub(super) struct Versioned<T> {
     pub(super) key: Key,
     pub(super) version: u64,
@@ -24,7 +24,7 @@ pub(super) struct Versioned<T> {
 #[derive(Default)]
 pub(super) struct UnitOfWork {
     pub(super) expects: Vec<Command>,
-    /// What ends together with the job, and can be refused.
+    /// Commands that settle something together with the job and can be refused.
     pub(super) coupled: Vec<Command>,
     pub(super) puts: Vec<Command>,
     pub(super) jobs: Vec<Job>,
@@ -36,14 +36,14 @@ impl UnitOfWork {
             .push(Command::Put(record_put(key, value, expires_at, None)));
     }
 
-    /// Writes a record if it is still what was read.
+    /// Writes a record if it still has the version that was read.
     pub(super) fn replace<T: Serialize>(&mut self, record: &Versioned<T>) {
         self.expects
             .push(Command::Expect(record.key.clone(), record.version));
         self.put(record.key.clone(), &record.value, None);
     }
 
-    /// The steps in their order: expectations, what is coupled, then `refusable`, then what is written.
+    /// The commands in order: expectations, coupled commands, `refusable`, then writes.
     pub(super) fn steps(self, refusable: impl IntoIterator<Item = Command>) -> Vec<Command> {
         let mut steps = self.expects;
         steps.extend(self.coupled);

@@ -1,8 +1,8 @@
-//! What follows from ends that no process of ours brought about: a lease that ran out, a job that was cancelled, one that a dead start
-//! left behind.
+//! Follows up ends of jobs that no dispatcher reported: an expired lease, a cancelled job, and a job that an earlier start left
+//! running.
 //!
-//! They are found in the ledger's own history. The mark up to where it was followed is written together with what follows, so each end
-//! is followed up once, by whichever node, also after a crash.
+//! They are found in the facts of the ledger. The watermark is written together with the consequences, so each end is followed up
+//! exactly once, by any node, even after a crash.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::pipeline::PUBLISH_PLUGIN;
 use crate::program::Program;
 
 const PAGE_FACTS: u32 = 500;
-/// So many facts may have to be read again after a restart, for which there was nothing to do.
+/// The maximum number of facts without consequences that a restart may have to read again.
 const MARK_EVERY: u64 = 5_000;
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl UnreportedEnds {
             match self.page(inner, program).await {
                 Ok(true) => {}
                 Ok(false) => break,
-                // Another node is at it, or a breaker was written meanwhile: the next round reads again.
+                // Another node is following up, or a breaker changed meanwhile: the next round reads again.
                 Err(Error::Refused(Refusal::VersionMismatch)) => {
                     self.scanned = FactSeq(0);
                     inner.unreported_ends.notify_one();
@@ -55,7 +55,7 @@ impl UnreportedEnds {
         Ok(())
     }
 
-    /// Whether there is more.
+    /// Returns whether there are more pages.
     async fn page(&mut self, inner: &RuntimeInner, program: &Arc<Program>) -> Result<bool, Error> {
         let engine = &inner.engine;
         let mut mark: Versioned<records::Watermark> =
@@ -70,7 +70,7 @@ impl UnreportedEnds {
         let mut stopping = inner.stopping.subscribe();
         let page = tokio::select! {
             page = reading => page?,
-            // It waits for transactions that are open on other nodes, and the end of the service does not.
+            // The read waits for open transactions of other nodes; a stopping runtime does not.
             _ = stopping.wait_for(|stopping| *stopping) => return Ok(false),
         };
         for event in page.events {
@@ -110,7 +110,7 @@ async fn follow_up(
             return Ok(());
         }
     };
-    // Unless somebody has it tried again meanwhile; then it waits for the same intent.
+    // If the step was retried meanwhile, it waits for the same intent.
     if job.plugin == PUBLISH_PLUGIN && intent.state == State::DeadLetter {
         publish::cancel_published(&inner.engine, id).await?;
     }
@@ -118,7 +118,7 @@ async fn follow_up(
     let completed_at = timestamp(fact.at);
     let has_run = fact.from != Some(State::Queued);
     let claimed_at = intent.claimed_at.filter(|at| has_run && *at <= fact.at);
-    // As it was then; it may be further by now.
+    // The values at the time of the fact; the job may have moved on.
     intent.attempts = fact.attempt;
     let attempt = Attempt {
         intent,

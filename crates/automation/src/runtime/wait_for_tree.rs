@@ -1,7 +1,7 @@
-//! Waiting for a whole tree of jobs, for callers that want the outcome and not a promise.
+//! Waits for a whole tree of jobs, for synchronous callers.
 //!
-//! A parent ends in the same commit in which its children are queued, so whoever has seen it end and then reads its children has
-//! seen all of them: the tree is over when nothing of it is open.
+//! A parent ends in the same commit that queues its children, so reading the children after the end of the parent finds all of
+//! them: the tree is over when none of its jobs is open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,11 +18,11 @@ use super::lifecycle::Runtime;
 use super::reads::{TREE_MAX, is_over};
 use crate::pipeline::SWITCH_PLUGIN;
 
-/// Jobs may also end on other nodes, or by being cancelled, of which nobody tells us.
+/// Jobs may also end on other nodes, or by cancellation, without a local signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const CHILDREN_MAX: u32 = 1_000;
 
-/// The right to wait; given back when it is dropped.
+/// Permission to wait; released when dropped.
 #[derive(Debug)]
 pub struct WaitPermit(Arc<AtomicUsize>);
 
@@ -33,7 +33,7 @@ impl Drop for WaitPermit {
 }
 
 impl Runtime {
-    /// `None` while as many callers wait as the configuration allows.
+    /// `None` if the configured number of callers waits already.
     pub fn wait_permit(&self) -> Option<WaitPermit> {
         let max = self.program().config().api.max_concurrent_sync;
         let waiting = &self.inner.waiting;
@@ -43,7 +43,7 @@ impl Runtime {
         taken.ok().map(|_| WaitPermit(Arc::clone(waiting)))
     }
 
-    /// Returns true once a job and all that it brought about are over, false if that takes longer than `patience`.
+    /// Returns true once a job and all its descendants are over, false after `patience`.
     pub async fn wait_for_tree(&self, root: IntentId, patience: Duration) -> Result<bool, Error> {
         let over = timeout(patience, self.until_tree_ended(root)).await;
         over.map_or(Ok(false), |ended| ended.map(|()| true))
@@ -53,11 +53,11 @@ impl Runtime {
         let mut finished = self.inner.finished.subscribe();
         let mut open = vec![root];
         loop {
-            // Before the look: whatever ends afterwards is noticed.
+            // Subscribe before reading, so that no later end is missed.
             finished.mark_unchanged();
             let mut still_open = Vec::new();
             while let Some(id) = open.pop() {
-                // One that is gone from the queue was over.
+                // A job that was pruned from the queue is over.
                 let intent = self.engine().observe(id).await?;
                 if intent.is_some_and(|intent| !is_over(&intent)) {
                     still_open.push(id);
@@ -83,13 +83,13 @@ impl Runtime {
         }
     }
 
-    /// What a tree that is over came to.
+    /// The outcome of a finished tree.
     pub async fn tree_outcome(&self, root: IntentId) -> Result<Option<Value>, Error> {
         let Some(tree) = self.job_tree(root, TREE_MAX).await? else {
             return Ok(None);
         };
         let mut outcome = outcome(&tree.jobs);
-        // Its result is what the caller waits for, however much the others have printed.
+        // The caller waits for this result, so it is included even if the budget left it out.
         let last = last(&tree.jobs).filter(|job| job["output_left_out"] == true);
         let last = last.and_then(|job| parse_job_id(job["job_id"].as_str()?));
         if let Some(id) = last
@@ -109,7 +109,7 @@ fn outcome(tree: &[Value]) -> Value {
     json!({"job_id": job_id, "status": status, "result": result, "tree": tree})
 }
 
-/// The last step that did something: a condition or a hook is no step.
+/// The last step that did something; conditions and hooks do not count.
 fn last(tree: &[Value]) -> Option<&Value> {
     let steps = tree
         .iter()

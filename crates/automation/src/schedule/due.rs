@@ -1,4 +1,4 @@
-//! Is an entry due, and when is it due next.
+//! Decides whether an entry is due, and when it is due next.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use super::entry::{CatchUp, IfRunning, ScheduleEntry, ScheduleMode};
 use super::fraction_of;
 use super::window::Closed;
 
-/// So many missed runs are made up for at most; of more, the newest are worth most.
+/// The maximum number of missed runs to make up for; the newest ones are kept.
 pub const SLOTS_MAX: usize = 100;
 
-/// What the caller stores for an entry.
+/// The stored state of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleState {
     #[serde(with = "crate::instant::maybe")]
     pub last_fired_at: Option<Timestamp>,
     #[serde(with = "crate::instant::maybe")]
     pub last_success_at: Option<Timestamp>,
-    /// The next run, jitter included; `None` once the entry is exhausted.
+    /// The next run including jitter; `None` once the entry is exhausted.
     #[serde(with = "crate::instant::maybe")]
     pub next_run_at: Option<Timestamp>,
 }
@@ -30,13 +30,13 @@ pub struct ScheduleState {
 pub enum DueDecision {
     Fire,
     NotDue(Timestamp),
-    /// Due, but held back by its hours or weekdays until the instant given.
+    /// Due, but outside of its hours or weekdays until the given time.
     Outside(Closed, Timestamp),
     Exhausted,
 }
 
 impl DueDecision {
-    /// Why a tick makes no job of the entry.
+    /// Why a tick creates no job for the entry.
     pub fn skip(self) -> Option<Skip> {
         match self {
             Self::Fire => None,
@@ -48,7 +48,7 @@ impl DueDecision {
     }
 }
 
-/// Why a tick made no job, in the words of the event stream.
+/// Why a tick created no job, in the words of the event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     NotDue,
@@ -79,7 +79,7 @@ impl Skip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     Enqueue,
-    /// End the jobs that are queued or running, then enqueue.
+    /// Cancel the queued and running jobs, then enqueue.
     CancelThenEnqueue,
     Skip(Skip),
 }
@@ -92,7 +92,7 @@ pub struct CatchUpJob {
 }
 
 impl ScheduleEntry {
-    /// The state of an entry that was never seen before. A one-shot delay starts here, so the caller must store it at once.
+    /// The state of a new entry. A one-shot delay starts here, so the caller must store the state at once.
     pub fn initial_state(
         &self,
         now: Timestamp,
@@ -101,7 +101,7 @@ impl ScheduleEntry {
     ) -> ScheduleState {
         let next_run_at = match &self.mode {
             ScheduleMode::Every(_) => Some(now),
-            // The minute that has begun still counts.
+            // The current minute still counts.
             ScheduleMode::Cron(_) => self.slot(minute_of(now), true, system_zone, draw),
             ScheduleMode::At(at) => Some(*at),
             ScheduleMode::After(delay) => Some(later(now, *delay)),
@@ -127,7 +127,7 @@ impl ScheduleEntry {
         }
     }
 
-    /// A job was enqueued. Slots that were missed meanwhile are covered by it. An `every` entry stays due until a run succeeds.
+    /// A job was enqueued. It covers slots that were missed meanwhile. An `every` entry stays due until a run succeeds.
     pub fn fired(
         &self,
         state: &mut ScheduleState,
@@ -143,7 +143,7 @@ impl ScheduleEntry {
         }
     }
 
-    /// It rested for a while. What was due meanwhile was not wanted; an interval or an instant that has passed is due now.
+    /// The entry was paused and continues. Cron slots of the pause are dropped; an interval or a time that has passed is due now.
     pub fn resumed(
         &self,
         state: &mut ScheduleState,
@@ -162,7 +162,7 @@ impl ScheduleEntry {
         self.postpone(state, completed_at, draw);
     }
 
-    /// The queue already had this job: an interval starts anew, as if it had just succeeded.
+    /// The job was a duplicate: an interval restarts as if it had just succeeded.
     pub fn deduplicated(
         &self,
         state: &mut ScheduleState,
@@ -177,7 +177,7 @@ impl ScheduleEntry {
         }
     }
 
-    /// The next runs, if each succeeds at once and none is held back by more than its hours and weekdays.
+    /// The next runs, if each succeeds at once and only hours and weekdays delay it.
     pub fn coming(
         &self,
         state: &ScheduleState,
@@ -201,7 +201,7 @@ impl ScheduleEntry {
         found
     }
 
-    /// Its rule is another one than before: what was run stays known, the next run is set by the new one.
+    /// The rule changed: the history is kept, and the new rule sets the next run.
     pub fn changed(
         &self,
         state: &mut ScheduleState,
@@ -215,7 +215,7 @@ impl ScheduleEntry {
         };
     }
 
-    /// Whether the next run is further away than this entry ever puts it: then the clock was set back.
+    /// Whether the next run is further away than this entry ever sets it, which means that the clock was set back.
     pub fn is_too_far(
         &self,
         state: &ScheduleState,
@@ -231,7 +231,7 @@ impl ScheduleEntry {
         latest.is_some_and(|latest| state.next_run_at.is_some_and(|next| next > latest))
     }
 
-    /// The jobs to make at start for the whole intervals that went by without a run.
+    /// The jobs to create at start for whole intervals without a run.
     pub fn catch_up(&self, state: &ScheduleState, plugin: &str, now: Timestamp) -> Vec<CatchUpJob> {
         let ScheduleMode::Every(every) = self.mode else {
             return Vec::new();
@@ -259,8 +259,8 @@ impl ScheduleEntry {
         slots.collect()
     }
 
-    /// What to do while `outstanding` jobs of the same plugin and command are queued or running. This is also the poll guard:
-    /// never more than `outstanding_max` of them at once.
+    /// What to do while `outstanding` jobs of the same plugin and command are queued or running. This also limits polls: there
+    /// are never more than `outstanding_max` of them at once.
     pub fn overlap(&self, outstanding: u32, outstanding_max: u32) -> Overlap {
         match self.if_running {
             _ if outstanding == 0 => Overlap::Enqueue,

@@ -1,4 +1,4 @@
-//! One entry of `schedules:`, read from configuration.
+//! One entry of `schedules:`, parsed from the configuration.
 
 use std::time::Duration;
 
@@ -88,12 +88,12 @@ const KEYS: [&str; 14] = [
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScheduleMode {
-    /// Again and again, counted from each successful end.
+    /// Repeatedly, counted from each successful end.
     Every(Duration),
     Cron(Cron),
     /// Once.
     At(Timestamp),
-    /// Once, counted from the instant the entry was first seen.
+    /// Once, counted from the first time the entry was seen.
     After(Duration),
 }
 
@@ -123,7 +123,7 @@ pub struct ScheduleEntry {
     pub catch_up: CatchUp,
     pub if_running: IfRunning,
     pub window: FiringWindow,
-    /// As configured; without it cron follows the system's zone and windows follow UTC.
+    /// As configured; the default is the system's zone for cron and UTC for windows.
     pub timezone: Option<TimeZone>,
 }
 
@@ -164,7 +164,7 @@ impl ScheduleEntry {
         })
     }
 
-    /// Keys that nothing reads: worth a warning, for they may be misspelt.
+    /// Unknown keys, which may be misspelt.
     pub fn unknown_keys(value: &Value) -> Vec<&str> {
         let keys = value.as_object().into_iter().flat_map(Map::keys);
         keys.map(String::as_str)
@@ -172,7 +172,7 @@ impl ScheduleEntry {
             .collect()
     }
 
-    /// The manifest has the last word on what can be scheduled.
+    /// The manifest decides which commands can be scheduled.
     pub fn check_command(
         &self,
         plugin: &str,
@@ -197,7 +197,7 @@ impl ScheduleEntry {
         }
     }
 
-    /// When it runs, in one line that changes with it.
+    /// The rule in one line; it changes whenever the rule does.
     pub fn rule(&self) -> String {
         match &self.mode {
             ScheduleMode::Every(every) => format!("every {every:?}"),
@@ -210,12 +210,12 @@ impl ScheduleEntry {
         }
     }
 
-    /// The key under which the queue recognises a second copy of this entry's job.
+    /// The key by which the queue recognises a duplicate of this entry's job.
     pub fn dedupe_key(&self, plugin: &str) -> String {
         format!("{plugin}:{}:{}", self.command, self.id)
     }
 
-    /// How long a finished job blocks its copies: the interval, or one tick where there is none.
+    /// How long a finished job blocks its duplicates: the interval, or one tick for other modes.
     pub fn dedupe_ttl(&self, tick: Duration) -> Duration {
         match self.mode {
             ScheduleMode::Every(every) => every,

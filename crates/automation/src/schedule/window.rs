@@ -1,6 +1,6 @@
 //! The hours and weekdays in which a schedule may fire.
 //!
-//! A closed window skips a firing without using it up: the entry stays due until the window opens.
+//! A closed window delays a run without dropping it: the entry stays due until the window opens.
 
 use consign_kernel::plant::{self, Plant};
 use jiff::civil::Time;
@@ -24,7 +24,7 @@ pub enum Error {
     NoDayLeft,
 }
 
-/// Why a due entry is held back.
+/// Why a due entry is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     Hours,
@@ -33,7 +33,7 @@ pub enum Closed {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FiringWindow {
-    /// First minute inside and first minute outside; the first may be the later one, over midnight.
+    /// First minute inside and first minute outside; the first may be later than the second, across midnight.
     between: Option<(Time, Time)>,
     /// Bit n set: not on day n, 0 = Sunday.
     not_on: u8,
@@ -58,11 +58,12 @@ impl FiringWindow {
         Ok(Self { between, not_on })
     }
 
-    /// `None` when open at `now`; otherwise why not, and the instant from which it is open again.
+    /// `None` if open at `now`; otherwise the reason, and when it opens again.
     pub fn closed(&self, now: Timestamp, zone: &TimeZone) -> Option<(Closed, Timestamp)> {
         let reason = self.reason(now, zone)?;
         let mut at = now;
-        // Each step goes to the start of the window or of a day. One day in seven is open, and a clock change may take that one away.
+        // Each step moves to the start of the window or of a day. At least one day in seven is open, and a clock change may
+        // remove that one.
         for _ in 0..40 {
             at = self.next_edge(at, zone);
             if self.reason(at, zone).is_none() {
@@ -252,7 +253,7 @@ mod tests {
             let now = Timestamp::from_second(now).unwrap();
             if let Some((_, opens)) = window.closed(now, &zone) {
                 prop_assert!(opens > now);
-                // A window inside the hour that a clock change skips stays closed that day, and opens on the next edge.
+                // A window inside the hour that a clock change skips stays closed that day and opens on the next edge.
                 prop_assert!(window.closed(opens, &zone).is_none());
             }
         }

@@ -1,4 +1,4 @@
-//! The automation runtime on the command line. Its nouns are also those of the binary under the name `ductile`.
+//! The automation runtime on the command line. The same commands exist in the binary under the name `ductile`.
 
 mod api;
 pub(crate) mod command;

@@ -1,4 +1,4 @@
-//! Jobs: looked at, cancelled, run again.
+//! Commands for jobs: list, inspect, cancel and retry.
 
 mod change;
 mod list;
@@ -21,18 +21,18 @@ pub(crate) enum Action {
     List(list::ListArgs),
     /// Show one job
     Show(show::ShowArgs),
-    /// Show one job with its ancestors, its baggage, its moves and its attempts
+    /// Show one job with its ancestors, baggage, transitions and attempts
     Inspect(show::ShowArgs),
-    /// Show what jobs left in the log, newest first
+    /// Show the log of finished attempts, newest first
     Logs(logs::LogsArgs),
-    /// Show a job and everything it brought about
+    /// Show a job and its descendants
     Tree(show::ShowArgs),
-    /// End a job, whether it waits or runs
+    /// Cancel a queued or running job
     Cancel(change::Args),
-    /// Run a job again that failed, timed out or is dead
+    /// Retry a job that is failed, timed out or dead
     ///
-    /// It gets what is left of its attempts, or one more if it has used them all. A job that
-    /// succeeded is not run again; start another one with `plugin run` or `pipeline run`.
+    /// It gets its remaining attempts, or one more if it has used them all. A job that succeeded is not retried; start another
+    /// one with `plugin run` or `pipeline run`.
     Retry(change::Args),
 }
 

@@ -1,4 +1,4 @@
-//! Pipelines: listed, shown, run.
+//! Commands for pipelines: list, show and run.
 
 use clap::Subcommand;
 use consign_automation::program::Program;
@@ -17,7 +17,7 @@ pub(crate) enum Action {
     List(ListArgs),
     /// Show a pipeline, or one of its runs, as the graph of its steps
     Show(ShowArgs),
-    /// Start a pipeline by its name
+    /// Start a pipeline by name
     Run(RunArgs),
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct ShowArgs {
     #[arg(required_unless_present = "run")]
     name: Option<String>,
 
-    /// A run instead, by its id or that of any of its jobs: each step with its state and its jobs
+    /// A run instead, by its id or that of any of its jobs: each step with its status and jobs
     #[arg(long, value_name = "ID", conflicts_with = "name")]
     run: Option<String>,
 
@@ -107,7 +107,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
             ("IF", "condition"),
             ("OTHERWISE", "otherwise"),
         ];
-        // Most pipelines have no `if`, and no need of its columns.
+        // Most pipelines have no `if` and do not need its columns.
         let mut steps = answer["steps"].as_array().into_iter().flatten();
         let has_switch = steps.any(|step| step["kind"] == "switch");
         let shown = if has_switch {
@@ -158,7 +158,7 @@ fn run(args: &RunArgs) -> anyhow::Result<Exit> {
             known.ok_or_else(|| unknown(&args.name))?;
         }
     }
-    // What waits here asks for the whole tree of jobs, so a synchronous pipeline needs no second waiter.
+    // This command waits for the whole tree itself, so the service need not wait for a synchronous pipeline.
     let path = format!("/pipeline/{}?async=true", path_segment(&args.name));
     let what = format!("run the pipeline {}", args.name);
     start(&args.service, &args.payload, &path, &what)

@@ -1,4 +1,4 @@
-//! Plugins: listed, run, made, judged.
+//! Commands for plugins: list, run, create and check.
 
 mod init;
 mod list;
@@ -21,9 +21,9 @@ pub(crate) enum Action {
     Show(list::ShowArgs),
     /// Run a command of a plugin
     Run(run::RunArgs),
-    /// Make a new plugin that works from its first moment
+    /// Create a new plugin that works immediately
     Init(init::Args),
-    /// Say everything that is wrong with the plugin in a directory
+    /// Report all problems of the plugin in a directory
     Validate(validate::Args),
 }
 

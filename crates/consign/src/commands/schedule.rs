@@ -1,4 +1,4 @@
-//! What the clock starts: listed, foretold, paused, resumed, run now.
+//! Commands for schedules: list, next runs, pause, resume and run.
 
 mod next;
 
@@ -13,15 +13,15 @@ use crate::system::path_segment;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// List the schedules and where they stand
+    /// List the schedules and their state
     List(ListArgs),
-    /// Tell the next instants at which the clock would start something
+    /// Show the next runs
     Next(next::Args),
-    /// Start nothing by this schedule until it is resumed
+    /// Pause a schedule until it is resumed
     Pause(ChangeArgs),
-    /// Let a paused schedule go on
+    /// Resume a paused schedule
     Resume(ChangeArgs),
-    /// Start now what the schedule would start
+    /// Run the job of a schedule now
     Run(ChangeArgs),
 }
 
@@ -33,14 +33,14 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ChangeArgs {
-    /// The plugin whose schedule it is
+    /// The plugin of the schedule
     plugin: String,
 
-    /// Which of its schedules
+    /// The id of the schedule
     #[arg(default_value = "default")]
     id: String,
 
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -83,7 +83,7 @@ pub(crate) fn list(service: &ServiceArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// The same with what runs or waits because of each.
+/// The list with the open jobs of each schedule.
 pub(crate) fn in_flight(service: &ServiceArgs) -> anyhow::Result<Exit> {
     get_and_print(service, "/scheduler/jobs", |answer| {
         let columns = [
@@ -110,7 +110,7 @@ fn change_schedule(args: &ChangeArgs, verb: &str) -> anyhow::Result<Exit> {
     };
     change(&args.service, args.dry_run, &wanted, |answer| {
         let done = format!("{verb}: {plugin} {id}");
-        // Only a run starts one.
+        // Only `run` starts a job.
         match answer["job_id"].as_str() {
             Some(job) => format!("{done}  {}", render::safe(job)),
             None => done,

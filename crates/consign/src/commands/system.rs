@@ -1,4 +1,4 @@
-//! The automation service as a whole: started, looked at, mended.
+//! Commands for the automation service: start, inspect and repair.
 
 mod backup;
 mod breaker;
@@ -22,25 +22,25 @@ pub(crate) use status::StatusArgs;
 pub(crate) enum Action {
     /// Run the automation service in the foreground
     Start(start::Args),
-    /// Tell whether the service runs, and how it and its plugins are
+    /// Show whether the service runs, and the health of the service and its plugins
     Status(status::StatusArgs),
-    /// Close the breaker of a plugin, so that the clock starts it again
+    /// Close the breaker of a plugin, so that its schedules run again
     Reset(breaker::ResetArgs),
     /// Show the breaker of a plugin and its history
     Breaker(breaker::ShowArgs),
-    /// Let the running service read its configuration again
+    /// Reload the configuration of the running service
     Reload(reload::Args),
-    /// Show what a plugin has observed, newest first
+    /// Show the facts of a plugin, newest first
     PluginFacts(breaker::FactsArgs),
-    /// List the schedules with the jobs of each that are in flight
+    /// List the schedules with their open jobs
     Scheduler(schedule::ListArgs),
-    /// Say what needs a hand: configuration, plugins, breakers, schedules
+    /// Check configuration, plugins, breakers and schedules for problems
     Doctor(checks::DoctorArgs),
-    /// Read the whole ledger while no service runs, and say what is wrong with it
+    /// Check the whole ledger while no service runs
     Selfcheck(checks::SelfcheckArgs),
     /// Save ledger, configuration and plugins in a new tar.gz
     Backup(backup::Args),
-    /// Describe in Markdown what can be asked for
+    /// Describe all commands and pipelines in Markdown
     Skills(skills::SkillsArgs),
 }
 

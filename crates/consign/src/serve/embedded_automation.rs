@@ -1,6 +1,6 @@
-//! The automation beside the Intent Protocol, in one process and on one ledger.
+//! The automation inside a server of the Intent Protocol: one process, one ledger.
 //!
-//! Invariant: the lock of its state directory is held from before it runs until after it has stopped.
+//! Invariant: the lock of its state directory is held from before it starts until after it has stopped.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::lock::DataLock;
 use crate::place::Place;
 use crate::system::{Automation, ReloadHandle, StateDir};
 
-/// A configuration that holds, and the lock of its state directory.
+/// A valid configuration, and the lock of its state directory.
 pub(super) struct PreparedAutomation {
     tree: ConfigTree,
     program: Program,
@@ -43,12 +43,12 @@ impl PreparedAutomation {
         })
     }
 
-    /// Among the nodes of a shared database.
+    /// The node name in a shared database.
     pub(super) fn node(&self) -> anyhow::Result<String> {
         StateDir::of(self.program.config()).node(&self.lock)
     }
 
-    /// Tells commands without this server where the jobs lie.
+    /// Records for other commands where the jobs are stored.
     pub(super) fn note_ledger(&self, place: &Place) -> anyhow::Result<()> {
         StateDir::of(self.program.config()).record_external_ledger(&self.lock, place)
     }

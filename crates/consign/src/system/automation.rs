@@ -1,4 +1,4 @@
-//! The runtime of one configuration tree, from its start to its end, whoever owns the ledger.
+//! The running automation of one configuration tree, on any ledger.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +26,12 @@ use crate::commands::automation::config::tree::ConfigTree;
 use crate::failure::Failure;
 use crate::serve::ledger::random_bytes;
 
-/// How long jobs that run may take when the service is told to stop; those that need longer run again at the next start.
+/// How long a stop waits for running jobs; those that need longer run again at the next start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 const RELOAD_FAILED: &str = "the configuration was not reloaded; the old one stays";
 
-/// A running runtime, the files that it follows, and the ways in.
+/// A running automation with its listeners.
 #[derive(Debug)]
 pub(crate) struct Automation {
     reload: ReloadHandle,
@@ -40,7 +40,7 @@ pub(crate) struct Automation {
     drain: watch::Sender<bool>,
 }
 
-/// A runtime and the files that it follows.
+/// The runtime and the loader of its configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct ReloadHandle {
     runtime: Runtime,
@@ -48,8 +48,8 @@ pub(crate) struct ReloadHandle {
 }
 
 impl Automation {
-    /// `node` names this process among those that share the ledger; what an earlier start of that name left behind is taken
-    /// back. The caller holds the lock of the state directory.
+    /// `node` is the name of this process among those that share the ledger; jobs that an earlier start with this name left
+    /// behind are recovered. The caller holds the lock of the state directory.
     pub(crate) async fn start(
         engine: Engine,
         tree: ConfigTree,
@@ -64,7 +64,7 @@ impl Automation {
         let socket = state.socket();
         state.clear_temporary();
         let plugins = program.plugins().count();
-        // An address that is taken is known before anything runs.
+        // Bind first, so that an address in use is detected before anything runs.
         let listeners = AutomationListeners::bind(&program, connections, door.trust_proxy).await?;
         let (api, webhooks) = (listeners.api(), listeners.webhooks());
         let runtime = Runtime::start(Options {
@@ -86,10 +86,10 @@ impl Automation {
             door,
             throttles: true,
         };
-        // Before the socket: whoever finds that finds the token of this start.
+        // Before the socket, so that a client that finds the socket finds the token of this start.
         let token = state.new_control_token()?;
         let token = Secret::new(token.reveal().to_owned());
-        // The caller holds the lock of the directory, so a socket that is there is left over.
+        // The caller holds the lock of the directory, so an existing socket is stale.
         let bound = Socket::bind(&socket);
         let bound = bound.with_context(|| format!("cannot make {}", socket.display()))?;
         let (of_control, to_control) = (runtime.clone(), serving.clone());
@@ -118,7 +118,7 @@ impl Automation {
         })
     }
 
-    /// What is odd about a configuration that holds.
+    /// Logs the warnings and notices of a valid configuration.
     pub(crate) fn log_problems(problems: &[ConfigProblem]) {
         for problem in problems {
             let (file, line) = (problem.file.display(), problem.line);
@@ -134,19 +134,19 @@ impl Automation {
         }
     }
 
-    /// What a SIGHUP needs.
+    /// The handle for a reload on SIGHUP.
     pub(crate) fn reload_handle(&self) -> ReloadHandle {
         self.reload.clone()
     }
 
-    /// Takes no more requests and no more jobs, and waits for those that run, for a bounded time.
+    /// Stops accepting requests and claiming jobs, and waits for running ones up to a limit.
     pub(crate) async fn stop(self) {
         let runtime = &self.reload.runtime;
         let running = runtime.running();
         tracing::info!(component = "service", running, "the automation stops");
         self.drain.send_replace(true);
         runtime.stop(STOP_TIMEOUT).await;
-        // Whoever still waits there is cut off; what was asked for is in the ledger or was not begun.
+        // Open requests are cut off; what they asked for is either in the ledger or was not started.
         self.control.abort();
         match self.serving.await {
             Ok(Ok(())) => {}
@@ -163,7 +163,7 @@ impl ReloadHandle {
         &self.runtime
     }
 
-    /// Reads the configuration again. One that does not hold is told in the log, and the old one stays.
+    /// Reloads the configuration. An invalid one is logged, and the old one stays.
     pub(crate) async fn reload(&self) {
         if let Err(error) = self.loader.reload(&self.runtime).await {
             tracing::error!(component = "reload", %error, "{RELOAD_FAILED}");
@@ -171,11 +171,11 @@ impl ReloadHandle {
     }
 }
 
-/// Reads the configuration of a tree again, for whoever asks.
+/// A loader that reads the configuration of a tree again.
 pub(super) fn loader(runtime: &Runtime, tree: &Arc<ConfigTree>) -> Loader {
     let (runtime, tree) = (runtime.clone(), Arc::clone(tree));
     Loader::new(move || {
-        // The strictness that holds cannot be taken away by the file that it is about.
+        // The running strictness applies, so that a file cannot lower it for itself.
         let strictness = runtime.program().config().service.strictness;
         let loaded = tree.load(SealCheck::AsRunning(strictness));
         let (program, problems) = loaded.map_err(|refused| refused.to_string())?;
@@ -185,7 +185,7 @@ pub(super) fn loader(runtime: &Runtime, tree: &Arc<ConfigTree>) -> Loader {
     })
 }
 
-/// Short ones can be guessed, however seldom one may try.
+/// Short secrets can be guessed, even at a low rate.
 fn refuse_short_secrets(program: &Program) -> Result<(), Failure> {
     let config = program.config();
     let token = config.registry.shorter_than(SECRET_CHARS_MIN);
@@ -205,7 +205,7 @@ fn refuse_short_secrets(program: &Program) -> Result<(), Failure> {
     Err(Failure::usage(message).hint(hint))
 }
 
-/// The HTTP interface for those whom something else has let in already.
+/// The HTTP interface for callers that are authenticated already.
 pub(super) fn local_router(
     runtime: &Runtime,
     loader: Loader,
@@ -220,7 +220,7 @@ pub(super) fn local_router(
     face::router(runtime.clone(), options)
 }
 
-/// Our own program, still the one that runs if its file was replaced.
+/// This binary, even if its file was replaced.
 pub(super) fn launcher() -> Launcher {
     Launcher {
         program: "/proc/self/exe".into(),

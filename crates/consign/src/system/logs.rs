@@ -1,7 +1,7 @@
-//! The log of the service: lines on standard output, JSON unless the configuration says text.
+//! The log of the service: lines on standard output, as JSON unless the configuration selects text.
 //!
-//! Invariant: every JSON line has `timestamp`, `level`, `component` and `message`; `plugin` and `job_id` are there where the line
-//! is about one.
+//! Invariant: every JSON line has `timestamp`, `level`, `component` and `message`; `plugin` and `job_id` are present where they
+//! apply.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The running log, for those who change what it shows.
+/// A handle to change the format and level of the running log.
 pub(super) struct LogHandle {
     is_json: Arc<AtomicBool>,
-    /// Nothing to set where `RUST_LOG` filters.
+    /// `None` if `RUST_LOG` sets the filter.
     filter: Option<Box<dyn Fn(EnvFilter) + Send + Sync>>,
 }
 
-/// `RUST_LOG` beats the configuration.
+/// `RUST_LOG` overrides the configuration.
 pub(super) fn start(service: &ServiceConfig) -> LogHandle {
     let given = EnvFilter::try_from_default_env().ok();
     let is_given = given.is_some();
@@ -39,7 +39,7 @@ pub(super) fn start(service: &ServiceConfig) -> LogHandle {
         .with_env_filter(given.unwrap_or_else(|| filter(service)))
         .with_filter_reloading();
     let handle = lines.reload_handle();
-    // A second start in one process keeps the first one's log.
+    // A second start in one process keeps the log of the first.
     let _ = lines.try_init();
     let set = move |filter| {
         if let Err(error) = handle.reload(filter) {
@@ -54,7 +54,7 @@ pub(super) fn start(service: &ServiceConfig) -> LogHandle {
 }
 
 impl LogHandle {
-    /// From now on as this configuration has it.
+    /// Applies the format and level of this configuration.
     pub(super) fn apply(&self, service: &ServiceConfig) {
         self.is_json.store(service.log_json, Ordering::Relaxed);
         if let Some(set) = &self.filter {
@@ -72,7 +72,7 @@ fn filter(service: &ServiceConfig) -> EnvFilter {
     })
 }
 
-/// One line for each event, in the form of the moment.
+/// Formats each event as one line, in the current format.
 struct LineFormat {
     is_json: Arc<AtomicBool>,
     text: Format,
@@ -102,7 +102,7 @@ fn json_line(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     let mut fields = JsonFields(Map::new());
     event.record(&mut fields);
     let mut line = fields.0;
-    // What the event says of itself cannot take their place.
+    // Fields of the event cannot override these.
     let now = format!("{:.6}", Timestamp::now());
     line.insert("timestamp".to_owned(), now.into());
     line.insert("level".to_owned(), metadata.level().to_string().into());
@@ -112,7 +112,7 @@ fn json_line(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     writeln!(writer, "{}", Value::Object(line))
 }
 
-/// The part of the program that speaks, where it does not say so itself.
+/// The component of an event that does not name one.
 fn component(target: &str) -> &str {
     let last = target.rsplit("::").next().unwrap_or(target);
     last.strip_prefix("consign_").unwrap_or(last)

@@ -1,6 +1,6 @@
-//! What the service tells a supervisor of the systemd kind: that it is ready, reloads, stops, and is alive.
+//! Notifies a supervisor such as systemd: ready, reloading, stopping and watchdog.
 //!
-//! Invariant: without a supervisor everything here does nothing. A message that cannot be sent is no reason to stop working.
+//! Invariant: without a supervisor this does nothing. A message that cannot be sent is not an error of the service.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
     socket: Option<UnixDatagram>,
-    /// How often it wants to hear that we are alive.
+    /// The watchdog interval that the supervisor expects.
     watchdog_interval: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ impl Supervisor {
         self.send("STOPPING=1\nSTATUS=waiting for running jobs");
     }
 
-    /// Says again and again that we are alive, but only while we are well: else we are ended and begin anew. Never ends.
+    /// Sends watchdog messages while the service is healthy; without them the supervisor restarts it. Never returns.
     pub(super) async fn keep_alive<F>(&self, unhealthy_reason: impl Fn() -> F)
     where
         F: Future<Output = Option<String>>,
@@ -79,14 +79,14 @@ impl Supervisor {
     }
 }
 
-/// A path, or behind an `@` a name that is no file.
+/// A path, or with a leading `@` the name of an abstract socket.
 fn connect(address: &str) -> Option<UnixDatagram> {
     let address = match address.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(address),
     };
     let socket = UnixDatagram::unbound().ok()?;
-    // A supervisor that does not listen must not hold us up.
+    // A supervisor that does not read must not block the service.
     socket.set_nonblocking(true).ok()?;
     socket.connect_addr(&address.ok()?).ok()?;
     Some(socket)
@@ -119,7 +119,7 @@ mod tests {
         let story = async {
             for (well, least) in [(true, 3), (false, 0), (true, 3)] {
                 is_well.store(well, Ordering::SeqCst);
-                // Beside the beats, which fall on whole seconds.
+                // Between the messages, which are sent at whole seconds.
                 tokio::time::sleep(Duration::from_millis(3_500)).await;
                 let count = heard();
                 assert!(if well { count >= least } else { count == 0 }, "{count}");

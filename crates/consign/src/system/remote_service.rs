@@ -1,6 +1,6 @@
-//! A service elsewhere, asked over HTTP with a bearer token.
+//! A remote service, reached over HTTP with a bearer token.
 //!
-//! Invariant: the token goes to the address that was named beside it, and no error shows it.
+//! Invariant: the token is sent only to the address that was given with it, and no error shows it.
 
 use std::time::Duration;
 

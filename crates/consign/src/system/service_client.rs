@@ -1,5 +1,5 @@
-//! How a command reaches the automation: through the control socket of the running service, at the URL of one remote, or,
-//! when none runs, on the ledger itself. All answer the same requests, because all have the same router behind them.
+//! The client of commands: uses the control socket of the running service, the URL of a remote one, or, if none runs, the ledger
+//! itself. All transports accept the same requests, because all end in the same router.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
@@ -33,23 +33,23 @@ use crate::secrets::read_at;
 use crate::serve::begin::BeginArgs;
 
 const OTHER_USER_HINT: &str = "run the command as the user of the service (or as root), or name its HTTP interface with --api-url and a token with --api-key";
-/// A synchronous pipeline may take its time.
+/// Long, because a synchronous pipeline may take its time.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
-/// Jobs that a command of one job still waits for at its end.
+/// How long a one-shot command waits for running jobs at its end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a command needs when no service runs.
+/// What a command does if no service runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WhenStopped {
-    /// A look at a ledger that is there.
+    /// Read an existing ledger.
     ReadLedger,
-    /// The jobs that are asked for local are run local, in one attempt, and no others.
+    /// Run the jobs that this command queues, in one attempt, and no others.
     RunJobs,
 }
 
-/// The transport to the automation.
+/// A client of the automation.
 pub(crate) struct ServiceClient {
     transport: Transport,
 }
@@ -68,7 +68,7 @@ struct LocalRuntime {
     _draining: watch::Sender<bool>,
 }
 
-/// An answer that is no refusal.
+/// A successful response.
 #[derive(Debug)]
 pub(crate) struct ServiceResponse {
     pub(crate) body: Value,
@@ -100,7 +100,7 @@ impl ServiceClient {
         })
     }
 
-    /// A service remote, by the address of its HTTP interface.
+    /// A remote service, by the URL of its HTTP interface.
     pub(crate) fn remote(url: &str, key: Option<&Key>) -> anyhow::Result<Self> {
         let remote = RemoteService::new(url, key, REQUEST_TIMEOUT)?;
         Ok(Self {
@@ -108,7 +108,7 @@ impl ServiceClient {
         })
     }
 
-    /// Only if a service runs.
+    /// Connects only if a service runs.
     pub(crate) async fn connect_running(tree: &ConfigTree) -> anyhow::Result<Option<Self>> {
         let transport = Self::running_transport(&StateDir::of_tree(tree)?).await?;
         Ok(transport.map(|transport| Self { transport }))
@@ -140,7 +140,7 @@ impl ServiceClient {
         Err(Failure::failed(message).hint(hint).into())
     }
 
-    /// Whether there is no service, so that what is queued runs here or not at all.
+    /// Whether no service runs, so that queued jobs run in this process or not at all.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.transport, Transport::Local(_))
     }
@@ -169,7 +169,7 @@ impl ServiceClient {
         Ok(ServiceResponse { body })
     }
 
-    /// One request and the body of its answer as it came, unless it is a refusal.
+    /// Sends one request and returns the body of a successful response unchanged.
     pub(crate) async fn raw(
         &self,
         method: Method,
@@ -229,7 +229,7 @@ impl ServiceClient {
         }
     }
 
-    /// Whoever worked here waits for what still runs.
+    /// Closes the client; after local jobs, waits for those that still run.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         if let Transport::Local(local) = self.transport {
             if local.runs_jobs {
@@ -278,7 +278,8 @@ impl LocalRuntime {
     }
 }
 
-/// A connection to the service, and the token of its control socket. The token goes to nobody but the user who wrote it.
+/// Connects to the service and reads the token of its control socket. The token is sent only if the peer is the user who wrote
+/// it.
 async fn connect_control_socket(state: &StateDir) -> anyhow::Result<(UnixStream, HeaderValue)> {
     let (socket, file) = (state.socket(), state.control_token());
     let stream = UnixStream::connect(&socket)
@@ -339,7 +340,7 @@ where
     Ok((status, whole.to_bytes().to_vec()))
 }
 
-/// A part of a path, whatever characters it has.
+/// Percent-encodes one segment of a path.
 pub(crate) fn path_segment(text: &str) -> String {
     use std::fmt::Write as _;
     let mut encoded = String::with_capacity(text.len());
@@ -353,7 +354,7 @@ pub(crate) fn path_segment(text: &str) -> String {
     encoded
 }
 
-/// `?a=b&c=d` of those that are given.
+/// The query string `?a=b&c=d` of the given pairs.
 pub(crate) fn query_string(pairs: &[(&str, Option<String>)]) -> String {
     let given = pairs.iter().filter_map(|(name, value)| {
         let value = value.as_deref()?;

@@ -1,6 +1,6 @@
-//! `system start`: the service in the foreground, on a ledger of its own.
+//! `system start`: the service in the foreground, on its own ledger.
 //!
-//! Order matters: configuration, lock, ledger, runtime. Whatever fails, fails before anything runs.
+//! Ordering: configuration, lock, ledger, runtime. Every failure happens before anything runs.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::planted;
 use crate::serve::begin::BeginArgs;
 use crate::serve::limits::Connections;
 
-/// The lock lets one service at a time work on a ledger of its own, so whatever ran there before was this one.
+/// The lock allows one service at a time on its own ledger, so all earlier starts had this node name.
 pub(crate) const NODE: &str = "automation";
 
 pub(crate) async fn run(tree: ConfigTree, allowed: BeginArgs) -> anyhow::Result<Exit> {
@@ -45,7 +45,7 @@ pub(crate) async fn run(tree: ConfigTree, allowed: BeginArgs) -> anyhow::Result<
     let automation = started.await?;
     let reload = automation.reload_handle();
     supervisor.ready();
-    // Each in a task of its own: none of them holds up a signal, and a reload holds up none of them.
+    // Separate tasks, so that none of them delays a signal, and a reload delays none of them.
     let beats = tokio::spawn(keep_alive(Arc::clone(&supervisor), reload.clone()));
     let following = tokio::spawn(follow_log_settings(log, reload.clone()));
     let again = Arc::new(Notify::new());
@@ -62,13 +62,13 @@ pub(crate) async fn run(tree: ConfigTree, allowed: BeginArgs) -> anyhow::Result<
             _ = signals.hangup.recv() => again.notify_one(),
         }
     }
-    // One that is cut off here is made good by the next start.
+    // The next start completes a reload that is cut off here.
     reloads.abort();
     supervisor.stopping();
     let mut stop = std::pin::pin!(automation.stop());
     tokio::select! {
         () = &mut stop => {}
-        // Who asks twice does not want to wait.
+        // A second signal skips the wait.
         _ = signals.terminate.recv() => {}
         _ = signals.interrupt.recv() => {}
     }
@@ -84,7 +84,7 @@ async fn keep_alive(supervisor: Arc<Supervisor>, reload: ReloadHandle) {
     supervisor.keep_alive(unhealthy_reason).await;
 }
 
-/// ServiceSignals that come while one reload is under way are followed by one more.
+/// Signals during a reload cause one more reload.
 async fn reload_on_signal(again: Arc<Notify>, supervisor: Arc<Supervisor>, reload: ReloadHandle) {
     loop {
         again.notified().await;
@@ -94,7 +94,7 @@ async fn reload_on_signal(again: Arc<Notify>, supervisor: Arc<Supervisor>, reloa
     }
 }
 
-/// Writes the log as the configuration of the moment wants it, whoever asked for that.
+/// Applies the log settings of every new configuration.
 async fn follow_log_settings(log: LogHandle, reload: ReloadHandle) {
     let mut config_changes = reload.runtime().config_changes();
     while config_changes.changed().await.is_ok() {

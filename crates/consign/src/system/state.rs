@@ -1,7 +1,7 @@
-//! The directory of an automation service: the ledger, the lock of the one service that works on it, keys, and the control socket.
+//! The state directory of an automation service: ledger, lock, keys and control socket.
 //!
-//! Invariant: where the last service kept its jobs in the store of a server, a note says so, and nobody opens the ledger of this
-//! directory in its place until a service begins it on purpose.
+//! Invariant: if the last service kept its jobs in the store of a server, a note says so, and the ledger of this directory is not
+//! opened until a service takes it into use.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -32,11 +32,11 @@ const LOCK: &str = "ductile.lock";
 const SOCKET: &str = "ductile.sock";
 const EXTERNAL_LEDGER: &str = "ledger_elsewhere";
 const CONTROL_TOKEN: &str = "control_token";
-/// Of plugins in a sandbox that cannot have the usual directory.
+/// Temporary files of sandboxed plugins that cannot use the default directory.
 const TEMPORARY: &str = "tmp";
-/// What to do about a ledger that only another server opens.
+/// The hint for a ledger that only another server can open.
 pub(crate) const START_SERVER_HINT: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` begins a new ledger";
-/// Jobs are pruned by the service itself; this is for what else a ledger may hold.
+/// The service prunes jobs itself; this is for other rows of the ledger.
 const CLEANUP_INTERVAL: Duration = Duration::from_hours(6);
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl StateDir {
         Self { dir, ledger }
     }
 
-    /// That of a tree whose variables may be unset here, as long as the place of the directory needs none of them.
+    /// The state directory of a tree with unset variables, as long as its path needs none of them.
     pub(crate) fn of_tree(tree: &ConfigTree) -> anyhow::Result<Self> {
         let config = tree.with_stand_ins().peek()?;
         let path = config.state_path.to_string_lossy();
@@ -68,17 +68,17 @@ impl StateDir {
         &self.ledger
     }
 
-    /// Where a running service takes commands.
+    /// The control socket of the running service.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join(SOCKET)
     }
 
-    /// What whoever speaks to the socket must send. It lies where no sandbox lets a plugin read.
+    /// The file with the token of the control socket. No sandbox lets a plugin read it.
     pub(super) fn control_token(&self) -> PathBuf {
         DataDir::new(&self.dir).key_file(CONTROL_TOKEN)
     }
 
-    /// Makes the token of a service that begins; that of one before is void.
+    /// Creates the token of a starting service; the previous one becomes invalid.
     pub(super) fn new_control_token(&self) -> anyhow::Result<Secret> {
         let keys = DataDir::new(&self.dir).keys();
         create_private(&keys)?;
@@ -90,7 +90,7 @@ impl StateDir {
         Ok(token)
     }
 
-    /// What of this directory, and of our own program, is closed to plugins in a sandbox.
+    /// The files of this directory, and this binary, that no sandbox opens.
     pub(crate) fn guarded(&self) -> GuardedPaths {
         let own = [LOCK, SOCKET, EXTERNAL_LEDGER].map(|name| self.dir.join(name));
         let keys = DataDir::new(&self.dir).keys();
@@ -102,18 +102,18 @@ impl StateDir {
         guarded.and_hidden(own).and_hidden([keys])
     }
 
-    /// What plugins of an earlier start left in their temporary directories.
+    /// Removes temporary files of plugins from earlier starts.
     pub(super) fn clear_temporary(&self) {
-        // It is mostly not there, and what cannot be removed is in nobody's way.
+        // The directory rarely exists, and leftover files are harmless.
         let _ = std::fs::remove_dir_all(self.dir.join(TEMPORARY));
     }
 
-    /// The process of the running service; 0 if it has not said which it is.
+    /// The pid of the running service; 0 if it is not known.
     pub(crate) fn service_pid(&self) -> Option<u32> {
         lock::holder(&self.dir.join(LOCK))
     }
 
-    /// Makes the directory and holds it. A second service ends here.
+    /// Creates and locks the directory. Fails if another service holds the lock.
     pub(crate) fn lock(&self) -> anyhow::Result<DataLock> {
         DirBuilder::new()
             .recursive(true)
@@ -123,13 +123,14 @@ impl StateDir {
         DataLock::state(&self.dir.join(LOCK), &self.dir.display().to_string())
     }
 
-    /// The name of this directory's service in a shared database. Whoever holds the lock is the only one of that name, so the jobs
-    /// that run under it at a start are left over and taken back at once. Drawn once: host names and paths are the same on many machines.
+    /// The node name of this directory's service in a shared database. The holder of the lock is the only one with this name, so
+    /// jobs that run under it at a start are stale and recovered at once. The name is random, because host names and paths are
+    /// not unique.
     pub(crate) fn node(&self, _lock: &DataLock) -> anyhow::Result<String> {
         drawn_once(&self.dir)
     }
 
-    /// Notes that the jobs lie in the store of a server, without its password.
+    /// Records that the jobs are in the store of a server, without its password.
     pub(crate) fn record_external_ledger(
         &self,
         _lock: &DataLock,
@@ -139,19 +140,19 @@ impl StateDir {
         write_private(&self.dir.join(EXTERNAL_LEDGER), place.as_bytes())
     }
 
-    /// The store of a server that holds the jobs, if the last service here was one beside the Intent Protocol.
+    /// The store of the server that holds the jobs, if the last service here was an embedded one.
     pub(crate) fn external_ledger(&self) -> anyhow::Result<Option<String>> {
         self.note(EXTERNAL_LEDGER)
     }
 
-    /// From now on the jobs lie here. Gives where those of before lie.
+    /// Takes the ledger of this directory into use. Returns where the jobs were stored before.
     pub(crate) fn use_own_ledger(&self, _open: &OpenLedger) -> anyhow::Result<Option<String>> {
         let before = self.external_ledger()?;
         remove_note(&self.dir.join(EXTERNAL_LEDGER))?;
         Ok(before)
     }
 
-    /// Refuses to take the ledger of this directory for that of the service.
+    /// Fails if the jobs are in the store of a server.
     pub(crate) fn require_own_ledger(&self, hint: &str) -> anyhow::Result<()> {
         let Some(place) = self.external_ledger()? else {
             return Ok(());
@@ -168,20 +169,21 @@ impl StateDir {
     }
 }
 
-/// A ledger that is a file of the state directory, open for this process alone.
+/// The ledger file of the state directory, opened exclusively by this process.
 #[derive(Debug)]
 pub(crate) struct OpenLedger {
     pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
     stop: watch::Sender<bool>,
     timekeeping: JoinHandle<()>,
-    /// Makes lock files again that somebody removes.
+    /// Recreates lock files that were removed.
     lock_keeping: JoinHandle<Failure>,
     _locks: Vec<Arc<DataLock>>,
 }
 
 impl OpenLedger {
-    /// Takes the lock, then opens the ledger, making what is missing. The keys lie beside it, as in a server's data directory.
+    /// Takes the lock, then opens the ledger and creates what is missing. The keys are stored beside it, as in a server's data
+    /// directory.
     pub(crate) async fn open(state: &StateDir, allowed: BeginArgs) -> anyhow::Result<Self> {
         let lock = Arc::new(state.lock()?);
         let place = Place::File(state.ledger.clone());

@@ -1,4 +1,4 @@
-//! What the service is, what it can run, and how it is doing.
+//! The service, its catalogue and its status.
 
 use axum::Extension;
 use axum::extract::State;
@@ -48,7 +48,7 @@ pub(super) async fn health(
     Ok(ok(&Value::Object(health)))
 }
 
-/// For programs on this machine alone. Behind a proxy nobody is that.
+/// Allowed only from this machine; behind a proxy, for no caller.
 pub(super) async fn local_health(
     state: &ApiState,
     peer: Option<Extension<Peer>>,

@@ -1,4 +1,4 @@
-//! Refusals as the protocol writes them: a status, and `{"error": "<text>"}`.
+//! Error responses of the protocol: a status, and `{"error": "<text>"}`.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -31,7 +31,7 @@ impl ApiError {
         }
     }
 
-    /// The same, counted as a wrong credential of its sender.
+    /// Counts the response as a wrong credential of its sender.
     pub(super) fn of_wrong_credential(mut self) -> Self {
         self.failed_credential = true;
         self
@@ -50,7 +50,7 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "a known bearer token is needed")
     }
 
-    /// On the control socket, where the tokens of a configuration do not count.
+    /// For the control socket, where tokens of the configuration are not valid.
     pub(super) fn without_control_token() -> Self {
         let error = "the control socket needs its token, which the service writes to keys/control_token in its state directory at \
                      each start; it is for the commands of the service's own user";
@@ -78,7 +78,7 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 
-    /// What a health check answers when all is not well.
+    /// The response of a failed health check.
     pub(super) fn unhealthy(error: impl Into<String>) -> Self {
         let error: String = error.into();
         let mut error_response = Self::new(StatusCode::SERVICE_UNAVAILABLE, "");
@@ -91,7 +91,7 @@ impl ApiError {
     }
 }
 
-/// A JSON answer.
+/// A JSON response.
 pub(super) fn answer(status: StatusCode, body: &Value) -> Response {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = status;

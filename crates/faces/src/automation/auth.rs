@@ -1,7 +1,7 @@
-//! Who asks, and whether they may.
+//! Authenticates callers and checks their scopes.
 //!
-//! A handler names the scope it needs in its arguments, so one that forgot the check does not compile. Tokens are looked up in
-//! the configuration of this moment: a reload takes them away.
+//! A handler names its scope in its arguments, so a missing check does not compile. Tokens are looked up in the current
+//! configuration, so a reload can revoke them.
 
 use std::marker::PhantomData;
 
@@ -16,7 +16,7 @@ use super::{ApiAccess, ApiState};
 use crate::web::body_budget::BodySender;
 use crate::web::credentials;
 
-/// What a token must allow. The first scope is named in refusals; any of them will do.
+/// The scopes of which a token needs one. Error messages name the first.
 pub(super) trait RequiredScope {
     const ANY_OF: &'static [&'static str];
     /// Browsers cannot send a header with an event stream.
@@ -36,7 +36,7 @@ macro_rules! scopes {
 }
 
 scopes! {
-    /// With a token, whatever that may do.
+    /// Any token.
     AnyToken => [],
     PluginRead => ["plugin:ro"],
     PluginWrite => ["plugin:rw"],
@@ -54,7 +54,7 @@ impl RequiredScope for EventsRead {
     const TOKEN_IN_QUERY: bool = true;
 }
 
-/// A caller that may do what `S` says.
+/// A caller with the scope `S`.
 #[derive(Debug)]
 pub(super) struct Authorized<S> {
     caller: ApiCaller,
@@ -77,7 +77,7 @@ impl ApiCaller {
 }
 
 impl<S> Authorized<S> {
-    /// For handlers whose need depends on what is asked.
+    /// For handlers whose required scope depends on the request.
     pub(super) fn needs(&self, scope: &str) -> Result<(), ApiError> {
         if self.caller.may(scope) {
             return Ok(());
@@ -87,7 +87,7 @@ impl<S> Authorized<S> {
         )))
     }
 
-    /// Whose share of the memory for bodies a request of this caller takes.
+    /// The account for the memory of request bodies.
     pub(super) fn body_sender(&self) -> BodySender {
         match self.token() {
             None => BodySender::Trusted,
@@ -95,7 +95,7 @@ impl<S> Authorized<S> {
         }
     }
 
-    /// Which token it is; nothing where none is asked for.
+    /// The digest of the token; `None` for local callers.
     pub(super) fn token(&self) -> Option<&[u8; 32]> {
         match &self.caller {
             ApiCaller::Local => None,
@@ -105,7 +105,7 @@ impl<S> Authorized<S> {
 }
 
 impl<S: RequiredScope> Authorized<S> {
-    /// Whether the configuration of by now would still let the caller in.
+    /// Whether the current configuration still authorizes the caller.
     pub(super) fn is_still_authorized(&self, runtime: &Runtime) -> bool {
         let ApiCaller::Token(holder) = &self.caller else {
             return true;
@@ -155,6 +155,6 @@ fn token_in_query(parts: &Parts) -> Option<String> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).ok()?;
     let mut tokens = pairs.into_iter().filter(|(name, _)| name == "token");
     let (_, token) = tokens.next()?;
-    // Two of them are ambiguous.
+    // Two tokens are ambiguous.
     (tokens.next().is_none() && !token.is_empty()).then_some(token)
 }

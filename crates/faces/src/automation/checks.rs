@@ -1,4 +1,4 @@
-//! Lists of checks: what needs a hand, and whether the ledger holds what it must.
+//! Lists of checks: problems that need attention, and the consistency of the ledger.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -8,7 +8,7 @@ use super::ApiState;
 use super::api_error::{ApiError, ok};
 use super::auth::{Authorized, SystemRead};
 
-/// The configuration is the one on the disk: one that would be refused is known before somebody restarts the service.
+/// Checks the configuration on disk, so that an invalid one is found before a restart.
 pub(super) async fn doctor(
     State(state): State<ApiState>,
     _: Authorized<SystemRead>,

@@ -1,4 +1,4 @@
-//! Which web pages of other origins may call us: those that the configuration lists, letter by letter, and no others.
+//! CORS: allows exactly the origins that the configuration lists.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::ApiState;
 
-/// Lets a request pass, and tells the browser of a listed page that it may read the answer.
+/// Passes the request on, and adds the headers that allow a listed origin to read the response.
 pub(super) async fn answer(
     State(state): State<ApiState>,
     request: Request,
@@ -25,7 +25,7 @@ pub(super) async fn answer(
             .headers()
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if asks_first {
-        // Without the headers below this is a no.
+        // Without the headers below, the browser denies access.
         StatusCode::NO_CONTENT.into_response()
     } else {
         next.run(request).await

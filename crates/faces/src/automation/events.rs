@@ -1,6 +1,7 @@
-//! `GET /events`: what happens right now, as server-sent events.
+//! `GET /events`: live events as server-sent events.
 //!
-//! Invariant: a stream holds one page and its place, however slow its reader is. Who falls behind loses events; the numbers show it.
+//! Invariant: a stream holds one page and its position, however slow its reader is. A slow reader loses events; the numbers show
+//! the gap.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub(super) async fn events(
     let seen = headers.get("last-event-id");
     let seen = seen.and_then(|id| id.to_str().ok()?.parse().ok());
     let after = match seen {
-        // One that was not given out yet is no number of ours, or the clock was set back: all that is kept is new to its reader.
+        // An unknown, larger number means that the clock was set back: all retained events are new to this reader.
         Some(seen) if seen > last => 0,
         Some(seen) => seen,
         None => last,
@@ -84,12 +85,13 @@ struct EventStream {
 }
 
 impl EventStream {
-    /// Ends when the reader goes away, its token is taken away, or the server drains.
+    /// Ends when the reader disconnects, its token is revoked, or the server drains.
     async fn run(mut self) {
-        // A block without data is no event, but its id is remembered: who comes back before the first event goes on here.
+        // A block without data is no event, but sets the last event id: a reader that reconnects before the first event continues
+        // here.
         let connected = format!(": connected\nid: {}\n\n", self.after);
         let mut gone = pin!(until_disconnected(self.presence.take()));
-        // Who left is looked for from the first page on; otherwise only a heartbeat would tell, and then the one after it.
+        // A disconnect is detected from the first page on; otherwise only the second heartbeat would fail.
         tokio::select! {
             biased;
             () = &mut gone => return,

@@ -1,4 +1,4 @@
-//! Jobs: one, its tree, lists of them, their logs, and what an operator does with them.
+//! Jobs: details, tree, lists, logs, cancel and retry.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -19,7 +19,7 @@ use super::query::{QueryParams, Segments};
 use crate::web::body;
 use crate::web::body_budget::BodySender;
 
-/// Says that a tree has more jobs than the list.
+/// Set if the tree has more jobs than the list.
 const MORE: HeaderName = HeaderName::from_static("x-more");
 const BODY_BYTES_MAX: usize = 16 << 10;
 const REASON_CHARS_MAX: usize = 500;
@@ -48,7 +48,7 @@ pub(super) async fn tree(
         let tree = tree.ok_or_else(unknown)?;
         let mut response = ok(&Value::Array(tree.jobs));
         if tree.more {
-            // The body is a list, so there is no other place to say it.
+            // The body is a list, so the header is the only place for it.
             let headers = response.headers_mut();
             headers.insert(MORE, HeaderValue::from_static("true"));
         }
@@ -154,7 +154,7 @@ pub(super) async fn retry(
     job_status(&state, id).await
 }
 
-/// A refusal names the state of the job, which its caller did not know, and the states that he needs.
+/// The error names the current state of the job and the states in which the operation is allowed.
 async fn check_transition(
     state: &ApiState,
     id: IntentId,

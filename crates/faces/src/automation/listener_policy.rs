@@ -1,4 +1,4 @@
-//! The switches of the server beside which the automation runs, as they hold for its API and its webhooks.
+//! Applies the listener policy of the server to the API and the webhooks.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -17,7 +17,7 @@ pub(super) fn apply(router: Router, door: Door) -> Router {
 }
 
 async fn enforce(State(door): State<Door>, request: Request, next: Next) -> Response {
-    // Health has its own rule of who may ask.
+    // The health endpoint has its own access rule.
     let is_free = request.uri().path() == "/healthz";
     let checked = door
         .check_transport(request.headers(), request.extensions())

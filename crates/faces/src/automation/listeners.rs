@@ -1,6 +1,7 @@
-//! The two addresses of a configuration: the API's and the webhooks', each with a server of its own.
+//! The listeners of a configuration: API and webhooks, each with its own server.
 //!
-//! They are bound before anything is served, so that a taken address is known at the start. The control socket is the third way in.
+//! Both are bound before anything is served, so that an address in use is detected at the start. The control socket is served
+//! separately.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,16 +27,16 @@ use crate::web::layers;
 use crate::web::server::{self, Server};
 use crate::web::unix::Socket;
 
-/// Each may hold a body, and anybody may send one.
+/// Each connection may hold a body, and anyone may send one.
 const WEBHOOK_CONNECTIONS_MAX: usize = 512;
-/// So that no stranger takes all of them alone; a proxy in front still gets enough.
+/// A limit per client, so that no client uses all connections; a proxy still gets enough.
 const WEBHOOK_CONNECTIONS_PER_CLIENT_MAX: usize = 128;
-/// Whoever is silent must soon make room, for no signature is asked for before the request has come.
+/// Short, because the signature is checked only after the request was received.
 const WEBHOOK_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Does not quote it, for a variable may have filled it in.
+    /// The value is not quoted, because it may come from a variable.
     #[error("`{key}` is no address; write one such as 127.0.0.1:8080")]
     Address {
         key: &'static str,
@@ -45,17 +46,17 @@ pub enum Error {
     Server(#[from] server::Error),
 }
 
-/// How many connections each of the two may have.
+/// The maximum number of connections of each listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionShares {
     pub api: usize,
     pub webhooks: usize,
 }
 
-/// What both servers are told.
+/// The common settings of all listeners.
 #[derive(Clone, Debug)]
 pub struct Serving {
-    /// Turns true when the process is about to end.
+    /// Becomes true when the process is about to stop.
     pub draining: watch::Receiver<bool>,
     pub binary_path: Option<PathBuf>,
     pub loader: Loader,
@@ -63,7 +64,7 @@ pub struct Serving {
     pub request_id_seed: u128,
     /// Whether wrong credentials are counted; off in tests that present many from one address.
     pub throttles: bool,
-    /// The switches of the server beside which this runs. They do not hold for the control socket, which is the operator's.
+    /// The policy of the server. It does not apply to the control socket, which belongs to the operator.
     pub door: Door,
 }
 
@@ -91,7 +92,7 @@ impl Serving {
     }
 }
 
-/// Bound addresses at which nobody answers yet.
+/// Bound addresses that are not served yet.
 #[derive(Debug)]
 pub struct AutomationListeners {
     api: Option<Server>,
@@ -140,7 +141,7 @@ impl AutomationListeners {
         self.webhooks.as_ref().map(Server::local_addr)
     }
 
-    /// Serves until it is time to drain, then until requests under way are answered or took too long.
+    /// Serves until the drain starts, then until open requests are answered or time out.
     pub async fn run(self, runtime: Runtime, serving: Serving) -> Result<(), Error> {
         let options = || serving.options(ApiAccess::Tokens);
         let api = router(runtime.clone(), options());
@@ -153,8 +154,8 @@ impl AutomationListeners {
     }
 }
 
-/// Serves everything on a socket to whoever sends its token with each request, as a bearer. That the file of the socket is its
-/// user's alone is not enough: a plugin runs as that user, and no sandbox keeps it from connecting.
+/// Serves the control socket to callers that send its token as a bearer token with each request. The mode of the socket file is
+/// not enough: a plugin runs as the same user, and no sandbox prevents it from connecting.
 pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token: Secret) {
     let router = router(runtime, serving.options(ApiAccess::Local));
     let router = router.layer(from_fn_with_state(token, require_control_token));

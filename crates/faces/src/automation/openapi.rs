@@ -1,4 +1,4 @@
-//! The interface described for programs: one operation for each command of each plugin, made from the manifests.
+//! The `OpenAPI` document: one operation for each command of each plugin, built from the manifests.
 
 use axum::extract::State;
 use axum::response::Response;

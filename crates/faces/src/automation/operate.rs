@@ -1,4 +1,4 @@
-//! Schedules, breakers and the configuration, for those who run the service.
+//! Schedules, breakers and reloads, for operators.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -24,7 +24,7 @@ pub(super) async fn schedules(
     Ok(ok(&json!({"schedules": schedules})))
 }
 
-/// The same under the name that older clients know, with the jobs of each that are not over.
+/// The schedules with their open jobs, under the path that older clients use.
 pub(super) async fn scheduler_jobs(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
@@ -34,7 +34,7 @@ pub(super) async fn scheduler_jobs(
     state.runtime.run_blocking(read).await
 }
 
-/// One that the configuration has; what is left of others is only listed.
+/// One configured schedule; removed ones appear only in the list.
 pub(super) async fn schedule(
     State(state): State<ApiState>,
     _: Authorized<JobsRead>,
@@ -110,7 +110,7 @@ pub(super) async fn reset(
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
-    // A breaker that nobody has must not come into being by being reset.
+    // A reset must not create a breaker that does not exist.
     let known = state.runtime.breaker(&plugin, command, 1).await?;
     known.ok_or_else(no_breaker)?;
     state.runtime.reset_breaker(&plugin, command).await?;

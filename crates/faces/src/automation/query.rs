@@ -1,4 +1,4 @@
-//! What a request asks for besides its path: the query, decoded and bounded, and the variable parts of the path.
+//! Parses query strings and path segments.
 
 use axum::extract::{FromRequestParts, Path, Query};
 use http::request::Parts;
@@ -10,7 +10,7 @@ use consign_automation::runtime::{SubmittedBy, job_id, parse_job_id};
 
 use super::api_error::ApiError;
 
-/// More than any question here needs.
+/// Longer than any valid query.
 const QUERY_BYTES_MAX: usize = 4 << 10;
 const LIMIT_DEFAULT: usize = 50;
 const JOBS_LIMIT_MAX: usize = 1_000;
@@ -25,7 +25,7 @@ const SUBMITTERS: [SubmittedBy; 7] = [
     SubmittedBy::Intent,
 ];
 
-/// The first of a repeated name counts, and an empty value counts as absent.
+/// The first value of a repeated name counts, and an empty value counts as absent.
 #[derive(Debug)]
 pub(super) struct QueryParams(Vec<(String, String)>);
 
@@ -85,7 +85,7 @@ impl QueryParams {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };
-        // A plus sign that was not encoded arrives as a space.
+        // An unencoded plus sign arrives as a space.
         let at = text.replace(' ', "+").parse();
         let unknown = format!("{name} must be an instant such as 2026-02-25T10:00:00Z");
         at.map(Some).map_err(|_| ApiError::bad(unknown))
@@ -150,7 +150,7 @@ impl QueryParams {
     }
 }
 
-/// The variable parts of a path; what cannot be decoded is nothing we have.
+/// The variable segments of a path; those that cannot be decoded are not found.
 #[derive(Debug)]
 pub(super) struct Segments<T>(pub(super) T);
 

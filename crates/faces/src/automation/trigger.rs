@@ -1,4 +1,4 @@
-//! Starting a command or a pipeline, and waiting for a pipeline that is synchronous.
+//! Starts commands and pipelines, and waits for synchronous pipelines.
 
 use std::time::Instant;
 
@@ -22,9 +22,9 @@ use crate::web::body;
 use crate::web::body_budget::BodySender;
 use crate::web::presence::Presence;
 
-/// The type of the event that a direct call of `handle` becomes.
+/// The event type of a direct call of `handle`.
 const EVENT_TYPE: &str = "api.trigger";
-/// Above the largest baggage, so that too much of it is told as such.
+/// Larger than the maximum baggage, so that oversized baggage gets its own error.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 pub(super) async fn plugin(
@@ -86,7 +86,7 @@ pub(super) async fn pipeline(
         return Err(ApiError::bad(error));
     }
     let full = "as many callers wait for a pipeline as are allowed; try again, or use ?async=true";
-    // Before anything is queued: a caller that is turned away has started nothing.
+    // Before anything is queued, so that a refused caller has started nothing.
     let _permit = state
         .runtime
         .wait_permit()
@@ -121,7 +121,7 @@ pub(super) async fn pipeline(
     state.runtime.run_blocking(read).await
 }
 
-/// At least one job.
+/// Returns at least one job.
 async fn start(state: &ApiState, name: &str, payload: Value) -> Result<Vec<Enqueued>, ApiError> {
     let jobs = state
         .runtime
@@ -135,7 +135,7 @@ async fn start(state: &ApiState, name: &str, payload: Value) -> Result<Vec<Enque
     Ok(jobs)
 }
 
-/// The `payload` of a body that may be empty; null if there is none.
+/// The `payload` of a body; null if there is none.
 async fn payload(body: Body, sender: BodySender) -> Result<Value, ApiError> {
     let body = body::receive(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await?;
     if body.iter().all(u8::is_ascii_whitespace) {

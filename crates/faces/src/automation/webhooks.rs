@@ -1,7 +1,7 @@
-//! Webhooks: other services tell us that something happened, and a plugin hears of it, or an intent is published.
+//! Webhooks: a signed delivery creates an event for a plugin or publishes an intent.
 //!
-//! Invariant: nothing is queued unless the signature over the very bytes that came fits the endpoint's secret, and whoever has
-//! no such signature learns nothing. No more is read than the endpoint takes, for no longer than a while. Bodies are not logged.
+//! Invariant: nothing is queued unless the signature over the received bytes matches the endpoint's secret, and a caller without
+//! one learns nothing. Size and time of a body are bounded. Bodies are not logged.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use crate::web::throttle::{STRONG_CHARS_MIN, Throttled};
 const DEADLINE: Duration = Duration::from_secs(10);
 const EVENT_TYPE: &str = "webhook";
 
-/// The endpoints are those of the configuration of the moment, so a reload needs no new router.
+/// Endpoints come from the current configuration, so a reload needs no new router.
 pub fn router(runtime: Runtime, options: Options) -> Router {
     Router::new()
         .route("/healthz", get(health))
@@ -65,7 +65,7 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
         response.headers_mut().insert(header::ALLOW, allowed);
         return Ok(response);
     }
-    // Nobody else sends what an endpoint takes, so who says who it is in no way is not listened to.
+    // A request without the signature header is refused before its body is read.
     if !parts.headers.contains_key(&endpoint.signature_header) && !plant::on(Plant::UnsignedWebhook)
     {
         return Err(ApiError::forbidden("forbidden"));
@@ -74,7 +74,7 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
     if !is_signed(&parts.headers, endpoint, &body) {
         return Err(ApiError::forbidden("forbidden").of_wrong_credential());
     }
-    // With a secret that can be guessed, a throttled address must not learn that it guessed right.
+    // With a weak secret, a throttled address must not learn that a guess was right.
     let is_weak = endpoint.secret.expose().len() < STRONG_CHARS_MIN;
     if is_weak && parts.extensions.get::<Throttled>().is_some() {
         return Err(ApiError::too_many_failures());
@@ -97,7 +97,7 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
     Ok(answer(StatusCode::ACCEPTED, &told))
 }
 
-/// By what the sender knows this delivery, if it says so.
+/// The sender's id of this delivery, if given.
 fn delivery<'h>(
     headers: &'h HeaderMap,
     publication: &IntentTemplate,
@@ -114,7 +114,7 @@ fn delivery<'h>(
     }
 }
 
-/// Nothing of the body says what is published as what: the goal is the configuration's alone.
+/// Only the configuration sets the goal; the body is payload.
 async fn publish(
     state: &ApiState,
     endpoint: &WebhookEndpoint,
@@ -172,11 +172,11 @@ fn is_signed(headers: &HeaderMap, endpoint: &WebhookEndpoint, body: &[u8]) -> bo
     } else {
         body
     });
-    // Takes as long for a near miss as for any other.
+    // Constant time.
     mac.verify_slice(&given).is_ok()
 }
 
-/// The type and the payload of the event that a body tells of.
+/// The type and payload of the event that a body describes.
 fn event(body: &[u8]) -> (String, Value) {
     let wrapped = |body: Value| (EVENT_TYPE.to_owned(), json!({"body": body}));
     let parsed = serde_json::from_slice::<Value>(body).ok();
@@ -196,7 +196,7 @@ fn event(body: &[u8]) -> (String, Value) {
     (kind, Value::Object(payload))
 }
 
-/// The sender can do nothing about our configuration; the log tells who can.
+/// The sender cannot fix the configuration, so the details go to the log.
 fn refused(error: TriggerError, endpoint: &WebhookEndpoint) -> ApiError {
     match error {
         TriggerError::Engine(error) => error.into(),

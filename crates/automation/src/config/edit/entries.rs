@@ -1,4 +1,4 @@
-//! The entries of `tokens` in the text of their file, found and added.
+//! Finds and adds entries of `tokens` in the text of their file.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::config::node::{ConfigNode, NodeKind};
 use crate::config::sources::Drafts;
 use crate::config::yaml;
 
-/// Where new tokens are written.
+/// The file that new tokens are written to.
 pub(super) const FILE: &str = "tokens.yaml";
 
 pub(super) struct FoundToken {
@@ -83,7 +83,7 @@ fn take_entry(spans: &mut yaml::ValueSpan, text: &str, name: &str) -> Option<yam
     Some(items.swap_remove(index))
 }
 
-/// The lines of a list item whose dash stands at `indent`.
+/// The lines of a list item whose dash is at column `indent`.
 pub(super) fn item(entry: &str, indent: usize) -> String {
     let spaces = " ".repeat(indent);
     let numbered = entry.lines().zip(0..);
@@ -94,7 +94,7 @@ pub(super) fn item(entry: &str, indent: usize) -> String {
     lines.collect()
 }
 
-/// The text with one entry more in the list of this name, before the others.
+/// The text with one more entry at the start of the list with this name.
 pub(super) fn with_entry(
     text: &str,
     spans: &yaml::ValueSpan,
@@ -128,7 +128,7 @@ pub(super) fn with_entry(
     }
 }
 
-/// Makes sure that the configuration reads `file`.
+/// Makes sure that the configuration includes `file`.
 pub(super) fn include(
     path: &Path,
     environment: &Environment,
@@ -153,7 +153,7 @@ pub(super) fn include(
                     fix,
                 ));
             };
-            // In front of the others: what was there keeps the last word.
+            // Before the others, so that existing files still override it.
             let at = lines::start_of(&text, first);
             let line = format!("{}- {FILE}\n", " ".repeat(dash));
             format!("{}{line}{}", &text[..at], &text[at..])

@@ -1,4 +1,4 @@
-//! A first configuration with one plugin that runs.
+//! A first configuration with one working plugin.
 
 use std::fs;
 use std::io;
@@ -46,8 +46,8 @@ cat > /dev/null
 echo '{"status": "ok", "result": "hello"}'
 "#;
 
-/// Writes a configuration into `dir` and gives its path. One that is there is left alone unless `force` is set, and then kept
-/// as `.bak`.
+/// Writes a configuration into `dir` and returns its path. An existing one is kept unless `force` is set; then it is saved as
+/// `.bak`.
 pub fn init(dir: &Path, force: bool) -> io::Result<PathBuf> {
     let config = dir.join("config.yaml");
     if config.exists() && !force {

@@ -1,4 +1,4 @@
-//! Routes added and taken away, in the text of the file that has the others.
+//! Adds and removes routes in the text of the file that has the others.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::config::sources::Drafts;
 
 const LIST: &str = "routes";
 
-/// Events of one type from one plugin go to another.
+/// Routes events of one type from one plugin to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRoute {
     pub from: String,
@@ -45,7 +45,7 @@ pub fn add_route(
     }
     let file = routes.first().map_or(path, |first| &first.at.file);
     let (text, spans) = text_with_spans(file)?;
-    // JSON's texts are YAML's too.
+    // A JSON string is valid YAML.
     let lines = route.members();
     let lines = lines.map(|(key, value)| format!("{key}: {}\n", serde_json::Value::from(value)));
     let changed = with_entry(&text, &spans, LIST, &lines.concat());
@@ -72,7 +72,7 @@ pub fn remove_route(
     let found = found
         .ok_or_else(|| EditRefused::new("there is no such route", "see `config route list`"))?;
     let file = &found.at.file;
-    // Of the routes of this file, the same one in its text.
+    // The index of the route among those of its file.
     let mut of_file = routes.iter().filter(|known| known.at.file == *file);
     let index = of_file.position(|known| route.is(known));
     let (text, spans) = text_with_spans(file)?;

@@ -1,7 +1,7 @@
-//! `path=value`: one value replaced or added.
+//! `path=value`: replaces or adds one value.
 //!
-//! The new text is read again: it must say what was asked for and otherwise just what it said before, or the change is
-//! refused. So anchors, odd layouts and mistakes of this code end in a refusal instead of a damaged file.
+//! The new text is parsed again: it must contain the requested change and nothing else, or the edit is refused. So anchors,
+//! unusual layouts and bugs here end in a refusal instead of a damaged file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::config::node::{ConfigNode, NodeKind};
 use crate::config::sources::Drafts;
 use crate::config::yaml::{self, Shape, ValueSpan};
 
-/// Plans the change `assignment`, written as `service.log_level=debug` or `plugin:mail.enabled=false`.
+/// Plans the change `assignment`, such as `service.log_level=debug` or `plugin:mail.enabled=false`.
 pub fn set(path: &Path, environment: &Environment, assignment: &str) -> Result<Edit, EditRefused> {
     let fix = "write it as `service.log_level=debug`";
     let (name, written) = assignment
@@ -63,13 +63,13 @@ pub fn set(path: &Path, environment: &Environment, assignment: &str) -> Result<E
     Ok(edit)
 }
 
-/// What a file says before variables are filled in.
+/// The contents of a file before variables are substituted.
 fn structure(file: &Path, text: &str) -> Option<Value> {
     let tree = yaml::parse(&Arc::from(file), &interpolate::same_length_outline(text));
     tree.ok().map(|tree| tree.json())
 }
 
-/// A single value as YAML, and what it means.
+/// A scalar as YAML text, and its value.
 fn scalar(written: &str) -> Result<(String, Value), EditRefused> {
     let file = Arc::from(Path::new("value"));
     let parsed = yaml::parse(&file, &format!("v: {written}\n"));
@@ -95,19 +95,19 @@ fn scalar(written: &str) -> Result<(String, Value), EditRefused> {
     }
 }
 
-/// Safe without quotes in block and in flow style.
+/// Safe without quotes in block and flow style.
 fn is_plain(text: &str) -> bool {
     let harmless = |c: char| c.is_alphanumeric() || "_-./@+".contains(c);
     text.chars().all(harmless)
 }
 
-/// How far a path leads into a tree.
+/// The part of a path that exists in a tree.
 struct KnownPath<'n> {
     node: &'n ConfigNode,
     keys: Vec<String>,
 }
 
-/// The deepest node that is there, and what is left of the path. A key may have dots in it.
+/// The deepest existing node, and the rest of the path. A key may contain dots.
 fn descend<'n, 's>(node: &'n ConfigNode, path: &'s [&'s str]) -> (KnownPath<'n>, &'s [&'s str]) {
     let mut known = KnownPath {
         node,
@@ -153,7 +153,7 @@ fn replaced(text: &str, span: &ValueSpan, encoded: &str) -> Option<String> {
     })
 }
 
-/// The keys that are missing, as new lines before the first of their siblings, or at the end of the file.
+/// Adds the missing keys as new lines before their first sibling, or at the end of the file.
 fn added(
     text: &str,
     map: &ValueSpan,
@@ -191,7 +191,7 @@ fn added(
     Some(format!("{}{block}{}", &text[..at], &text[at..]))
 }
 
-/// The tree as it should be afterwards.
+/// Applies the change to the expected tree.
 fn put(tree: &mut Value, keys: &[String], rest: &[&str], value: Value) {
     let path = keys.iter().map(String::as_str).chain(rest.iter().copied());
     let mut at = tree;

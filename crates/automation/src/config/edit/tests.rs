@@ -1,4 +1,4 @@
-//! Edits of whole trees: what they write, what they leave alone, what they refuse.
+//! Edits of whole trees: what they write, what they keep, what they refuse.
 
 use std::collections::BTreeMap;
 use std::fs;

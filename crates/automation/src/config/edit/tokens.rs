@@ -1,4 +1,4 @@
-//! Tokens and their scope files: made, changed and taken away.
+//! Creates, changes and deletes tokens and their scope files.
 //!
 //! The value of a token is never written: `tokens.yaml` names the variable that holds it. Entries are changed in the text of
 //! their file, so that the others keep their comments.
@@ -26,13 +26,13 @@ pub struct NewToken<'a> {
     pub now: Timestamp,
 }
 
-/// What can be told of a token; never its value.
+/// The public properties of a token, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenInfo {
     pub name: String,
     /// The variable that holds the value, if the file names one.
     pub variable: Option<String>,
-    /// Whether the value is there.
+    /// Whether the value is set.
     pub is_set: bool,
     pub scopes_file: Option<PathBuf>,
     pub scopes: Vec<String>,
@@ -42,7 +42,7 @@ pub struct TokenInfo {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeChange {
-    /// Only the hash is brought up to date.
+    /// Updates only the hash.
     Keep,
     Add(Vec<String>),
     Remove(Vec<String>),
@@ -75,7 +75,7 @@ fn info(token: &TokenEntry) -> TokenInfo {
     }
 }
 
-/// Scopes that allow nothing, each with what was probably meant.
+/// Scopes that allow nothing, each with a suggestion.
 pub fn unknown_scopes(scopes: &[String]) -> Vec<(String, Option<&'static str>)> {
     let scopes = Scopes::new(scopes.to_vec());
     let unknown = scopes.unknown();
@@ -84,7 +84,7 @@ pub fn unknown_scopes(scopes: &[String]) -> Vec<(String, Option<&'static str>)> 
         .collect()
 }
 
-/// Plans a new token; gives the variable that has to hold its value.
+/// Plans a new token; returns the variable that must hold its value.
 pub fn create(
     path: &Path,
     environment: &Environment,
@@ -150,7 +150,7 @@ pub fn create(
     Ok((edit, variable))
 }
 
-/// Plans to take a token and its scope file away.
+/// Plans to delete a token and its scope file.
 pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit, EditRefused> {
     let found = find_token(path, environment, name)?;
     let item = &found.item.bytes;
@@ -169,7 +169,7 @@ pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit
     Ok(edit)
 }
 
-/// Plans other scopes for a token, or the hash of its scope file as it is now.
+/// Plans other scopes for a token, or a new hash for its unchanged scope file.
 pub fn change_scopes(
     path: &Path,
     environment: &Environment,
@@ -265,7 +265,7 @@ fn check_scopes(scopes: &[String]) -> Result<(), EditRefused> {
     }
 }
 
-/// A scope file as it is written, and the scopes in it.
+/// The contents of a scope file, and the scopes in it.
 fn scopes_of(file: &Path) -> Result<(Value, Vec<String>), EditRefused> {
     let bytes = sources::read(file).map_err(|error| unreadable(file, &error.to_string()))?;
     let document: Value =
@@ -293,7 +293,7 @@ fn pretty(document: &Value) -> Vec<u8> {
     format!("{document:#}\n").into_bytes()
 }
 
-/// `admin-cli` is held by `ADMIN_CLI_API_KEY`.
+/// The token `admin-cli` uses the variable `ADMIN_CLI_API_KEY`.
 fn variable_of(name: &str) -> String {
     let upper = name.to_ascii_uppercase().replace('-', "_");
     let prefix = if upper.starts_with(|c: char| c.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! Endpoints for webhooks added, in the text of the file that has the others.
+//! Adds webhook endpoints in the text of the file that has the others.
 
 use std::path::Path;
 
@@ -14,24 +14,24 @@ use crate::config::yaml::{Field, Shape, ValueSpan};
 const SECTION: &str = "webhooks";
 const LIST: &str = "endpoints";
 
-/// An endpoint as the configuration writes it.
+/// An endpoint as written in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
     pub path: String,
     pub target: WebhookTarget,
-    /// The name of the token whose key signs.
+    /// The name of the token whose key signs deliveries.
     pub secret_ref: String,
     pub signature_header: String,
     pub name: Option<String>,
     pub max_body_size: Option<String>,
 }
 
-/// What it makes of a delivery.
+/// What a delivery becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookTarget {
     /// An event for this plugin.
     Plugin(String),
-    /// An intent of this goal.
+    /// An intent with this goal.
     Publish {
         goal: String,
         namespace: Option<String>,
@@ -41,7 +41,7 @@ pub enum WebhookTarget {
 impl Webhook {
     /// The lines of the entry.
     fn to_yaml(&self) -> String {
-        // JSON's texts are YAML's too.
+        // A JSON string is valid YAML.
         let line = |key: &str, value: &str| format!("{key}: {}\n", Value::from(value));
         let optional_line = |key: &str, value: &Option<String>| {
             let value = value.as_deref();
@@ -113,7 +113,7 @@ fn with_endpoint(text: &str, spans: &ValueSpan, entry: &str) -> Option<String> {
         return Some(lines::appended(text, &block));
     };
     match &section.value.shape {
-        // The older form, without a section.
+        // The older form: a plain list without a section.
         Shape::List(_) => with_entry(text, spans, SECTION, entry),
         Shape::Map(fields) => in_section(text, &section.value, fields.first()?, entry),
         Shape::Null => {
@@ -125,7 +125,7 @@ fn with_endpoint(text: &str, spans: &ValueSpan, entry: &str) -> Option<String> {
     }
 }
 
-/// `first` is any key of the section, which tells how deep they stand.
+/// `first` is any key of the section; it determines the indentation.
 fn in_section(text: &str, section: &ValueSpan, first: &Field, entry: &str) -> Option<String> {
     let indent = lines::indent_of(text, first.start)?;
     let (at, block) = match section.field(LIST) {

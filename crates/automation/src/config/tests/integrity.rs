@@ -1,4 +1,4 @@
-//! Sealing, and what a broken seal does.
+//! Sealing, and the effects of a broken seal.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -22,11 +22,11 @@ fn whole(service: &str) -> World {
     world
 }
 
-/// Whether it starts, whether the seal is the reason, and what is said of the file.
+/// Whether it starts, whether the seal is the reason, and the message about the file.
 fn start(world: &World, file: &str) -> (bool, bool, String) {
     let loaded = world.load(SealCheck::AsConfigured);
     let problems = shown(&loaded.problems);
-    // The gravest word on the file.
+    // The most severe message about the file.
     let line = problems.lines().filter(|line| line.contains(file)).min();
     (
         loaded.config.is_some(),
@@ -257,7 +257,7 @@ fn shared_tokens_have_the_seal_of_their_own_directory_du_018() {
     other.write(&world.path("shared")).unwrap();
     world.lock();
     assert!(start(&world, "").0);
-    // Another configuration sealed its own file there; that stays.
+    // Another configuration sealed its own file there; that entry stays.
     let seal = ConfigSeal::read(&world.path("shared")).unwrap().unwrap();
     assert_eq!(seal.hashes[&stranger], "0".repeat(64));
     assert_eq!(seal.hashes.len(), 2);

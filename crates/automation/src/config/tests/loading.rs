@@ -62,7 +62,7 @@ fn a_circular_or_missing_include_names_the_path_and_the_includer_du_003() {
         circular.contains("config.yaml is already part"),
         "{circular}"
     );
-    // All of them at once, and nothing that only follows from them.
+    // All of them at once, and no problem that only follows from them.
     assert_eq!(circular.lines().count(), 2, "{circular}");
 }
 
@@ -317,7 +317,7 @@ include: [later.yaml]";
         assert!(!all.contains(value), "{value}: {all}");
     }
     assert_eq!(get(&config, "service.name"), Some(MASK.into()));
-    // What runs gets the values all the same.
+    // The running program still gets the values.
     assert_eq!(config.plugins["p"].config["header"], "Bearer hunter2");
 }
 

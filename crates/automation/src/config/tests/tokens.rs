@@ -1,4 +1,4 @@
-//! Who may call the API, and which secrets can be named.
+//! API tokens, and secrets that can be named.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn a_scope_file_that_does_not_match_is_refused_du_023() {
         problems.contains("does not match the token's `scopes_hash`"),
         "{problems}"
     );
-    // Whoever holds the token meanwhile is known and may do nothing.
+    // The holder of the token is known but may do nothing.
     let none = BTreeMap::new();
     let sources = sources::gather(&world.path("config.yaml"), &world.environment, &none);
     let report = RefCell::default();

@@ -1,4 +1,4 @@
-//! What is refused, what is only warned of, and where it says so.
+//! What is refused, what causes a warning, and the positions in messages.
 
 use super::*;
 use crate::config::model::EndpointTarget;

@@ -1,4 +1,4 @@
-//! What a configuration of routes and pipelines may not say, and how it is told.
+//! Invalid routes and pipelines, and their messages.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ fn problems(pipelines: &Value, routes: &Value) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// One pipeline `p` with these steps must be refused with words that contain `expected`.
+/// One pipeline `p` with these steps must be refused with a message that contains `expected`.
 fn check(steps: &Value, expected: &str) {
     let found = problems(
         &json!([{"name": "p", "on": "e", "steps": steps}]),

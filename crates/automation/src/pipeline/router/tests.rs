@@ -28,7 +28,7 @@ fn one(steps: &Value) -> Router {
     )
 }
 
-/// The events `kinds` of a job of `plugin` that no pipeline made.
+/// The events `kinds` of a job of `plugin` outside of any pipeline.
 fn emit(router: &Router, plugin: &str, kinds: &[&str], payload: &Value) -> Routed {
     let context = Map::new();
     let producer = Producer {

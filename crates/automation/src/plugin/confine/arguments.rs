@@ -1,7 +1,7 @@
-//! A confinement as the arguments of a launcher, and back.
+//! Encodes a confinement as launcher arguments, and decodes it.
 //!
-//! Invariant: what is written is read as the same; anything else is refused, for a slip here would let a plugin run with more
-//! than it was given.
+//! Invariant: decoding returns exactly what was encoded; anything else is refused, because a mistake would give a plugin more
+//! rights than configured.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::{Confinement, Error, ResourceLimits, Sandbox, whole_seconds};
 const END: &str = "--";
 
 impl Confinement {
-    /// The entrypoint comes behind them.
+    /// The entrypoint follows this argument.
     pub(super) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         let limits = &self.limits;

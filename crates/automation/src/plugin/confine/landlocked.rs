@@ -1,6 +1,6 @@
-//! The files that the rest of this process's life can reach, by Landlock.
+//! Restricts the files that this process can reach, with Landlock.
 //!
-//! Invariant: without `best_effort` either everything that [`REQUIRED`] knows is enforced or nothing runs.
+//! Invariant: without `best_effort` either all of [`REQUIRED`] is enforced or nothing runs.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -15,15 +15,15 @@ use landlock::{
 use super::guarded::{GuardedPaths, Right, real};
 use super::{DEVICES, ETC, ETC_PYTHON, Error, SYSTEM, Sandbox, is_out_of_resources};
 
-/// The first that also forbids to cut off files that may not be written.
+/// The first version that also controls truncation.
 const REQUIRED: ABI = ABI::V3;
-/// What else is taken where the kernel has it: the control of devices.
+/// Additional rights where the kernel supports them: device control.
 const WELCOME: ABI = ABI::V5;
 
-/// Only its owner: what a plugin puts there is nobody else's.
+/// Private, because a plugin's temporary files are its own.
 const OWN_DIRECTORY: u32 = 0o700;
 
-/// Gives the temporary directory if it is another than the usual one.
+/// Returns the temporary directory if it is not the default one.
 pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
     let unsupported = |error: RulesetError| Error::Unsupported(error.to_string());
     let level = if sandbox.best_effort {
@@ -38,7 +38,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(WELCOME))
         .map_err(unsupported)?
-        // A plugin shall not end the server either, nor speak to what listens without a file.
+        // A plugin must not signal the server either, nor connect to abstract sockets.
         .scope(Scope::Signal | Scope::AbstractUnixSocket)
         .map_err(unsupported)?;
     let mut ruleset = ruleset.create().map_err(unsupported)?;
@@ -86,7 +86,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
     Ok(own)
 }
 
-/// A directory of the plugin's own, if the usual one would open what is guarded.
+/// The plugin's own directory, if the default one would open a guarded path.
 fn temporary(usual: &Path, guarded: &GuardedPaths) -> Result<Option<PathBuf>, Error> {
     let Some(opened) = guarded.opened_by(&real(usual), Right::Write) else {
         return Ok(None);
@@ -108,7 +108,7 @@ fn temporary(usual: &Path, guarded: &GuardedPaths) -> Result<Option<PathBuf>, Er
     Ok(Some(own.clone()))
 }
 
-/// The same as [`allow`], but where something hidden lies below, what lies beside it is opened instead, entry by entry.
+/// Like [`allow`], but if a hidden path lies below, its siblings are opened instead, entry by entry.
 fn allow_except_guarded(
     ruleset: RulesetCreated,
     path: &Path,
@@ -123,7 +123,7 @@ fn allow_except_guarded(
         return Ok(ruleset);
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        // The right to a link would be one to where it leads, which lies elsewhere.
+        // A right to a link would be a right to its target, which lies elsewhere.
         if entry.file_type().is_ok_and(|found| !found.is_symlink()) {
             ruleset = allow_except_guarded(ruleset, &entry.path(), access, guarded)?;
         }
@@ -148,7 +148,7 @@ fn allow(
         }
         unopened(error.to_string())
     })?;
-    // A file has no rights of directories, and the kernel refuses to grant them.
+    // The kernel refuses directory rights for a file.
     let access = if path.is_dir() {
         access
     } else {

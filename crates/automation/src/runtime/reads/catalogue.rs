@@ -1,4 +1,4 @@
-//! What can be run: plugins, their commands, and pipelines. Nothing here looks into the ledger.
+//! What can be run: plugins, their commands, and pipelines. Nothing here reads the ledger.
 
 use serde_json::{Map, Value, json};
 
@@ -32,7 +32,7 @@ impl Program {
         Some(Value::Object(shown))
     }
 
-    /// Everything that a caller may ask to be done, and where.
+    /// Everything that a caller may start, with its endpoint.
     pub fn skills(&self) -> Value {
         let mut skills = Vec::new();
         for plugin in self.plugins() {
@@ -97,7 +97,7 @@ impl Program {
         Some(Value::Object(shown))
     }
 
-    /// The configuration without its secrets, and what became of its pipelines.
+    /// The configuration without secrets, and its compiled pipelines.
     pub fn shown(&self) -> Value {
         let mut shown = self.config().shown(MASK);
         let compiled = self.pipelines().iter().map(|pipeline| {
@@ -178,8 +178,7 @@ fn entries(pipeline: &Pipeline) -> Vec<String> {
     entries.map(|node| node.id.clone()).collect()
 }
 
-/// A step and what follows it.
-/// Whether variables filled in something of a pipeline, which is then perhaps in its conditions.
+/// Whether variables were substituted anywhere in a pipeline, and so perhaps in its conditions.
 fn is_filled(config: &Config, pipeline: &str) -> bool {
     let is_it = |node: &&config::ConfigNode| {
         let name = node.get("name").and_then(|name| name.text());

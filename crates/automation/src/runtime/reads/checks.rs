@@ -1,4 +1,4 @@
-//! Lists of checks for whoever runs the service: what needs a hand, and whether the ledger holds what it must.
+//! Checks for operators: what needs attention, and whether the ledger is consistent.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -15,15 +15,15 @@ use crate::runtime::job::{Job, SubmittedBy, job_id};
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records::{self, ScheduleStatus};
 
-/// Rows that are named when something is wrong with them.
+/// How many faulty rows a check names.
 const NAMED_MAX: usize = 5;
-/// Rows that are held at once with what they carry.
+/// Rows that are held in memory at once with their payload.
 const WHOLE_ROWS: u32 = 20;
-/// Open jobs of a command among which those of a schedule are looked for.
+/// How many open jobs of a command are searched for those of a schedule.
 const IN_FLIGHT_MAX: u32 = 500;
 
 impl Runtime {
-    /// What somebody should look at: plugins that could not be set up or are not started any more, and schedules that cannot run.
+    /// Lists what needs attention: plugins whose setup failed or whose breaker is open, and schedules that cannot run.
     pub async fn doctor(&self) -> Result<Vec<Value>, Error> {
         let mut checks = Vec::new();
         for plugin in self.program().plugins() {
@@ -49,7 +49,7 @@ impl Runtime {
         Ok(checks)
     }
 
-    /// What keeps a plugin that can be run from doing what it should.
+    /// Why a plugin that can be run does not work.
     pub(super) async fn plugin_unhealthy_reason(
         &self,
         plugin: &str,
@@ -63,7 +63,7 @@ impl Runtime {
         Ok(is_open.then(|| "its breaker is open".to_owned()))
     }
 
-    /// How many queued jobs wait for plugins that cannot be run here.
+    /// The number of queued jobs per plugin that cannot be run here.
     pub(in crate::runtime) async fn stranded_jobs(&self) -> Result<BTreeMap<String, u64>, Error> {
         let program = self.program();
         let mut stranded = BTreeMap::new();
@@ -77,7 +77,7 @@ impl Runtime {
         Ok(stranded)
     }
 
-    /// Jobs that nobody here takes. Where other nodes share the ledger, one of them may know the plugin: then it is only told.
+    /// Jobs that this node does not take. If other nodes share the ledger, one of them may run the plugin; then the check passes.
     pub(super) async fn stranded_checks(&self) -> Result<Vec<Value>, Error> {
         let stranded = self.stranded_jobs().await?;
         if stranded.is_empty() {
@@ -99,7 +99,7 @@ impl Runtime {
         Ok(checks.collect())
     }
 
-    /// Whether the newest jobs are as they must be: readable, and with an end if they are over.
+    /// Checks that the newest jobs can be read, and that finished ones have an end time.
     pub async fn selfcheck(&self) -> Result<Vec<Value>, Error> {
         let (mut unreadable, mut endless) = (Vec::new(), Vec::new());
         let mut filter = every_job(WHOLE_ROWS);
@@ -126,11 +126,10 @@ impl Runtime {
         ])
     }
 
-    /// The schedules with the jobs of each that are not over. `in_flight_capped` says that its command has more open jobs than were
-    /// looked at.
+    /// The schedules with their open jobs. `in_flight_capped` is set if the command has more open jobs than were read.
     pub async fn scheduler_jobs(&self) -> Result<Value, Error> {
         let schedules = self.schedules().await?;
-        // Several schedules may have one command.
+        // Several schedules may share a command.
         let mut open: BTreeMap<(&str, &str), Vec<(String, String)>> = BTreeMap::new();
         for schedule in &schedules {
             let of = (schedule.plugin.as_str(), schedule.command.as_str());
@@ -153,7 +152,7 @@ impl Runtime {
         Ok(json!({"jobs": shown.collect::<Vec<_>>()}))
     }
 
-    /// The open jobs of a command, each with the schedule that made it, or none if something else did.
+    /// The open jobs of a command, each with the id of the schedule that created it, or an empty text.
     async fn scheduled(&self, plugin: &str, command: &str) -> Result<Vec<(String, String)>, Error> {
         let engine = self.engine();
         let open = engine
@@ -175,7 +174,7 @@ pub(super) fn plugin_check(name: &str, unhealthy_reason: Option<String>) -> Valu
     check(&format!("plugin {name}"), unhealthy_reason)
 }
 
-/// Plugins that are installed or configured, and do not run.
+/// Plugins that are installed or configured but do not run.
 pub(super) fn left_out(program: &Program) -> Vec<Value> {
     let left_out = program.left_out();
     let checks =
@@ -183,7 +182,7 @@ pub(super) fn left_out(program: &Program) -> Vec<Value> {
     checks.collect()
 }
 
-/// It is well unless there is something to say.
+/// A check passes if there is no detail to report.
 fn check(name: &str, detail: Option<String>) -> Value {
     match detail {
         Some(detail) => json!({"name": name, "ok": false, "detail": detail}),

@@ -1,4 +1,4 @@
-//! Everything about one job in one answer: where it comes from, what it carries, how it moved, what its attempts came to.
+//! Everything about one job in one response: ancestors, baggage, transitions and attempts.
 
 use consign_engine::Error;
 use consign_kernel::fact::Fact;
@@ -17,12 +17,12 @@ use crate::runtime::records;
 
 /// More ancestors and contexts than a job can have, so that a broken chain ends as well.
 const HOPS_MAX: usize = 1_000;
-/// More attempts than anybody reads.
+/// How many attempts are listed.
 const ATTEMPTS_MAX: usize = 200;
 
 impl Runtime {
-    /// `lineage` leads from the first ancestor to the job, `contexts` from the first one to the job's own, `transitions` and
-    /// `attempts` go from the oldest to the newest. Of what was pruned, only what the log still has is fields.
+    /// `lineage` starts with the first ancestor and ends with the job, `contexts` starts with the first context, `transitions`
+    /// and `attempts` are ordered from oldest to newest. For a pruned job only the log is available.
     pub async fn inspect(&self, id: IntentId) -> Result<Option<Value>, Error> {
         let Some(job) = self.job(id).await? else {
             return Ok(None);
@@ -51,20 +51,20 @@ impl Runtime {
         })))
     }
 
-    /// The ancestors that are still known, the first one first, and the job itself as the last.
+    /// The ancestors that still exist, first ancestor first, then the job itself.
     async fn lineage(&self, job: &Value) -> Result<Vec<Value>, Error> {
         let mut lineage = vec![ancestor(job)];
         let mut parent = job["parent_job_id"].as_str().and_then(parse_job_id);
         while let Some(id) = parent
             && lineage.len() < HOPS_MAX
         {
-            // What an ancestor printed is not asked for, and may be large.
+            // The output of an ancestor is not needed, and may be large.
             let job = match self.observe_job(id).await? {
                 Some(intent) => Some(Value::Object(job_details(&intent, None))),
                 None => self.job(id).await?,
             };
             let Some(job) = job else {
-                // Pruned together with its log: that it was is all that is known.
+                // Pruned together with its log: only its id is known.
                 lineage.push(json!({"job_id": job_id(id)}));
                 break;
             };
@@ -75,7 +75,7 @@ impl Runtime {
         Ok(lineage)
     }
 
-    /// What the job carries, and what each context before it added.
+    /// The baggage of the job, and what each earlier context added.
     async fn contexts(&self, intent: Option<&Intent>) -> Result<Vec<Value>, Error> {
         let job = intent.and_then(|intent| Job::read(intent).ok());
         let mut wanted = job.and_then(|job| job.event_context_id);
@@ -132,7 +132,7 @@ fn context_details(hop: usize, id: &str, context: records::EventContext) -> Valu
     Value::Object(shown)
 }
 
-/// In the protocol's words. A fact has the cause of the state it led to, so `from` has none to go by.
+/// In the words of the protocol. A fact stores the cause of the state it leads to, so there is none for `from`.
 fn transition(fact: &Fact) -> Value {
     let profile = ProfileId::Automation.profile();
     let word = |state, cause| profile.word(state, cause).unwrap_or("queued");

@@ -1,4 +1,4 @@
-//! One job, what it brought about, and lists of jobs.
+//! One job, its descendants, and lists of jobs.
 
 use std::collections::VecDeque;
 
@@ -17,13 +17,13 @@ use crate::runtime::job::{Job, NAMESPACE, OWNER, job_id};
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
 
-/// Jobs of one tree that are shown, unless somebody wants fewer.
+/// The default limit of jobs in one tree.
 pub const TREE_MAX: usize = 5_000;
-/// Rows that a list looks at before it is content with what it found.
+/// The maximum number of rows that a list scans.
 pub(super) const SCANNED_MAX: usize = 20_000;
 const PAGE_ROWS: u32 = 500;
 
-/// Which jobs to list. `status` is one of the protocol's words.
+/// Which jobs to list. `status` is a word of the protocol.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
     pub plugin: Option<String>,
@@ -32,11 +32,11 @@ pub struct JobFilter {
     pub limit: usize,
 }
 
-/// A job and what it brought about.
+/// A job and its descendants.
 #[derive(Clone, Debug)]
 pub struct JobTree {
     pub jobs: Vec<Value>,
-    /// It has more jobs than are shown.
+    /// The tree has more jobs than are listed.
     pub more: bool,
 }
 
@@ -49,7 +49,7 @@ impl JobFilter {
 }
 
 impl Runtime {
-    /// A job, from the queue or, when it is gone from there, from the log of its last attempt.
+    /// A job from the queue or, if it was pruned, from the log of its last attempt.
     pub async fn job(&self, id: IntentId) -> Result<Option<Value>, Error> {
         if let Some(intent) = self.observe_job(id).await? {
             let log = self.last_log(&intent).await?;
@@ -59,8 +59,8 @@ impl Runtime {
         Ok(log.map(|log| Value::Object(job_details_from_log(&log))))
     }
 
-    /// A job and its descendants, parents first, at most `jobs_max` of them. Where they have printed more than an answer holds,
-    /// `output_left_out` says so.
+    /// A job and its descendants, parents first, at most `jobs_max`. `output_left_out` marks jobs whose output did not fit into
+    /// the response.
     pub async fn job_tree(&self, id: IntentId, jobs_max: usize) -> Result<Option<JobTree>, Error> {
         let Some(root) = self.job(id).await? else {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Runtime {
             more: false,
         };
         let mut parents = VecDeque::from([id]);
-        // What was read of a job is not kept: it may carry megabytes.
+        // Rows are not kept: each may carry megabytes.
         while let Some(parent) = parents.pop_front() {
             let left = jobs_max.saturating_sub(tree.jobs.len());
             let limit = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1);
@@ -88,7 +88,7 @@ impl Runtime {
         Ok(Some(tree))
     }
 
-    /// Newest first. `total` counts what the filter wants among the newest rows, far more of them than anybody pages through.
+    /// Newest first. `total` counts the matches among the newest rows, far more than a client pages through.
     pub async fn jobs(&self, filter: &JobFilter) -> Result<Value, Error> {
         let (mut jobs, mut total) = (Vec::new(), 0_u64);
         let wanted = filter.status.and_then(state_of);
@@ -106,7 +106,7 @@ impl Runtime {
         Ok(json!({"jobs": jobs, "total": total}))
     }
 
-    /// What waits or runs, oldest first.
+    /// Queued and running jobs, oldest first.
     pub async fn queue(&self, limit: usize) -> Result<Value, Error> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let open = self.engine().queue(None, limit).await?;
@@ -114,8 +114,8 @@ impl Runtime {
         Ok(json!({"jobs": jobs}))
     }
 
-    /// Shows jobs from the newest on, until there are none, enough was looked at, or `see` says no. Whether enough was looked at
-    /// is the answer: then there may be more.
+    /// Calls `see` with jobs, newest first, until there are no more, the scan limit is reached, or `see` returns false. Returns
+    /// true if the scan limit was reached, so there may be more.
     pub(super) async fn each_job(
         &self,
         state: Option<State>,
@@ -130,7 +130,7 @@ impl Runtime {
         let mut scanned = 0;
         while scanned < SCANNED_MAX {
             let page = self.engine().outlines(filter.clone()).await?;
-            // A page may be short because much of what it looked at was not wanted.
+            // A page may be short because the filter dropped rows.
             scanned += PAGE_ROWS as usize;
             if !page.outlines.iter().all(&mut see) {
                 return Ok(false);
@@ -148,7 +148,7 @@ impl Runtime {
         Ok(found.filter(is_job))
     }
 
-    /// How many jobs are in each state.
+    /// Returns a function from state to the number of jobs in it.
     pub(super) async fn counts_by_state(&self) -> Result<impl Fn(State) -> u64, Error> {
         let operator = Operator::vouched();
         let counts = self.engine().counts(operator, Face::Automation).await?;
@@ -158,7 +158,7 @@ impl Runtime {
         })
     }
 
-    /// The log of the last attempt that ended.
+    /// The log of the last finished attempt.
     pub(super) async fn last_log(&self, intent: &Intent) -> Result<Option<records::JobLog>, Error> {
         let ended = intent.state == State::Queued || is_over(intent);
         if intent.attempts == 0 || !ended {
@@ -195,7 +195,7 @@ pub(super) fn every_job(limit: u32) -> IntentFilter {
     }
 }
 
-/// A line of a list.
+/// One line of a list.
 pub(super) fn job_summary(job: &Outline) -> Value {
     let mut object = Map::new();
     put(&mut object, "job_id", Some(job_id(job.id)));
@@ -216,7 +216,7 @@ pub(super) fn job_summary(job: &Outline) -> Value {
     Value::Object(object)
 }
 
-/// Everything about a job.
+/// All fields of a job.
 pub(super) fn job_details(intent: &Intent, log: Option<&records::JobLog>) -> Map<String, Value> {
     let Value::Object(mut object) = job_summary(&Outline::from(intent)) else {
         return Map::new();

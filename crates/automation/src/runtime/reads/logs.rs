@@ -1,7 +1,7 @@
-//! The log of attempts, by their ends, the last one first.
+//! The log of attempts, ordered by their end, newest first.
 //!
-//! An entry may hold megabytes. So the log is gone through twice: first for the order of what is wanted, of which only ends and names
-//! are kept, then for those entries alone that are shown.
+//! An entry may hold megabytes. So the log is scanned twice: first for the order of the matches, keeping only end and name, then
+//! for the entries that are shown.
 
 use consign_engine::Error;
 use consign_kernel::record::{Kind, Record};
@@ -13,12 +13,12 @@ use super::{parsed, put, timestamp_json};
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
 
-/// Entries that a list looks at before it is content with what it found.
+/// The maximum number of entries that a list scans.
 const SCANNED_MAX: usize = 5_000;
 /// More attempts than a job has.
 const ATTEMPTS_MAX: usize = 1_000;
 
-/// Which attempts to list. `status` is one of the protocol's words.
+/// Which attempts to list. `status` is a word of the protocol.
 #[derive(Clone, Debug, Default)]
 pub struct LogFilter {
     pub job_id: Option<String>,
@@ -26,14 +26,14 @@ pub struct LogFilter {
     pub command: Option<String>,
     pub status: Option<&'static str>,
     pub submitted_by: Option<String>,
-    /// By the end of the attempt; both included.
+    /// Bounds for the end of the attempt, both inclusive.
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
-    /// A text that occurs in the error or the output, in whatever case.
+    /// A text that occurs in the error or the output, case-insensitive.
     pub query: Option<String>,
     pub limit: usize,
     pub include_result: bool,
-    /// Only what comes behind this one.
+    /// Only attempts after this one in the order of the list.
     pub after: Option<LogCursor>,
 }
 
@@ -61,7 +61,7 @@ fn occurs(query: &str, log: &records::JobLog) -> bool {
         || log.command.to_lowercase().contains(&query)
 }
 
-/// The place of an attempt in the order of the list, written as `<end>~<job>~<attempt>`.
+/// The position of an attempt in the list, written as `<end>~<job>~<attempt>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogCursor {
     completed_at: Timestamp,
@@ -96,7 +96,7 @@ impl std::fmt::Display for LogCursor {
     }
 }
 
-/// How many records are read at once: few where they are large, so that a page is never much to hold.
+/// The number of records per page: smaller for large records, so that a page uses little memory.
 #[derive(Clone, Copy)]
 pub(super) struct PageSize(u32);
 
@@ -116,8 +116,8 @@ impl PageSize {
 }
 
 impl Runtime {
-    /// `total` counts what the filter wants among the attempts of the newest jobs, far more of them than anybody pages through. If
-    /// there is `more` of it, `cursor` says where the next page begins.
+    /// `total` counts the matches among the attempts of the newest jobs, far more than a client pages through. With `more`,
+    /// `cursor` is where the next page starts.
     pub async fn job_logs(&self, filter: &LogFilter) -> Result<Value, Error> {
         let mut wanted: Vec<LogCursor> = Vec::new();
         let mut see = |log: &records::JobLog| {
@@ -141,7 +141,7 @@ impl Runtime {
         let mut logs = Vec::with_capacity(wanted.len());
         for one in &wanted {
             let key = records::log_key(&one.job_id, one.attempt);
-            // One that retention took meanwhile is left out.
+            // An entry that retention deleted meanwhile is left out.
             if let Some(log) = self.stored::<records::JobLog>(key).await? {
                 let entry = entry(&log, filter.include_result);
                 logs.push(budget.fit(Value::Object(entry)));
@@ -155,7 +155,7 @@ impl Runtime {
         Ok(answer)
     }
 
-    /// Shows the attempts of the newest jobs, until there are no more, `max` were seen, or `see` says no.
+    /// Calls `see` with the attempts of the newest jobs, until there are no more, `max` were read, or `see` returns false.
     pub(super) async fn each_log(
         &self,
         max: usize,
@@ -181,7 +181,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Shows all attempts of a job, whether or not it is still in the queue.
+    /// Calls `see` with all attempts of a job, whether or not it is still in the queue.
     pub(super) async fn each_log_of(
         &self,
         id: &str,
@@ -212,7 +212,7 @@ impl Runtime {
     }
 }
 
-/// One that cannot be read does not hide the others.
+/// One unreadable entry must not hide the others.
 fn read(record: &Record) -> Option<records::JobLog> {
     serde_json::from_str(&record.value).ok()
 }

@@ -1,4 +1,4 @@
-//! How the service is doing as a whole.
+//! The status of the service as a whole.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ use crate::runtime::records;
 
 /// More commands than a plugin has.
 const COMMANDS_MAX: u32 = 1_000;
-/// Attempts among which the last one of each plugin is looked for.
+/// How many attempts are searched for the last one of each plugin.
 const LAST_RUNS_AMONG: usize = 1_000;
-/// A plugin's state may have a megabyte, and there may be many plugins.
+/// The state of a plugin may have a megabyte, and there may be many plugins.
 const STATE_BYTES_MAX: usize = 16 << 10;
-/// Open jobs that are shown one by one.
+/// The maximum number of open jobs that are listed.
 const ACTIVE_MAX: u32 = 100;
-/// A fact may be as large as a plugin's state.
+/// A fact may be as large as the state of a plugin.
 const FACTS_PER_PAGE: u32 = 50;
 const FACT_PAGES_MAX: usize = 100;
 
 impl Runtime {
-    /// The five members that every health check has.
+    /// The five fields that every health response has.
     pub async fn health(&self) -> Result<Map<String, Value>, Error> {
         let count = self.counts_by_state().await?;
         let mut open = 0;
@@ -49,7 +49,7 @@ impl Runtime {
         Ok(health)
     }
 
-    /// By the clock on the wall.
+    /// Wall-clock time.
     pub fn now(&self) -> Timestamp {
         self.inner.wall_time()
     }
@@ -75,7 +75,7 @@ impl Runtime {
         Ok(breakers.collect())
     }
 
-    /// The worst state of the breakers of a plugin's commands.
+    /// The worst state among the breakers of a plugin.
     pub(super) async fn breaker_of(&self, plugin: &str) -> Result<breaker::BreakerState, Error> {
         let breakers = self.breakers(plugin).await?;
         let states = breakers.values().map(|circuit| circuit.breaker.state);
@@ -106,7 +106,7 @@ impl Runtime {
         }))
     }
 
-    /// How many of the jobs of the last day are where; of the newest of them, if that says `capped`.
+    /// The number of jobs of the last day per status; only of the newest ones if `capped` is set.
     pub async fn summary(&self) -> Result<Value, Error> {
         let since = self.engine().now().plus(-DAY_US);
         let mut stats: BTreeMap<&str, u64> = BTreeMap::new();
@@ -131,7 +131,7 @@ impl Runtime {
         let mut last_runs: BTreeMap<String, Value> = BTreeMap::new();
         let known = program.plugins().count();
         self.each_log(LAST_RUNS_AMONG, |log| {
-            // Switches and plugins that are gone have left logs as well.
+            // Switches and removed plugins have logs as well.
             if program.plugin(&log.plugin).is_some() {
                 last_runs.entry(log.plugin.clone()).or_insert_with(|| {
                     json!({"job_id": log.job_id, "status": log.status, "completed_at": timestamp_json(log.completed_at)})
@@ -184,7 +184,7 @@ impl Runtime {
         }))
     }
 
-    /// The newest observations of a plugin, the last one first.
+    /// The newest facts of a plugin, newest first.
     pub async fn facts(
         &self,
         plugin: &str,
@@ -221,7 +221,7 @@ impl Runtime {
     }
 }
 
-/// What the plugin keeps, without secrets as far as their names tell. Nothing yet is nothing to show.
+/// Adds the state of a plugin, with secrets masked by name. An empty state is left out.
 fn add_state(shown: &mut Map<String, Value>, state: Map<String, Value>) {
     if state.is_empty() {
         return;

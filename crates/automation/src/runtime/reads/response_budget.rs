@@ -1,4 +1,4 @@
-//! How much an answer may hold of what plugins printed, and reads that take long on threads where they hold up nobody.
+//! Limits how much plugin output a response holds, and runs large reads on blocking threads.
 
 use std::io;
 
@@ -8,16 +8,16 @@ use tokio::runtime::Handle;
 
 use crate::runtime::lifecycle::Runtime;
 
-/// Once the entries of an answer come to so much, further ones come without their output.
+/// Once a response reaches this size, further entries come without their output.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
-/// More than an entry has that tells no output.
+/// Larger than any entry without output.
 const LARGE_ENTRY_BYTES: usize = 64 << 10;
-/// What is left of an error in an entry without its output.
+/// How much of an error remains in an entry without output.
 const ERROR_CHARS_MAX: usize = 300;
-/// Reads of many megabytes at the same time; whoever comes next waits.
+/// The maximum number of concurrent large reads; others wait.
 pub(in crate::runtime) const LARGE_READS_MAX: usize = 2;
 
-/// What an answer has budget for.
+/// The bytes that a response may still use.
 pub(super) struct ResponseBudget {
     bytes_left: usize,
     has_large: bool,
@@ -31,8 +31,8 @@ impl ResponseBudget {
         }
     }
 
-    /// The entry as it is if there is budget for it, and otherwise without what it printed. The first large one always has budget:
-    /// what one attempt prints is bounded itself.
+    /// Returns the entry unchanged if it fits, and otherwise without its output. The first large entry always fits, because the
+    /// output of one attempt is bounded.
     pub(super) fn fit(&mut self, mut entry: Value) -> Value {
         let bytes = length(&entry);
         if bytes > self.bytes_left && self.has_large {
@@ -57,7 +57,7 @@ fn drop_output(entry: &mut Value) {
     }
 }
 
-/// Of the entry as JSON.
+/// The length of the entry as JSON.
 fn length(entry: &Value) -> usize {
     struct Counter(usize);
     impl io::Write for Counter {
@@ -71,13 +71,13 @@ fn length(entry: &Value) -> usize {
         }
     }
     let mut counter = Counter(0);
-    // Nothing here can fail: neither the counter nor texts and JSON values.
+    // Neither the counter nor JSON values can fail.
     let _ = serde_json::to_writer(&mut counter, entry);
     counter.0
 }
 
 impl Runtime {
-    /// Carries out a read that may have many megabytes to go through, on a thread where it holds up no other request.
+    /// Runs a read that may go through many megabytes on a blocking thread, so that it delays no other request.
     pub async fn run_blocking<T, E>(
         &self,
         read: impl Future<Output = Result<T, E>> + Send + 'static,

@@ -215,7 +215,7 @@ proptest! {
     }
 }
 
-/// A field as text, and the values it stands for.
+/// A field as text, and its values.
 fn field(min: u8, max: u8) -> impl Strategy<Value = (String, Vec<u8>)> {
     let all = move || (min..=max).collect::<Vec<u8>>();
     prop_oneof![

@@ -1,4 +1,4 @@
-//! Entries looked at tick by tick, with instants made up by the test.
+//! Entries checked tick by tick, with artificial times.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -214,7 +214,7 @@ proptest! {
         let next = state.next_run_at.unwrap();
         let least = now + Duration::from_hours(1);
         prop_assert!(next >= least && next < least + bound);
-        // Looking again, as each tick does, draws nothing.
+        // Checking again, as each tick does, draws nothing.
         prop_assert_eq!(every.due(&state, now), DueDecision::NotDue(next));
         let cron = entry(&json!({"cron": "0 * * * *", "jitter": jitter}));
         let mut state = cron.initial_state(now, &UTC, draw);

@@ -1,4 +1,4 @@
-//! `api ENDPOINT`: any request to the service, as it is.
+//! `api ENDPOINT`: sends any request to the service.
 
 use http::Method;
 
@@ -9,10 +9,10 @@ use crate::system::WhenStopped;
 use crate::{input, out};
 
 const AFTER_HELP: &str = "\
-The answer is printed as it comes; a refusal ends with 1. When no service runs, looking
-is answered from the ledger.
+Prints the response unchanged; an error response exits with 1. If no service runs, read
+requests are answered from the ledger.
 
-Examples, with `consign` in the place of `ductile` if that is its name:
+Examples (use `consign` if the binary has that name):
   ductile api /healthz
   ductile api /plugin/mail/send -b '{\"payload\": {\"to\": \"ada@example.org\"}}'
   ductile api /jobs?limit=5 --api-url http://127.0.0.1:8080";
@@ -51,7 +51,7 @@ impl ApiArgs {
         let path = format!("/{}", self.endpoint.trim_start_matches('/'));
         let bytes = block_on(async {
             let client = self.service.client(WhenStopped::ReadLedger).await?;
-            // A job that is only queued here would wait for a service that nobody started.
+            // A job that is only queued here would wait for a service that does not run.
             if client.is_local() && method != Method::GET {
                 client.close().await?;
                 let message = "no service runs with this configuration";

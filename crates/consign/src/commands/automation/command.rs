@@ -1,4 +1,4 @@
-//! The nouns of the automation, which the binary has under both of its names, and the short verbs for the most used of them.
+//! The commands of the automation, which the binary has under both of its names, and shortcuts for the most used ones.
 
 use clap::Subcommand;
 
@@ -9,32 +9,32 @@ use crate::failure::{self, Exit};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AutomationCommand {
-    /// Run the automation service, look at it, reload it
+    /// Start, inspect and reload the automation service
     #[command(subcommand)]
     System(system::Action),
-    /// List, run, make and judge plugins
+    /// List, run, create and check plugins
     #[command(subcommand)]
     Plugin(plugin::Action),
-    /// Look at jobs, cancel them, run them again
+    /// Inspect, cancel and retry jobs
     #[command(subcommand)]
     Job(job::Action),
     /// List, show and run pipelines
     #[command(subcommand)]
     Pipeline(pipeline::Action),
-    /// See what the clock will start; pause, resume or run it now
+    /// List schedules and their next runs; pause, resume or run them
     #[command(subcommand)]
     Schedule(schedule::Action),
-    /// List the jobs that wait or run, oldest first
+    /// List queued and running jobs, oldest first
     Queue(job::QueueArgs),
-    /// Show what jobs left in the log, newest first
+    /// Show the log of finished attempts, newest first
     Logs(job::LogsArgs),
-    /// Describe in Markdown what can be asked for; short for `system skills`
+    /// Describe all commands and pipelines in Markdown; short for `system skills`
     Skills(system::SkillsArgs),
-    /// Send any request to the service
+    /// Send any HTTP request to the service
     Api(ApiArgs),
     /// Run a command of a plugin; short for `plugin run`
     Run(plugin::RunArgs),
-    /// Tell how the service is; short for `system status`
+    /// Show the status of the service; short for `system status`
     Status(system::StatusArgs),
     /// List the plugins; short for `plugin list`
     Plugins(plugin::ListArgs),

@@ -1,7 +1,7 @@
-//! The configuration of the automation: looked at, judged, sealed and changed, without a server.
+//! The configuration of the automation: check, seal, show and change it, without a server.
 //!
-//! Invariant: nothing is written before the whole tree was judged as it would be, and with `--json` a failure is one JSON
-//! document too.
+//! Invariant: nothing is written before the resulting tree was checked as a whole, and with `--json` a failure is one JSON
+//! document, too.
 
 mod backup;
 mod check;
@@ -20,28 +20,28 @@ use crate::failure::{self, Exit};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Say everything that is wrong with a configuration
+    /// Report all problems of a configuration
     Check(check::Args),
     /// Seal the files and plugins as they are now
     Lock(lock::Args),
-    /// Show the configuration, or one thing in it, without secrets
+    /// Show the configuration, or one part of it, without secrets
     Show(show::ShowArgs),
     /// Show one value, without secrets
     Get(show::GetArgs),
     /// Change one value in place
     Set(set::Args),
-    /// Write a first configuration with a plugin that runs
+    /// Write a first configuration with a working plugin
     Init(init::Args),
-    /// Make, list and take away tokens
+    /// Create, list and delete tokens
     #[command(subcommand)]
     Token(token::Action),
-    /// Change what a token may do
+    /// Change the scopes of a token
     #[command(subcommand)]
     Scope(scope::Action),
     /// List, show and change the plugins of the configuration
     #[command(subcommand)]
     Plugin(parts::PluginAction),
-    /// List, add and take away routes
+    /// List, add and remove routes
     #[command(subcommand)]
     Route(parts::RouteAction),
     /// List and add webhooks
@@ -49,7 +49,7 @@ pub(crate) enum Action {
     Webhook(parts::WebhookAction),
     /// Copy the files of the configuration into a new directory
     Backup(backup::BackupArgs),
-    /// Put the files of a backup back
+    /// Restore the files of a backup
     Restore(backup::RestoreArgs),
 }
 

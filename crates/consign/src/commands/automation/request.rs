@@ -1,6 +1,6 @@
-//! What the commands on a running automation share: a question and how its answer is shown, a change and how it is only tried.
+//! Requests of commands to the automation: read and print, change with `--dry-run`, and wait for jobs.
 //!
-//! Invariant: `--dry-run` asks whether the thing is there and changes nothing.
+//! Invariant: `--dry-run` checks that the target exists and changes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::{out, render};
 use consign_automation::program::Program;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// After so long without a word a command seems to hang.
+/// After this long without output a command seems to hang.
 const SILENT_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Runs what a command does to its end.
+/// Runs a future on a single-threaded runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     Builder::new_current_thread()
         .enable_all()
@@ -26,7 +26,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> an
         .block_on(future)
 }
 
-/// Asks one thing and shows the answer.
+/// Requests `path` and prints the response.
 pub(crate) fn get_and_print(
     service: &ServiceArgs,
     path: &str,
@@ -35,7 +35,7 @@ pub(crate) fn get_and_print(
     print(&service.tree, &get(service, path)?, show)
 }
 
-/// The answer to one thing, from a service or from the ledger.
+/// The response to a request, from the service or from the ledger.
 pub(crate) fn get(service: &ServiceArgs, path: &str) -> anyhow::Result<Value> {
     block_on(async {
         let client = service.client(WhenStopped::ReadLedger).await?;
@@ -45,7 +45,7 @@ pub(crate) fn get(service: &ServiceArgs, path: &str) -> anyhow::Result<Value> {
     })
 }
 
-/// Asks what the configuration when_stopped can tell when no service runs.
+/// Requests `path`, or answers from the configuration if no service runs.
 pub(crate) fn get_or_load(
     service: &ServiceArgs,
     path: &str,
@@ -76,13 +76,13 @@ pub(crate) fn print(
     Ok(Exit::Done)
 }
 
-/// Something to be changed.
+/// A change to make.
 pub(crate) struct ChangeRequest<'c> {
-    /// A question that is refused if there is nothing to change.
+    /// A request that fails if there is nothing to change.
     pub(crate) look: &'c str,
     pub(crate) post: &'c str,
     pub(crate) body: Option<Value>,
-    /// In words, behind "would".
+    /// A description that follows "would".
     pub(crate) what: &'c str,
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn print_would(args: &TreeArgs, what: &str) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Waits until a job and all that it brings about is over, and says once what for if that takes a while.
+/// Waits until a job and all its descendants are over; after a while prints once what it waits for.
 pub(crate) async fn wait_for_job(
     client: &ServiceClient,
     job_id: &str,
@@ -146,7 +146,7 @@ fn wait_note(job: &Value) -> String {
     format!("waiting for {plugin} {command}, job {id}, which is {status}")
 }
 
-/// A value of an answer as one cell.
+/// A value as one table cell.
 pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -157,7 +157,7 @@ pub(crate) fn cell(value: &Value) -> String {
     }
 }
 
-/// The rows of a list, one column per member.
+/// The rows of a list, one column per field.
 pub(crate) fn rows(list: &Value, columns: &[(&str, &str)]) -> String {
     let heading: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
     let rows = list.as_array().into_iter().flatten();
@@ -167,7 +167,7 @@ pub(crate) fn rows(list: &Value, columns: &[(&str, &str)]) -> String {
     render::table(&heading, &rows)
 }
 
-/// A list of words reads as such.
+/// Joins a list of words.
 fn words(value: &Value) -> String {
     let parts = value.as_array().into_iter().flatten();
     let parts: Vec<String> = parts.map(cell).collect();
@@ -178,7 +178,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// The members of an object, each on its line; those that are objects or lists as JSON.
+/// The fields of an object, one per line; nested objects and lists as JSON.
 pub(crate) fn members(object: &Value) -> String {
     let pairs: Vec<(&str, Option<String>)> = object
         .as_object()

@@ -1,6 +1,6 @@
-//! Which service a command asks: the one of a configuration, or one at a URL.
+//! The service that a command talks to: that of a configuration, or one at a URL.
 //!
-//! Invariant: a token is only ever sent to the URL that was named beside it.
+//! Invariant: a token is only sent to the URL that was given with it.
 
 use consign_client::Key;
 
@@ -13,7 +13,7 @@ pub(crate) struct ServiceArgs {
     #[command(flatten)]
     pub(crate) tree: TreeArgs,
 
-    /// Ask the HTTP interface of a service here, such as <http://127.0.0.1:8080>, and no configuration
+    /// Use the HTTP interface of a service, such as <http://127.0.0.1:8080>, and no configuration
     #[arg(long, value_name = "URL")]
     pub(crate) api_url: Option<String>,
 
@@ -28,7 +28,7 @@ pub(crate) struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// The service, or what stands for it when none runs.
+    /// The service, or the ledger if none runs.
     pub(crate) async fn client(&self, when_stopped: WhenStopped) -> anyhow::Result<ServiceClient> {
         match &self.api_url {
             Some(url) => ServiceClient::remote(url, self.api_key.as_ref()),
@@ -36,7 +36,7 @@ impl ServiceArgs {
         }
     }
 
-    /// The service, if one runs.
+    /// The service, if it runs.
     pub(crate) async fn running(&self) -> anyhow::Result<Option<ServiceClient>> {
         match &self.api_url {
             Some(url) => ServiceClient::remote(url, self.api_key.as_ref()).map(Some),
@@ -44,7 +44,7 @@ impl ServiceArgs {
         }
     }
 
-    /// Asks one thing of the service that runs; `None` if none does.
+    /// Requests `path` from the running service; `None` if none runs.
     pub(crate) fn get_if_running(&self, path: &str) -> anyhow::Result<Option<serde_json::Value>> {
         block_on(async {
             match self.running().await? {

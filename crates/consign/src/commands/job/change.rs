@@ -13,11 +13,11 @@ pub(crate) struct Args {
     #[arg(value_name = "ID")]
     id: String,
 
-    /// For whoever reads the history
+    /// A reason for the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
 

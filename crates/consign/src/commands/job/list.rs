@@ -21,7 +21,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
 
-    /// At most so many
+    /// The maximum number of jobs
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
@@ -31,7 +31,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct QueueArgs {
-    /// At most so many
+    /// The maximum number of jobs
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
@@ -58,7 +58,7 @@ impl QueueArgs {
     }
 }
 
-/// When a job is tried again and what went wrong have columns only if a job has them.
+/// The columns for the next retry and the error appear only if a job has them.
 fn jobs_table(answer: &Value) -> String {
     let jobs = &answer["jobs"];
     let mut columns = JOB_COLUMNS.to_vec();

@@ -13,15 +13,15 @@ use crate::{ductile, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
-    /// Only what this plugin did, or only the attempts of the job with this id
+    /// Only attempts of this plugin, or of the job with this id
     #[arg(value_name = "PLUGIN|JOB")]
     name: Option<String>,
 
-    /// Only what this plugin did
+    /// Only attempts of this plugin
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     plugin: Option<String>,
 
-    /// Only the attempts of this job
+    /// Only attempts of this job
     #[arg(long, value_name = "ID")]
     job: Option<String>,
 
@@ -33,19 +33,19 @@ pub(crate) struct LogsArgs {
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
 
-    /// Only attempts that ended at or after this instant, such as 2026-02-25T10:00:00Z
+    /// Only attempts that ended at or after this time, such as 2026-02-25T10:00:00Z
     #[arg(long, value_name = "INSTANT")]
     from: Option<String>,
 
-    /// Only attempts that ended at or before this instant
+    /// Only attempts that ended at or before this time
     #[arg(long, value_name = "INSTANT")]
     to: Option<String>,
 
-    /// At most so many
+    /// The maximum number of attempts
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
-    /// What the plugin answered as well
+    /// Include the response of the plugin
     #[arg(long)]
     include_result: bool,
 
@@ -70,7 +70,7 @@ impl LogsArgs {
         ]);
         let answer = get(&self.service, &format!("/job-logs{wanted}"))?;
         let is_empty = answer["logs"].as_array().is_none_or(Vec::is_empty);
-        // Nothing is also what a mistyped name has; a service elsewhere may not let us ask.
+        // An empty list may also mean a mistyped name, so its existence is checked; a remote service may not allow that.
         if let Some(job) = job.filter(|_| is_empty) {
             get(&self.service, &format!("/job/{}", path_segment(&job)))?;
         }
@@ -84,7 +84,7 @@ impl LogsArgs {
     }
 }
 
-/// The id of a job or the name of a plugin. One that has such a name can still be named with `--plugin`.
+/// The id of a job or the name of a plugin. A plugin whose name looks like an id can be named with `--plugin`.
 fn job_or_plugin(name: Option<String>) -> (Option<String>, Option<String>) {
     match name {
         Some(name) if parse_job_id(&name).is_some() => (Some(name), None),
@@ -92,7 +92,7 @@ fn job_or_plugin(name: Option<String>) -> (Option<String>, Option<String>) {
     }
 }
 
-/// One line for the attempt, and what it left behind below it.
+/// One line for the attempt, and its output below.
 pub(super) fn entry(log: &Value) -> String {
     let parts = ["completed_at", "status", "plugin", "command", "job_id"];
     let line: Vec<String> = parts.iter().map(|key| cell(&log[*key])).collect();

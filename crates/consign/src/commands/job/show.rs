@@ -41,7 +41,7 @@ impl ShowArgs {
     }
 }
 
-/// One part below the other, each under its title; what is not there has none.
+/// One section below the other, each with a title; empty ones are left out.
 fn inspect_text(whole: &Value) -> String {
     let mut text = members(&whole["job"]);
     let mut part = |title: &str, rows: String, list: &Value| {

@@ -1,4 +1,4 @@
-//! A job and what it brought about as a table whose ids are indented: each below the one that it came from.
+//! A job and its descendants as a table with indented ids, each below its parent.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::commands::automation::request::{JOB_COLUMNS, rows};
 
-/// Where in a pipeline a job stands.
+/// The position of a job in a pipeline.
 pub(super) const STEP_COLUMNS: &[(&str, &str)] = &[("PIPELINE", "pipeline"), ("STEP", "step_id")];
 
 pub(crate) fn job_tree_table(jobs: &Value) -> String {
@@ -14,7 +14,7 @@ pub(crate) fn job_tree_table(jobs: &Value) -> String {
     let ids: HashSet<&str> = jobs.iter().map(|job| id(job)).collect();
     let mut children: HashMap<Option<&str>, Vec<&Value>> = HashMap::new();
     for job in jobs.iter().rev() {
-        // One whose parent is not shown begins a tree.
+        // A job whose parent is not listed starts a tree.
         let parent = job["parent_job_id"].as_str();
         let parent = parent.filter(|parent| ids.contains(parent));
         children.entry(parent).or_default().push(job);

@@ -16,11 +16,11 @@ use crate::system::{ServiceClient, WhenStopped, path_segment};
 
 const AFTER_HELP: &str = "\
 With a running service, or with --api-url, the job is queued there, and --wait waits
-until it and all that follows from it is over. Without one it is run here, and the
-command ends when it and all that follows from it is over; other jobs that wait in the
-ledger are left to the service.
+until it and all that follows from it are over. Without a service the command runs the
+job itself and exits when it and all that follows from it are over; other queued jobs
+are left to the service.
 
-Examples, with `consign` in the place of `ductile` if that is its name:
+Examples (use `consign` if the binary has that name):
   ductile plugin run hello
   ductile plugin run mail --command send --payload '{\"to\": \"ada@example.org\"}' --wait";
 
@@ -31,7 +31,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "PLUGIN")]
     name: String,
 
-    /// Which of its commands
+    /// The command of the plugin
     #[arg(long, value_name = "NAME", default_value = "poll")]
     command: String,
 
@@ -42,22 +42,22 @@ pub(crate) struct RunArgs {
     pub(crate) service: ServiceArgs,
 }
 
-/// What a job is given, and whether to wait for it.
+/// The payload of a job, and whether to wait for it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PayloadArgs {
-    /// A JSON object for the job
+    /// The payload as a JSON object
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
 
-    /// A file with that object, or - for standard input
+    /// A file with the payload, or - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     payload_file: Option<PathBuf>,
 
-    /// Wait until the job and all that follows from it is over
+    /// Wait until the job and all that follows from it are over
     #[arg(long)]
     wait: bool,
 
-    /// Say what would be run, and run nothing
+    /// Show what would be run, and run nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -99,7 +99,7 @@ impl RunArgs {
     }
 }
 
-/// Queues what `path` starts, and waits for it where that is asked for or nobody else would run it.
+/// Starts a job with a request to `path`. Waits for it if requested, or if no service runs it.
 pub(crate) fn start(
     service: &ServiceArgs,
     given: &PayloadArgs,
@@ -157,7 +157,7 @@ pub(crate) fn start(
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// A pipeline may begin with several jobs; all of them, one tree behind the other.
+/// A pipeline may start with several jobs; returns all of them, one tree after the other.
 async fn followed(client: &ServiceClient, answer: &Value) -> anyhow::Result<Vec<Value>> {
     let several = answer["job_ids"].as_array().map(Vec::as_slice);
     let ids = several.unwrap_or(std::slice::from_ref(&answer["job_id"]));

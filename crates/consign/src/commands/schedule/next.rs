@@ -1,7 +1,7 @@
-//! `schedule next`: the coming instants from where each schedule stands, as if every run succeeded at once.
+//! `schedule next`: the next runs from the current state of each schedule, as if every run succeeded at once.
 //!
-//! Where it stands is asked of the running service or the ledger; what neither knows begins now. One that is paused or over
-//! has no instants.
+//! The state comes from the running service or the ledger; a schedule that neither knows starts now. A paused or exhausted
+//! schedule has no runs.
 
 use consign_automation::schedule::ScheduleEntry;
 use jiff::Timestamp;
@@ -15,11 +15,11 @@ use crate::system::{ServiceClient, StateDir, WhenStopped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this plugin's
+    /// Only schedules of this plugin
     #[arg(value_name = "PLUGIN")]
     plugin: Option<String>,
 
-    /// So many of each schedule
+    /// The number of runs per schedule
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: u32,
 
@@ -78,7 +78,7 @@ impl Args {
     }
 }
 
-/// All schedules as the service or the ledger knows them; none if nothing has run yet.
+/// All schedules with their state; empty if nothing has run yet.
 fn known_schedules(tree: &ConfigTree) -> anyhow::Result<Vec<Value>> {
     let has_ledger = StateDir::of(&tree.peek()?).ledger().exists();
     block_on(async {
@@ -94,7 +94,7 @@ fn known_schedules(tree: &ConfigTree) -> anyhow::Result<Vec<Value>> {
     })
 }
 
-/// Without the jitter of what comes after the next run, which chance decides when the time comes.
+/// Without jitter after the next run, because it is drawn when a run is due.
 fn instants(
     entry: &ScheduleEntry,
     known: Option<&Value>,

@@ -20,10 +20,10 @@ use crate::place::Place;
 use crate::system::StateDir;
 
 const AFTER_HELP: &str = "\
-Writes a tar.gz with state/ (the ledger as of one instant, also while a service runs),
-config/ (its files) and plugins/ (what lies in the plugin roots). It holds the secrets
-that the configuration holds. The keys beside the ledger are not in it: keep a copy of
-them apart. Jobs of a `consign serve --config` lie in its store: save them with
+Writes a tar.gz with state/ (a consistent copy of the ledger, even while a service runs),
+config/ (its files) and plugins/ (the files of the plugin roots). It contains the secrets
+of the configuration, but not the keys beside the ledger: keep a separate copy of them.
+The jobs of a `consign serve --config` are in its store: back them up with
 `consign store backup`, and the rest with --scope config and --scope plugins.
 
 Example:
@@ -36,11 +36,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
 
-    /// What to put into it
+    /// What to include
     #[arg(long, value_enum, default_value_t = BackupScope::All)]
     scope: BackupScope,
 
-    /// Say what would be written, and write nothing
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -62,7 +62,7 @@ impl BackupScope {
     }
 }
 
-/// What goes into the archive, under which name, and what cannot.
+/// The files of the archive with their names, and those that are left out.
 #[derive(Debug, Default)]
 struct BackupPlan {
     files: Vec<(String, PathBuf)>,
@@ -93,15 +93,15 @@ impl Args {
         self.print_summary(&plan, ledger.as_deref(), bytes)
     }
 
-    /// Beside the Intent Protocol the ledger is the server's, and `consign store` backs it up. A file that lies here all the same
-    /// is not the one that matters.
+    /// For an embedded automation the ledger is that of the server, and `consign store` backs it up. A file that still lies here
+    /// is not the current one.
     fn ledger(&self, tree: &ConfigTree) -> anyhow::Result<Option<PathBuf>> {
         if !self.scope.has(BackupScope::Db) {
             return Ok(None);
         }
         let state = StateDir::of_tree(tree)?;
         state.require_own_ledger(
-            "save them with `consign store backup`, and the rest with `--scope config` and `--scope plugins`",
+            "back them up with `consign store backup`, and the rest with `--scope config` and `--scope plugins`",
         )?;
         let path = state.ledger().to_owned();
         if path.is_file() {
@@ -169,7 +169,7 @@ impl Args {
             Some(bytes) => {
                 out::data(&format!("{to}: {count} files, {bytes} bytes"))?;
                 if ledger.is_some() {
-                    out::note("keys are not in it: keep a copy of the ledger's `keys` apart");
+                    out::note("keys are not included: keep a separate copy of the ledger's `keys`");
                 }
             }
             None => out::note(&format!("would write {count} files to {to}")),
@@ -188,7 +188,7 @@ impl BackupPlan {
         for path in edit::paths(config) {
             match path.strip_prefix(&config.dir) {
                 Ok(relative) => self.add_file("config", relative, &path),
-                // It has no place below `config`.
+                // It is outside of the configuration's directory.
                 Err(_) => self.left_out.push(path),
             }
         }

@@ -1,4 +1,4 @@
-//! `system breaker`, `system reset` and `system plugin-facts`: what the service knows of one plugin
+//! `system breaker`, `system reset` and `system plugin-facts`: the breaker and facts of one plugin
 
 use crate::commands::automation::request::{
     ChangeRequest, cell, change, get_and_print, members, rows,
@@ -12,11 +12,11 @@ pub(crate) struct ShowArgs {
     /// The name of the plugin
     plugin: String,
 
-    /// Which of its commands
+    /// The command of the plugin
     #[arg(long, value_name = "NAME")]
     command: Option<String>,
 
-    /// At most so many changes
+    /// The maximum number of transitions
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
@@ -29,11 +29,11 @@ pub(crate) struct ResetArgs {
     /// The name of the plugin
     plugin: String,
 
-    /// Which of its commands
+    /// The command of the plugin
     #[arg(long, value_name = "NAME")]
     command: Option<String>,
 
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -50,7 +50,7 @@ pub(crate) struct FactsArgs {
     #[arg(long, value_name = "TYPE")]
     fact_type: Option<String>,
 
-    /// At most so many
+    /// The maximum number of facts
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 

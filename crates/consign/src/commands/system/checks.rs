@@ -1,4 +1,4 @@
-//! `system doctor` and `system selfcheck`: lists of checks that end with 1 if one of them fails.
+//! `system doctor` and `system selfcheck`: lists of checks that exit with 1 if one of them fails.
 
 use serde_json::{Value, json};
 
@@ -10,13 +10,13 @@ use crate::failure::{Exit, Failure};
 use crate::system::{START_SERVER_HINT, ServiceClient, StateDir, WhenStopped};
 
 const SELFCHECK_HELP: &str = "\
-Reads the whole ledger, so no service may work on it meanwhile: ask a running one with
-`api /system/selfcheck`, which looks at the jobs alone. Ends with 1 if something is wrong.";
+Reads the whole ledger, so no service may run meanwhile: a running one checks its jobs
+with `api /system/selfcheck`. Exits with 1 if a check fails.";
 
-/// What to do while a `consign serve --config` runs.
+/// The hint while a `consign serve --config` runs.
 const OF_A_SERVER: &str = "ask it with `api /system/selfcheck`; for its whole store, stop that server and run `consign store check`";
 
-const DOCTOR_HELP: &str = "Ends with 1 if something is wrong.";
+const DOCTOR_HELP: &str = "Exits with 1 if a check fails.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = DOCTOR_HELP)]
@@ -44,8 +44,8 @@ impl SelfcheckArgs {
         let tree = self.tree.find()?;
         let state = StateDir::of_tree(&tree)?;
         if let Some(pid) = state.service_pid() {
-            let message = format!("a service (pid {pid}) works on this ledger");
-            // Without its server, the store of a server is nothing that this command could open.
+            let message = format!("a service (pid {pid}) uses this ledger");
+            // This command cannot open the store of a server that is stopped.
             let hint = match state.external_ledger()? {
                 Some(_) => OF_A_SERVER,
                 None => "stop it first, or ask it with `api /system/selfcheck`",
@@ -67,14 +67,14 @@ impl SelfcheckArgs {
     }
 }
 
-/// The file first: what stands in one that is not sound means little.
+/// Checks the file first: the contents of a damaged one mean little.
 async fn look(tree: &ConfigTree, state: &StateDir) -> anyhow::Result<Vec<Value>> {
     let pending = consign_store::sqlite::pending(state.ledger())?;
     let schema = (!pending.is_empty()).then(|| {
         let pending = pending.join(", ");
-        format!("of an older version, without {pending}; the next start brings it up to date")
+        format!("an older version, without {pending}; the next start migrates it")
     });
-    // Opening it brings it up to date, so that is asked before.
+    // Opening the file migrates it, so the schema is checked before.
     let findings = store::check_file(state.ledger().to_owned()).await?;
     let integrity = (!findings.is_empty()).then(|| findings.join("; "));
     let mut checks = vec![
@@ -104,7 +104,7 @@ fn print_checks(args: &TreeArgs, whole: &Value) -> anyhow::Result<Exit> {
     })
 }
 
-/// What the service says of the configuration on the disk: whether it would take it.
+/// Whether the service would accept the configuration on disk.
 pub(super) async fn config_check(client: &ServiceClient) -> anyhow::Result<Value> {
     let doctor = client.get("/system/doctor").await?.body;
     let mut checks = doctor["checks"].as_array().into_iter().flatten();
@@ -112,7 +112,7 @@ pub(super) async fn config_check(client: &ServiceClient) -> anyhow::Result<Value
     Ok(found.cloned().unwrap_or_default())
 }
 
-/// A line for each check: the verdict, the name, and what is known besides.
+/// One line per check: the result, the name and the details.
 pub(super) fn check_lines(checks: &Value) -> String {
     let checks = checks.as_array().into_iter().flatten();
     let lines = checks.map(|check| {

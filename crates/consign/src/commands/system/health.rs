@@ -1,6 +1,6 @@
-//! The health of plugins, asked of each that has a command for it.
+//! Runs the health command of each plugin that has one.
 //!
-//! Invariant: nothing is left behind. A job that does not begin or end in time is cancelled, and one that failed is not tried again.
+//! Invariant: no job is left behind. A job that does not start or end in time is cancelled, and a failed one is not retried.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::commands::automation::service_args::ServiceArgs;
 use crate::system::{ServiceClient, path_segment};
 
 const COMMAND: &str = "health";
-/// Plugins that are asked at the same time.
+/// The number of plugins that are checked concurrently.
 const AT_ONCE: usize = 8;
-/// For each of these groups: its jobs may have to wait for others, and then run as long as their timeout lets them.
+/// The timeout of each group: its jobs may have to wait in the queue and then run up to their own timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Adds what the plugins say to the status of their service: to each plugin, and to the checks.
+/// Adds the health of the plugins to the status: to each plugin, and to the checks.
 pub(super) async fn add_plugin_health(
     service: &ServiceArgs,
     whole: &mut Value,
@@ -50,7 +50,7 @@ pub(super) async fn add_plugin_health(
     Ok(())
 }
 
-/// What came of the one attempt that a question is worth.
+/// The result of a single attempt.
 async fn answer(client: &ServiceClient, id: &Value, until: Instant) -> anyhow::Result<Value> {
     let path = format!("/job/{}", path_segment(id.as_str().unwrap_or_default()));
     loop {
@@ -59,7 +59,7 @@ async fn answer(client: &ServiceClient, id: &Value, until: Instant) -> anyhow::R
         let has_failed = job["status"] == "queued" && job["attempt"].as_u64() > Some(1);
         let is_late = is_open && Instant::now() >= until;
         if is_open && (has_failed || is_late) {
-            let reason = json!({"reason": "asked for by `status --health`, which waits no longer"});
+            let reason = json!({"reason": "timeout of `status --health`"});
             // It may have ended just now.
             let _ = client.post(&format!("{path}/cancel"), Some(&reason)).await;
         }
@@ -70,7 +70,7 @@ async fn answer(client: &ServiceClient, id: &Value, until: Instant) -> anyhow::R
             }));
         }
         if is_late {
-            let detail = format!("no answer within {} s", PATIENCE.as_secs());
+            let detail = format!("no response within {} s", PATIENCE.as_secs());
             return Ok(json!({"ok": false, "job_id": id, "detail": detail}));
         }
         tokio::time::sleep(POLL_INTERVAL).await;

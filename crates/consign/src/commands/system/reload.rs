@@ -12,14 +12,14 @@ use crate::failure::{Exit, Failure};
 use crate::system::{START_SERVER_HINT, ServiceClient, StateDir};
 
 const AFTER_HELP: &str = "\
-The service answers when it has the new configuration, or says why it keeps the old one.
-One whose control socket does not answer is told by SIGHUP; then its log says what came
-of it.";
+The service responds when the new configuration is active, or with the reason why the
+old one stays. If its control socket does not respond, it gets SIGHUP instead; then its
+log has the result.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Let the service judge the configuration, and reload nothing
+    /// Let the service check the configuration, without a reload
     #[arg(long)]
     dry_run: bool,
 
@@ -41,7 +41,7 @@ impl Args {
         self.reload_here()
     }
 
-    /// The service judges the configuration: it has the variables that the shell of this command may lack.
+    /// The service checks the configuration, because it has variables that the shell of this command may lack.
     fn reload_here(&self) -> anyhow::Result<Exit> {
         let args = &self.service.tree;
         let tree = args.find()?;
@@ -55,7 +55,7 @@ impl Args {
             return Err(Failure::failed(message).hint(hint).into());
         };
         let answer = block_on(async {
-            // The lock is held, so a socket that is missing is no sign that nobody is there.
+            // The lock is held, so a missing socket does not mean that no service runs.
             let Ok(Some(client)) = ServiceClient::connect_running(&tree).await else {
                 return Ok(None);
             };
@@ -77,7 +77,7 @@ impl Args {
     }
 }
 
-/// One that does not hold ends the command as it ends a start.
+/// An invalid configuration ends the command with the same code as a start.
 fn require_usable(config: &Value) -> Result<(), Failure> {
     if config["ok"] == true {
         return Ok(());
@@ -92,7 +92,7 @@ fn signalled(pid: u32) -> anyhow::Result<Value> {
     let raw = raw.ok_or_else(|| Failure::failed("the service has not said which process it is"))?;
     kill_process(raw, Signal::HUP)
         .map_err(|error| Failure::failed(format!("{pid} cannot be told: {error}")))?;
-    Ok(json!({"status": "ok", "pid": pid, "message": "told by SIGHUP"}))
+    Ok(json!({"status": "ok", "pid": pid, "message": "sent SIGHUP"}))
 }
 
 fn reloaded(answer: &Value) -> String {
@@ -104,7 +104,7 @@ fn reloaded(answer: &Value) -> String {
     for (key, words) in [
         ("added", "added"),
         ("removed", "removed"),
-        ("left_out", "left out, their jobs wait"),
+        ("left_out", "skipped, their jobs wait"),
     ] {
         if !names(key).is_empty() {
             let _ = write!(text, "; {words}: {}", names(key).join(", "));
@@ -113,11 +113,11 @@ fn reloaded(answer: &Value) -> String {
     match answer["ended_jobs"].as_u64() {
         None | Some(0) => {}
         Some(ended) => {
-            let _ = write!(text, "; jobs that ended: {ended}");
+            let _ = write!(text, "; cancelled jobs: {ended}");
         }
     }
     if answer["unfinished"] == true {
-        text.push_str("; not all that follows from it is done, and it is tried again: see the log");
+        text.push_str("; follow-up work failed and will be retried, see the log");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `system skills` and `skills`: what can be asked for, as Markdown for people and models.
+//! `system skills` and `skills`: all commands and pipelines as Markdown, for people and models.
 
 use std::fmt::Write as _;
 

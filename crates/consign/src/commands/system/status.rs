@@ -14,13 +14,13 @@ use crate::failure::{Exit, Failure};
 use crate::system::{ServiceClient, StateDir};
 
 const AFTER_HELP: &str = "\
-Ends with 1 if something is wrong, a plugin that is asked for its health among it, or if no service
-runs. Without --health nothing is run: a look at the service costs its plugins nothing.";
+Exits with 1 if a check fails, including the health command of a plugin, or if no service
+runs. Without --health no plugin is run.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct StatusArgs {
-    /// Run the health command of each plugin that has one, and tell what it says
+    /// Run the health command of each plugin that has one, and show the result
     #[arg(long)]
     health: bool,
 
@@ -35,7 +35,7 @@ impl StatusArgs {
         } else {
             self.local_status()?
         };
-        // Only a service that told how it is can be asked for more.
+        // Plugins can only be checked if the service responded.
         if self.health && whole["plugins"].is_array() {
             block_on(health::add_plugin_health(&self.service, &mut whole))?;
         }
@@ -71,7 +71,7 @@ impl StatusArgs {
     }
 }
 
-/// Adds what can be seen from outside, and gives what the service tells of itself.
+/// Adds the checks that are made from outside; returns the status that the service reports.
 async fn service_checks(tree: &ConfigTree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
     let state = match StateDir::of_tree(tree) {
         Ok(state) => state,
@@ -87,7 +87,7 @@ async fn service_checks(tree: &ConfigTree, checks: &mut Vec<Value>) -> anyhow::R
         Some(_) => Some(service_report(tree).await),
         None => None,
     };
-    // The service has the variables that this shell may lack.
+    // The service has variables that this shell may lack.
     let (ok, detail) = if let Some(Ok(report)) = &report {
         (report.config["ok"] == true, report.config["detail"].clone())
     } else {
@@ -101,7 +101,7 @@ async fn service_checks(tree: &ConfigTree, checks: &mut Vec<Value>) -> anyhow::R
         None => "no service runs; start one with `system start`",
     };
     checks.push(if let Some(place) = external_ledger {
-        // Only the server knows how its store is.
+        // Only the server knows the state of its store.
         let ok = matches!(report, Some(Ok(_)));
         let detail = "the store of a `consign serve --config`";
         json!({"name": "state_db", "ok": ok, "path": place, "detail": detail})
@@ -123,10 +123,10 @@ async fn service_checks(tree: &ConfigTree, checks: &mut Vec<Value>) -> anyhow::R
     Ok(report.map_or(Value::Null, |report| report.status))
 }
 
-/// What a service tells.
+/// What the service reports.
 struct ServiceReport {
     status: Value,
-    /// Of the configuration on the disk.
+    /// The check of the configuration on disk.
     config: Value,
 }
 
@@ -181,14 +181,14 @@ fn status_text(whole: &Value) -> String {
             let [name, bytes] = ["name", "state_bytes"].map(|key| cell(&plugin[key]));
             let _ = writeln!(
                 text,
-                "\nthe state of {name} has {bytes} bytes, too many to show here"
+                "\nthe state of {name} has {bytes} bytes, which is too large to show"
             );
         }
     }
     text
 }
 
-/// What a plugin said of its health, or why it said nothing.
+/// The result of a health command, or why there is none.
 fn health_text(health: &Value) -> Value {
     let key = if health["ok"] == true {
         "result"

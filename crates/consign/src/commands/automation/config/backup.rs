@@ -11,7 +11,7 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {
-    /// The directory to make; its files hold what the configuration holds, so keep it private
+    /// The directory to create; it contains the secrets of the configuration, so keep it private
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
 
@@ -21,11 +21,11 @@ pub(crate) struct BackupArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
-    /// The directory that `config backup` made
+    /// A directory that `config backup` created
     #[arg(value_name = "DIR")]
     from: PathBuf,
 
-    /// Show what would be written, and stop
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 

@@ -11,7 +11,7 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// End with 2 if there are warnings
+    /// Exit with 2 if there are warnings
     #[arg(long, visible_alias = "fail-on-warnings")]
     strict: bool,
 

@@ -11,7 +11,7 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show what would be sealed, and stop
+    /// Show what would be sealed, and write nothing
     #[arg(long)]
     dry_run: bool,
 

@@ -10,13 +10,13 @@ use crate::{out, render};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Let a token do more
+    /// Add scopes to a token
     Add(ChangeArgs),
-    /// Let a token do less
+    /// Remove scopes from a token
     Remove(ChangeArgs),
-    /// Replace what a token may do
+    /// Replace the scopes of a token
     Set(ChangeArgs),
-    /// Say whether scopes mean something
+    /// Check whether scopes are known
     Validate(ValidateArgs),
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct ChangeArgs {
     #[arg(required = true, value_delimiter = ',', value_name = "SCOPE")]
     scopes: Vec<String>,
 
-    /// Show what would be written, and stop
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 

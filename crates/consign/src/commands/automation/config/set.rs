@@ -20,14 +20,14 @@ pub(crate) struct Args {
     pub(crate) tree: TreeArgs,
 }
 
-/// One of the two has to be said.
+/// One of the two is required.
 #[derive(Debug, clap::Args)]
 pub(super) struct MeantArgs {
-    /// Judge the change, and write nothing
+    /// Check the change, and write nothing
     #[arg(long, conflicts_with = "apply")]
     dry_run: bool,
 
-    /// Make the change, and keep the file before it as .bak
+    /// Apply the change, and keep the previous file as .bak
     #[arg(long)]
     apply: bool,
 }
@@ -41,7 +41,7 @@ impl Args {
 }
 
 impl MeantArgs {
-    /// Plans a change, judges what would come of it, and makes it if that is asked for.
+    /// Plans a change, checks its consequences, and applies it with `--apply`.
     pub(super) fn make(
         &self,
         args: &TreeArgs,

@@ -1,4 +1,4 @@
-//! The tree that a command works on, and what the process knows of its surroundings.
+//! The configuration tree of a command, and the environment of the process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ pub(crate) struct TreeArgs {
     #[arg(long, value_name = "DIR")]
     config_dir: Option<PathBuf>,
 
-    /// Tell more
+    /// Show more details
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
@@ -56,7 +56,7 @@ impl TreeArgs {
         }
     }
 
-    /// For a tree that was just made.
+    /// For a tree that was just created.
     pub(crate) fn in_dir(dir: &Path, verbose: bool) -> Self {
         Self {
             config: None,
@@ -66,7 +66,7 @@ impl TreeArgs {
         }
     }
 
-    /// Where plugins look for programs.
+    /// The `PATH` of plugins.
     pub(crate) fn search_path() -> Option<OsString> {
         std::env::var_os("PATH")
     }
@@ -99,7 +99,7 @@ impl TreeArgs {
 }
 
 impl ConfigTree {
-    /// The program that the configuration makes, with what is odd about it. It blocks.
+    /// Loads the program, with warnings and notices. Blocks.
     pub(crate) fn load(&self, verify: SealCheck) -> Result<(Program, Vec<ConfigProblem>), Failure> {
         let loaded = program::load(&self.path, &self.environment, verify);
         let (errors, others) = loaded
@@ -117,8 +117,8 @@ impl ConfigTree {
         }
     }
 
-    /// The program for those who look and run nothing. They need no secret, so variables may be missing in their shell; whatever
-    /// else is wrong is an error.
+    /// Loads the program for commands that run nothing. They need no secrets, so variables may be unset; any other problem is an
+    /// error.
     pub(crate) fn load_readonly(&self) -> Result<Program, Failure> {
         let loaded = self.load(SealCheck::AsConfigured).or_else(|refused| {
             let looked = self.with_stand_ins().load(SealCheck::AsConfigured);
@@ -127,7 +127,7 @@ impl ConfigTree {
         Ok(loaded?.0)
     }
 
-    /// The same tree with a text for every variable that is not set here; see [`config::with_stand_ins`].
+    /// The same tree with a placeholder for every unset variable; see [`config::with_stand_ins`].
     pub(crate) fn with_stand_ins(&self) -> Self {
         Self {
             environment: config::with_stand_ins(&self.path, &self.environment),
@@ -135,13 +135,13 @@ impl ConfigTree {
         }
     }
 
-    /// The configuration for looking at, also with errors in it.
+    /// Reads the configuration even if it has errors.
     pub(crate) fn peek(&self) -> anyhow::Result<Config> {
         let peeked = config::peek(&self.path, &self.environment);
         peeked.map_err(|problems| invalid("the configuration cannot be read", &problems).into())
     }
 
-    /// Judges an edit and makes it, unless it is only looked at.
+    /// Checks an edit and applies it, unless `dry_run` is set.
     pub(crate) fn apply_edit(&self, edit: &Edit, dry_run: bool) -> anyhow::Result<()> {
         let errors = program::consequences(&self.path, &self.environment, edit);
         if !errors.is_empty() {
@@ -165,8 +165,8 @@ impl ConfigTree {
         Ok(())
     }
 
-    /// A seal is only renewed if it held: nobody is to vouch for changes that he did not see. `expected` is the file whose
-    /// change is what the command is about.
+    /// A seal is renewed only if it is valid, so that the command does not vouch for other changes. `expected` is the file whose
+    /// change the command is about.
     pub(crate) fn require_sound_seal(&self, expected: Option<&Path>) -> anyhow::Result<()> {
         let dir = self.path.parent().unwrap_or(&self.path);
         if !matches!(ConfigSeal::read(dir), Ok(Some(_))) {
@@ -205,7 +205,7 @@ impl ConfigTree {
 
 fn environment() -> Environment {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
-        // What is no text can neither be filled in nor named.
+        // Variables that are not UTF-8 can be neither substituted nor named.
         Some((name.into_string().ok()?, value.into_string().ok()?))
     });
     let processors = std::thread::available_parallelism();
@@ -219,7 +219,7 @@ fn environment() -> Environment {
     }
 }
 
-/// A failure because of the configuration, with all that is wrong.
+/// A failure because of the configuration, with all problems.
 pub(crate) fn invalid(message: &str, problems: &[ConfigProblem]) -> Failure {
     let lines: Vec<String> = problems
         .iter()
