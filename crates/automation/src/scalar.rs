@@ -4,13 +4,13 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScalarError {
-    #[error("`{0}` is no duration; write it as 90s, 15m, 1h30m, 7d or 2w")]
+    #[error("`{0}` is not a duration; write it as 90s, 15m, 1h30m, 7d or 2w")]
     Duration(String),
     #[error(
-        "`{0}` is no interval; write a duration such as 15m, or hourly, daily, weekly, monthly"
+        "`{0}` is not an interval; write a duration such as 15m, or hourly, daily, weekly, monthly"
     )]
     Interval(String),
-    #[error("`{0}` is no size; write bytes as a number, or 64KB, 1MB, 2GB")]
+    #[error("`{0}` is not a size; write bytes as a number, or 64KB, 1MB, 2GB")]
     Size(String),
 }
 

@@ -153,7 +153,10 @@ pub const UNREADABLE_BODY: &str =
 /// The response after a panic of a handler.
 pub fn on_panic(id: Option<&RequestId>) -> Response {
     let id = id.map(RequestId::as_str).unwrap_or_default();
-    ApiError::internal(format!("internal error; tell the operator request id {id}")).into_response()
+    ApiError::internal(format!(
+        "internal error; report request id {id} to the operator"
+    ))
+    .into_response()
 }
 
 /// The response to an address that presented too many wrong credentials.
@@ -163,7 +166,7 @@ pub fn on_too_many_failures(_path: &str) -> Response {
 
 /// Requires a token first, so that an anonymous caller cannot probe paths.
 async fn unknown_path(_: Authorized<AnyToken>) -> ApiError {
-    ApiError::not_found("there is nothing at this path")
+    ApiError::not_found("this path does not exist")
 }
 
 async fn wrong_method(_: Authorized<AnyToken>) -> ApiError {

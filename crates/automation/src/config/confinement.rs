@@ -55,11 +55,7 @@ fn paths(fields: &mut SectionReader<'_>, key: &'static str) -> Vec<PathBuf> {
     for path in paths.iter().filter(|path| !path.is_absolute()) {
         let name = fields.path_of(key);
         let message = format!("`{name}` has `{}`, which is not absolute", path.display());
-        fields.error(
-            &fields.position_of(key),
-            message,
-            "write the path from `/` on",
-        );
+        fields.error(&fields.position_of(key), message, "write an absolute path");
     }
     paths
 }

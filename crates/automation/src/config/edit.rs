@@ -97,7 +97,7 @@ fn read_sources(
     let problems = sources.problems.into_vec();
     let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
     let message = format!("the configuration cannot be read: {}", lines.join("; "));
-    Err(EditRefused::new(message, "mend it, then try again"))
+    Err(EditRefused::new(message, "fix it, then try again"))
 }
 
 /// The text of a file with the positions of its values.
@@ -106,10 +106,11 @@ fn text_with_spans(path: &Path) -> Result<(String, yaml::ValueSpan), EditRefused
     let text = fs::read_to_string(path)
         .map_err(|error| EditRefused::new(format!("cannot read {shown}: {error}"), ""))?;
     let spans = yaml::spans(&interpolate::same_length_outline(&text));
-    let spans = spans.ok_or_else(|| edit_by_hand(&format!("{shown} has no plain structure")))?;
+    let spans =
+        spans.ok_or_else(|| edit_by_hand(&format!("{shown} has no simple block structure")))?;
     Ok((text, spans))
 }
 
 fn edit_by_hand(what: &str) -> EditRefused {
-    EditRefused::new(what, "change it by hand, then run `config check`")
+    EditRefused::new(what, "edit the file by hand, then run `config check`")
 }

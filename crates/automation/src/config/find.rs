@@ -31,13 +31,13 @@ impl fmt::Debug for Environment {
 
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    #[error("`--config` and `--config-dir` say the same thing; give one of them")]
+    #[error("`--config` and `--config-dir` are alternatives; give only one of them")]
     Both,
-    #[error("there is no configuration at {0}")]
+    #[error("no configuration exists at {0}")]
     Missing(PathBuf),
     #[error("no configuration found; looked for {FILE} in {0}")]
     Nowhere(String),
-    #[error("the directory of the process is unknown: {0}")]
+    #[error("the working directory is unknown: {0}")]
     CurrentDir(#[from] std::io::Error),
 }
 

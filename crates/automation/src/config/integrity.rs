@@ -21,7 +21,7 @@ use super::sources::{self, SourceFile};
 const HIGH: [&str; 2] = ["tokens.yaml", "webhooks.yaml"];
 /// Covered if they exist in the directory of the configuration, included or not.
 const NAMED: [&str; 4] = ["config.yaml", "webhooks.yaml", "tokens.yaml", "routes.yaml"];
-const FIX: &str = "look at what changed, then run `config lock`";
+const FIX: &str = "review the changes, then run `config lock`";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
@@ -67,7 +67,7 @@ pub(super) fn verify(
                     [] => (drift, "the configuration is not sealed".to_owned()),
                     high => (
                         Severity::Error,
-                        format!("there is no seal for {}", high.join(", ")),
+                        format!("no seal exists for {}", high.join(", ")),
                     ),
                 };
                 problems.push(severity, &seal_path, 0, message, "run `config lock`");
@@ -83,7 +83,7 @@ pub(super) fn verify(
                 (Err(error), _) => format!("cannot be read for its seal: {error}"),
                 (Ok(_), None) => "is not in the seal".to_owned(),
                 (Ok(hash), Some(sealed)) if !hash.eq_ignore_ascii_case(sealed) => {
-                    "is not what was sealed".to_owned()
+                    "differs from its seal".to_owned()
                 }
                 (Ok(_), Some(_)) => continue,
             };
@@ -93,7 +93,7 @@ pub(super) fn verify(
         let gone = seal.hashes.keys().filter(|path| !path.exists());
         for path in gone.filter(|_| seal_dir == dir) {
             let severity = severity_of(tier(dir, path, scope_files));
-            problems.push(severity, path, 0, "was sealed and is gone", FIX);
+            problems.push(severity, path, 0, "was sealed and no longer exists", FIX);
         }
     }
     problems
@@ -116,7 +116,7 @@ fn check_modes(
     for (path, severity) in paths {
         if files::is_writable_by_all(&path) {
             let fix = "run `chmod o-w` on it";
-            problems.push(severity, &path, 0, "is writable by everybody", fix);
+            problems.push(severity, &path, 0, "is world-writable", fix);
         }
     }
 }

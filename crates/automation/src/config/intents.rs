@@ -30,7 +30,10 @@ pub(super) fn serves(
         let capability = fields.text("capability");
         if capability.as_deref().is_some_and(|label| !is_label(label)) {
             let at = fields.position_of("capability");
-            let message = format!("`{}` is no capability", fields.path_of("capability"));
+            let message = format!(
+                "`{}` is not a valid capability",
+                fields.path_of("capability")
+            );
             fields.error(
                 &at,
                 message,
@@ -39,7 +42,7 @@ pub(super) fn serves(
         }
         let command = fields.text("command").unwrap_or_else(|| HANDLE.to_owned());
         if ["init", "health"].contains(&command.as_str()) {
-            let message = format!("`{command}` is about the plugin itself and serves no goal");
+            let message = format!("`{command}` manages the plugin itself and cannot serve a goal");
             let at = fields.position_of("command");
             fields.error(&at, message, "name `handle` or another command");
         }
@@ -91,7 +94,7 @@ pub(super) fn publication(mut fields: SectionReader<'_>) -> Option<IntentTemplat
 fn goal(fields: &mut SectionReader<'_>) -> Option<String> {
     let goal = fields.needed_text("goal")?.trim().to_owned();
     if !is_goal(&goal) {
-        let message = format!("`{}` is no goal", fields.path_of("goal"));
+        let message = format!("`{}` is not a valid goal", fields.path_of("goal"));
         fields.error(
             &fields.position_of("goal"),
             message,
@@ -106,12 +109,9 @@ fn namespace(fields: &mut SectionReader<'_>) -> String {
     let namespace = fields.text("namespace");
     let namespace = namespace.unwrap_or_else(|| NAMESPACE_USUAL.to_owned());
     if !is_namespace(&namespace) {
-        let message = format!(
-            "`{}` is no namespace that is free",
-            fields.path_of("namespace")
-        );
+        let message = format!("`{}` is not a valid namespace", fields.path_of("namespace"));
         let fix =
-            "write up to 64 letters, digits, `.`, `-`, `_`, not beginning with `beam.` or `mesh.`";
+            "write up to 64 letters, digits, `.`, `-`, `_`, not starting with `beam.` or `mesh.`";
         fields.error(&fields.position_of("namespace"), message, fix);
     }
     namespace

@@ -225,7 +225,7 @@ fn check_schedules(schedules: &[ConfigNode], path: &str, report: &RefCell<Config
         }
         let catch_up = fields.word("catch_up", &["skip", "run_once", "run_all"]);
         if catch_up.is_some_and(|word| word != "skip") && !modes.contains(&"every") {
-            let message = "`catch_up` other than skip goes only with `every`";
+            let message = "`catch_up` other than skip is only valid with `every`";
             fields.error(&fields.position_of("catch_up"), message, "");
         }
         fields.word("if_running", &["skip", "queue", "cancel"]);

@@ -38,7 +38,7 @@ pub(super) fn read(
     let state_path = state_path(&mut top, dir, environment);
     let roots = top.texts("plugin_roots");
     if roots.is_empty() {
-        let fix = "list the directories that hold plugins";
+        let fix = "list the directories of the plugins";
         top.error(
             &top.position_of("plugin_roots"),
             "`plugin_roots` is empty",
@@ -68,8 +68,12 @@ pub(super) fn read(
     for key in ["instances", "remote_ingress"] {
         if let Some(node) = top.node(key) {
             let message =
-                format!("`{key}` is ignored, for events are not relayed between services");
-            top.warn(&node.at, message, "remove it, and use a plugin that sends");
+                format!("`{key}` is ignored, because events are not relayed between services");
+            top.warn(
+                &node.at,
+                message,
+                "remove it, and use a plugin that sends events",
+            );
         }
     }
     top.ignore(&["tcc_paths", "workspace"]);
@@ -168,12 +172,8 @@ fn check_times(service: &ServiceConfig, fields: &SectionReader<'_>) {
     }
     if service.job_queue_retention < service.dedupe_ttl {
         let at = fields.position_of("job_queue_retention");
-        let message = "`service.job_queue_retention` is shorter than `service.dedupe_ttl`, so duplicates would be forgotten";
-        fields.error(
-            &at,
-            message,
-            "keep jobs at least as long as duplicates count",
-        );
+        let message = "`service.job_queue_retention` is shorter than `service.dedupe_ttl`, so duplicates would not be detected";
+        fields.error(&at, message, "set it to at least `service.dedupe_ttl`");
     }
 }
 

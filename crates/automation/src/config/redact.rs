@@ -54,7 +54,7 @@ fn names_secret(entries: &Map<String, Value>) -> bool {
 }
 
 /// The keys that may be shown of an entry in a list such as `tokens`.
-const TOLD: &[&str] = &[
+const SHOWN: &[&str] = &[
     "name",
     "scopes",
     "scopes_file",
@@ -85,8 +85,8 @@ fn hidden(value: &Value, mask: &str) -> Value {
 
 fn named(entries: &Map<String, Value>, mask: &str) -> Value {
     let entries = entries.iter().map(|(key, value)| {
-        let is_told = TOLD.contains(&key.as_str());
-        let show = if is_told { masked } else { hidden };
+        let is_shown = SHOWN.contains(&key.as_str());
+        let show = if is_shown { masked } else { hidden };
         (key.clone(), show(value, mask))
     });
     Value::Object(entries.collect())

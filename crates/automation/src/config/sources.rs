@@ -157,7 +157,7 @@ impl IncludeWalk<'_> {
                     line: unreadable.line,
                     ..whole
                 };
-                let message = format!("no readable YAML: {}", unreadable.reason);
+                let message = format!("not valid YAML: {}", unreadable.reason);
                 self.found.problems.error(&at, message, "");
                 return None;
             }
@@ -198,7 +198,7 @@ impl IncludeWalk<'_> {
                     line: unreadable.line,
                     ..whole
                 };
-                let message = "no readable YAML once the variables are filled in";
+                let message = "not valid YAML after variables are substituted";
                 let fix = "put quotes around the placeholder";
                 self.found.problems.error(&at, message, fix);
                 None

@@ -71,7 +71,7 @@ pub(super) fn entries(
             continue;
         };
         if tokens.entries.iter().any(|known| known.name == name) {
-            let message = format!("the token `{name}` is there twice");
+            let message = format!("the token `{name}` is defined twice");
             report
                 .borrow_mut()
                 .error(&at, message, "give each its own name");
@@ -208,7 +208,7 @@ fn scopes_in(
     let scopes = match serde_json::from_slice(&bytes) {
         Ok(ScopeFile::Bare(scopes) | ScopeFile::Full { scopes }) => Scopes::new(scopes),
         Err(_) => {
-            let message = format!("the scope file {shown} holds no scopes");
+            let message = format!("the scope file {shown} contains no scopes");
             let fix = r#"write {"scopes": ["plugin:ro"]}"#;
             problems.error(at, message, fix);
             return None;

@@ -16,18 +16,22 @@ pub const BAGGAGE_BYTES_MAX: usize = 1 << 20;
 pub enum ClaimsError {
     #[error("baggage must be a mapping, such as {{user.id: payload.user_id}}")]
     Shape,
-    #[error("baggage `{0}` is no name; write letters, digits and _, with dots between parts")]
+    #[error(
+        "baggage `{0}` is not a valid name; write letters, digits and _, with dots between parts"
+    )]
     Name(String),
     #[error("baggage source `{0}` is unknown; write payload.name or context.name")]
     Source(String),
-    #[error("baggage from and namespace need each other; write from: payload and namespace: name")]
+    #[error(
+        "baggage needs both from and namespace, or neither; write from: payload and namespace: name"
+    )]
     Namespace,
 }
 
 /// An error in the values that a claim refers to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("baggage source `{0}` is not there")]
+    #[error("baggage source `{0}` does not exist")]
     Missing(String),
     #[error("baggage source `{0}` must be an object to be imported")]
     NoObject(String),

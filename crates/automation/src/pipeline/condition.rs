@@ -19,7 +19,7 @@ const PROGRAM_BYTES_MAX: usize = 64 * 1024;
 pub enum Error {
     #[error("a condition must be exactly one of {{path, op, value}}, all, any or not")]
     Shape,
-    #[error("`{0}` must hold a list of at least one condition")]
+    #[error("`{0}` must be a list of at least one condition")]
     List(&'static str),
     #[error("path `{0}` is unknown; start it with payload., context. or config.")]
     ValuePath(String),
@@ -29,7 +29,7 @@ pub enum Error {
     Operator(String),
     #[error("operator {op} needs a value that is {expected}")]
     Value { op: String, expected: &'static str },
-    #[error("regex `{0}` cannot be read or is too big; write a shorter or simpler pattern")]
+    #[error("regex `{0}` is invalid or too large; write a shorter or simpler pattern")]
     Pattern(String),
     #[error(
         "a condition may be nested {DEPTH_MAX} deep and have {NODES_MAX} parts; split it over several steps"

@@ -177,7 +177,7 @@ impl Builder<'_> {
     fn call(&mut self, name: &str, id: &str, after: Vec<usize>) -> Result<Vec<usize>, String> {
         if self.calling.iter().any(|calling| calling == name) {
             let circle = self.calling.join(" -> ");
-            return Err(format!("call goes in a circle: {circle} -> {name}"));
+            return Err(format!("circular call: {circle} -> {name}"));
         }
         if self.calling.len() > CALLS_MAX {
             return Err(format!(

@@ -165,7 +165,7 @@ fn route(
     let (from, event_type, to) = (field("from")?, field("event_type")?, field("to")?);
     for plugin in [&from, &to] {
         if !plugins.has_plugin(plugin) {
-            return Err(format!("`{plugin}` is no configured plugin"));
+            return Err(format!("`{plugin}` is not a configured plugin"));
         }
     }
     if !plugins.has_command(&to, "handle") {

@@ -98,7 +98,7 @@ pub(super) fn pipeline(
         .as_deref()
         .filter(|plugin| !plugins.has_plugin(plugin))
     {
-        return Err(format!("from_plugin `{plugin}` is no configured plugin"));
+        return Err(format!("from_plugin `{plugin}` is not a configured plugin"));
     }
     let synchronous = match text(map, "execution_mode")?.unwrap_or("async") {
         "async" => false,
@@ -216,7 +216,7 @@ fn step(value: &Value, plugins: &dyn PluginCatalogue, depth: usize) -> Result<St
         "split" => StepAction::Split(steps(map.get("split"), "split", plugins, depth + 1)?),
         _ => {
             return Err(
-                "relay to another instance is not supported; use a plugin that sends".into(),
+                "relay to another instance is not supported; use a plugin that sends events".into(),
             );
         }
     };

@@ -21,7 +21,7 @@ pub enum Error {
     Brace(String),
     #[error("with.{key} refers to `{reference}`; write {{payload.name}} or {{context.name}}")]
     Reference { key: String, reference: String },
-    #[error("with.{key} refers to `{path}`, which is not there")]
+    #[error("with.{key} refers to `{path}`, which does not exist")]
     Missing { key: String, path: String },
     #[error("with needs a payload that is an object")]
     Payload,
@@ -166,7 +166,7 @@ mod tests {
         let missing = apply(&json!({"x": "{payload.b}"}), &payload).unwrap_err();
         assert_eq!(
             missing.to_string(),
-            "with.x refers to `payload.b`, which is not there"
+            "with.x refers to `payload.b`, which does not exist"
         );
         for bad in [
             "{",

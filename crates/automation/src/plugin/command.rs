@@ -113,7 +113,7 @@ impl RawCommands {
         for (name, raw) in self.0 {
             let name = name.unwrap_or_default();
             if !is_name(&name) {
-                let fix = "a name of letters, digits, `_` and `-` that begins with a letter";
+                let fix = "a name of letters, digits, `_` and `-` that starts with a letter";
                 return Err(Error::unfit("commands.name", &name, fix));
             }
             if !names.insert(name.clone()) {

@@ -154,11 +154,11 @@ impl Confinement {
 /// Why a plugin was not started. None of its code has run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the launcher was called wrongly: {0}")]
+    #[error("invalid arguments for the launcher: {0}")]
     Usage(String),
     #[error(
-        "this kernel cannot confine files as `sandbox` asks for (Linux 6.2 or later, with Landlock on, can): {0}; \
-         use such a kernel, remove `sandbox`, or set `sandbox.best_effort: true` to run with less"
+        "this kernel does not support the configured `sandbox` (Linux 6.2 or later with Landlock does): {0}; \
+         use such a kernel, remove `sandbox`, or set `sandbox.best_effort: true` to run with less protection"
     )]
     Unsupported(String),
     #[error(
@@ -167,13 +167,13 @@ pub enum Error {
     NoPath { path: PathBuf, error: String },
     #[error(
         "the sandbox would open {path}, and with it {guarded}, which belongs to the service itself: its keys, ledger, configuration \
-         or programs; name a narrower path in `sandbox`, or move what the plugin needs (or the plugin) elsewhere"
+         or programs; name a narrower path in `sandbox`, or move the files of the plugin"
     )]
     Guarded { path: PathBuf, guarded: PathBuf },
-    #[error("no temporary directory of its own could be made at {path}: {error}")]
+    #[error("the temporary directory {path} cannot be created: {error}")]
     NoTemporary { path: PathBuf, error: io::Error },
     /// A later attempt may succeed.
-    #[error("the system has no room to confine the plugin: {0}")]
+    #[error("the system has no resources to confine the plugin: {0}")]
     NoResources(String),
     #[error("the limit of {name} could not be set to {value}: {error}")]
     Limit {

@@ -70,7 +70,7 @@ impl fmt::Display for Note {
 pub enum Error {
     #[error("plugin root {path} cannot be read: {error}; create it or correct `plugin_roots`")]
     Unreadable { path: PathBuf, error: io::Error },
-    #[error("plugin root {0} is no directory; correct `plugin_roots`")]
+    #[error("plugin root {0} is not a directory; correct `plugin_roots`")]
     NoDirectory(PathBuf),
     #[error("plugin root: {0}")]
     Distrusted(#[from] Distrust),
@@ -126,10 +126,9 @@ impl DiscoveryWalk {
             let may = if trust::is_sticky(&root)? {
                 "add plugins"
             } else {
-                "add plugins and replace those that are there"
+                "add and replace plugins"
             };
-            let text =
-                format!("is writable by everybody, who may thus {may}; run `chmod o-w` on it");
+            let text = format!("is world-writable, so any user may {may}; run `chmod o-w` on it");
             self.note(Weight::Warning, &root, text);
         }
         if !self.roots.contains(&root) {
@@ -144,7 +143,7 @@ impl DiscoveryWalk {
         }
         if self.visited.len() > DIRECTORIES_MAX {
             self.is_full = true;
-            let text = format!("{DIRECTORIES_MAX} directories were searched; the rest is left out");
+            let text = format!("{DIRECTORIES_MAX} directories were searched; the rest is skipped");
             self.note(Weight::Warning, path, text);
             return;
         }
@@ -174,7 +173,7 @@ impl DiscoveryWalk {
             return;
         }
         if depth > DEPTH_MAX {
-            let text = format!("lies more than {DEPTH_MAX} directories deep and is not searched");
+            let text = format!("is more than {DEPTH_MAX} directories deep and is not searched");
             // Deep directories inside a plugin are its own code.
             let weight = if in_plugin {
                 Weight::Detail
@@ -304,7 +303,7 @@ fn names(path: &Path) -> io::Result<BTreeSet<String>> {
 fn read(path: &Path) -> io::Result<String> {
     // A named pipe would block the start until something writes to it.
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     let mut text = String::new();
     let mut file = fs::File::open(path)?.take(MANIFEST_BYTES_MAX + 1);

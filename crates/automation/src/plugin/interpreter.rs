@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// More than any kernel reads of the line.
 const LINE_BYTES_MAX: u64 = 4096;
-const CARRIAGE_RETURN: &str = "its first line ends with a carriage return, which the system takes for a part of the \
-     interpreter's name; save the file with plain line ends, such as with `sed -i 's/\\r$//'`";
+const CARRIAGE_RETURN: &str = "its first line ends with a carriage return, which the system takes as part of the \
+     interpreter's name; save the file with LF line endings, such as with `sed -i 's/\\r$//'`";
 
 /// Why the kernel cannot start this script; `None` for a binary, and for a file that cannot be read. Programs for `env` are
 /// searched in `search_path`, the `PATH` of plugins, if known.
@@ -78,7 +78,7 @@ fn not_found_by_env(argument: &[u8], search_path: &OsStr) -> Option<String> {
         format!("`env` finds no program `{shown}` in PATH; install it or correct the `#!` line")
     } else {
         format!(
-            "`env` takes `{shown}` for the name of one program; write `#!/usr/bin/env -S {shown}`"
+            "`env` treats `{shown}` as the name of one program; write `#!/usr/bin/env -S {shown}`"
         )
     })
 }

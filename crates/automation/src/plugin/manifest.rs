@@ -51,14 +51,14 @@ pub struct FactOutput {
 }
 
 pub(super) const FREE_NAME: &str =
-    "a name that does not begin with `core.` and has no control characters";
+    "a name that does not start with `core.` and has no control characters";
 
 /// Why a manifest is refused. The caller adds the file name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("cannot be read: {0}")]
     Read(String),
-    #[error("is no manifest: {0}")]
+    #[error("is not a valid manifest: {0}")]
     Yaml(String),
     #[error("`{key}` is missing; write {fix}")]
     Missing {
@@ -178,7 +178,7 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
         fix: "`manifest_version: 1`",
     })?;
     if version != VERSION {
-        let fix = "1, the only version this core reads";
+        let fix = "1, the only supported version";
         return Err(Error::unfit("manifest_version", &version.to_string(), fix));
     }
     let protocol = raw.protocol.ok_or(Error::Missing {
@@ -186,7 +186,7 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
         fix: "`protocol: 2`",
     })?;
     if protocol != PROTOCOL {
-        let fix = "2, the only protocol this core speaks";
+        let fix = "2, the only supported protocol";
         return Err(Error::unfit("protocol", &protocol.to_string(), fix));
     }
     let name = filled(raw.name).ok_or(Error::Missing {

@@ -172,21 +172,21 @@ fn failed(reason: FailureReason, error: String, logs: Vec<LogLine>) -> PluginOut
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(EXIT_NOT_FOUND), _) => {
-            "exited with code 127, which mostly means that its interpreter or a command is missing, or that its first line \
+            "exited with code 127, which usually means that its interpreter or a command is missing, or that its first line \
              ends with a carriage return"
                 .to_owned()
         }
         (Some(EXIT_CONFIG), _) => "exited with code 78, a configuration error".to_owned(),
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(SIGNAL_CPU)) => {
-            "was ended by signal 24: it used up the processor time that `limits.cpu` gives it"
+            "was killed by signal 24: it used up the processor time of `limits.cpu`"
                 .to_owned()
         }
         (None, Some(SIGNAL_FILE_SIZE)) => {
-            "was ended by signal 25: it wrote a file longer than `limits.file_size`".to_owned()
+            "was killed by signal 25: it wrote a file longer than `limits.file_size`".to_owned()
         }
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended in an unknown way".to_owned(),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended with an unknown status".to_owned(),
     }
 }
 

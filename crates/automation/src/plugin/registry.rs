@@ -94,7 +94,7 @@ pub fn register(
                 weight: Weight::Skipped,
                 plugin: Some(name.clone()),
                 path: PathBuf::from(format!("plugins.{name}")),
-                text: format!("the plugin `{base}` that it uses was left out"),
+                text: format!("the plugin `{base}` that it uses was skipped"),
             });
             continue;
         };

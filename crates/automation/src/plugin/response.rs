@@ -66,7 +66,7 @@ pub enum Error {
     Empty,
     #[error("the plugin's standard output is not one JSON object: {0}")]
     Json(String),
-    #[error("the plugin's answer breaks the protocol: `{member}` must be {expected}")]
+    #[error("the plugin's response violates the protocol: `{member}` must be {expected}")]
     Member {
         member: String,
         expected: &'static str,
@@ -106,7 +106,7 @@ fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Plugi
     if copies.saturating_mul(result.len()) > COPIES_BYTES_MAX {
         return Err(broken(
             "result",
-            "shorter, or the events fewer: each of them gets it",
+            "shorter, or with fewer events, because each event contains it",
         ));
     }
     let events = events

@@ -148,9 +148,18 @@ async fn supervise(
     cancel: impl Future<Output = ()>,
     (kept_stdout, kept_stderr): (&mut Captured, &mut Captured),
 ) -> ExitKind {
-    let stdin = child.stdin.take().expect("it was asked for as a pipe");
-    let stdout = child.stdout.take().expect("it was asked for as a pipe");
-    let stderr = child.stderr.take().expect("it was asked for as a pipe");
+    let stdin = child
+        .stdin
+        .take()
+        .expect("the stream was configured as a pipe");
+    let stdout = child
+        .stdout
+        .take()
+        .expect("the stream was configured as a pipe");
+    let stderr = child
+        .stderr
+        .take()
+        .expect("the stream was configured as a pipe");
     let limits = job.limits;
     // Concurrently: a plugin may write before it reads, and sequential pipes would deadlock.
     let pipes = async {
@@ -204,7 +213,7 @@ async fn write_request(mut stdin: ChildStdin, request: Vec<u8>) {
 fn exited(status: io::Result<ExitStatus>) -> ExitKind {
     match status {
         Ok(status) => ExitKind::Exited(status),
-        Err(error) => ExitKind::NotStarted(format!("its end could not be learned: {error}")),
+        Err(error) => ExitKind::NotStarted(format!("its exit status is unknown: {error}")),
     }
 }
 
@@ -223,7 +232,7 @@ pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
     let fix = if error.kind() == io::ErrorKind::PermissionDenied {
         "it may not be executed; run `chmod +x` on it"
     } else if Errno::from_io_error(error) == Some(Errno::NOEXEC) {
-        "it is no program of this system; a script needs a first line such as `#!/usr/bin/env bash`"
+        "it is not an executable of this system; a script needs a first line such as `#!/usr/bin/env bash`"
     } else if error.kind() != io::ErrorKind::NotFound {
         "the system refused"
     } else if let Some(why) = &unusable {
@@ -231,7 +240,7 @@ pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
     } else if entrypoint.exists() {
         "the interpreter in its first line is missing; install it or correct the `#!` line"
     } else {
-        "it is gone; install the plugin again"
+        "it no longer exists; install the plugin again"
     };
     format!("{path} could not be started: {fix} ({error})")
 }

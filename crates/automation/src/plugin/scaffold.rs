@@ -79,12 +79,12 @@ pub struct File {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "`{0}` is no name for a plugin; write letters, digits, `_` and `-`, a letter first, at most {NAME_CHARS_MAX}"
+        "`{0}` is not a valid plugin name; write letters, digits, `_` and `-`, a letter first, at most {NAME_CHARS_MAX}"
     )]
     Name(String),
     #[error("{0} exists already; choose another name or move it away")]
     Exists(PathBuf),
-    #[error("{0} is no directory; create it first")]
+    #[error("{0} is not a directory; create it first")]
     NoParent(PathBuf),
     #[error("{path} cannot be written: {error}")]
     Write { path: PathBuf, error: io::Error },

@@ -42,10 +42,10 @@ pub enum Distrust {
     Traversal(String),
     #[error("entrypoint {0} is not executable; run `chmod +x` on it")]
     NotExecutable(PathBuf),
-    #[error("entrypoint {0} is no file")]
+    #[error("entrypoint {0} is not a file")]
     NoFile(PathBuf),
     #[error(
-        "{path} is writable by {whom} (mode {mode:04o}), who could thus give the service another program to run; run \
+        "{path} is writable by {whom} (mode {mode:04o}), who could replace the program that the service runs; run \
          `chmod go-w {path}` (for a whole checkout `chmod -R go-w`)"
     )]
     Writable {
@@ -54,7 +54,7 @@ pub enum Distrust {
         whom: &'static str,
     },
     #[error(
-        "{path} belongs to user {owner}, who could thus give the service another program to run; run \
+        "{path} belongs to user {owner}, who could replace the program that the service runs; run \
          `chown {user} {path}`, or `chown root {path}`"
     )]
     Foreign {
@@ -137,7 +137,7 @@ pub(super) fn check_ownership(
                 path: part.to_path_buf(),
                 mode,
                 whom: if mode & WRITE_BY_ALL != 0 {
-                    "everybody"
+                    "any user"
                 } else {
                     "its group"
                 },

@@ -11,7 +11,7 @@ use crate::config::{Config, ConfigProblems, ConfigSeal, Fingerprint, Severity};
 use crate::plugin::registry::{PluginRegistry, RegisteredPlugin};
 
 const MANIFEST: &str = "manifest.yaml";
-const FIX: &str = "look at what changed, then run `config lock`";
+const FIX: &str = "review the changes, then run `config lock`";
 
 /// The fingerprints of all configured plugins that were found.
 pub(super) fn take(config: &Config, registry: &PluginRegistry) -> io::Result<Vec<Fingerprint>> {
@@ -98,7 +98,7 @@ fn differences(plugin: &RegisteredPlugin, known: &Fingerprint) -> Vec<(PathBuf, 
                 format!("the {part} of `{name}` was sealed as {sealed}")
             }
             Ok(hash) if !hash.eq_ignore_ascii_case(sealed_hash) => {
-                format!("the {part} of `{name}` is not what was sealed")
+                format!("the {part} of `{name}` differs from its seal")
             }
             Ok(_) => continue,
         };

@@ -163,9 +163,9 @@ fn check_sandboxes(config: &Config, problems: &mut ConfigProblems) {
             let Some(opened) = opened else { continue };
             let (path, opened) = (path.display(), opened.display());
             let message = format!(
-                "`plugins.{name}.sandbox.{key}` has {path}, which would open {opened} to the plugin, and that is the service's own"
+                "`plugins.{name}.sandbox.{key}` has {path}, which would open {opened}, which belongs to the service, to the plugin"
             );
-            let fix = "name a narrower path, or keep what the plugin needs elsewhere";
+            let fix = "name a narrower path, or move the files that the plugin needs";
             problems.error(&plugin.at, message, fix);
         }
     }

@@ -10,11 +10,11 @@ impl Program {
                 format!("the plugin `{name}` is disabled: the configuration has `enabled: false`")
             }
             Some(_) => format!(
-                "the plugin `{name}` was left out because it cannot be run; `config check` tells why"
+                "the plugin `{name}` was skipped because it cannot be run; see `config check`"
             ),
             // A plugin that is installed but not configured may lack something, too.
             None => format!(
-                "there is no plugin `{name}`; see `plugin list`, or `config check --verbose` for what was left out"
+                "no plugin has the name `{name}`; see `plugin list`, or `config check --verbose` for skipped plugins"
             ),
         }
     }
@@ -29,6 +29,6 @@ impl Program {
     }
 
     pub fn missing_pipeline(name: &str) -> String {
-        format!("there is no pipeline `{name}`; see `pipeline list`")
+        format!("no pipeline has the name `{name}`; see `pipeline list`")
     }
 }

@@ -209,7 +209,7 @@ fn warn_if_disabled(
     let configured = config.plugins.get(plugin);
     if configured.is_some_and(|configured| !configured.enabled) {
         let message = format!("{what} needs the plugin `{plugin}`, which is disabled");
-        problems.warn(at, message, "enable it, or take it out here");
+        problems.warn(at, message, "enable it, or remove it here");
     }
 }
 

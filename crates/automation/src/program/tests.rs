@@ -225,7 +225,7 @@ fn wrong_pipelines_are_refused_with_their_line_du_095() {
         ),
         (
             "{name: p, on: e, from_plugin: nobody, steps: [{uses: mail}]}",
-            "from_plugin `nobody` is no configured plugin",
+            "from_plugin `nobody` is not a configured plugin",
         ),
         (
             "{name: p, on: e, steps: [{uses: old}]}",
@@ -275,7 +275,7 @@ fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
         "{problems}"
     );
     assert!(
-        problems.contains("Warning config.yaml:1: the plugin `bad` that it uses was left out"),
+        problems.contains("Warning config.yaml:1: the plugin `bad` that it uses was skipped"),
         "{problems}"
     );
     assert!(
@@ -290,7 +290,10 @@ fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
         "{said}"
     );
     let said = program.missing_plugin("nobody");
-    assert!(said.starts_with("there is no plugin `nobody`"), "{said}");
+    assert!(
+        said.starts_with("no plugin has the name `nobody`"),
+        "{said}"
+    );
     assert_eq!(
         program.missing_command("mail", "dance"),
         "the plugin `mail` has no command `dance`; it has poll, handle"
@@ -353,7 +356,7 @@ fn a_changed_plugin_is_warned_of_and_refused_when_strict_du_019() {
         let problems = shown(&changed.problems);
         let severity = if strict { "Error" } else { "Warning" };
         let expected =
-            format!("{severity} run.sh: the program of `mail` is not what was sealed; look at");
+            format!("{severity} run.sh: the program of `mail` differs from its seal; look at");
         assert!(problems.contains(&expected), "{problems}");
         assert_eq!(
             (changed.program.is_none(), changed.integrity_failed),
@@ -388,19 +391,19 @@ fn a_served_goal_needs_a_name_and_a_command_of_its_plugin() {
         ),
         (
             "{goal: ' '}",
-            "`plugins.mail.serves[0].goal` is no goal; write 1 to 256 characters",
+            "`plugins.mail.serves[0].goal` is not a valid goal; write 1 to 256 characters",
         ),
         (
             "{goal: g, namespace: beam.x}",
-            "`plugins.mail.serves[0].namespace` is no namespace that is free",
+            "`plugins.mail.serves[0].namespace` is not a valid namespace",
         ),
         (
             "{goal: g, capability: 'a b'}",
-            "`plugins.mail.serves[0].capability` is no capability",
+            "`plugins.mail.serves[0].capability` is not a valid capability",
         ),
         (
             "{goal: g, command: init}",
-            "`init` is about the plugin itself",
+            "`init` manages the plugin itself",
         ),
         (
             "{goal: g}\n      - {goal: g, command: poll}",

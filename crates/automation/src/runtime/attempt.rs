@@ -336,7 +336,7 @@ impl Attempt {
         let router = self.program.router();
         let position = self.job.position.as_ref();
         let Some(switch) = position.and_then(|position| router.switch(position)) else {
-            let gone = "the configuration no longer has the condition that was to be looked at";
+            let gone = "the configuration no longer has this condition";
             return AttemptEnd::Failed(AttemptFailure::permanent(gone));
         };
         let none = Map::new();
@@ -363,8 +363,8 @@ fn captured_text(captured: &Captured) -> Option<String> {
 async fn baggage(engine: &Engine, id: &str) -> Result<Map<String, Value>, AttemptFailure> {
     let record = engine.record(records::context_key(id)).await;
     let record = record.map_err(|error| read_failure("baggage", &error))?;
-    let record =
-        record.ok_or_else(|| AttemptFailure::permanent(format!("its baggage {id} is gone")))?;
+    let record = record
+        .ok_or_else(|| AttemptFailure::permanent(format!("its baggage {id} does not exist")))?;
     let context: records::EventContext = serde_json::from_str(&record.value).map_err(|error| {
         AttemptFailure::permanent(format!("its baggage cannot be read: {error}"))
     })?;

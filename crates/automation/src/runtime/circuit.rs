@@ -182,7 +182,7 @@ impl RuntimeInner {
             from = from.as_str(),
             to = to.as_str(),
             reason = change.reason.as_str(),
-            "a circuit breaker has changed"
+            "a circuit breaker changed its state"
         );
         let event = json!({
             "plugin": plugin, "command": command, "previous_state": from.as_str(), "state": to.as_str(),

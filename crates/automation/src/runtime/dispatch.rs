@@ -227,7 +227,7 @@ pub(super) async fn dispatch(inner: Arc<RuntimeInner>) {
         let program = inner.program();
         pending.start(&program, claimed.as_deref().unwrap_or_default());
         if let Err(error) = claimed {
-            tracing::warn!(component = "dispatcher", %error, "no jobs could be taken");
+            tracing::warn!(component = "dispatcher", %error, "jobs could not be claimed");
             inner.health.claim_refused();
             tokio::time::sleep(RETRY_DELAY).await;
         }
@@ -361,10 +361,10 @@ async fn work(slot: &WorkerSlot<'_>, program: Arc<Program>, intent: Intent) {
             tracing::error!(
                 job_id = job_id(intent.id),
                 error = failure.error,
-                "a job was given up"
+                "a job that cannot be read was failed"
             );
             if let Err(error) = finish::fail_unreadable(&inner.engine, &intent, &failure).await {
-                tracing::error!(job_id = job_id(intent.id), %error, "it could not be settled");
+                tracing::error!(job_id = job_id(intent.id), %error, "the job could not be settled");
             }
             return;
         }
@@ -444,7 +444,7 @@ async fn give_back(slot: &WorkerSlot<'_>, attempt: &Attempt, why: &str) {
             job_id,
             pause_ms,
             error = why,
-            "the system has no room for another process; jobs wait, and no attempt is counted"
+            "the system has no resources for another process; jobs wait, and no attempt is counted"
         );
     }
     let extension = extension(&attempt.intent);
@@ -456,15 +456,15 @@ async fn give_back(slot: &WorkerSlot<'_>, attempt: &Attempt, why: &str) {
                     return;
                 }
                 Err(consign_engine::Error::Refused(refusal)) => {
-                    tracing::warn!(plugin, job_id, %refusal, "the job is not ours any more");
+                    tracing::warn!(plugin, job_id, %refusal, "the lease of the job is lost");
                     return;
                 }
                 Err(error) if *inner.stopping.borrow() => {
-                    tracing::error!(plugin, job_id, %error, "a job was not given back; it will run again");
+                    tracing::error!(plugin, job_id, %error, "a job was not returned to the queue; it will run again");
                     return;
                 }
                 Err(error) => {
-                    tracing::error!(plugin, job_id, %error, "a job could not be given back yet");
+                    tracing::error!(plugin, job_id, %error, "a job could not be returned to the queue; retrying");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
@@ -501,7 +501,7 @@ async fn lease_is_lost(inner: &RuntimeInner, extension: &Extend) {
             Ok(_) => EXTEND_EVERY,
             Err(error) => {
                 let job_id = job_id(extension.id);
-                tracing::warn!(job_id, %error, "a lease was not extended; it is tried again");
+                tracing::warn!(job_id, %error, "a lease could not be extended; retrying");
                 RETRY_DELAY
             }
         };
@@ -550,19 +550,19 @@ async fn settle_until_recorded(
             Err(consign_engine::Error::Refused(refusal))
                 if refusal != Refusal::VersionMismatch && attempt.job.serves.take().is_some() =>
             {
-                tracing::warn!(plugin, job_id, %refusal, "its intent could not be settled");
+                tracing::warn!(plugin, job_id, %refusal, "the intent of the job could not be settled");
             }
             // A version conflict is normal under load and no reason to run the job again.
             Err(consign_engine::Error::Refused(refusal)) if refusal != Refusal::VersionMismatch => {
-                tracing::warn!(plugin, job_id, %refusal, "the job is not ours any more; its end is not recorded");
+                tracing::warn!(plugin, job_id, %refusal, "the lease of the job is lost; its result is not recorded");
                 return None;
             }
             Err(error) if *inner.stopping.borrow() => {
-                tracing::error!(plugin, job_id, %error, "the end of a job is not recorded; it will run again");
+                tracing::error!(plugin, job_id, %error, "the result of a job was not recorded; it will run again");
                 return None;
             }
             Err(error) => {
-                tracing::error!(plugin, job_id, %error, "the end of a job could not be recorded yet");
+                tracing::error!(plugin, job_id, %error, "the result of a job could not be recorded; retrying");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }
@@ -626,7 +626,7 @@ pub(super) fn report(
                 attempt = attempts,
                 error = finished.error,
                 retry_at,
-                "an attempt failed; the job will be tried again"
+                "an attempt failed; the job will be retried"
             );
             inner.emit(
                 "job.retry_scheduled",
@@ -672,7 +672,7 @@ pub(super) fn report(
                 plugin = job.plugin,
                 dedupe_key = key,
                 existing_job_id = child,
-                "a duplicate was not queued"
+                "a duplicate job was not queued"
             );
             continue;
         }

@@ -208,7 +208,7 @@ async fn apply_success(
     if most > BAGGAGE_COPIES_BYTES_MAX
         && response.events.len().saturating_mul(carried()) > BAGGAGE_COPIES_BYTES_MAX
     {
-        let error = "each of its events would carry the baggage, and that is too much of it";
+        let error = "the copies of the baggage in its events would be too large";
         return Ok(Err(AttemptFailure::permanent(error)));
     }
     let events: Vec<EventRef<'_>> = response

@@ -206,7 +206,7 @@ impl GoalWorker {
         // If the extension is refused, the job detects that when it starts.
         let kept = self.inner.engine.apply(None, served.extend()?).await;
         if let Err(error) = kept {
-            tracing::warn!(component = "dispatcher", %error, "the lease of a served intent was not kept");
+            tracing::warn!(component = "dispatcher", %error, "the lease of a served intent could not be extended");
         }
         // If the job is over already, the intent is settled and the next extension drops the entry.
         self.inner.served_leases().entry(job).or_insert(served);

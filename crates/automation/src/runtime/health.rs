@@ -31,13 +31,13 @@ impl TaskHealth {
         F: Future<Output = ()> + Send + 'static,
     {
         while let Err(error) = tokio::spawn(task()).await {
-            tracing::error!(component = name, %error, "a task of the service ended by a panic; it begins anew");
+            tracing::error!(component = name, %error, "a task of the service panicked; it is restarted");
             self.stopped_tasks().insert(name);
             tokio::time::sleep(RESTART_DELAY).await;
             self.stopped_tasks().remove(name);
         }
         if !*stopping.borrow() {
-            tracing::error!(component = name, "a task of the service has ended");
+            tracing::error!(component = name, "a task of the service ended unexpectedly");
             self.stopped_tasks().insert(name);
         }
     }
@@ -51,12 +51,12 @@ impl TaskHealth {
         let stopped_tasks = self.stopped_tasks();
         if let Some(name) = stopped_tasks.first() {
             return Some(format!(
-                "the {name} does not run; the log of the service says why, and a restart helps"
+                "the {name} is not running; see the log of the service, and restart it"
             ));
         }
         let refused_at = *self.refused_at();
         refused_at.filter(|at| at.elapsed() < REFUSAL_AGE_MAX)?;
-        Some("the ledger gives out no jobs; the log of the service says why".to_owned())
+        Some("the ledger refuses claims; see the log of the service".to_owned())
     }
 
     fn stopped_tasks(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
@@ -119,7 +119,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let said = health.unhealthy_reason().unwrap_or_default();
-        assert!(said.starts_with("the dispatcher does not run"), "{said}");
+        assert!(said.starts_with("the dispatcher is not running"), "{said}");
         tokio::time::sleep(RESTART_DELAY * 2).await;
         assert_eq!(starts.load(Ordering::SeqCst), 2);
         assert_eq!(health.unhealthy_reason(), None);

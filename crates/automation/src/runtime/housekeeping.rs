@@ -34,14 +34,14 @@ pub(super) async fn run(inner: Arc<RuntimeInner>) {
         let program = inner.program();
         let service = &program.config().service;
         if let Err(error) = inner.finish_reload().await {
-            tracing::warn!(component = "reload", %error, "not all is done that follows from the configuration; the next round tries again");
+            tracing::warn!(component = "reload", %error, "follow-up work of a reload failed; the next round retries it");
         }
         // Before anything is deleted: following up a job needs its row.
         if let Err(error) = unreported_ends.follow_up_all(&inner, &program).await {
-            tracing::warn!(component = "recovery", %error, "ends of jobs could not be followed up; the next round tries again");
+            tracing::warn!(component = "recovery", %error, "unreported ends of jobs could not be followed up; the next round retries");
         }
         if let Err(error) = retention.forget(&inner.engine, service).await {
-            tracing::warn!(component = "retention", %error, "old rows could not be removed; the next round tries again");
+            tracing::warn!(component = "retention", %error, "old rows could not be deleted; the next round retries");
         }
         let pause = service.tick_interval.clamp(AT_MOST_EVERY, AT_LEAST_EVERY);
         tokio::select! {

@@ -236,7 +236,7 @@ impl Runtime {
         });
         let Answer::Recovered(rows) = self.inner.engine.apply(None, recover).await? else {
             return Err(Error::Internal(
-                "a recovery answered something else".to_owned(),
+                "unexpected answer to a recovery".to_owned(),
             ));
         };
         for row in rows {
@@ -249,7 +249,7 @@ impl Runtime {
                 job_id,
                 attempt,
                 dead,
-                "a job was left behind by a start before this one"
+                "a job of an earlier start was recovered"
             );
         }
         Ok(())
@@ -329,10 +329,7 @@ impl Runtime {
         };
         if tokio::time::timeout(patience, all_done).await.is_err() {
             let left = self.inner.running().working();
-            tracing::warn!(
-                left,
-                "jobs still run; they will be taken back at the next start"
-            );
+            tracing::warn!(left, "jobs still run; the next start recovers them");
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn run(inner: Arc<RuntimeInner>) {
         tokio::pin!(changed);
         changed.as_mut().enable();
         if let Err(error) = look(&inner).await {
-            tracing::warn!(component = "dispatcher", %error, "no jobs could be taken");
+            tracing::warn!(component = "dispatcher", %error, "jobs could not be claimed");
         }
         tokio::select! {
             () = changed => {}

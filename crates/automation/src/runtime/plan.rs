@@ -137,7 +137,7 @@ fn pause_unconfigured(record: &Record, now: Timestamp) -> Option<Command> {
 pub(super) fn read(record: &Record) -> Option<records::ScheduleRecord> {
     let (plugin, schedule_id) = (&record.key.owner, &record.key.name);
     serde_json::from_str(&record.value)
-        .inspect_err(|error| tracing::error!(component = "scheduler", plugin, schedule_id, %error, "the record of a schedule cannot be read"))
+        .inspect_err(|error| tracing::error!(component = "scheduler", plugin, schedule_id, %error, "the record of a schedule is unreadable"))
         .ok()
 }
 

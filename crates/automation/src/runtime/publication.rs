@@ -86,11 +86,11 @@ pub(super) async fn admit(engine: &Engine, publication: Publication) -> Result<A
     let answer = engine.apply(None, Command::Admit(admit)).await?;
     let Answer::Admitted(admitted) = answer else {
         return Err(Error::Internal(
-            "an admission answered something else".to_owned(),
+            "unexpected answer to an admission".to_owned(),
         ));
     };
     let first = admitted.into_iter().next();
-    first.ok_or_else(|| Error::Internal("an admission answered nothing".to_owned()))
+    first.ok_or_else(|| Error::Internal("an admission returned no result".to_owned()))
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -28,7 +28,7 @@ const FULFILLED: &str = "intent.fulfilled";
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// A step publishes one intent; its other children are the jobs that follow from it.
 const CHILDREN_MAX: u32 = 1_000;
-const STOPPED: &str = "the pipeline step that published it stopped waiting";
+const STOPPED: &str = "the pipeline step that published it timed out";
 const CANCELLED: &str = "the pipeline step that published it was cancelled";
 /// Keys of the payload that control the publication and are not published.
 const CONTROLS: [&str; 5] = ["goal", "namespace", "timeout", "max_attempts", "intent"];
@@ -56,7 +56,7 @@ pub(super) async fn publish(
         Ok(id) => id,
         Err(error) => {
             return AttemptEnd::Failed(AttemptFailure::retryable(format!(
-                "it could not be published: {error}"
+                "the intent could not be published: {error}"
             )));
         }
     };
@@ -125,7 +125,7 @@ fn request(attempt: &Attempt, payload: Value) -> Result<PublishRequest, String> 
     let goal = goal.ok_or("the step needs `with: {goal: …}`, the goal of the intent")?;
     let namespace = text("namespace").unwrap_or(NAMESPACE_DEFAULT);
     if !is_goal(goal) || !is_namespace(namespace) {
-        return Err("the goal or the namespace is none that an intent can have".to_owned());
+        return Err("the goal or the namespace is not valid for an intent".to_owned());
     }
     let timeout = match text("timeout") {
         None => TIMEOUT_DEFAULT,
@@ -186,7 +186,7 @@ async fn until_settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, 
 
 async fn cancel_or_warn(engine: &Engine, id: IntentId, reason: &str) {
     if let Err(error) = cancel_unless_settled(engine, id, reason).await {
-        tracing::warn!(%id, %error, "an intent that nobody waits for could not be cancelled");
+        tracing::warn!(%id, %error, "an abandoned intent could not be cancelled");
     }
 }
 

@@ -92,7 +92,7 @@ impl Runtime {
         let all_ended = inner.cancel_removed_jobs(&mut ended).await;
         let error = set_up.and(all_ended).err();
         if let Some(error) = &error {
-            tracing::warn!(component = "reload", %error, "the new configuration holds, and not all that follows from it is done; it is tried again");
+            tracing::warn!(component = "reload", %error, "the new configuration is active, but follow-up work failed and will be retried");
         }
         (ended, error.is_some())
     }

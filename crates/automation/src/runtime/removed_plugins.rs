@@ -85,7 +85,7 @@ impl RuntimeInner {
             let (ended_now, is_over) = self.cancel_jobs_of(&plugin).await?;
             *ended += ended_now;
             if ended_now > 0 {
-                let message = "queued jobs of a plugin that is disabled or gone were ended";
+                let message = "queued jobs of a disabled or removed plugin were cancelled";
                 tracing::warn!(component = "reload", plugin, jobs = ended_now, "{message}");
             }
             if noted && is_over {
@@ -142,14 +142,13 @@ impl Runtime {
         let stranded = match self.stranded_jobs().await {
             Ok(stranded) => stranded,
             Err(error) => {
-                tracing::warn!(component = "recovery", %error, "it is not known whether jobs wait for plugins that are not here");
+                tracing::warn!(component = "recovery", %error, "queued jobs of unknown plugins could not be listed");
                 return;
             }
         };
         for (plugin, jobs) in stranded {
             if !self.inner.removed().contains_key(&plugin) {
-                let message =
-                    "queued jobs wait for a plugin that does not run here; see `system doctor`";
+                let message = "queued jobs wait for a plugin that this node does not run; see `system doctor`";
                 tracing::warn!(component = "recovery", plugin, jobs, "{message}");
             }
         }

@@ -334,7 +334,7 @@ impl ScheduleCheck<'_> {
                 schedule_id,
                 dedupe_key,
                 existing_job_id = id,
-                "a duplicate was not queued"
+                "a duplicate job was not queued"
             );
             return;
         }

@@ -44,7 +44,7 @@ pub(super) async fn schedule(inner: Arc<RuntimeInner>) {
                 }
                 Err(error) => {
                     planned = None;
-                    tracing::warn!(component = "scheduler", %error, "the schedules could not be read; the next tick tries again");
+                    tracing::warn!(component = "scheduler", %error, "the schedules could not be read; the next tick retries");
                 }
             }
         }
@@ -159,7 +159,7 @@ async fn check_entries(
             Ok(next) => next,
             Err(error) => {
                 let (plugin, schedule_id) = (&plugin.name, &entry.id);
-                tracing::warn!(component = "scheduler", plugin, schedule_id, %error, "a schedule could not be checked at; the next tick tries again");
+                tracing::warn!(component = "scheduler", plugin, schedule_id, %error, "a schedule could not be checked; the next tick retries");
                 Some(inner.wall_time())
             }
         };

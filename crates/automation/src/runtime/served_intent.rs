@@ -67,7 +67,7 @@ impl ServedIntent {
         let id = self.intent_id.parse();
         let token = Token::parse(&self.token);
         id.and_then(|id| Ok((id, token?)))
-            .map_err(|_| Error::Internal("a job names no intent".to_owned()))
+            .map_err(|_| Error::Internal("a job refers to an invalid intent".to_owned()))
     }
 
     pub(super) fn extend(&self) -> Result<Command, Error> {
@@ -127,7 +127,7 @@ impl RuntimeInner {
                 Ok(())
             }
             Err(Error::Refused(_)) => Err(AttemptFailure::permanent(format!(
-                "intent {} is not held by this job any more; retry the intent, which makes another job",
+                "the job no longer holds the lease of intent {}; retry the intent to create another job",
                 served.intent_id
             ))),
             Err(error) => Err(AttemptFailure::retryable(error.to_string())),
@@ -149,7 +149,10 @@ impl RuntimeInner {
                 continue;
             }
             self.served_leases().remove(job);
-            let reason = format!("intent {} was cancelled or taken back", served.intent_id);
+            let reason = format!(
+                "intent {} was cancelled or claimed by another worker",
+                served.intent_id
+            );
             let operator = Operator::vouched();
             let cancelled = self
                 .engine
@@ -173,7 +176,7 @@ pub(super) async fn extend_leases(inner: Weak<RuntimeInner>) {
             return;
         };
         if let Err(error) = inner.extend_leases().await {
-            tracing::warn!(component = "intents", %error, "leases of intents were not extended");
+            tracing::warn!(component = "intents", %error, "leases of served intents could not be extended");
         }
     }
 }

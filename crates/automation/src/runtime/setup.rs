@@ -62,7 +62,7 @@ pub(super) async fn queue_setups(
         let fingerprint = match fingerprint.await {
             Ok(Ok(fingerprint)) => fingerprint,
             Ok(Err(error)) => {
-                tracing::error!(plugin = plugin.name, %error, "the program of a plugin cannot be read; it is not set up");
+                tracing::error!(plugin = plugin.name, %error, "the program of a plugin cannot be read; its setup is skipped");
                 continue;
             }
             Err(error) => return Err(Error::Internal(error.to_string())),
@@ -104,7 +104,7 @@ async fn queue_setup(
     inner.engine.together(steps).await?;
     tracing::info!(
         plugin = plugin.name,
-        "a plugin is new or another one than before; it is set up"
+        "the setup of a new or changed plugin was queued"
     );
     Ok(())
 }

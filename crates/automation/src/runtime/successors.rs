@@ -64,7 +64,7 @@ pub(super) fn queue(
     log_notices(attempt, &routed.notices);
     if routed.jobs.len() > CHILDREN_MAX {
         let count = routed.jobs.len();
-        let error = format!("its events lead to {count} jobs; one job may make {CHILDREN_MAX}");
+        let error = format!("its events lead to {count} jobs; the maximum is {CHILDREN_MAX}");
         return Err(AttemptFailure::permanent(error));
     }
     let parent_context = &attempt.job.event_context_id;
@@ -256,7 +256,7 @@ fn log_notices(attempt: &Attempt, notices: &[Notice]) {
     for notice in notices {
         match notice {
             Notice::Unmatched { event_type } => {
-                tracing::debug!(plugin, job_id, event_type, "nothing follows from the event");
+                tracing::debug!(plugin, job_id, event_type, "the event has no followers");
             }
             Notice::Cut { target, depth } => {
                 tracing::error!(
@@ -264,7 +264,7 @@ fn log_notices(attempt: &Attempt, notices: &[Notice]) {
                     job_id,
                     target,
                     depth,
-                    "too many hops; the event ends here"
+                    "too many hops; the event is dropped"
                 );
             }
             Notice::Gone(position) => {

@@ -91,7 +91,7 @@ impl Runtime {
     pub async fn enqueue(&self, job: Job, window: Option<Duration>) -> Result<Enqueued, Error> {
         let jobs = self.enqueue_all(vec![job], Vec::new(), window).await?;
         let first = jobs.first().copied();
-        first.ok_or_else(|| Error::Internal("an admission answered nothing".to_owned()))
+        first.ok_or_else(|| Error::Internal("an admission returned no result".to_owned()))
     }
 
     /// Enqueues all jobs together with the commands in `beside`, or none.
@@ -123,7 +123,7 @@ impl Runtime {
                     plugin,
                     dedupe_key,
                     existing_job_id = id,
-                    "a duplicate was not queued"
+                    "a duplicate job was not queued"
                 );
             } else {
                 self.inner.track_one_shot_job(admitted.id);

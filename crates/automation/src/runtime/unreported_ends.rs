@@ -106,7 +106,7 @@ async fn follow_up(
     let job = match Job::read(&intent) {
         Ok(job) => job,
         Err(error) => {
-            tracing::error!(job_id = job_id(id), %error, "a job cannot be read; nothing follows from its end");
+            tracing::error!(job_id = job_id(id), %error, "a job cannot be read; its end is not followed up");
             return Ok(());
         }
     };
@@ -144,10 +144,10 @@ async fn follow_up(
 fn failure(fact: &Fact, attempts_max: u32) -> AttemptFailure {
     let timed_out = fact.verb == Verb::Expire;
     let (reason, usual, again) = if timed_out {
-        let silent = "the node that ran it was not heard of any more";
+        let silent = "the lease of the node that ran it expired";
         ("lease_expired", silent, fact.attempt < attempts_max)
     } else if fact.verb == Verb::Recover {
-        (RECOVERED, "the service ended", fact.to == State::Queued)
+        (RECOVERED, "the service stopped", fact.to == State::Queued)
     } else {
         ("cancelled", "it was cancelled", false)
     };

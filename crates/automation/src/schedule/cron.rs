@@ -22,7 +22,7 @@ pub enum Error {
     )]
     Fields(String),
     #[error(
-        "`{field}` in cron `{text}` is no {name}; write *, a value, a-b, a step as */n or a-b/n, or a list of these, within {min}-{max}"
+        "`{field}` in cron `{text}` is not a {name}; write *, a value, a-b, a step as */n or a-b/n, or a list of these, within {min}-{max}"
     )]
     Field {
         text: String,

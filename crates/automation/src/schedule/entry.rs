@@ -28,7 +28,7 @@ pub enum Error {
     },
     #[error(transparent)]
     Cron(#[from] cron::Error),
-    #[error("at `{0}` is no instant; write RFC 3339 with a zone, such as 2026-03-01T09:00:00Z")]
+    #[error("at `{0}` is not a time; write RFC 3339 with a zone, such as 2026-03-01T09:00:00Z")]
     Instant(String),
     #[error("timezone `{0}` is unknown; write an IANA name, such as Europe/Berlin")]
     Zone(String),
@@ -368,8 +368,11 @@ mod tests {
         check(json!({}), "exactly one");
         check(json!({"every": "1h", "after": "1m"}), "has 2");
         check(json!({"every": 15}), "quotes");
-        check(json!({"every": "often"}), "every: `often` is no interval");
-        check(json!({"after": "10"}), "after: `10` is no duration");
+        check(
+            json!({"every": "often"}),
+            "every: `often` is not an interval",
+        );
+        check(json!({"after": "10"}), "after: `10` is not a duration");
         check(json!({"cron": "* * *"}), "five fields");
         check(json!({"at": "2026-03-01"}), "RFC 3339");
         check(json!({"every": "1h", "timezone": "Mars/Base"}), "IANA");

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("only_between `{0}` is no window; write two different times as 08:00-22:00")]
+    #[error("only_between `{0}` is not a window; write two different times as 08:00-22:00")]
     Between(String),
     #[error(
-        "not_on {0} is no weekday; write mon to sun, monday to sunday, or 0-7 with 0 and 7 as Sunday"
+        "not_on {0} is not a weekday; write mon to sun, monday to sunday, or 0-7 with 0 and 7 as Sunday"
     )]
     Weekday(String),
     #[error("not_on must be a list of weekdays, such as [sat, sun]")]

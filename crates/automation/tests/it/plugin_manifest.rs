@@ -124,7 +124,7 @@ fn commands_are_a_map_or_a_list_du_030() {
             "`commands.poll.type` is `execute`",
         ),
         ("[{type: read}]", "`commands.name` is ``"),
-        ("{9lives: {}}", "begins with a letter"),
+        ("{9lives: {}}", "starts with a letter"),
         ("{'a b': {}}", "`commands.name` is `a b`"),
         ("[{name: a}, {name: a}]", "every name once"),
         ("[]", "`commands` is missing"),

@@ -228,7 +228,7 @@ async fn a_plugin_that_kills_its_group_kills_nobody_else_du_038() {
     let failure = failure(&finish(world.bash("kill -9 0; sleep 60")).await);
     assert_eq!(failure.reason, FailureReason::NilResponse);
     assert!(
-        failure.error.contains("was ended by signal 9"),
+        failure.error.contains("was killed by signal 9"),
         "{failure:?}"
     );
 }

@@ -29,8 +29,8 @@ async fn a_dispatcher_that_is_refused_or_panics_makes_the_service_unwell_and_goe
     let runtime = world.start("").await;
     assert_eq!(runtime.unhealthy_reason().await, None);
     for (claims, said) in [
-        (Claims::Panic, "the dispatcher does not run"),
-        (Claims::Refused, "the ledger gives out no jobs"),
+        (Claims::Panic, "the dispatcher is not running"),
+        (Claims::Refused, "the ledger refuses claims"),
     ] {
         world.obstacles.let_claims(claims);
         let id = run(&runtime, "quick", "poll", Value::Null).await;

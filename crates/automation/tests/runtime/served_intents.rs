@@ -97,7 +97,7 @@ async fn a_plugin_that_rules_out_a_retry_ends_the_intent_and_its_job_cannot_be_r
         again
             .last_error
             .unwrap()
-            .contains("not held by this job any more")
+            .contains("no longer holds the lease")
     );
     assert_eq!(world.read("runs"), "x\n", "it ran without a lease");
     // The intent's own button makes another job.
@@ -185,7 +185,7 @@ async fn leases_are_kept_and_a_job_that_lost_its_own_is_ended() {
         ended
             .last_error
             .unwrap()
-            .contains("was cancelled or taken back")
+            .contains("was cancelled or claimed by another worker")
     );
     // Once when it was queued, once when it began, and once since.
     let kept = world.intent(kept).await;

@@ -83,7 +83,7 @@ impl PreparedAutomation {
 impl EmbeddedAutomation {
     pub(super) async fn wait_until_stopped(self) {
         if let Err(error) = self.stopping.await {
-            tracing::error!(%error, "the automation ended by a panic");
+            tracing::error!(%error, "the automation panicked");
         }
     }
 }

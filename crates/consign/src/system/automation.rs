@@ -29,7 +29,7 @@ use crate::serve::ledger::random_bytes;
 /// How long a stop waits for running jobs; those that need longer run again at the next start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-const RELOAD_FAILED: &str = "the configuration was not reloaded; the old one stays";
+const RELOAD_FAILED: &str = "the configuration was not reloaded; the old one stays active";
 
 /// A running automation with its listeners.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Automation {
         let token = Secret::new(token.reveal().to_owned());
         // The caller holds the lock of the directory, so an existing socket is stale.
         let bound = Socket::bind(&socket);
-        let bound = bound.with_context(|| format!("cannot make {}", socket.display()))?;
+        let bound = bound.with_context(|| format!("cannot create {}", socket.display()))?;
         let (of_control, to_control) = (runtime.clone(), serving.clone());
         let control = tokio::spawn(async move {
             listeners::control(bound, of_control, &to_control, token).await;
@@ -108,7 +108,7 @@ impl Automation {
             plugins,
             api,
             webhooks,
-            "the automation runs"
+            "the automation is running"
         );
         Ok(Self {
             reload: ReloadHandle { runtime, loader },
@@ -143,7 +143,7 @@ impl Automation {
     pub(crate) async fn stop(self) {
         let runtime = &self.reload.runtime;
         let running = runtime.running();
-        tracing::info!(component = "service", running, "the automation stops");
+        tracing::info!(component = "service", running, "the automation is stopping");
         self.drain.send_replace(true);
         runtime.stop(STOP_TIMEOUT).await;
         // Open requests are cut off; what they asked for is either in the ledger or was not started.
@@ -153,7 +153,7 @@ impl Automation {
             Ok(Err(error)) => {
                 tracing::warn!(component = "service", %error, "requests were cut off");
             }
-            Err(error) => tracing::error!(component = "service", %error, "a server broke off"),
+            Err(error) => tracing::error!(component = "service", %error, "a listener panicked"),
         }
     }
 }

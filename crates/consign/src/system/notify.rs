@@ -61,7 +61,7 @@ impl Supervisor {
             match &unhealthy_reason {
                 None => self.send("WATCHDOG=1"),
                 Some(unhealthy_reason) if was_well => {
-                    let message = "the supervisor does not hear that the service is alive until it is well again";
+                    let message = "the service is unhealthy; watchdog messages stop until it is healthy again";
                     tracing::error!(component = "service", unhealthy_reason, "{message}");
                 }
                 Some(_) => {}
@@ -74,7 +74,7 @@ impl Supervisor {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.send(message.as_bytes())
         {
-            tracing::warn!(component = "service", %error, "the supervisor was not told");
+            tracing::warn!(component = "service", %error, "a message to the supervisor was not sent");
         }
     }
 }

@@ -31,7 +31,7 @@ impl RemoteService {
             Ok(value)
         });
         let bearer = bearer.transpose().map_err(|_: InvalidHeaderValue| {
-            Failure::failed("the key has characters that no token has")
+            Failure::failed("the key contains characters that are not valid in a token")
         })?;
         Ok(Self { client, bearer })
     }

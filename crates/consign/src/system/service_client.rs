@@ -83,7 +83,7 @@ impl ServiceClient {
         state.require_own_ledger(START_SERVER_HINT)?;
         if when_stopped == WhenStopped::ReadLedger && !state.ledger().exists() {
             let message = format!(
-                "nothing has run yet: there is no {}",
+                "nothing has run yet: no ledger exists at {}",
                 state.ledger().display()
             );
             let hint = "start the service with `system start`, or run a plugin once with `plugin run NAME`";
@@ -124,7 +124,7 @@ impl ServiceClient {
             && error.kind() == ErrorKind::PermissionDenied
         {
             let message = format!(
-                "this user may not speak to the service at {}",
+                "this user may not connect to the service at {}",
                 socket.display()
             );
             return Err(Failure::failed(message).hint(OTHER_USER_HINT).into());
@@ -133,10 +133,10 @@ impl ServiceClient {
             return Ok(None);
         };
         let message = format!(
-            "the service (pid {pid}) does not answer at {}",
+            "the service (pid {pid}) does not respond at {}",
             socket.display()
         );
-        let hint = "it may be starting or stopping; look at its log and try again";
+        let hint = "it may be starting or stopping; check its log and try again";
         Err(Failure::failed(message).hint(hint).into())
     }
 
@@ -178,20 +178,20 @@ impl ServiceClient {
     ) -> anyhow::Result<Vec<u8>> {
         let (status, bytes) = timeout(REQUEST_TIMEOUT, self.send(method, path, body))
             .await
-            .map_err(|_| Failure::failed("the service took too long to answer"))??;
+            .map_err(|_| Failure::failed("the service took too long to respond"))??;
         if status.is_success() {
             return Ok(bytes);
         }
         let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         let error = match body["error"].as_str() {
             Some(error) => error.to_owned(),
-            None => format!("the service answered with {status}"),
+            None => format!("the service responded with {status}"),
         };
         let refused = Failure::failed(error)
             .context(serde_json::json!({"status": status.as_u16(), "path": path}));
         let is_control = matches!(self.transport, Transport::Socket(_));
         Err(if status == StatusCode::UNAUTHORIZED && is_control {
-            refused.hint("the service was started again meanwhile, or another one holds this directory; try once more")
+            refused.hint("the service was restarted meanwhile, or another one uses this directory; try again")
         } else if status == StatusCode::UNAUTHORIZED {
             refused.hint("name a token with --api-key or in DUCTILE_API_KEY")
         } else {
@@ -289,7 +289,7 @@ async fn connect_control_socket(state: &StateDir) -> anyhow::Result<(UnixStream,
         Ok(found) => found.uid(),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let message = format!(
-                "there is no {}, which the service writes at its start",
+                "{} is missing, which the service writes at its start",
                 file.display()
             );
             let hint = "restart the service if it was started by an earlier version, and use the `state.path` that it uses";
@@ -301,22 +301,22 @@ async fn connect_control_socket(state: &StateDir) -> anyhow::Result<(UnixStream,
         }
     };
     let peer = stream.peer_cred();
-    let peer = peer.with_context(|| format!("nobody is known at {}", socket.display()))?;
+    let peer = peer.with_context(|| format!("the peer at {} is unknown", socket.display()))?;
     if peer.uid() != owner {
         let (socket, peer) = (socket.display(), peer.uid());
         let message = format!(
-            "{socket} is answered by user {peer}, and the service's keys belong to user {owner}"
+            "{socket} is owned by user {peer}, but the service's keys belong to user {owner}"
         );
-        let hint = "something else listens there; look at who may write to the state directory, and restart the service";
+        let hint = "another process listens there; check who may write to the state directory, and restart the service";
         return Err(Failure::failed(message).hint(hint).into());
     }
     let token = read_at(&file).map_err(|error| {
         let message = format!("{error:#}");
         Failure::failed(message).hint(OTHER_USER_HINT)
     })?;
-    let token = token.with_context(|| format!("{} was removed just now", file.display()))?;
+    let token = token.with_context(|| format!("{} has just been removed", file.display()))?;
     let mut bearer = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
-        .with_context(|| format!("{} holds no token", file.display()))?;
+        .with_context(|| format!("{} contains no token", file.display()))?;
     bearer.set_sensitive(true);
     Ok((stream, bearer))
 }
@@ -327,7 +327,7 @@ fn request(method: Method, path: &str, body: String) -> anyhow::Result<Request<B
         .uri(path)
         .header(http::header::HOST, "localhost")
         .body(Body::from(body))
-        .context("the request cannot be made")
+        .context("the request is not valid")
 }
 
 async fn read_body<B>(status: StatusCode, body: B) -> anyhow::Result<(StatusCode, Vec<u8>)>
@@ -336,7 +336,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let whole = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
-    let whole = whole.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
+    let whole = whole.map_err(|error| anyhow::anyhow!("the response ended early: {error}"))?;
     Ok((status, whole.to_bytes().to_vec()))
 }
 

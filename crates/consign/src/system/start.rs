@@ -34,8 +34,7 @@ pub(crate) async fn run(tree: ConfigTree, allowed: BeginArgs) -> anyhow::Result<
     let state = StateDir::of(program.config());
     let open = OpenLedger::open(&state, allowed).await?;
     if let Some(place) = state.use_own_ledger(&open)? {
-        let message =
-            "jobs of before lie in the store of a `consign serve --config`, and are not seen here";
+        let message = "earlier jobs are in the store of a `consign serve --config`, and are not available here";
         tracing::warn!(component = "service", place, "{message}");
     }
     let engine = open.engine.clone();

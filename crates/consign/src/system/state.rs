@@ -35,7 +35,7 @@ const CONTROL_TOKEN: &str = "control_token";
 /// Temporary files of sandboxed plugins that cannot use the default directory.
 const TEMPORARY: &str = "tmp";
 /// The hint for a ledger that only another server can open.
-pub(crate) const START_SERVER_HINT: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` begins a new ledger";
+pub(crate) const START_SERVER_HINT: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` starts a new ledger";
 /// The service prunes jobs itself; this is for other rows of the ledger.
 const CLEANUP_INTERVAL: Duration = Duration::from_hours(6);
 
@@ -58,7 +58,7 @@ impl StateDir {
         let path = config.state_path.to_string_lossy();
         if path.contains(STAND_IN) {
             let message = "`state.path` needs a variable that is not set";
-            let hint = "set it as it is set for the service";
+            let hint = "set it to the value that the service uses";
             return Err(Failure::new(Exit::Config, message).hint(hint).into());
         }
         Ok(Self::of(&config))
@@ -119,7 +119,7 @@ impl StateDir {
             .recursive(true)
             .mode(0o700)
             .create(&self.dir)
-            .with_context(|| format!("cannot make the directory {}", self.dir.display()))?;
+            .with_context(|| format!("cannot create the directory {}", self.dir.display()))?;
         DataLock::state(&self.dir.join(LOCK), &self.dir.display().to_string())
     }
 
@@ -158,7 +158,7 @@ impl StateDir {
             return Ok(());
         };
         let message = format!(
-            "the jobs of this configuration lie in {place}, the store of a `consign serve --config`"
+            "the jobs of this configuration are in {place}, the store of a `consign serve --config`"
         );
         let context = json!({"ledger": place});
         Err(Failure::failed(message).hint(hint).context(context).into())
@@ -218,9 +218,7 @@ impl OpenLedger {
 
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
-        self.timekeeping
-            .await
-            .context("the timekeeper ended by a panic")?;
+        self.timekeeping.await.context("the timekeeper panicked")?;
         self.lock_keeping.abort();
         self.ledger.close();
         if self.ledger.is_lost() {

@@ -47,7 +47,7 @@ impl ApiError {
     }
 
     pub(super) fn unauthorised() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "a known bearer token is needed")
+        Self::new(StatusCode::UNAUTHORIZED, "a valid bearer token is required")
     }
 
     /// For the control socket, where tokens of the configuration are not valid.
@@ -70,7 +70,7 @@ impl ApiError {
     }
 
     pub(super) fn wrong_method() -> Self {
-        let error = "this path does not take this method; see the Allow header";
+        let error = "this path does not support this method; see the Allow header";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, error)
     }
 
@@ -129,20 +129,20 @@ impl IntoResponse for ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         match error {
-            Error::Refused(Refusal::NotFound) => Self::not_found("there is no such job"),
+            Error::Refused(Refusal::NotFound) => Self::not_found("no job has this id"),
             Error::Refused(Refusal::IllegalState) => {
-                Self::conflict("the job is not in a state in which this can be done")
+                Self::conflict("the state of the job does not allow this")
             }
             Error::Store(StoreError::Lost | StoreError::Unsure(_)) => {
-                Self::busy("storage failed; it is not known whether this was done")
+                Self::busy("storage failed; it is not known whether the request took effect")
             }
             Error::Store(error) => {
                 tracing::error!(%error, "storage failed");
                 Self::busy("storage is unavailable and nothing was written; try again")
             }
             Error::Refused(_) | Error::Seal(_) | Error::NotSettled | Error::Internal(_) => {
-                tracing::error!(%error, "a request to the automations failed");
-                Self::internal("internal error; the log of the service says more")
+                tracing::error!(%error, "a request to the automation failed");
+                Self::internal("internal error; see the log of the service")
             }
         }
     }

@@ -24,7 +24,7 @@ const MORE: HeaderName = HeaderName::from_static("x-more");
 const BODY_BYTES_MAX: usize = 16 << 10;
 const REASON_CHARS_MAX: usize = 500;
 const CANCELLABLE: &str = "only one that is queued or running can be cancelled";
-const RETRIABLE: &str = "only one that is failed, timed_out or dead can be retried; start others anew with `plugin run` or `pipeline run`";
+const RETRIABLE: &str = "only one that is failed, timed_out or dead can be retried; start others again with `plugin run` or `pipeline run`";
 const FACTS_DEFAULT: usize = 20;
 const FACTS_MAX: usize = 200;
 
@@ -106,7 +106,7 @@ pub(super) async fn run(
     let runtime = state.runtime.clone();
     let read = async move {
         let run = runtime.pipeline_run(&id).await?;
-        let unknown = || ApiError::not_found("there is no such run of a pipeline");
+        let unknown = || ApiError::not_found("no pipeline run has this id");
         Ok(ok(&run.ok_or_else(unknown)?))
     };
     state.runtime.run_blocking(read).await
@@ -181,7 +181,7 @@ fn parse(id: &str) -> Result<IntentId, ApiError> {
 }
 
 fn unknown() -> ApiError {
-    ApiError::not_found("there is no such job")
+    ApiError::not_found("no job has this id")
 }
 
 #[derive(Default, Deserialize)]
@@ -195,7 +195,7 @@ async fn reason(body: Body, sender: BodySender, default: &str) -> Result<String,
         ReasonIn::default()
     } else {
         serde_json::from_slice(&body).map_err(|error| {
-            ApiError::bad(format!("the body is no object with a reason: {error}"))
+            ApiError::bad(format!("the body is not an object with a reason: {error}"))
         })?
     };
     let reason = given.reason.filter(|reason| !reason.trim().is_empty());

@@ -37,7 +37,7 @@ const WEBHOOK_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The value is not quoted, because it may come from a variable.
-    #[error("`{key}` is no address; write one such as 127.0.0.1:8080")]
+    #[error("`{key}` is not an address; write one such as 127.0.0.1:8080")]
     Address {
         key: &'static str,
         source: io::Error,
@@ -210,7 +210,7 @@ async fn resolved(listen: &str) -> io::Result<SocketAddr> {
         listen
     };
     let mut found = tokio::net::lookup_host(listen).await?;
-    let nothing = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let nothing = || io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     found.next().ok_or_else(nothing)
 }
 

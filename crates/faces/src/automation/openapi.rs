@@ -67,8 +67,8 @@ fn operation(plugin: &Plugin, command: &PluginCommand) -> Value {
         "operationId": format!("{}__{}", plugin.name, command.name),
         "tags": [plugin.name],
         "responses": {
-            "202": described("The job is queued; its id is in the answer."),
-            "400": described("The body is not as it should be."),
+            "202": described("The job is queued; its id is in the response."),
+            "400": described("The body is not valid."),
             "401": described("The token is missing or unknown."),
             "403": described("The token's scopes do not allow this."),
         },

@@ -119,7 +119,7 @@ pub(super) async fn reset(
 }
 
 fn no_breaker() -> ApiError {
-    ApiError::not_found("there is no such plugin or command")
+    ApiError::not_found("no such plugin or command exists")
 }
 
 pub(super) async fn reload(
@@ -129,9 +129,9 @@ pub(super) async fn reload(
     let reloaded = state.options.loader.reload(&state.runtime).await?;
     let at = state.runtime.now();
     let message = if reloaded.unfinished {
-        "the configuration was loaded anew; not all that follows from it is done, and it is tried again: see the log"
+        "the configuration was reloaded; follow-up work failed and will be retried, see the log"
     } else {
-        "the configuration was loaded anew"
+        "the configuration was reloaded"
     };
     Ok(ok(&json!({
         "status": "ok", "reloaded_at": format!("{at:.9}"), "message": message,

@@ -87,7 +87,7 @@ impl QueryParams {
         };
         // An unencoded plus sign arrives as a space.
         let at = text.replace(' ', "+").parse();
-        let unknown = format!("{name} must be an instant such as 2026-02-25T10:00:00Z");
+        let unknown = format!("{name} must be a timestamp such as 2026-02-25T10:00:00Z");
         at.map(Some).map_err(|_| ApiError::bad(unknown))
     }
 
@@ -104,7 +104,7 @@ impl QueryParams {
         let Some(text) = self.get("cursor") else {
             return Ok(None);
         };
-        let unknown = "cursor must be one that an answer of /job-logs gave";
+        let unknown = "cursor must come from a response of /job-logs";
         let cursor = LogCursor::parse(text).ok_or_else(|| ApiError::bad(unknown))?;
         Ok(Some(cursor))
     }
@@ -116,7 +116,7 @@ impl QueryParams {
     pub(super) fn logs(&self) -> Result<LogFilter, ApiError> {
         let id = self.get("job_id").map(|text| {
             let id = parse_job_id(text).map(job_id);
-            id.ok_or_else(|| ApiError::bad("job_id is no id of a job"))
+            id.ok_or_else(|| ApiError::bad("job_id is not a job id"))
         });
         let submitted_by = self.text("submitted_by");
         let known = SUBMITTERS.map(SubmittedBy::as_str);
@@ -159,7 +159,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let decoded = Path::<T>::from_request_parts(parts, state).await;
-        let unknown = |_| ApiError::not_found("there is nothing at this path");
+        let unknown = |_| ApiError::not_found("this path does not exist");
         decoded
             .map(|Path(segments)| Self(segments))
             .map_err(unknown)

@@ -81,11 +81,12 @@ pub(super) async fn pipeline(
     let entries = pipeline.graph.entries().count();
     if entries > 1 {
         let error = format!(
-            "the pipeline begins with {entries} jobs, and one is waited for; use ?async=true"
+            "the pipeline starts with {entries} jobs, but a synchronous call waits for one; use ?async=true"
         );
         return Err(ApiError::bad(error));
     }
-    let full = "as many callers wait for a pipeline as are allowed; try again, or use ?async=true";
+    let full =
+        "the maximum number of callers waits for a pipeline already; try again, or use ?async=true";
     // Before anything is queued, so that a refused caller has started nothing.
     let _permit = state
         .runtime
@@ -105,7 +106,7 @@ pub(super) async fn pipeline(
     if !over {
         let body = json!({
             "job_id": job_id(root), "status": "running", "timeout_exceeded": true,
-            "message": "the pipeline takes longer than this call waits; it goes on, ask for its job",
+            "message": "the pipeline takes longer than this call waits; it continues, poll its job",
         });
         return Ok(answer(StatusCode::ACCEPTED, &body));
     }
@@ -113,7 +114,7 @@ pub(super) async fn pipeline(
     let runtime = state.runtime.clone();
     let read = async move {
         let whole = runtime.tree_outcome(root).await?;
-        let gone = || ApiError::not_found("the job was removed just now");
+        let gone = || ApiError::not_found("the job has just been removed");
         let mut whole = whole.ok_or_else(gone)?;
         whole["duration_ms"] = took.into();
         Ok(ok(&whole))
@@ -142,7 +143,7 @@ async fn payload(body: Body, sender: BodySender) -> Result<Value, ApiError> {
         return Ok(Value::Null);
     }
     let parsed: Map<String, Value> = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::bad(format!("the body is no JSON object: {error}")))?;
+        .map_err(|error| ApiError::bad(format!("the body is not a JSON object: {error}")))?;
     match parsed.get("payload") {
         None | Some(Value::Null) => Ok(Value::Null),
         Some(payload) if is_too_deep(payload) => {

@@ -79,7 +79,7 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
     if is_weak && parts.extensions.get::<Throttled>().is_some() {
         return Err(ApiError::too_many_failures());
     }
-    let told = match &endpoint.target {
+    let accepted = match &endpoint.target {
         EndpointTarget::Plugin(plugin) => {
             let (kind, payload) = event(&body);
             let by = SubmittedBy::Webhook;
@@ -94,7 +94,7 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
             publish(&state, endpoint, publication, &body, delivery).await?
         }
     };
-    Ok(answer(StatusCode::ACCEPTED, &told))
+    Ok(answer(StatusCode::ACCEPTED, &accepted))
 }
 
 /// The sender's id of this delivery, if given.
@@ -201,8 +201,8 @@ fn refused(error: TriggerError, endpoint: &WebhookEndpoint) -> ApiError {
     match error {
         TriggerError::Engine(error) => error.into(),
         TriggerError::Missing(_) | TriggerError::Routing(_) => {
-            tracing::error!(component = "webhooks", path = endpoint.path, %error, "a webhook leads nowhere");
-            ApiError::busy("this webhook is not served at the moment")
+            tracing::error!(component = "webhooks", path = endpoint.path, %error, "the target of a webhook does not exist");
+            ApiError::busy("this webhook is not available at the moment")
         }
     }
 }

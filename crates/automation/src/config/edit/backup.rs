@@ -30,7 +30,7 @@ pub fn paths(config: &Config) -> impl Iterator<Item = PathBuf> {
 /// Copies into `output`, which must not exist yet.
 pub fn backup(config: &Config, output: &Path) -> io::Result<ConfigBackup> {
     if output.exists() {
-        let message = format!("{} is there already", output.display());
+        let message = format!("{} exists already", output.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
     let mut done = ConfigBackup::default();
@@ -51,7 +51,10 @@ pub fn backup(config: &Config, output: &Path) -> io::Result<ConfigBackup> {
 /// Plans to restore the files of a backup into `dir`.
 pub fn restore(from: &Path, dir: &Path) -> io::Result<Edit> {
     if !from.join("config.yaml").is_file() {
-        let message = format!("{} has no config.yaml, so it is no backup", from.display());
+        let message = format!(
+            "{} has no config.yaml, so it is not a backup",
+            from.display()
+        );
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
     let mut edit = Edit::default();

@@ -36,7 +36,7 @@ pub(super) fn find_token(
         .iter()
         .find(|token| text_of(token, "name").as_deref() == Some(name));
     let Some(token) = token else {
-        let message = format!("there is no token `{name}`");
+        let message = format!("no token has the name `{name}`");
         return Err(EditRefused::new(message, "see `config token list`"));
     };
     let dir = path.parent().unwrap_or(path);

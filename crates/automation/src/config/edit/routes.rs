@@ -41,7 +41,7 @@ pub fn add_route(
     let merged = read_sources(path, environment, &Drafts::new())?.merged;
     let routes = routes(&merged);
     if routes.iter().any(|known| route.is(known)) {
-        return Err(EditRefused::new("there is such a route already", ""));
+        return Err(EditRefused::new("this route exists already", ""));
     }
     let file = routes.first().map_or(path, |first| &first.at.file);
     let (text, spans) = text_with_spans(file)?;
@@ -51,7 +51,7 @@ pub fn add_route(
     let changed = with_entry(&text, &spans, LIST, &lines.concat());
     let unfit = || {
         edit_by_hand(&format!(
-            "`{LIST}` in {} is no list in lines",
+            "`{LIST}` in {} is not a block-style list",
             file.display()
         ))
     };
@@ -69,14 +69,14 @@ pub fn remove_route(
     let merged = read_sources(path, environment, &Drafts::new())?.merged;
     let routes = routes(&merged);
     let found = routes.iter().find(|known| route.is(known));
-    let found = found
-        .ok_or_else(|| EditRefused::new("there is no such route", "see `config route list`"))?;
+    let found =
+        found.ok_or_else(|| EditRefused::new("no such route exists", "see `config route list`"))?;
     let file = &found.at.file;
     // The index of the route among those of its file.
     let mut of_file = routes.iter().filter(|known| known.at.file == *file);
     let index = of_file.position(|known| route.is(known));
     let (text, spans) = text_with_spans(file)?;
-    let unfit = || edit_by_hand("the route does not stand in lines of its own");
+    let unfit = || edit_by_hand("the route is not on lines of its own");
     let items = spans.field(LIST).map(|field| field.value.items());
     let item = index
         .and_then(|index| items?.get(index))

@@ -20,14 +20,14 @@ pub fn set(path: &Path, environment: &Environment, assignment: &str) -> Result<E
     let fix = "write it as `service.log_level=debug`";
     let (name, written) = assignment
         .split_once('=')
-        .ok_or_else(|| EditRefused::new("there is no `=` between path and value", fix))?;
+        .ok_or_else(|| EditRefused::new("the `=` between path and value is missing", fix))?;
     let name = match name.trim().strip_prefix("plugin:") {
         Some(plugin) => format!("plugins.{plugin}"),
         None => name.trim().to_owned(),
     };
     let segments: Vec<&str> = name.split('.').collect();
     if segments.iter().any(|segment| segment.is_empty()) {
-        return Err(EditRefused::new(format!("`{name}` is no path"), fix));
+        return Err(EditRefused::new(format!("`{name}` is not a path"), fix));
     }
     let (encoded, value) = scalar(written.trim())?;
     let before = read_sources(path, environment, &Drafts::new())?.merged;
@@ -36,12 +36,7 @@ pub fn set(path: &Path, environment: &Environment, assignment: &str) -> Result<E
     check_target(node, rest, &name)?;
     let file = node.at.file.to_path_buf();
     let (text, spans) = text_with_spans(&file)?;
-    let lost = || {
-        edit_by_hand(&format!(
-            "`{name}` is not in {} as it looks",
-            file.display()
-        ))
-    };
+    let lost = || edit_by_hand(&format!("`{name}` was not found in {}", file.display()));
     let span = keys.iter().try_fold(&spans, |span, key| {
         span.field(key).map(|field| &field.value)
     });
@@ -56,7 +51,9 @@ pub fn set(path: &Path, environment: &Environment, assignment: &str) -> Result<E
     let mut expected = structure(&file, &text).ok_or_else(lost)?;
     put(&mut expected, &keys, rest, value);
     if structure(&file, &changed) != Some(expected) {
-        return Err(edit_by_hand(&format!("{place} cannot be changed alone")));
+        return Err(edit_by_hand(&format!(
+            "{place} cannot be changed without affecting other values"
+        )));
     }
     let mut edit = Edit::default();
     edit.writes.insert(file, changed.into_bytes());
@@ -76,14 +73,14 @@ fn scalar(written: &str) -> Result<(String, Value), EditRefused> {
     let parsed = parsed.ok().and_then(|tree| tree.get("v").cloned());
     match parsed.map(|node| node.kind) {
         _ if written.is_empty() => {
-            let fix = "to take a key out, change the file by hand";
-            Err(EditRefused::new("there is no value behind the `=`", fix))
+            let fix = "to remove a key, edit the file by hand";
+            Err(EditRefused::new("the value after the `=` is missing", fix))
         }
         Some(NodeKind::Bool { value, .. }) => Ok((written.to_owned(), value.into())),
         Some(NodeKind::Number { value, .. }) => Ok((written.to_owned(), Value::Number(value))),
         Some(NodeKind::List(_) | NodeKind::Map(_)) if written.starts_with(['[', '{']) => {
-            let fix = "change lists and maps by hand, then run `config check`";
-            Err(EditRefused::new("only single values can be set", fix))
+            let fix = "edit lists and maps by hand, then run `config check`";
+            Err(EditRefused::new("only scalars can be set", fix))
         }
         Some(NodeKind::Text(text)) if text == written && is_plain(written) => {
             Ok((written.to_owned(), Value::from(written)))
@@ -134,10 +131,10 @@ fn check_target(node: &ConfigNode, rest: &[&str], name: &str) -> Result<(), Edit
         ))),
         (NodeKind::Map(_), []) => Err(edit_by_hand(&format!("`{name}` is the map at {place}"))),
         (NodeKind::Bool { .. } | NodeKind::Number { .. } | NodeKind::Text(_), [_, ..]) => Err(
-            edit_by_hand(&format!("`{name}` leads below the single value at {place}")),
+            edit_by_hand(&format!("`{name}` leads below the scalar at {place}")),
         ),
         (NodeKind::Null, [_, ..]) => Err(edit_by_hand(&format!(
-            "`{name}` leads below nothing at {place}"
+            "`{name}` leads below the null at {place}"
         ))),
         _ => Ok(()),
     }

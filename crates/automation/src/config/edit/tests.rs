@@ -139,16 +139,19 @@ fn what_cannot_be_changed_in_place_is_refused_du_114() {
         "plugin_roots: [plugins]\nservice: {}\napi:\nx: &a {limit: 1}\ny: *a\nplugins:\n  m: &m\n    config: {n: 1}\n  o: *m\nlong: |\n  a\n  b\n",
     );
     let cases = [
-        ("service.name", "no `=`"),
-        ("service..name=x", "is no path"),
-        ("service.name=", "no value"),
-        ("service.name=[a, b]", "only single values"),
+        ("service.name", "the `=` between"),
+        ("service..name=x", "is not a path"),
+        ("service.name=", "the value after"),
+        ("service.name=[a, b]", "only scalars"),
         ("plugin_roots.0=x", "leads into the list"),
         ("plugins=x", "is the map"),
         ("service.name=x", "cannot be changed in place"),
-        ("api.listen=x", "leads below nothing"),
-        ("y.limit=2", "cannot be changed alone"),
-        ("plugins.m.config.n=2", "cannot be changed alone"),
+        ("api.listen=x", "leads below the null"),
+        ("y.limit=2", "cannot be changed without affecting"),
+        (
+            "plugins.m.config.n=2",
+            "cannot be changed without affecting",
+        ),
         ("long=x", "cannot be changed in place"),
     ];
     for (assignment, expected) in cases {

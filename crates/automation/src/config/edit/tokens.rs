@@ -95,7 +95,7 @@ pub fn create(
     if name.is_empty() || !name.chars().all(fits) {
         let fix = "use letters, digits, `-` and `_`";
         return Err(EditRefused::new(
-            format!("`{name}` is no name for a token"),
+            format!("`{name}` is not a valid token name"),
             fix,
         ));
     }
@@ -105,9 +105,9 @@ pub fn create(
     let known = known.as_ref().and_then(Value::as_array);
     let mut known = known.into_iter().flatten();
     if known.any(|entry| entry["name"] == name) {
-        let fix = "choose another name, or delete that one";
+        let fix = "choose another name, or delete the existing token";
         return Err(EditRefused::new(
-            format!("there is a token `{name}` already"),
+            format!("the token `{name}` exists already"),
             fix,
         ));
     }
@@ -126,7 +126,7 @@ pub fn create(
     let mut edit = Edit::default();
     let scopes_path = dir.join(relative);
     if scopes_path.exists() {
-        let message = format!("{} is there already", scopes_path.display());
+        let message = format!("{} exists already", scopes_path.display());
         return Err(EditRefused::new(
             message,
             "remove it, or choose another name",
@@ -138,7 +138,7 @@ pub fn create(
         let (text, spans) = text_with_spans(&file)?;
         with_entry(&text, &spans, "tokens", &entry).ok_or_else(|| {
             edit_by_hand(&format!(
-                "`tokens` in {} is no list in lines",
+                "`tokens` in {} is not a block-style list",
                 file.display()
             ))
         })?
@@ -154,11 +154,7 @@ pub fn create(
 pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit, EditRefused> {
     let found = find_token(path, environment, name)?;
     let item = &found.item.bytes;
-    let unfit = || {
-        edit_by_hand(&format!(
-            "the token `{name}` does not stand in lines of its own"
-        ))
-    };
+    let unfit = || edit_by_hand(&format!("the token `{name}` is not on lines of its own"));
     let dash = lines::dash_of(&found.text, item.start).ok_or_else(unfit)?;
     let start = lines::start_of(&found.text, item.start);
     let end = lines::block_end(&found.text, item.start, dash);
@@ -181,7 +177,7 @@ pub fn change_scopes(
         let message = format!("`{name}` is only a named secret and has no scope file");
         return Err(EditRefused::new(
             message,
-            "make a token with `config token create`",
+            "create a token with `config token create`",
         ));
     };
     let (mut document, mut scopes) = scopes_of(&scopes_file)?;
@@ -250,7 +246,7 @@ pub fn change_scopes(
 fn check_scopes(scopes: &[String]) -> Result<(), EditRefused> {
     if scopes.is_empty() {
         let fix = "name at least one, such as `plugin:ro`";
-        return Err(EditRefused::new("there is no scope", fix));
+        return Err(EditRefused::new("the list of scopes is empty", fix));
     }
     match unknown_scopes(scopes).first() {
         None => Ok(()),
@@ -272,7 +268,7 @@ fn scopes_of(file: &Path) -> Result<(Value, Vec<String>), EditRefused> {
         serde_json::from_slice(&bytes).map_err(|error| unreadable(file, &error.to_string()))?;
     let listed = document.get("scopes").unwrap_or(&document);
     let scopes = serde_json::from_value(listed.clone());
-    let scopes = scopes.map_err(|_| unreadable(file, "it holds no list of scopes"))?;
+    let scopes = scopes.map_err(|_| unreadable(file, "it contains no list of scopes"))?;
     Ok((document, scopes))
 }
 

@@ -90,7 +90,7 @@ pub fn add_webhook(
         .iter()
         .any(|one| path_of(one).as_ref() == Some(&webhook.path))
     {
-        let message = format!("there is an endpoint at {} already", webhook.path);
+        let message = format!("an endpoint at {} exists already", webhook.path);
         let fix = "choose another --path, or change that one by hand; see `config webhook list`";
         return Err(EditRefused::new(message, fix));
     }
@@ -99,7 +99,7 @@ pub fn add_webhook(
     let changed = with_endpoint(&text, &spans, &webhook.to_yaml());
     let unfit = || {
         let file = file.display();
-        edit_by_hand(&format!("`{SECTION}` in {file} does not stand in lines"))
+        edit_by_hand(&format!("`{SECTION}` in {file} is not in block style"))
     };
     let mut edit = Edit::default();
     let changed = changed.ok_or_else(unfit)?;

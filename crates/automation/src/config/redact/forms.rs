@@ -68,9 +68,9 @@ pub(super) fn masked(text: &str, mask: &str) -> String {
     if text.contains(BLOCK) {
         return mask.to_owned();
     }
-    let named = |name: &str, whole: &str, told: String| {
+    let named = |name: &str, whole: &str, masked_text: String| {
         if names::is_secret(name) {
-            told
+            masked_text
         } else {
             whole.to_owned()
         }
@@ -97,8 +97,8 @@ pub(super) fn masked(text: &str, mask: &str) -> String {
         format!("{}{}{}:{mask}", &found[1], &found[2], &found[3])
     });
     text = replaced(&HEADER, &text, |found| {
-        let told = format!("{}{}{}{mask}", &found[1], &found[2], &found[3]);
-        named(&found[2], &found[0], told)
+        let masked_text = format!("{}{}{}{mask}", &found[1], &found[2], &found[3]);
+        named(&found[2], &found[0], masked_text)
     });
     text = replaced(&ASSIGNED, &text, |found| {
         named(
@@ -115,8 +115,8 @@ pub(super) fn masked(text: &str, mask: &str) -> String {
         )
     });
     text = replaced(&FLAG, &text, |found| {
-        let told = format!("{}{}{}{mask}", &found[1], &found[2], &found[3]);
-        named(&found[2], &found[0], told)
+        let masked_text = format!("{}{}{}{mask}", &found[1], &found[2], &found[3]);
+        named(&found[2], &found[0], masked_text)
     });
     replaced(&SCHEME, &text, |found| {
         let (scheme, value) = (&found[1], &found[3]);
@@ -218,10 +218,14 @@ mod tests {
             ),
             ("", ""),
         ] {
-            let told = masked(text, "#");
+            let masked_text = masked(text, "#");
             let shown = shown.replace("hooks.slack.com/#", "hooks.slack.com/services/#");
-            assert_eq!(told, shown, "{text}");
-            assert_eq!(masked(&told, "#"), told, "twice is the same: {text}");
+            assert_eq!(masked_text, shown, "{text}");
+            assert_eq!(
+                masked(&masked_text, "#"),
+                masked_text,
+                "twice is the same: {text}"
+            );
         }
     }
 }

@@ -125,7 +125,7 @@ fn a_changed_high_security_file_prevents_the_start_du_018() {
     fs::remove_file(world.path("scopes/unused.json")).unwrap();
     let (starts, failed, line) = start(&world, "unused.json");
     assert!(
-        !starts && failed && line.contains("was sealed and is gone"),
+        !starts && failed && line.contains("was sealed and no longer exists"),
         "{line}"
     );
 }
@@ -138,10 +138,13 @@ fn what_everybody_may_write_to_is_told_and_such_a_seal_is_refused_du_018_du_019(
     for (service, expected) in [("", true), ("strict_mode: true", false)] {
         let world = World::new(&format!("service: {{{service}}}"));
         world.lock();
-        assert_eq!(start(&world, "everybody"), (true, false, String::new()));
+        assert_eq!(
+            start(&world, "world-writable"),
+            (true, false, String::new())
+        );
         for (file, mode) in [("config.yaml", 0o600), ("", 0o700)] {
             chmod(world.path(file), 0o777);
-            let (starts, _, told) = start(&world, "is writable by everybody; run `chmod o-w`");
+            let (starts, _, told) = start(&world, "is world-writable; run `chmod o-w`");
             assert!(!told.is_empty(), "{file}");
             assert_eq!(starts, expected, "{told}");
             chmod(world.path(file), mode);
@@ -169,7 +172,7 @@ fn a_changed_operational_file_warns_or_fails_when_strict_du_019() {
         world.put("more/ops.yaml", "plugins: {p: {}}");
         let (starts, failed, line) = start(&world, "ops.yaml");
         assert_eq!((starts, failed), (!fatal, fatal), "{service}: {line}");
-        assert!(line.contains("ops.yaml: is not what was sealed"), "{line}");
+        assert!(line.contains("ops.yaml: differs from its seal"), "{line}");
     }
 }
 
@@ -199,7 +202,7 @@ fn a_proposed_configuration_is_judged_by_the_running_one() {
 fn a_missing_seal_matters_when_there_is_something_to_guard_du_020() {
     let (starts, failed, line) = start(&whole(""), ".checksums");
     assert!(
-        !starts && failed && line.contains("there is no seal for "),
+        !starts && failed && line.contains("no seal exists for "),
         "{line}"
     );
     let (starts, failed, line) = start(&World::new(""), ".checksums");

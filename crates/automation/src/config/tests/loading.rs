@@ -134,7 +134,7 @@ fn a_value_that_breaks_the_yaml_is_not_quoted_du_005() {
     let world = World::new("service: {name: ${BAD}}").with("BAD", "hunter2: [");
     let problems = world.problems();
     assert!(
-        problems.contains("once the variables are filled in"),
+        problems.contains("after variables are substituted"),
         "{problems}"
     );
     assert!(!problems.contains("hunter2"), "{problems}");
@@ -334,8 +334,8 @@ plugins: {p: {schedules: [{at: \"${SECRET}\"}], ${SECRET}: 1}}";
     let loaded = world.load(SealCheck::No);
     let problems = format!("{} {loaded:?}", shown(&loaded.problems));
     for told in [
-        "`service.tick_interval`: `${SECRET}` is no duration",
-        "`service.dedupe_ttl`: `${SHORT}s` is no duration",
+        "`service.tick_interval`: `${SECRET}` is not a duration",
+        "`service.dedupe_ttl`: `${SHORT}s` is not a duration",
         "names `x-${SECRET}-y`, which is not in `plugins`",
         "names `${TICKS}`, which is not in `plugins`",
         "unknown key `plugins.p.${SECRET}`",

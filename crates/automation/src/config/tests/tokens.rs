@@ -65,7 +65,7 @@ fn a_scope_file_needs_scopes_and_wants_a_hash() {
     assert!(
         with_scope_file("{}", &hash)
             .problems()
-            .contains("holds no scopes")
+            .contains("contains no scopes")
     );
     let world = with_scope_file(SCOPES, "");
     let hash = blake3::hash(SCOPES.as_bytes()).to_hex();
@@ -107,7 +107,7 @@ fn api_tokens_are_known_by_value_or_by_name_du_024() {
 fn secrets_are_named_once_and_exist() {
     refused(
         "tokens: [{name: a, key: x}, {name: a, key: y}]",
-        "the token `a` is there twice",
+        "the token `a` is defined twice",
     );
     refused("tokens: [{name: a}]", "`tokens[0].key` is missing");
     let plugin =

@@ -16,7 +16,7 @@ fn a_tick_that_is_too_short_is_refused_du_010() {
     );
     refused(
         "service: {tick_interval: 60}",
-        "`service.tick_interval`: `60` is no duration",
+        "`service.tick_interval`: `60` is not a duration",
     );
 }
 
@@ -173,9 +173,9 @@ fn schedules_have_one_mode_and_an_id_of_their_own_and_never_handle_du_071() {
     );
     refused(
         &plugin("- {cron: '* * * * *', catch_up: run_all}"),
-        "`catch_up` other than skip goes only with `every`",
+        "`catch_up` other than skip is only valid with `every`",
     );
-    refused(&plugin("- {every: often}"), "`often` is no interval");
+    refused(&plugin("- {every: often}"), "`often` is not an interval");
     refused(
         &plugin("- {every: 5m, if_running: wait}"),
         "must be one of skip, queue, cancel",

@@ -102,7 +102,7 @@ impl Confinement {
 }
 
 fn inside<'s>(sandbox: &'s mut Option<Sandbox>, name: &str) -> Result<&'s mut Sandbox, Error> {
-    let lacking = || Error::Usage(format!("`{name}` goes only behind `--sandbox`"));
+    let lacking = || Error::Usage(format!("`{name}` is only valid after `--sandbox`"));
     sandbox.as_mut().ok_or_else(lacking)
 }
 

@@ -89,8 +89,8 @@ impl Runtime {
         let left_out: BTreeSet<&str> = program.left_out().map(|(name, _)| name).collect();
         let checks = stranded.into_iter().map(|(plugin, jobs)| {
             let why = program.missing_plugin(&plugin);
-            let what = "bring it back and reload, or end them with `job cancel`";
-            let detail = format!("queued jobs that nobody takes here: {jobs}; {why}; {what}");
+            let what = "restore the plugin and reload, or cancel the jobs with `job cancel`";
+            let detail = format!("queued jobs that this node cannot run: {jobs}; {why}; {what}");
             let mut check = check(&format!("jobs of {plugin}"), Some(detail));
             let is_unknown = !program.is_known(&plugin) && !left_out.contains(plugin.as_str());
             check["ok"] = (is_shared && is_unknown).into();
@@ -178,7 +178,7 @@ pub(super) fn plugin_check(name: &str, unhealthy_reason: Option<String>) -> Valu
 pub(super) fn left_out(program: &Program) -> Vec<Value> {
     let left_out = program.left_out();
     let checks =
-        left_out.map(|(name, why)| plugin_check(name, Some(format!("it was left out: {why}"))));
+        left_out.map(|(name, why)| plugin_check(name, Some(format!("it was skipped: {why}"))));
     checks.collect()
 }
 

@@ -66,9 +66,8 @@ fn serve(mut stream: TcpStream, status: &AtomicU16) -> Option<()> {
     let length = stream.read(&mut head).ok()?;
     let head = String::from_utf8_lossy(&head[..length]);
     let path = head.split(' ').nth(1)?.to_owned();
-    let redirect = |to: &str| {
-        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
-    };
+    let redirect =
+        |to: &str| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n");
     let plain = |status: u16, body: &str| {
         format!(
             "HTTP/1.1 {status} S\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",

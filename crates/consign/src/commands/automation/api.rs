@@ -41,7 +41,7 @@ impl ApiArgs {
         let usual = if self.body.is_some() { "POST" } else { "GET" };
         let method = self.method.as_deref().unwrap_or(usual).to_ascii_uppercase();
         let method: Method = method.parse().map_err(|_| {
-            Failure::failed(format!("{method} is no method")).hint("write GET or POST")
+            Failure::failed(format!("{method} is not a valid method")).hint("write GET or POST")
         })?;
         let body = self
             .body

@@ -124,7 +124,7 @@ pub(crate) async fn wait_for_job(
 ) -> anyhow::Result<Vec<Value>> {
     let path = format!("/job/{}/tree", path_segment(job_id));
     let began = Instant::now();
-    let mut told = false;
+    let mut is_noted = false;
     loop {
         let body = client.get(&path).await?.body;
         let tree = body.as_array().cloned().unwrap_or_default();
@@ -132,9 +132,9 @@ pub(crate) async fn wait_for_job(
         let Some(open) = tree.iter().find(is_open) else {
             return Ok(tree);
         };
-        if !told && began.elapsed() >= SILENT_WAIT_MAX {
+        if !is_noted && began.elapsed() >= SILENT_WAIT_MAX {
             out::note(&wait_note(open));
-            told = true;
+            is_noted = true;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

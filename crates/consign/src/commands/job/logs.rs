@@ -111,7 +111,7 @@ pub(super) fn entry(log: &Value) -> String {
         let where_it_is = ductile::typed(&format!("`job show {id}` has it"));
         let _ = writeln!(
             text,
-            "    its output is left out of so long a list; {where_it_is}"
+            "    its output is left out of this long list; {where_it_is}"
         );
     }
     text

@@ -57,11 +57,7 @@ fn inspect_text(whole: &Value) -> String {
         &whole["lineage"],
     );
     let carried = rows(&whole["contexts"], CONTEXT_COLUMNS);
-    part(
-        "CONTEXTS, and what each carries",
-        carried,
-        &whole["contexts"],
-    );
+    part("CONTEXTS, with their baggage", carried, &whole["contexts"]);
     let moves = rows(&whole["transitions"], MOVE_COLUMNS);
     part("TRANSITIONS", moves, &whole["transitions"]);
     let attempts = whole["attempts"].as_array().into_iter().flatten();

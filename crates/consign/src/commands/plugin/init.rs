@@ -41,7 +41,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let language = Language::named(&self.language).ok_or_else(|| {
             let known = Language::ALL.map(Language::as_str).join(", ");
-            Failure::failed(format!("there is no scaffold for {}", self.language))
+            Failure::failed(format!("no template exists for {}", self.language))
                 .hint(format!("choose one of {known}"))
         })?;
         let parent = if let Some(dir) = self.dir {

@@ -176,7 +176,7 @@ impl PayloadArgs {
             (None, None) => return Ok(Map::new()),
         };
         serde_json::from_str(&text).map_err(|error| {
-            Failure::failed(format!("the payload is no JSON object: {error}"))
+            Failure::failed(format!("the payload is not a JSON object: {error}"))
                 .hint(r#"write it like --payload '{"name": "Ada"}'"#)
                 .into()
         })

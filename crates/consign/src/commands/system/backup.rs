@@ -107,9 +107,9 @@ impl Args {
         if path.is_file() {
             return Ok(Some(path));
         }
-        let message = format!("there is no ledger at {}", path.display());
+        let message = format!("no ledger exists at {}", path.display());
         if self.scope == BackupScope::Db {
-            let hint = "one beside the Intent Protocol is saved with `consign store backup`";
+            let hint = "the ledger of a server is backed up with `consign store backup`";
             return Err(Failure::failed(message).hint(hint).into());
         }
         out::note(&format!("warning: {message}"));
@@ -119,13 +119,13 @@ impl Args {
     fn write(&self, plan: &BackupPlan, ledger: Option<&Path>) -> anyhow::Result<u64> {
         let shown = self.to.display();
         let archive = Archive::create(&self.to);
-        let mut archive = archive.with_context(|| format!("cannot make {shown}"))?;
+        let mut archive = archive.with_context(|| format!("cannot create {shown}"))?;
         if let Some(ledger) = ledger {
             let mut copy = self.to.clone().into_os_string();
             copy.push(".db");
             let copy = PathBuf::from(copy);
             if copy.exists() {
-                let message = format!("{} is in the way", copy.display());
+                let message = format!("{} exists already", copy.display());
                 return Err(Failure::failed(message).hint("move it away").into());
             }
             let from = Place::File(ledger.to_owned());

@@ -56,7 +56,7 @@ impl SelfcheckArgs {
         state.require_own_ledger(START_SERVER_HINT)?;
         if !state.ledger().exists() {
             let shown = state.ledger().display();
-            let message = format!("nothing has run yet: there is no {shown}");
+            let message = format!("nothing has run yet: no ledger exists at {shown}");
             return Err(Failure::failed(message).into());
         }
         let checks = block_on(look(&tree, &state))?;

@@ -71,7 +71,7 @@ impl Args {
         match answer {
             Some(answer) => print(args, &answer, reloaded),
             None => print(args, &signalled(pid)?, |_| {
-                format!("told {pid} by SIGHUP; its log says what came of it")
+                format!("sent SIGHUP to {pid}; see its log for the result")
             }),
         }
     }
@@ -82,16 +82,16 @@ fn require_usable(config: &Value) -> Result<(), Failure> {
     if config["ok"] == true {
         return Ok(());
     }
-    let detail = config["detail"].as_str().unwrap_or("it does not say why");
+    let detail = config["detail"].as_str().unwrap_or("it gives no reason");
     let message = format!("the service cannot use the configuration: {detail}");
     Err(Failure::new(Exit::Config, message).hint("see `config check`"))
 }
 
 fn signalled(pid: u32) -> anyhow::Result<Value> {
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let raw = raw.ok_or_else(|| Failure::failed("the service has not said which process it is"))?;
+    let raw = raw.ok_or_else(|| Failure::failed("the process id of the service is unknown"))?;
     kill_process(raw, Signal::HUP)
-        .map_err(|error| Failure::failed(format!("{pid} cannot be told: {error}")))?;
+        .map_err(|error| Failure::failed(format!("SIGHUP cannot be sent to {pid}: {error}")))?;
     Ok(json!({"status": "ok", "pid": pid, "message": "sent SIGHUP"}))
 }
 

@@ -132,7 +132,7 @@ struct ServiceReport {
 
 async fn service_report(tree: &ConfigTree) -> anyhow::Result<ServiceReport> {
     let Some(client) = ServiceClient::connect_running(tree).await? else {
-        return Err(Failure::failed("the service ended just now").into());
+        return Err(Failure::failed("the service has just stopped").into());
     };
     Ok(ServiceReport {
         status: client.get("/system/status").await?.body,

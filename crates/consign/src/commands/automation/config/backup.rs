@@ -37,12 +37,12 @@ impl BackupArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let config = self.tree.find()?.peek()?;
         let done = edit::backup(&config, &self.output).map_err(|error| {
-            Failure::failed(error.to_string()).hint("name a directory that is not there yet")
+            Failure::failed(error.to_string()).hint("name a directory that does not exist yet")
         })?;
         for path in &done.left_out {
             let path = text_of(path);
             out::note(&format!(
-                "warning: {path} lies outside of the directory and is not copied"
+                "warning: {path} is outside of the directory and is not copied"
             ));
         }
         if self.tree.output.json {
@@ -61,7 +61,7 @@ impl RestoreArgs {
         let tree = self.tree.find()?;
         let dir = tree.path.parent().unwrap_or(&tree.path);
         let edit = edit::restore(&self.from, dir).map_err(|error| {
-            Failure::failed(error.to_string()).hint("name what `config backup` made")
+            Failure::failed(error.to_string()).hint("name a directory that `config backup` created")
         })?;
         tree.apply_edit(&edit, self.dry_run)?;
         let files: Vec<_> = edit.paths().map(|(path, _)| path.to_owned()).collect();

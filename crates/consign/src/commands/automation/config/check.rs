@@ -57,11 +57,11 @@ impl Args {
                 "integrity_failed": loaded.integrity_failed,
             }))?;
         } else {
-            let told = if self.tree.verbose { &notices[..] } else { &[] };
+            let shown_notices = if self.tree.verbose { &notices[..] } else { &[] };
             let kinds = [
                 ("error", &errors[..]),
                 ("warning", &warnings),
-                ("notice", told),
+                ("notice", shown_notices),
             ];
             for (kind, problems) in kinds {
                 for problem in problems {

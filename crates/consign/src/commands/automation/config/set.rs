@@ -48,8 +48,8 @@ impl MeantArgs {
         plan: impl Fn(&ConfigTree) -> Result<Edit, EditRefused>,
     ) -> anyhow::Result<Exit> {
         if !self.dry_run && !self.apply {
-            let message = "say whether the change is meant";
-            let hint = "add --apply to make it, or --dry-run to judge it";
+            let message = "either --apply or --dry-run is required";
+            let hint = "add --apply to write the change, or --dry-run to check it";
             return Err(Failure::failed(message).hint(hint).into());
         }
         let tree = args.find()?;

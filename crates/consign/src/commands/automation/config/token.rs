@@ -141,7 +141,7 @@ fn create(args: &CreateArgs) -> anyhow::Result<Exit> {
     } else {
         out::data(&key)?;
         out::note(&format!(
-            "this key is shown only now; set {variable} to it in the environment of the service"
+            "this key is shown only once; set {variable} to it in the environment of the service"
         ));
     }
     Ok(Exit::Done)
@@ -159,7 +159,7 @@ fn scopes_in(file: &str) -> anyhow::Result<Vec<String>> {
     let scopes = serde_json::from_value(listed.clone());
     scopes.map_err(|_| {
         let hint = r#"write {"scopes": ["plugin:ro"]}"#;
-        Failure::failed(format!("{file} holds no scopes"))
+        Failure::failed(format!("{file} contains no scopes"))
             .hint(hint)
             .into()
     })
@@ -193,7 +193,7 @@ fn row(token: &TokenInfo) -> Vec<String> {
 fn inspect(args: &NamedArgs) -> anyhow::Result<Exit> {
     let tokens = edit::list(&args.tree.find()?.peek()?);
     let Some(token) = tokens.into_iter().find(|token| token.name == args.name) else {
-        let message = format!("there is no token `{}`", args.name);
+        let message = format!("no token has the name `{}`", args.name);
         return Err(Failure::failed(message)
             .hint("see `config token list`")
             .into());

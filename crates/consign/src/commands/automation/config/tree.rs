@@ -83,7 +83,7 @@ impl TreeArgs {
             match error {
                 FindError::Both | FindError::CurrentDir(_) => failure,
                 FindError::Missing(_) | FindError::Nowhere(_) => {
-                    failure.hint("name it with --config, or make one with `config init DIR`")
+                    failure.hint("name it with --config, or create one with `config init DIR`")
                 }
             }
         })?;
@@ -109,8 +109,8 @@ impl ConfigTree {
         match loaded.program {
             Some(program) => Ok((program, others)),
             None if loaded.integrity_failed => {
-                let message = "the configuration is not what was sealed";
-                let hint = "look at what changed and run `config lock`, then try again";
+                let message = "the configuration differs from its seal";
+                let hint = "review the changes and run `config lock`, then try again";
                 Err(invalid(message, &errors).hint(hint))
             }
             None => Err(invalid("the configuration is refused", &errors)),
@@ -180,8 +180,8 @@ impl ConfigTree {
         match drifted {
             None => Ok(()),
             Some((path, _)) => {
-                let message = format!("{} is not what was sealed", path.display());
-                let hint = "look at what changed and run `config lock`, then try again";
+                let message = format!("{} differs from its seal", path.display());
+                let hint = "review the changes and run `config lock`, then try again";
                 Err(Failure::new(Exit::Config, message).hint(hint).into())
             }
         }

@@ -44,7 +44,7 @@ impl Archive {
         // A file that grows meanwhile is cut at the size in the header.
         let copied = io::copy(&mut file.take(about.size()), &mut self.to)?;
         if copied != about.size() {
-            let message = format!("{} became shorter while it was read", from.display());
+            let message = format!("{} was truncated while it was read", from.display());
             return Err(io::Error::other(message));
         }
         let over = usize::try_from(about.size() % BLOCK as u64).unwrap_or_default();
@@ -105,7 +105,7 @@ fn split_name(name: &str) -> io::Result<(&str, &str)> {
     let fits = |at: &usize| *at <= PREFIX_BYTES_MAX && name.len() - at - 1 <= NAME_BYTES_MAX;
     match slashes.find(fits) {
         Some(at) => Ok((&name[..at], &name[at + 1..])),
-        None => Err(io::Error::other(format!("{name} is too long a name"))),
+        None => Err(io::Error::other(format!("the name {name} is too long"))),
     }
 }
 
