@@ -1,4 +1,4 @@
-//! Plugins written the way they are found in the wild, loaded and run without a change to them.
+//! Plugins as they exist in practice, loaded and run unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::plugin_world::{World, environment, failure, finish};
 
-/// A list of commands, flow and block style mixed, comments, a schema in each form, and keys of later cores.
+/// A list of commands, flow and block style mixed, comments, a schema in each form, and keys of later versions.
 const LIST_MANIFEST: &str = r#"---
 # yaml-language-server: $schema=./manifest.schema.json
 manifest_spec: "ductile.plugin"
@@ -103,7 +103,7 @@ EOF
 esac
 "#;
 
-/// Trusts that members may be null or absent, and answers with members of its own.
+/// Expects that fields may be null or absent, and responds with extra fields.
 const PYTHON: &str = r#"#!/usr/bin/env python3
 import json, sys
 req = json.loads(sys.stdin.read())

@@ -1,4 +1,4 @@
-//! Plugins that get less than the server has: limits and sandboxes, from the configuration to the process.
+//! Confined plugins: limits and sandboxes, from the configuration to the process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::plugin_world::{OK, World, configured, environment, failure, finish};
 
-/// The `limits` and `sandbox` of a plugin, as a configuration says them.
+/// The `limits` and `sandbox` of a plugin, as written in a configuration.
 fn confinement(world: &World, keys: &str) -> Confinement {
     let text = format!("plugin_roots: [plugins]\nplugins:\n  p:\n{keys}");
     configured(world, &text).unwrap().plugins["p"]
@@ -54,7 +54,7 @@ fn result(ended: &ProcessEnd) -> Value {
     serde_json::from_str(&response.result).unwrap()
 }
 
-/// Tries each of these on a path, and answers with a letter for each that worked.
+/// Tries each operation on a path, and responds with a letter for each that worked.
 const TRIES: &str = r"
 def tries(path):
     done = ''
@@ -111,7 +111,7 @@ async fn a_sandbox_opens_what_is_named_and_nothing_else() {
     assert_eq!(confined, serde_json::json!(expected));
     assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
 
-    // Without a sandbox all of it is possible, or nothing was tried.
+    // Without a sandbox all of it is possible; otherwise the test would prove nothing.
     let free = result(&finish(trying(&world, &paths[..2])).await);
     assert_eq!(free, serde_json::json!(["rwt", "lcd"]));
 }
@@ -126,7 +126,7 @@ async fn of_etc_a_sandbox_opens_what_programs_need_and_no_configuration() {
     let confined = run_confined(&world, job, "    sandbox: true\n").await;
     assert_eq!(result(&confined), serde_json::json!(["r", "", ""]));
     assert_eq!(confined.stderr.text(), "", "the interpreter lacks nothing");
-    // What is needed of the rest can be named.
+    // Further paths can be configured.
     let job = trying(&world, &[&hidden]);
     let named = run_confined(&world, job, "    sandbox: {read: [/etc/profile]}\n").await;
     assert_eq!(result(&named), serde_json::json!(["r"]));
@@ -179,7 +179,7 @@ async fn a_plugin_gets_a_temporary_directory_of_its_own_where_the_usual_one_hold
     let ended = run_guarded(&world, asking, "    sandbox: true\n", &guarded).await;
     assert_eq!(result(&ended), own.to_str().unwrap());
 
-    // Without one, nothing runs.
+    // Without Landlock, nothing runs.
     let guarded = GuardedPaths::default().and_hidden(guarded.hidden);
     let failure = failure(&run_guarded(&world, job, "    sandbox: true\n", &guarded).await);
     assert_eq!(failure.reason, FailureReason::ExitCode78);
@@ -276,7 +276,7 @@ async fn a_sandbox_that_names_what_is_not_there_fails_with_the_path_and_is_not_r
     );
 }
 
-/// Makes the kernel answer as one without Landlock: the system call that everything begins with is not there.
+/// Makes the kernel respond like one without Landlock: the first system call does not exist.
 const WITHOUT_LANDLOCK: &str = r"#!/usr/bin/env python3
 import ctypes, os, struct, sys
 code = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7fff0000)]

@@ -199,7 +199,7 @@ fn what_its_group_or_others_may_write_is_refused_with_the_way_out_du_028() {
 #[test]
 fn what_belongs_to_another_user_is_refused_with_the_way_out_du_028() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        // Only root gives files away; others never find themselves in this place.
+        // Only root can change the owner of a file; other users skip this part.
         return;
     }
     let world = World::new();
@@ -245,7 +245,7 @@ fn a_root_that_everybody_may_write_is_told_with_what_follows_du_028() {
     world.plugin("root/x", "x");
     for (mode, may, left) in [
         (0o777, "add and replace plugins;", &[][..]),
-        // Nobody can replace what is there, and what others add is theirs, which is refused.
+        // In a sticky directory existing plugins cannot be replaced, and plugins of other users are refused.
         (0o1777, "add plugins;", &["x"]),
     ] {
         chmod(&world.path("root"), mode);

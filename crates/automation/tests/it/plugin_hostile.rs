@@ -1,4 +1,4 @@
-//! Processes that try to outlive, outrun or outtalk the one that started them.
+//! Processes that try to survive, outrun or flood their parent.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::plugin_world::{OK, World, chmod, failure, finish, is_soon_dead};
 
-/// Long enough for a script to come to its point on a busy machine.
+/// Long enough for a script to reach its point on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// Leaves its own group for that of the server, where no signal to its group finds it.
+/// Moves to the server's process group, where no signal to its own group reaches it.
 const LEAVES_ITS_GROUP: &str = "os.setpgid(0, os.getpgid(os.getppid()))\nassert os.getpgrp() != os.getpid()\n\
      os.write(1, str(os.getpid()).encode())\nimport signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
      time.sleep(60)";
@@ -60,7 +60,7 @@ async fn a_detached_process_that_prints_forever_holds_nobody_up_du_044() {
     let job = world.bash(&script.replace("PIDFILE", note.to_str().unwrap()));
     let ended = finish(job).await;
     let id = fs::read_to_string(&note).unwrap();
-    // Nobody reads its pipe any more, so it ends by itself; killing it is for the day when it does not.
+    // Its pipe is closed, so it ends by itself; the kill is a precaution.
     let is_dead = is_soon_dead(&id).await;
     if !is_dead {
         kill_process(

@@ -1,4 +1,4 @@
-//! What a manifest may say.
+//! Valid and invalid manifests.
 
 use consign_automation::plugin::command::CommandAccess;
 use consign_automation::plugin::manifest::{Manifest, parse};

@@ -1,4 +1,4 @@
-//! The plugins that come with the product, as real processes: what they promise, and what they do with bad inputs.
+//! The bundled plugins as real processes: their behaviour with good and bad input.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn found(name: &str) -> DiscoveredPlugin {
     ours().plugins[name].clone()
 }
 
-/// `members` replace those of a request that is empty but whole.
+/// `members` replace those of a minimal valid request.
 fn job(found: &DiscoveredPlugin, command: &str, members: &Value) -> ProcessSpec {
     let mut request = json!({
         "protocol": 2, "job_id": "j", "command": command, "config": {}, "state": {}, "context": {},
@@ -61,7 +61,7 @@ async fn ask(name: &str, command: &str, members: Value) -> PluginResponse {
     succeeded(&run(name, command, members).await)
 }
 
-/// The error of a request that no retry makes better.
+/// The error of a request that is not retryable.
 async fn refused(name: &str, command: &str, members: Value) -> String {
     let failure = failure(&run(name, command, members).await);
     assert_eq!(failure.reason, FailureReason::ExitCode78, "{failure:?}");

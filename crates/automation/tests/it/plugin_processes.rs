@@ -1,4 +1,4 @@
-//! Real processes on good and on bad days.
+//! Real processes that succeed and fail.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::plugin_world::{OK, World, environment, failure, finish, is_alive, is_soon_dead};
 
-/// Long enough for a script to come to its point on a busy machine.
+/// Long enough for a script to reach its point on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 fn is_success(outcome: &PluginOutcome) -> bool {
@@ -292,7 +292,7 @@ async fn no_arguments_little_environment_and_our_directory_du_046() {
     let seen: serde_json::Value = serde_json::from_str(&response.result).unwrap();
     assert_eq!(seen[0], serde_json::json!([]));
     let mut names: Vec<_> = seen[1].as_array().unwrap().clone();
-    // Python makes this one up by itself.
+    // Python adds this one itself.
     names.retain(|name| name != "LC_CTYPE");
     assert_eq!(names, ["HOME", "LC_TIME", "MINE", "PATH"]);
     assert_eq!(seen[2], std::env::current_dir().unwrap().to_str().unwrap());

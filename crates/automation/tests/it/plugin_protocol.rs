@@ -1,4 +1,4 @@
-//! What is said over the pipes.
+//! Requests and responses on the pipes.
 
 use consign_automation::plugin::request::{PluginEvent, PluginRequest};
 use consign_automation::plugin::response::{

@@ -1,4 +1,4 @@
-//! New plugins: they work as they are made, and nothing is overwritten.
+//! Scaffolded plugins work immediately, and nothing is overwritten.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

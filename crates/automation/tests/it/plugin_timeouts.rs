@@ -1,4 +1,4 @@
-//! How long a command may run: from the configuration to the process that is ended.
+//! Timeouts of commands, from the configuration to the killed process.
 
 use std::time::Duration;
 

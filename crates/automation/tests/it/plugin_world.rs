@@ -1,4 +1,4 @@
-//! Plugins on disk, and runs of them with short patience.
+//! Plugins on disk, and runs with short timeouts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 pub(crate) const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
 
-/// Some directories that vanish with it.
+/// Temporary directories that are removed on drop.
 pub(crate) struct World {
     directory: TempDir,
 }
@@ -40,7 +40,7 @@ impl World {
         path
     }
 
-    /// A plugin that would pass every check.
+    /// A plugin that passes every check.
     pub(crate) fn plugin(&self, directory: &str, name: &str) -> PathBuf {
         self.file(&format!("{directory}/run.sh"), "#!/bin/sh\n", 0o755);
         self.manifest(directory, &manifest(name))
@@ -90,7 +90,7 @@ pub(crate) fn environment() -> PluginVariables {
     PluginVariables::from([("PATH".into(), path)])
 }
 
-/// The configuration in `config.yaml` of a world, or all that is wrong with it.
+/// The configuration in `config.yaml` of a world, or all its problems.
 pub(crate) fn configured(world: &World, text: &str) -> Result<Config, String> {
     let path = world.file("config.yaml", text, 0o600);
     let environment = config::Environment {
@@ -105,7 +105,7 @@ pub(crate) fn configured(world: &World, text: &str) -> Result<Config, String> {
     loaded.config.ok_or_else(|| problems.join("\n"))
 }
 
-/// To the end, with nobody who cancels.
+/// Runs to the end without cancellation.
 pub(crate) async fn finish(job: ProcessSpec) -> ProcessEnd {
     run(job, |_| (), std::future::pending()).await
 }
@@ -117,7 +117,7 @@ pub(crate) fn failure(ended: &ProcessEnd) -> PluginFailure {
     failure
 }
 
-/// Whether a process lives; one that has ended and that nobody has waited for does not.
+/// Whether a process is alive; a zombie is not.
 pub(crate) fn is_alive(id: &str) -> bool {
     let id = id.trim();
     assert!(id.parse::<u32>().is_ok(), "`{id}` is no process");
@@ -125,7 +125,7 @@ pub(crate) fn is_alive(id: &str) -> bool {
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap().starts_with('Z'))
 }
 
-/// A killed process is gone a moment later.
+/// Waits until a killed process is gone.
 pub(crate) async fn is_soon_dead(id: &str) -> bool {
     for _ in 0..100 {
         if !is_alive(id) {

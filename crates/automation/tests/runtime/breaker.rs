@@ -1,4 +1,4 @@
-//! Scheduled jobs that keep failing are held back.
+//! Circuit breakers of scheduled jobs that keep failing.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A service that takes no jobs says so, and runs them when it can.
+//! A service that cannot claim jobs reports it, and runs them later.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::world::{OK, PATIENCE, World, run};
 
-/// Waits until the service has this to say of itself.
+/// Waits until the service reports this reason.
 async fn says(runtime: &Runtime, wanted: &str) {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The running service: real plugins in bash and Python, and a real ledger. `postgres.rs` runs the same tests.
+//! The runtime with real plugins in bash and Python, and a real ledger. `postgres.rs` runs the same tests.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A process that was started for a few jobs: what it begins, and what it leaves to a service.
+//! One-shot mode: which jobs run, and which are left to a service.
 
 use consign_automation::runtime::Runtime;
 use consign_kernel::ids::IntentId;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::world::{OK, WAITS, World, keyed, run};
 
-/// A plugin that waits until it may end, and one that is done at once; jobs of the first wait for a service.
+/// A plugin that waits until it may end, and one that ends at once; jobs of the first are queued for a service.
 struct Left {
     world: World,
     one_shot: Runtime,
@@ -40,7 +40,7 @@ impl Left {
         self.world.until(id, is_held).await;
     }
 
-    /// By the end of the second one, everything else was looked at from beginning to end.
+    /// When the second one has ended, all other jobs were considered at least once.
     async fn looks_again(&self) {
         for _ in 0..2 {
             let quick = run(&self.one_shot, "quick", "work", Value::Null).await;
@@ -53,7 +53,7 @@ impl Left {
         assert_eq!((job.state, job.attempts), (State::Queued, 0));
     }
 
-    /// Lets these end, and finds that the others wait as before.
+    /// Lets these end, and checks that the others are still queued.
     async fn ends(&self, asked: &[IntentId]) {
         std::fs::write(self.world.path("go"), "").unwrap();
         for id in asked {

@@ -1,4 +1,4 @@
-//! The tests of `main.rs`, all of them, on a PostgreSQL database each.
+//! All tests of `main.rs`, each on its own PostgreSQL database.
 
 #![expect(
     clippy::unwrap_used,

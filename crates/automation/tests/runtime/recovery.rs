@@ -1,4 +1,4 @@
-//! Ends of the service, and what the next start finds.
+//! Crashes of the service, and recovery by the next start.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn what_a_dead_start_left_runs_again_at_once_du_116() {
     let first = world.start("").await;
     let id = run(&first, "once", "poll", Value::Null).await;
     world.until(id, |_| world.path("second").exists()).await;
-    // It is not there any more, as far as the ledger can tell.
+    // As far as the ledger knows, it is gone.
     first.stop(Duration::ZERO).await;
     let _second = world.start("").await;
     let done = world.ended(id).await;
@@ -75,7 +75,7 @@ ok(state_updates={'late': late}, events=[{'type': 'e', 'payload': {'late': late}
     first.stop(Duration::ZERO).await;
     let _second = world.start(config).await;
     assert_eq!(world.tree(id).await.len(), 2);
-    // Now the first process answers too.
+    // Now the first process responds, too.
     std::fs::write(world.path("go"), "").unwrap();
     while first.running() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -125,7 +125,7 @@ pipelines: [{name: alarm, on-hook: job.failed, steps: [{uses: alarm}]}]";
         (&true.into(), &"dead".into())
     );
     second.stop(Duration::from_secs(5)).await;
-    // A third start finds nothing left to tell.
+    // A third start finds nothing to recover.
     let _third = world.start(config).await;
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     assert_eq!(world.jobs("alarm").await.len(), 1);

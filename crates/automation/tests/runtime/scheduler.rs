@@ -1,4 +1,4 @@
-//! Jobs that the clock makes.
+//! Scheduled jobs.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ async fn an_interval_begins_at_start_and_is_counted_from_each_success_du_061_du_
     for pair in jobs.windows(2) {
         let ended = world.ended(pair[0].1.id).await;
         let apart_us = pair[1].1.created_at.0 - ended.settled_at.unwrap().0;
-        // The end is told a moment before it is in the ledger; a tick comes at most a little late.
+        // The event is published slightly before the end is in the ledger; a tick is at most slightly late.
         assert!((550_000..1_500_000).contains(&apart_us), "{apart_us}");
     }
     let asked: Value = serde_json::from_str(&world.read("asked")).unwrap();
@@ -205,7 +205,8 @@ async fn missed_runs_are_made_up_for_as_the_entry_says_du_068() {
     first.stop(Duration::from_secs(5)).await;
     for (plugin, _) in plugins {
         let mut known = world.schedule(plugin, "default").await;
-        // As if it had been down for half a day. The runs before are not remembered, or they would serve.
+        // As if the service had been down for half a day. Earlier runs are deleted; otherwise they would make the new ones
+        // duplicates.
         known.state.last_fired_at = Some(Timestamp::now() - 330.minutes());
         known.state.next_run_at = Some(Timestamp::now() - 270.minutes());
         world
@@ -459,7 +460,7 @@ async fn a_clock_that_was_set_back_does_not_silence_an_entry() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_entries_that_are_not_due_cost_a_tick_nothing() {
     let world = World::new();
-    // In several files, for one may not be that long.
+    // In several files, because of the size limit per file.
     let mut config = format!("{TICK}include: [");
     for number in 0..4 {
         let plugin = format!("mail{number}");
@@ -475,7 +476,7 @@ async fn ten_thousand_entries_that_are_not_due_cost_a_tick_nothing() {
     let runtime = world.start(&format!("{config}]")).await;
     let idle = told(&runtime, "scheduler.tick", |data| data["entries"] == 10_000).await;
     assert_eq!(idle["looked_at"], 0);
-    // The quickest of some, for the machine does other things too.
+    // The fastest of several runs, because the machine is busy.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let ticks = runtime.hub().after(0).into_iter();
     let ticks = ticks.filter(|told| told.kind == "scheduler.tick");

@@ -33,7 +33,7 @@ async fn a_plugin_fulfils_an_intent_in_the_commit_that_ends_its_job() {
     assert_eq!((intent.state, intent.attempts), (State::Acked, 1));
     let (job, row) = world.jobs("resize").await.remove(0);
     let result: Value = serde_json::from_str(&intent.result.as_ref().unwrap().body).unwrap();
-    // The protocol lays the result into each event.
+    // The protocol copies the result into each event.
     let event = json!({"url": "x", "result": "small"});
     let events = json!([{"type": "image.resized", "payload": event}]);
     assert_eq!(
@@ -100,7 +100,7 @@ async fn a_plugin_that_rules_out_a_retry_ends_the_intent_and_its_job_cannot_be_r
             .contains("no longer holds the lease")
     );
     assert_eq!(world.read("runs"), "x\n", "it ran without a lease");
-    // The intent's own button makes another job.
+    // Retrying the intent creates another job.
     let operator = Operator::vouched();
     world
         .engine
@@ -118,14 +118,14 @@ async fn an_intent_whose_job_died_with_the_service_is_served_again() {
     let first = world.start(CONFIG).await;
     let id = publish(&world, wanted(&json!({}))).await;
     world.until(id, |_| world.path("began").exists()).await;
-    // It is not there any more, as far as the ledger can tell.
+    // As far as the ledger knows, it is gone.
     first.stop(Duration::ZERO).await;
     let _second = world.start(CONFIG).await;
     let intent = world.ended(id).await;
     assert_eq!((intent.state, intent.attempts), (State::Acked, 2));
     let jobs = world.jobs("resize").await;
     assert_eq!(jobs.len(), 2);
-    // The second began when the first was over, long before the lease would have ended.
+    // The second started when the first was over, long before the lease would have ended.
     let (first, second) = (&jobs[0].1, &jobs[1].1);
     assert_eq!(first.state, State::DeadLetter);
     assert!(first.settled_at.unwrap() <= second.created_at);
@@ -187,7 +187,7 @@ async fn leases_are_kept_and_a_job_that_lost_its_own_is_ended() {
             .unwrap()
             .contains("was cancelled or claimed by another worker")
     );
-    // Once when it was queued, once when it began, and once since.
+    // Extended when it was queued, when it started, and once since.
     let kept = world.intent(kept).await;
     assert_eq!(details(&world, &kept, Verb::Extend).await.len(), 3);
     assert_eq!(kept.state, State::Dispatched);

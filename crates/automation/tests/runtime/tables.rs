@@ -1,4 +1,4 @@
-//! The protocol's tables, as a stranger reads them.
+//! The protocol's tables as SQL clients read them.
 
 use consign_automation::runtime::{job_id, records};
 use consign_kernel::command::Command;
@@ -143,7 +143,7 @@ pipelines: [{name: p, on: e, steps: [{id: a, uses: end}, {id: b, uses: end}]}]
     world.ended(two).await;
     let sql = |text: &str| world.ledger.sql(text);
     let (one, two) = (job_id(one), job_id(two));
-    // Times are told by their length alone.
+    // Times are compared by length only.
     assert_eq!(
         sql(
             "SELECT plugin, command, state, failure_count, length(opened_at), length(last_failure_at), last_job_id, length(updated_at) FROM circuit_breakers ORDER BY plugin"
@@ -195,7 +195,7 @@ pipelines: [{name: p, on: e, steps: [{id: a, uses: end}, {id: b, uses: end}]}]
     let log = sql(
         "SELECT job_id, length(created_at), length(completed_at), result FROM job_log WHERE plugin = 'two'",
     );
-    // What was printed ends with a line of its own.
+    // The printed output ends with a newline.
     let log = log.concat();
     let begins = format!("{two}|30|30|{{");
     assert!(log.starts_with(&begins) && log.contains("broken"), "{log}");
@@ -222,7 +222,7 @@ async fn no_character_of_a_plugin_makes_a_table_unreadable() {
     }
 }
 
-/// Whoever reads new facts by their ids meets each of them once, whatever the clock said when they were made.
+/// A client that reads new facts by id reads each of them once, whatever the clock showed when they were written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_ids_of_facts_only_grow_du_122() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! `exec` with commands on good and on bad days.
+//! `exec` with commands that succeed and fail.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn bash(script: &str) -> Value {
     json!({"command": ["bash", "-c", script]})
 }
 
-/// What the command printed and how it ended.
+/// The output of the command and its exit status.
 async fn completed(config: Value, payload: Value) -> Value {
     let response = ask("exec", "handle", handle(&config, &payload)).await;
     assert_eq!(response.events[0].kind, "exec.completed");

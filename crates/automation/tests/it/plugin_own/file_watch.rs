@@ -1,4 +1,4 @@
-//! `file-watch` over files that come, change, go, hide and lie.
+//! `file-watch` over files that appear, change, disappear and become unreadable.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -36,7 +36,7 @@ async fn first(world: &World, more: Value) -> PluginResponse {
     .await
 }
 
-/// The events as `kind name`, in their order.
+/// The events as `kind name`, in order.
 fn told(response: &PluginResponse) -> Vec<String> {
     let events = response.events.iter().map(|event| {
         let kind = event.kind.strip_prefix("file_watch.").unwrap();
@@ -96,7 +96,7 @@ async fn a_file_that_is_dropped_again_with_its_old_time_is_told_again() {
     }
     assert_eq!(all.len(), 2);
     assert_eq!(all[0].payload, all[1].payload);
-    // A key that both had would keep the core from running anything for the second.
+    // With the same key, the second event would be a duplicate.
     assert!(all.iter().all(|event| event.dedupe_key.is_none()));
 }
 
@@ -172,7 +172,7 @@ async fn what_cannot_be_read_has_not_gone() {
     world.file("tree/closed/hidden", "1", 0o644);
     let before = first(&world, json!({})).await;
     fs::remove_file(world.path("tree/open/seen")).unwrap();
-    // A sandbox makes unreadable what it does not name, for root as well.
+    // A sandbox makes other paths unreadable, even for root.
     let mut confined: ProcessSpec = job(
         &found("file-watch"),
         "poll",
@@ -186,7 +186,7 @@ async fn what_cannot_be_read_has_not_gone() {
         sandbox: Some(sandbox),
         ..Confinement::default()
     };
-    // The files themselves lie in the usual temporary directory, which a sandbox leaves open.
+    // The files are in the default temporary directory, which a sandbox leaves open.
     fs::create_dir(world.path("temporary")).unwrap();
     confined
         .environment
