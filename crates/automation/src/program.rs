@@ -16,7 +16,7 @@ use crate::pipeline::{Pipeline, Router};
 use crate::plugin::command::PluginCommand;
 use crate::plugin::confine::{Confinement, GuardedPaths};
 use crate::plugin::environment::PluginVariables;
-use crate::plugin::manifest::Manifest;
+use crate::plugin::manifest::PluginManifest;
 use crate::schedule::ScheduleEntry;
 
 mod fingerprint;
@@ -49,7 +49,7 @@ pub struct Plugin {
     pub name: String,
     /// For an alias, the plugin whose program it is.
     pub base: Option<String>,
-    pub manifest: Arc<Manifest>,
+    pub manifest: Arc<PluginManifest>,
     pub directory: PathBuf,
     pub entrypoint: PathBuf,
     /// Sent to the plugin unchanged.

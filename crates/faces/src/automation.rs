@@ -36,7 +36,7 @@ use crate::web::presence::Presence;
 use crate::web::request_id::RequestId;
 
 use api_error::ApiError;
-use auth::{AnyToken, Authorized};
+use auth::{AnyToken, AuthorizedCaller};
 use loader::Loader;
 
 /// The maximum number of open event streams.
@@ -165,11 +165,11 @@ pub fn on_too_many_failures(_path: &str) -> Response {
 }
 
 /// Requires a token first, so that an anonymous caller cannot probe paths.
-async fn unknown_path(_: Authorized<AnyToken>) -> ApiError {
+async fn unknown_path(_: AuthorizedCaller<AnyToken>) -> ApiError {
     ApiError::not_found("this path does not exist")
 }
 
-async fn wrong_method(_: Authorized<AnyToken>) -> ApiError {
+async fn wrong_method(_: AuthorizedCaller<AnyToken>) -> ApiError {
     ApiError::wrong_method()
 }
 

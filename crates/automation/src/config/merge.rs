@@ -55,9 +55,9 @@ fn merge(known: &mut ConfigNode, later: ConfigNode) {
     }
 }
 
-type Rule<'a> = &'a dyn Fn(&mut ConfigNode, ConfigNode);
+type MergeRule<'a> = &'a dyn Fn(&mut ConfigNode, ConfigNode);
 
-fn merge_maps(known: &mut ConfigNode, later: ConfigNode, rule: Rule<'_>) {
+fn merge_maps(known: &mut ConfigNode, later: ConfigNode, rule: MergeRule<'_>) {
     match later {
         ConfigNode {
             kind: NodeKind::Map(entries),
@@ -75,7 +75,7 @@ fn merge_maps(known: &mut ConfigNode, later: ConfigNode, rule: Rule<'_>) {
     }
 }
 
-fn merge_entry(known: &mut ConfigNode, entry: MapEntry, rule: Rule<'_>) {
+fn merge_entry(known: &mut ConfigNode, entry: MapEntry, rule: MergeRule<'_>) {
     let NodeKind::Map(entries) = &mut known.kind else {
         return;
     };

@@ -14,7 +14,7 @@ use super::interpolate;
 use super::model::{CircuitBreaker, PluginConfig, RetryPolicy, Timeouts};
 use super::node::{ConfigNode, NodeKind};
 use super::problem::{ConfigProblems, wrong_kind};
-use super::tokens::Tokens;
+use super::tokens::TokenSet;
 use crate::scalar;
 use crate::schedule::ScheduleEntry;
 
@@ -23,7 +23,7 @@ const MODES: [&str; 4] = ["every", "cron", "at", "after"];
 pub(super) fn read(
     node: Option<&ConfigNode>,
     max_workers: usize,
-    tokens: &Tokens,
+    tokens: &TokenSet,
     report: &RefCell<ConfigProblems>,
 ) -> BTreeMap<String, PluginConfig> {
     let Some(node) = node else {
@@ -53,7 +53,7 @@ pub(super) fn read(
 fn plugin(
     mut fields: SectionReader<'_>,
     max_workers: usize,
-    tokens: &Tokens,
+    tokens: &TokenSet,
     report: &RefCell<ConfigProblems>,
 ) -> PluginConfig {
     let enabled = fields.flag("enabled").unwrap_or(true);
@@ -108,7 +108,7 @@ fn plugin(
 fn check_config(
     config: &ConfigNode,
     fields: &SectionReader<'_>,
-    tokens: &Tokens,
+    tokens: &TokenSet,
     report: &RefCell<ConfigProblems>,
 ) {
     let path = fields.path_of("config");

@@ -16,7 +16,7 @@ use super::node::ConfigNode;
 use super::plugins;
 use super::problem::{ConfigProblems, Severity};
 use super::sources::{Drafts, Sources};
-use super::tokens::{self, Tokens};
+use super::tokens::{self, TokenSet};
 
 const DAY: Duration = Duration::from_hours(24);
 const TICK_LEAST: Duration = Duration::from_millis(100);
@@ -190,7 +190,7 @@ fn state_path(top: &mut SectionReader<'_>, dir: &Path, environment: &Environment
 
 fn api(
     mut fields: SectionReader<'_>,
-    tokens: &mut Tokens,
+    tokens: &mut TokenSet,
     report: &RefCell<ConfigProblems>,
 ) -> ApiConfig {
     let mut auth = fields.section("auth");
@@ -241,7 +241,7 @@ fn check_routes(
 fn webhooks(
     mut fields: SectionReader<'_>,
     plugins: &BTreeMap<String, PluginConfig>,
-    tokens: &Tokens,
+    tokens: &TokenSet,
     report: &RefCell<ConfigProblems>,
 ) -> WebhooksConfig {
     let listen = fields.text("listen");

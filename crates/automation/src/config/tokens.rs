@@ -16,13 +16,13 @@ use super::sources::{self, Drafts, SourceFile};
 
 /// The entries of `tokens`, the registry and the scope files.
 #[derive(Default)]
-pub(super) struct Tokens {
+pub(super) struct TokenSet {
     pub entries: Vec<TokenEntry>,
     pub registry: TokenRegistry,
     pub scope_files: Vec<SourceFile>,
 }
 
-impl Tokens {
+impl TokenSet {
     /// The secret with this name. A missing entry or value is a problem.
     pub(super) fn named(
         &self,
@@ -55,8 +55,8 @@ pub(super) fn entries(
     environment: &Environment,
     drafts: &Drafts,
     report: &RefCell<ConfigProblems>,
-) -> Tokens {
-    let mut tokens = Tokens::default();
+) -> TokenSet {
+    let mut tokens = TokenSet::default();
     for (node, index) in nodes.iter().zip(0..) {
         let mut fields = SectionReader::top(node, format!("tokens[{index}]"), report);
         let name = fields.needed_text("name");
@@ -105,7 +105,7 @@ pub(super) fn entries(
 /// Adds `api.auth.tokens` to the registry.
 pub(super) fn api_tokens(
     nodes: &[ConfigNode],
-    tokens: &mut Tokens,
+    tokens: &mut TokenSet,
     report: &RefCell<ConfigProblems>,
 ) {
     for (node, index) in nodes.iter().zip(0..) {

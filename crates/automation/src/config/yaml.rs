@@ -22,18 +22,18 @@ const REPLAYED_EVENTS_MAX: usize = 50_000;
 
 /// Not YAML, or too large. The reason may quote the file, so it must not be shown for text that contains secrets.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(super) struct YamlError {
     pub line: u32,
     pub reason: String,
 }
 
-pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<ConfigNode, Unreadable> {
-    let raw: Spanned<Raw> = match serde_saphyr::from_str_with_options(text, limits()) {
+pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<ConfigNode, YamlError> {
+    let raw: Spanned<RawNode> = match serde_saphyr::from_str_with_options(text, limits()) {
         Ok(raw) => raw,
         Err(error) => {
             let line = error.location().map_or(0, |found| line_of(&found));
             let reason = error.without_snippet().to_string();
-            return Err(Unreadable { line, reason });
+            return Err(YamlError { line, reason });
         }
     };
     Ok(text_with_spans(raw, file, text))
@@ -51,11 +51,11 @@ pub(super) enum Shape {
     Null,
     Scalar,
     List(Vec<ValueSpan>),
-    Map(Vec<Field>),
+    Map(Vec<FieldSpan>),
 }
 
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct FieldSpan {
     pub key: String,
     /// The start of the key.
     pub start: usize,
@@ -63,11 +63,11 @@ pub(super) struct Field {
 }
 
 impl ValueSpan {
-    pub(super) fn field(&self, key: &str) -> Option<&Field> {
+    pub(super) fn field(&self, key: &str) -> Option<&FieldSpan> {
         self.fields().iter().find(|field| field.key == key)
     }
 
-    pub(super) fn fields(&self) -> &[Field] {
+    pub(super) fn fields(&self) -> &[FieldSpan] {
         match &self.shape {
             Shape::Map(fields) => fields,
             Shape::Null | Shape::Scalar | Shape::List(_) => &[],
@@ -84,22 +84,22 @@ impl ValueSpan {
 
 /// The positions of all values; `None` if a position is unknown.
 pub(super) fn spans(text: &str) -> Option<ValueSpan> {
-    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, limits()).ok()?;
+    let raw: Spanned<RawNode> = serde_saphyr::from_str_with_options(text, limits()).ok()?;
     span(raw, text)
 }
 
-fn span(raw: Spanned<Raw>, text: &str) -> Option<ValueSpan> {
+fn span(raw: Spanned<RawNode>, text: &str) -> Option<ValueSpan> {
     let bytes = bytes_of(text, &raw.referenced)?;
     let shape = match raw.value {
-        Raw::Null => Shape::Null,
-        Raw::Bool(_) | Raw::Number(_) | Raw::Text(_) => Shape::Scalar,
-        Raw::List(items) => {
+        RawNode::Null => Shape::Null,
+        RawNode::Bool(_) | RawNode::Number(_) | RawNode::Text(_) => Shape::Scalar,
+        RawNode::List(items) => {
             let items = items.into_iter().map(|item| span(item, text));
             Shape::List(items.collect::<Option<_>>()?)
         }
-        Raw::Map(entries) => {
+        RawNode::Map(entries) => {
             let fields = entries.into_iter().map(|(key, value)| {
-                Some(Field {
+                Some(FieldSpan {
                     start: bytes_of(text, &key.referenced)?.start,
                     key: key.value,
                     value: span(value, text)?,
@@ -147,7 +147,7 @@ fn limits() -> Options {
     }
 }
 
-enum Raw {
+enum RawNode {
     Null,
     Bool(bool),
     Number(Number),
@@ -156,21 +156,21 @@ enum Raw {
     Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
-fn text_with_spans(raw: Spanned<Raw>, file: &Arc<Path>, text: &str) -> ConfigNode {
+fn text_with_spans(raw: Spanned<RawNode>, file: &Arc<Path>, text: &str) -> ConfigNode {
     let at = place(file, &raw.referenced);
     let written = |fallback: String| written_at(text, &raw.defined).unwrap_or(fallback);
     let kind = match raw.value {
-        Raw::Null => NodeKind::Null,
-        Raw::Bool(value) => NodeKind::Bool {
+        RawNode::Null => NodeKind::Null,
+        RawNode::Bool(value) => NodeKind::Bool {
             value,
             text: written(value.to_string()),
         },
-        Raw::Number(value) => NodeKind::Number {
+        RawNode::Number(value) => NodeKind::Number {
             text: written(value.to_string()),
             value,
         },
-        Raw::Text(text) => NodeKind::Text(text),
-        Raw::List(items) => {
+        RawNode::Text(text) => NodeKind::Text(text),
+        RawNode::List(items) => {
             let items = items.into_iter();
             NodeKind::List(
                 items
@@ -178,7 +178,7 @@ fn text_with_spans(raw: Spanned<Raw>, file: &Arc<Path>, text: &str) -> ConfigNod
                     .collect(),
             )
         }
-        Raw::Map(entries) => {
+        RawNode::Map(entries) => {
             let entries = entries.into_iter().map(|(key, value)| MapEntry {
                 key_at: place(file, &key.referenced),
                 key: key.value,
@@ -210,7 +210,7 @@ fn written_at(text: &str, location: &Location) -> Option<String> {
     (!written.is_empty()).then(|| written.to_owned())
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(AnyValue)
     }
@@ -219,64 +219,64 @@ impl<'de> Deserialize<'de> for Raw {
 struct AnyValue;
 
 impl<'de> Visitor<'de> for AnyValue {
-    type Value = Raw;
+    type Value = RawNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_unit<E>(self) -> Result<RawNode, E> {
+        Ok(RawNode::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_none<E>(self) -> Result<RawNode, E> {
+        Ok(RawNode::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-        Raw::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawNode, D::Error> {
+        RawNode::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
-        Ok(Raw::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<RawNode, E> {
+        Ok(RawNode::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
-        Ok(Raw::Number(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<RawNode, E> {
+        Ok(RawNode::Number(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
-        Ok(Raw::Number(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<RawNode, E> {
+        Ok(RawNode::Number(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<RawNode, E> {
         // JSON has no infinity; such a value stays text.
         let number = Number::from_f64(value);
-        Ok(number.map_or_else(|| Raw::Text(value.to_string()), Raw::Number))
+        Ok(number.map_or_else(|| RawNode::Text(value.to_string()), RawNode::Number))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
-        Ok(Raw::Text(value.to_owned()))
+    fn visit_str<E>(self, value: &str) -> Result<RawNode, E> {
+        Ok(RawNode::Text(value.to_owned()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Raw, E> {
-        Ok(Raw::Text(value))
+    fn visit_string<E>(self, value: String) -> Result<RawNode, E> {
+        Ok(RawNode::Text(value))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawNode, A::Error> {
         let mut found = Vec::new();
         while let Some(item) = items.next_element()? {
             found.push(item);
         }
-        Ok(Raw::List(found))
+        Ok(RawNode::List(found))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Raw, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawNode, A::Error> {
         let mut found = Vec::new();
         while let Some(entry) = entries.next_entry()? {
             found.push(entry);
         }
-        Ok(Raw::Map(found))
+        Ok(RawNode::Map(found))
     }
 }
 
@@ -284,7 +284,7 @@ impl<'de> Visitor<'de> for AnyValue {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<ConfigNode, Unreadable> {
+    fn read(text: &str) -> Result<ConfigNode, YamlError> {
         parse(&Arc::from(Path::new("a.yaml")), text)
     }
 

@@ -199,7 +199,7 @@ impl Router {
             StepKind::Switch(switch) if !matched => pipeline.graph.otherwise(switch).collect(),
             StepKind::Switch(_) | StepKind::Step(_) => pipeline.graph.after(node).collect(),
         };
-        let step = Step {
+        let step = StepTransition {
             pipeline,
             hop: position.hop,
             enters: false,
@@ -281,7 +281,7 @@ fn enter(
     routed: &mut Routed,
 ) -> Result<(), Error> {
     let entries: Vec<&GraphNode> = pipeline.graph.entries().collect();
-    let step = Step {
+    let step = StepTransition {
         pipeline,
         hop: 0,
         enters: true,
@@ -291,7 +291,7 @@ fn enter(
 }
 
 /// A transition from one position of a pipeline to the next ones.
-struct Step<'a> {
+struct StepTransition<'a> {
     pipeline: &'a Pipeline,
     /// The position before the transition.
     hop: u32,
@@ -299,7 +299,7 @@ struct Step<'a> {
     event: Option<usize>,
 }
 
-impl Step<'_> {
+impl StepTransition<'_> {
     fn make(
         &self,
         nodes: &[&GraphNode],

@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::manifest::{self, MANIFEST_BYTES_MAX, Manifest};
+use super::manifest::{self, MANIFEST_BYTES_MAX, PluginManifest};
 use super::trust::{self, Distrust, Symlinks};
 
 pub(crate) const MANIFEST: &str = "manifest.yaml";
@@ -36,7 +36,7 @@ pub struct Discovery {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoveredPlugin {
-    pub manifest: Arc<Manifest>,
+    pub manifest: Arc<PluginManifest>,
     pub directory: PathBuf,
     /// Absolute, with links resolved.
     pub entrypoint: PathBuf,

@@ -1,6 +1,6 @@
 //! The `manifest.yaml` of a plugin.
 //!
-//! A [`Manifest`] exists only if every rule holds, so no caller checks again. [`super::trust`] decides whether the entrypoint is
+//! A [`PluginManifest`] exists only if every rule holds, so no caller checks again. [`super::trust`] decides whether the entrypoint is
 //! trusted.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ const STOPWATCH_SUBS: i64 = 32;
 const STOPWATCH_SUBS_MAX: i64 = 256;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Manifest {
+pub struct PluginManifest {
     pub name: String,
     pub version: Option<String>,
     pub description: Option<String>,
@@ -36,7 +36,7 @@ pub struct Manifest {
     pub stopwatch_subs_max: u16,
 }
 
-impl Manifest {
+impl PluginManifest {
     pub fn command(&self, name: &str) -> Option<&PluginCommand> {
         self.commands.iter().find(|command| command.name == name)
     }
@@ -85,18 +85,18 @@ impl Error {
 
 /// The manifest and its unknown keys.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parsed {
-    pub manifest: Manifest,
+pub struct ParsedManifest {
+    pub manifest: PluginManifest,
     pub unknown_keys: Vec<String>,
 }
 
-pub fn parse(text: &str) -> Result<Parsed, Error> {
+pub fn parse(text: &str) -> Result<ParsedManifest, Error> {
     let raw: Option<RawManifest> = from_yaml(text)?;
     let manifest = checked(raw.unwrap_or_default())?;
     // Parsed again without types: a typed parser drops unknown keys, and one that collects them takes a version such as 1.10 for
     // a number.
     let unknown_keys = keys::unknown(&from_yaml(text)?);
-    Ok(Parsed {
+    Ok(ParsedManifest {
         manifest,
         unknown_keys,
     })
@@ -165,7 +165,7 @@ struct RawWhen {
     command: Option<String>,
 }
 
-fn checked(raw: RawManifest) -> Result<Manifest, Error> {
+fn checked(raw: RawManifest) -> Result<PluginManifest, Error> {
     let spec = raw.manifest_spec.ok_or(Error::Missing {
         key: "manifest_spec",
         fix: "`manifest_spec: ductile.plugin`",
@@ -209,7 +209,7 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
         .map(|(index, raw)| fact_output(index, raw, &commands))
         .collect::<Result<_, _>>()?;
     let config_keys = raw.config_keys.unwrap_or_default();
-    Ok(Manifest {
+    Ok(PluginManifest {
         name,
         version: filled(raw.version),
         description: filled(raw.description),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::discovery::{Discovery, Note, Weight};
-use super::manifest::{self, FREE_NAME, Manifest};
+use super::manifest::{self, FREE_NAME, PluginManifest};
 
 /// The configuration of one name.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct RegisteredPlugin {
     pub name: String,
     /// For an alias, the plugin whose program it is.
     pub base: Option<String>,
-    pub manifest: Arc<Manifest>,
+    pub manifest: Arc<PluginManifest>,
     pub directory: PathBuf,
     pub entrypoint: PathBuf,
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::fingerprint;
-use super::names::{self, Names};
+use super::names::{self, KnownNames};
 use super::{Plugin, Program};
 use crate::config::edit::Edit;
 use crate::config::model::{self, CircuitBreaker, RetryPolicy, Timeouts};
@@ -77,7 +77,7 @@ fn load_with(
         };
     };
     let mut found = ConfigProblems::default();
-    let Plugins {
+    let LoadedPlugins {
         registry,
         names,
         left_out,
@@ -171,17 +171,17 @@ fn check_sandboxes(config: &Config, problems: &mut ConfigProblems) {
     }
 }
 
-struct Plugins {
+struct LoadedPlugins {
     /// The plugins that were found.
     registry: PluginRegistry,
     /// What each name refers to.
-    names: Names,
+    names: KnownNames,
     left_out: BTreeMap<String, String>,
 }
 
-fn plugins(config: &Config, problems: &mut ConfigProblems) -> Plugins {
+fn plugins(config: &Config, problems: &mut ConfigProblems) -> LoadedPlugins {
     let discovery = discover(config, problems);
-    let names = Names::new(config, &discovery);
+    let names = KnownNames::new(config, &discovery);
     let silent = disabled_directories(config, &discovery);
     let mut declarations = declarations(config);
     for (name, message, fix) in names::undiscoverable(config, &discovery) {
@@ -206,7 +206,7 @@ fn plugins(config: &Config, problems: &mut ConfigProblems) -> Plugins {
             PluginRegistry::default()
         }
     };
-    Plugins {
+    LoadedPlugins {
         registry,
         names,
         left_out,

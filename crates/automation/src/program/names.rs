@@ -10,15 +10,15 @@ use crate::config::model::EndpointTarget;
 use crate::config::{Config, ConfigNode, ConfigProblems, SourcePosition};
 use crate::pipeline::{LoadError, PUBLISH_PLUGIN, PluginCatalogue, Router, StepKind};
 use crate::plugin::discovery::Discovery;
-use crate::plugin::manifest::Manifest;
+use crate::plugin::manifest::PluginManifest;
 
 /// What each name refers to: a discovered plugin, or one that is only configured.
-pub(super) struct Names {
+pub(super) struct KnownNames {
     /// `None` if the manifest was not found or refused.
-    plugins: BTreeMap<String, Option<Arc<Manifest>>>,
+    plugins: BTreeMap<String, Option<Arc<PluginManifest>>>,
 }
 
-impl Names {
+impl KnownNames {
     pub(super) fn new(config: &Config, discovery: &Discovery) -> Self {
         let manifest = |base: &str| Some(discovery.plugins.get(base)?.manifest.clone());
         let found = discovery.plugins.keys();
@@ -73,7 +73,7 @@ pub(super) fn undiscoverable(
     found
 }
 
-impl PluginCatalogue for Names {
+impl PluginCatalogue for KnownNames {
     fn has_plugin(&self, plugin: &str) -> bool {
         self.plugins.contains_key(plugin)
     }
@@ -84,7 +84,7 @@ impl PluginCatalogue for Names {
     }
 }
 
-pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut ConfigProblems) {
+pub(super) fn check_schedules(config: &Config, names: &KnownNames, problems: &mut ConfigProblems) {
     for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
         for (node, index) in plugin.schedules.iter().zip(0..) {
             let written = node.get("command");
@@ -106,7 +106,11 @@ pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut Con
     }
 }
 
-pub(super) fn check_served_goals(config: &Config, names: &Names, problems: &mut ConfigProblems) {
+pub(super) fn check_served_goals(
+    config: &Config,
+    names: &KnownNames,
+    problems: &mut ConfigProblems,
+) {
     for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
         for served in &plugin.serves {
             let command = &served.command;
@@ -120,7 +124,7 @@ pub(super) fn check_served_goals(config: &Config, names: &Names, problems: &mut 
     }
 }
 
-pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut ConfigProblems) {
+pub(super) fn check_webhooks(config: &Config, names: &KnownNames, problems: &mut ConfigProblems) {
     let webhooks = config.webhooks.iter();
     for endpoint in webhooks.flat_map(|webhooks| &webhooks.endpoints) {
         let EndpointTarget::Plugin(plugin) = &endpoint.target else {
@@ -137,7 +141,7 @@ pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut Conf
 /// Builds the router; `None` if a route or a pipeline is invalid.
 pub(super) fn router(
     config: &Config,
-    names: &Names,
+    names: &KnownNames,
     problems: &mut ConfigProblems,
 ) -> Option<Router> {
     // Routes with unknown names were reported when the configuration was read.

@@ -24,13 +24,13 @@ pub(super) struct Publication {
     pub(super) payload: String,
     pub(super) attempts_max: u32,
     pub(super) ttl_us: i64,
-    pub(super) once: Option<IdempotencyKey>,
+    pub(super) once: Option<PublicationKey>,
     /// The job that publishes the intent.
     pub(super) parent: Option<IntentId>,
 }
 
 /// The idempotency key of a publication and its lifetime.
-pub(super) struct IdempotencyKey {
+pub(super) struct PublicationKey {
     pub(super) key: String,
     pub(super) lifetime_us: i64,
 }
@@ -126,7 +126,7 @@ impl Runtime {
                 payload,
                 attempts_max: publication.attempts_max,
                 ttl_us: limits::INTENT_TTL_US,
-                once: delivery.map(|delivery| IdempotencyKey {
+                once: delivery.map(|delivery| PublicationKey {
                     key: key(delivery),
                     lifetime_us: limits::IDEMPOTENCY_US,
                 }),

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure};
 use super::job::micros;
-use super::publication::{self, IdempotencyKey, OPERATOR, Publication};
+use super::publication::{self, OPERATOR, Publication, PublicationKey};
 use crate::config::intents::{is_goal, is_namespace};
 use crate::nesting::is_too_deep;
 use crate::plugin::response::{EmittedEvent, PluginResponse};
@@ -160,7 +160,7 @@ async fn admit(
         payload: request.payload.clone(),
         attempts_max: request.attempts_max,
         ttl_us: limits::INTENT_TTL_US.max(micros(request.timeout)),
-        once: Some(IdempotencyKey {
+        once: Some(PublicationKey {
             key: format!("automation:{}", attempt.job_id()),
             lifetime_us: limits::RETENTION_US,
         }),

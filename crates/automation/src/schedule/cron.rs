@@ -145,7 +145,7 @@ fn instant_of(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     }
 }
 
-struct Rule {
+struct FieldRule {
     name: &'static str,
     min: u8,
     max: u8,
@@ -154,11 +154,11 @@ struct Rule {
     first_named: u8,
 }
 
-const FIELDS: [Rule; 5] = [
-    Rule::numeric("minute", 0, 59),
-    Rule::numeric("hour", 0, 23),
-    Rule::numeric("day of month", 1, 31),
-    Rule {
+const FIELDS: [FieldRule; 5] = [
+    FieldRule::numeric("minute", 0, 59),
+    FieldRule::numeric("hour", 0, 23),
+    FieldRule::numeric("day of month", 1, 31),
+    FieldRule {
         name: "month",
         min: 1,
         max: 12,
@@ -167,7 +167,7 @@ const FIELDS: [Rule; 5] = [
         ],
         first_named: 1,
     },
-    Rule {
+    FieldRule {
         name: "day of week",
         min: 0,
         max: 7,
@@ -176,7 +176,7 @@ const FIELDS: [Rule; 5] = [
     },
 ];
 
-impl Rule {
+impl FieldRule {
     const fn numeric(name: &'static str, min: u8, max: u8) -> Self {
         Self {
             name,

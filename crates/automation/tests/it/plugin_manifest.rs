@@ -1,12 +1,12 @@
 //! Valid and invalid manifests.
 
 use consign_automation::plugin::command::CommandAccess;
-use consign_automation::plugin::manifest::{Manifest, parse};
+use consign_automation::plugin::manifest::{PluginManifest, parse};
 use serde_json::json;
 
 use crate::plugin_world::manifest;
 
-fn read(text: &str) -> Manifest {
+fn read(text: &str) -> PluginManifest {
     parse(text).unwrap().manifest
 }
 

@@ -11,7 +11,7 @@ use consign_automation::plugin::run::Launcher;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::Engine;
-use consign_faces::automation as face;
+use consign_faces::automation;
 use consign_faces::automation::listeners::{self, AutomationListeners, ConnectionShares, Serving};
 use consign_faces::automation::loader::Loader;
 use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret};
@@ -211,13 +211,13 @@ pub(super) fn local_router(
     loader: Loader,
     draining: watch::Receiver<bool>,
 ) -> Router {
-    let options = face::Options {
+    let options = automation::Options {
         loader,
-        access: face::ApiAccess::Local,
+        access: automation::ApiAccess::Local,
         draining,
         binary_path: std::env::current_exe().ok(),
     };
-    face::router(runtime.clone(), options)
+    automation::router(runtime.clone(), options)
 }
 
 /// This binary, even if its file was replaced.

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::api_error::{ApiError, ok};
-use super::auth::{AnyToken, Authorized, JobsRead, PluginRead, SystemRead};
+use super::auth::{AnyToken, AuthorizedCaller, JobsRead, PluginRead, SystemRead};
 use super::query::Segments;
 use super::{ApiAccess, ApiState};
 use crate::web::proxy::Origin;
@@ -68,13 +68,16 @@ pub(super) async fn local_health(
     Ok(state.runtime.health().await?)
 }
 
-pub(super) async fn plugins(State(state): State<ApiState>, _: Authorized<AnyToken>) -> Response {
+pub(super) async fn plugins(
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<AnyToken>,
+) -> Response {
     ok(&state.runtime.program().plugin_list())
 }
 
 pub(super) async fn plugin(
     State(state): State<ApiState>,
-    _: Authorized<PluginRead>,
+    _: AuthorizedCaller<PluginRead>,
     Segments(name): Segments<String>,
 ) -> Result<Response, ApiError> {
     let program = state.runtime.program();
@@ -82,20 +85,23 @@ pub(super) async fn plugin(
     Ok(ok(&program.plugin_details(&name).ok_or_else(unknown)?))
 }
 
-pub(super) async fn skills(State(state): State<ApiState>, _: Authorized<AnyToken>) -> Response {
+pub(super) async fn skills(
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<AnyToken>,
+) -> Response {
     ok(&state.runtime.program().skills())
 }
 
 pub(super) async fn pipelines(
     State(state): State<ApiState>,
-    _: Authorized<PluginRead>,
+    _: AuthorizedCaller<PluginRead>,
 ) -> Response {
     ok(&state.runtime.program().pipeline_list())
 }
 
 pub(super) async fn pipeline(
     State(state): State<ApiState>,
-    _: Authorized<PluginRead>,
+    _: AuthorizedCaller<PluginRead>,
     Segments(name): Segments<String>,
 ) -> Result<Response, ApiError> {
     let sheet = state.runtime.program().pipeline_details(&name);
@@ -105,25 +111,28 @@ pub(super) async fn pipeline(
 
 pub(super) async fn queue_figures(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
 ) -> Result<Response, ApiError> {
     Ok(ok(&state.runtime.queue_figures().await?))
 }
 
 pub(super) async fn summary(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
 ) -> Result<Response, ApiError> {
     Ok(ok(&state.runtime.summary().await?))
 }
 
-pub(super) async fn config(State(state): State<ApiState>, _: Authorized<SystemRead>) -> Response {
+pub(super) async fn config(
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<SystemRead>,
+) -> Response {
     ok(&state.runtime.program().shown())
 }
 
 pub(super) async fn status(
     State(state): State<ApiState>,
-    _: Authorized<SystemRead>,
+    _: AuthorizedCaller<SystemRead>,
 ) -> Result<Response, ApiError> {
     Ok(ok(&state.runtime.status().await?))
 }

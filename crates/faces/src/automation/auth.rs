@@ -56,7 +56,7 @@ impl RequiredScope for EventsRead {
 
 /// A caller with the scope `S`.
 #[derive(Debug)]
-pub(super) struct Authorized<S> {
+pub(super) struct AuthorizedCaller<S> {
     caller: ApiCaller,
     scope: PhantomData<S>,
 }
@@ -76,7 +76,7 @@ impl ApiCaller {
     }
 }
 
-impl<S> Authorized<S> {
+impl<S> AuthorizedCaller<S> {
     /// For handlers whose required scope depends on the request.
     pub(super) fn needs(&self, scope: &str) -> Result<(), ApiError> {
         if self.caller.may(scope) {
@@ -104,7 +104,7 @@ impl<S> Authorized<S> {
     }
 }
 
-impl<S: RequiredScope> Authorized<S> {
+impl<S: RequiredScope> AuthorizedCaller<S> {
     /// Whether the current configuration still authorizes the caller.
     pub(super) fn is_still_authorized(&self, runtime: &Runtime) -> bool {
         let ApiCaller::Token(holder) = &self.caller else {
@@ -116,7 +116,7 @@ impl<S: RequiredScope> Authorized<S> {
     }
 }
 
-impl<S: RequiredScope> FromRequestParts<ApiState> for Authorized<S> {
+impl<S: RequiredScope> FromRequestParts<ApiState> for AuthorizedCaller<S> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {

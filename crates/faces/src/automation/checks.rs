@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::ApiState;
 use super::api_error::{ApiError, ok};
-use super::auth::{Authorized, SystemRead};
+use super::auth::{AuthorizedCaller, SystemRead};
 
 /// Checks the configuration on disk, so that an invalid one is found before a restart.
 pub(super) async fn doctor(
     State(state): State<ApiState>,
-    _: Authorized<SystemRead>,
+    _: AuthorizedCaller<SystemRead>,
 ) -> Result<Response, ApiError> {
     let config = match state.options.loader.read().await {
         Ok(_) => json!({"name": "config", "ok": true}),
@@ -24,7 +24,7 @@ pub(super) async fn doctor(
 
 pub(super) async fn selfcheck(
     State(state): State<ApiState>,
-    _: Authorized<SystemRead>,
+    _: AuthorizedCaller<SystemRead>,
 ) -> Result<Response, ApiError> {
     Ok(checks_response(&state.runtime.selfcheck().await?))
 }

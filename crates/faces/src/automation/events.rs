@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::api_error::ApiError;
-use super::auth::{Authorized, EventsRead};
+use super::auth::{AuthorizedCaller, EventsRead};
 use super::{ApiState, until_disconnected, until_draining};
 use crate::web::pages::Pages;
 use crate::web::places::Place;
@@ -26,7 +26,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(super) async fn events(
     State(state): State<ApiState>,
-    allowed: Authorized<EventsRead>,
+    allowed: AuthorizedCaller<EventsRead>,
     presence: Option<Extension<Presence>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -74,7 +74,7 @@ pub(super) async fn events(
 
 struct EventStream {
     runtime: Runtime,
-    allowed: Authorized<EventsRead>,
+    allowed: AuthorizedCaller<EventsRead>,
     after: u64,
     changes: watch::Receiver<u64>,
     pages: mpsc::Sender<Bytes>,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::ApiState;
 use super::api_error::{ApiError, ok};
-use super::auth::{Authorized, JobsRead, JobsWrite, PluginRead};
+use super::auth::{AuthorizedCaller, JobsRead, JobsWrite, PluginRead};
 use super::query::{QueryParams, Segments};
 use crate::web::body;
 use crate::web::body_budget::BodySender;
@@ -30,7 +30,7 @@ const FACTS_MAX: usize = 200;
 
 pub(super) async fn job(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, ApiError> {
     let job = state.runtime.job(parse(&id)?).await?;
@@ -39,7 +39,7 @@ pub(super) async fn job(
 
 pub(super) async fn tree(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, ApiError> {
     let (id, runtime) = (parse(&id)?, state.runtime.clone());
@@ -59,7 +59,7 @@ pub(super) async fn tree(
 
 pub(super) async fn inspect(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, ApiError> {
     let (id, runtime) = (parse(&id)?, state.runtime.clone());
@@ -72,7 +72,7 @@ pub(super) async fn inspect(
 
 pub(super) async fn list(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let jobs = state.runtime.jobs(&params.jobs()?).await?;
@@ -81,7 +81,7 @@ pub(super) async fn list(
 
 pub(super) async fn logs(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let (filter, runtime) = (params.logs()?, state.runtime.clone());
@@ -91,7 +91,7 @@ pub(super) async fn logs(
 
 pub(super) async fn queue(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let queue = state.runtime.queue(params.queue_limit()?).await?;
@@ -100,7 +100,7 @@ pub(super) async fn queue(
 
 pub(super) async fn run(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     Segments(id): Segments<String>,
 ) -> Result<Response, ApiError> {
     let runtime = state.runtime.clone();
@@ -114,7 +114,7 @@ pub(super) async fn run(
 
 pub(super) async fn facts(
     State(state): State<ApiState>,
-    _: Authorized<PluginRead>,
+    _: AuthorizedCaller<PluginRead>,
     Segments(plugin): Segments<String>,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
@@ -130,7 +130,7 @@ pub(super) async fn facts(
 
 pub(super) async fn cancel(
     State(state): State<ApiState>,
-    allowed: Authorized<JobsWrite>,
+    allowed: AuthorizedCaller<JobsWrite>,
     Segments(id): Segments<String>,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -143,7 +143,7 @@ pub(super) async fn cancel(
 
 pub(super) async fn retry(
     State(state): State<ApiState>,
-    allowed: Authorized<JobsWrite>,
+    allowed: AuthorizedCaller<JobsWrite>,
     Segments(id): Segments<String>,
     body: Body,
 ) -> Result<Response, ApiError> {

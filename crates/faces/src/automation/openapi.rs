@@ -9,17 +9,20 @@ use serde_json::{Map, Value, json};
 use super::ApiState;
 use super::about::DESCRIPTION;
 use super::api_error::{ApiError, ok};
-use super::auth::{AnyToken, Authorized};
+use super::auth::{AnyToken, AuthorizedCaller};
 use super::query::Segments;
 
-pub(super) async fn whole(State(state): State<ApiState>, _: Authorized<AnyToken>) -> Response {
+pub(super) async fn whole(
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<AnyToken>,
+) -> Response {
     let program = state.runtime.program();
     ok(&document(&program, program.plugins()))
 }
 
 pub(super) async fn of_plugin(
     State(state): State<ApiState>,
-    _: Authorized<AnyToken>,
+    _: AuthorizedCaller<AnyToken>,
     Segments(name): Segments<String>,
 ) -> Result<Response, ApiError> {
     let program = state.runtime.program();
@@ -28,7 +31,10 @@ pub(super) async fn of_plugin(
     Ok(ok(&document(&program, std::iter::once(plugin))))
 }
 
-pub(super) async fn ai_plugin(State(state): State<ApiState>, _: Authorized<AnyToken>) -> Response {
+pub(super) async fn ai_plugin(
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<AnyToken>,
+) -> Response {
     let program = state.runtime.program();
     let name = &program.config().service.name;
     ok(&json!({

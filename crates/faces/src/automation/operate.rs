@@ -8,7 +8,7 @@ use consign_kernel::error::Refusal;
 use serde_json::json;
 
 use super::api_error::{ApiError, ok};
-use super::auth::{Authorized, JobsRead, SystemWrite};
+use super::auth::{AuthorizedCaller, JobsRead, SystemWrite};
 use super::query::{QueryParams, Segments};
 use super::{ApiState, loader};
 
@@ -18,7 +18,7 @@ const TRANSITIONS_MAX: usize = 200;
 
 pub(super) async fn schedules(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
 ) -> Result<Response, ApiError> {
     let schedules = state.runtime.schedules().await?;
     Ok(ok(&json!({"schedules": schedules})))
@@ -27,7 +27,7 @@ pub(super) async fn schedules(
 /// The schedules with their open jobs, under the path that older clients use.
 pub(super) async fn scheduler_jobs(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
 ) -> Result<Response, ApiError> {
     let runtime = state.runtime.clone();
     let read = async move { Ok(ok(&runtime.scheduler_jobs().await?)) };
@@ -37,7 +37,7 @@ pub(super) async fn scheduler_jobs(
 /// One configured schedule; removed ones appear only in the list.
 pub(super) async fn schedule(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, ApiError> {
     let schedules = state.runtime.schedules().await?;
@@ -54,7 +54,7 @@ pub(super) async fn schedule(
 
 pub(super) async fn pause(
     State(state): State<ApiState>,
-    _: Authorized<SystemWrite>,
+    _: AuthorizedCaller<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, ApiError> {
     state.runtime.pause_schedule(&plugin, &id).await?;
@@ -63,7 +63,7 @@ pub(super) async fn pause(
 
 pub(super) async fn resume(
     State(state): State<ApiState>,
-    _: Authorized<SystemWrite>,
+    _: AuthorizedCaller<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, ApiError> {
     state.runtime.resume_schedule(&plugin, &id).await?;
@@ -72,7 +72,7 @@ pub(super) async fn resume(
 
 pub(super) async fn run(
     State(state): State<ApiState>,
-    _: Authorized<SystemWrite>,
+    _: AuthorizedCaller<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
 ) -> Result<Response, ApiError> {
     let submitter = state.submitter();
@@ -92,7 +92,7 @@ async fn schedule_response(state: &ApiState, plugin: &str, id: &str) -> Result<R
 
 pub(super) async fn breaker(
     State(state): State<ApiState>,
-    _: Authorized<JobsRead>,
+    _: AuthorizedCaller<JobsRead>,
     Segments(plugin): Segments<String>,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
@@ -105,7 +105,7 @@ pub(super) async fn breaker(
 
 pub(super) async fn reset(
     State(state): State<ApiState>,
-    _: Authorized<SystemWrite>,
+    _: AuthorizedCaller<SystemWrite>,
     Segments(plugin): Segments<String>,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
@@ -124,7 +124,7 @@ fn no_breaker() -> ApiError {
 
 pub(super) async fn reload(
     State(state): State<ApiState>,
-    _: Authorized<SystemWrite>,
+    _: AuthorizedCaller<SystemWrite>,
 ) -> Result<Response, ApiError> {
     let reloaded = state.options.loader.reload(&state.runtime).await?;
     let at = state.runtime.now();

@@ -15,7 +15,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::api_error::{ApiError, answer, ok};
-use super::auth::{Authorized, PluginRead, PluginWrite};
+use super::auth::{AuthorizedCaller, PluginRead, PluginWrite};
 use super::query::{QueryParams, Segments};
 use super::{ApiState, until_disconnected, until_draining};
 use crate::web::body;
@@ -29,7 +29,7 @@ const BODY_BYTES_MAX: usize = 4 << 20;
 
 pub(super) async fn plugin(
     State(state): State<ApiState>,
-    allowed: Authorized<PluginRead>,
+    allowed: AuthorizedCaller<PluginRead>,
     Segments((plugin, command)): Segments<(String, String)>,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -57,7 +57,7 @@ pub(super) async fn plugin(
 
 pub(super) async fn pipeline(
     State(state): State<ApiState>,
-    allowed: Authorized<PluginWrite>,
+    allowed: AuthorizedCaller<PluginWrite>,
     Segments(name): Segments<String>,
     params: QueryParams,
     presence: Option<Extension<Presence>>,

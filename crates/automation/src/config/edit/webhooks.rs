@@ -9,7 +9,7 @@ use super::{Edit, EditRefused, edit_by_hand, lines, read_sources, text_with_span
 use crate::config::find::Environment;
 use crate::config::node::{ConfigNode, NodeKind};
 use crate::config::sources::Drafts;
-use crate::config::yaml::{Field, Shape, ValueSpan};
+use crate::config::yaml::{FieldSpan, Shape, ValueSpan};
 
 const SECTION: &str = "webhooks";
 const LIST: &str = "endpoints";
@@ -126,7 +126,7 @@ fn with_endpoint(text: &str, spans: &ValueSpan, entry: &str) -> Option<String> {
 }
 
 /// `first` is any key of the section; it determines the indentation.
-fn in_section(text: &str, section: &ValueSpan, first: &Field, entry: &str) -> Option<String> {
+fn in_section(text: &str, section: &ValueSpan, first: &FieldSpan, entry: &str) -> Option<String> {
     let indent = lines::indent_of(text, first.start)?;
     let (at, block) = match section.field(LIST) {
         None => {

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::*;
 use crate::pipeline::StepKind;
-use crate::pipeline::router::tests::Plugins;
+use crate::pipeline::router::tests::TestPlugins;
 
 fn problems(pipelines: &Value, routes: &Value) -> Vec<String> {
-    let found = Router::load(pipelines, routes, &Plugins);
+    let found = Router::load(pipelines, routes, &TestPlugins);
     let errors = found.map(|_| ()).unwrap_err();
     errors.iter().map(ToString::to_string).collect()
 }
@@ -158,7 +158,7 @@ fn steps_without_id_are_numbered_around_the_given_ids_du_085() {
             {"name": "q", "on": "f", "steps": [{"uses": "b"}, {"id": "last", "uses": "dotted.name"}]},
         ]),
         &Value::Null,
-        &Plugins,
+        &TestPlugins,
     )
     .unwrap();
     let pipeline = router.pipeline("p").unwrap();
@@ -201,7 +201,7 @@ fn steps_without_id_are_numbered_around_the_given_ids_du_085() {
 fn unknown_keys_are_ignored_with_a_warning_each() {
     let pipelines = json!([{"name": "p", "on": "e", "colour": 1, "steps": [{"split": [{"uses": "a", "foreach": 1}]}]}]);
     let routes = json!([{"from": "a", "event_type": "e", "to": "b", "when": 1}]);
-    let router = Router::load(&pipelines, &routes, &Plugins).unwrap();
+    let router = Router::load(&pipelines, &routes, &TestPlugins).unwrap();
     let found: Vec<String> = router.warnings().iter().map(ToString::to_string).collect();
     let starts = [
         "pipeline `p`: `colour` is unknown",

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::pipeline::PluginCatalogue;
 
-pub(crate) struct Plugins;
+pub(crate) struct TestPlugins;
 
-impl PluginCatalogue for Plugins {
+impl PluginCatalogue for TestPlugins {
     fn has_plugin(&self, plugin: &str) -> bool {
         ["a", "b", "c", "dotted.name", "mute", "dotted"].contains(&plugin)
     }
@@ -18,7 +18,7 @@ impl PluginCatalogue for Plugins {
 }
 
 fn router(pipelines: &Value, routes: &Value) -> Router {
-    Router::load(pipelines, routes, &Plugins).unwrap()
+    Router::load(pipelines, routes, &TestPlugins).unwrap()
 }
 
 fn one(steps: &Value) -> Router {

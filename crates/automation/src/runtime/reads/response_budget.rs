@@ -59,8 +59,8 @@ fn drop_output(entry: &mut Value) {
 
 /// The length of the entry as JSON.
 fn length(entry: &Value) -> usize {
-    struct Counter(usize);
-    impl io::Write for Counter {
+    struct ByteCounter(usize);
+    impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -70,7 +70,7 @@ fn length(entry: &Value) -> usize {
             Ok(())
         }
     }
-    let mut counter = Counter(0);
+    let mut counter = ByteCounter(0);
     // Neither the counter nor JSON values can fail.
     let _ = serde_json::to_writer(&mut counter, entry);
     counter.0
