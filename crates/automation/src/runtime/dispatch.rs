@@ -204,7 +204,7 @@ pub(super) async fn dispatch(inner: Arc<RuntimeInner>) {
         }
         let program = inner.program();
         // Subscribe before reading, so that no later change is missed.
-        let changed = inner.changed.notified();
+        let changed = inner.claims_changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
         let Some(pending) = inner.begin_claim(&program, None) else {
@@ -291,7 +291,7 @@ fn start_claimed(
         .collect();
     drop(running);
     if !claimed.is_empty() {
-        inner.begun.send_modify(|count| *count += 1);
+        inner.jobs_started.send_modify(|count| *count += 1);
     }
     for (intent, cancel) in claimed.iter().zip(begun) {
         spawn_attempt(inner, Arc::clone(program), intent.clone(), cancel);
@@ -346,8 +346,8 @@ impl Drop for WorkerSlot<'_> {
         if !self.given_back.load(Ordering::Relaxed) {
             self.inner.served_leases().remove(&self.id);
         }
-        self.inner.changed.notify_one();
-        self.inner.finished.send_modify(|count| *count += 1);
+        self.inner.claims_changed.notify_one();
+        self.inner.jobs_finished.send_modify(|count| *count += 1);
     }
 }
 
@@ -599,7 +599,7 @@ pub(super) fn report(
         "succeeded" => {
             if let Some(schedule_id) = &attempt.job.schedule_id {
                 let entry = (plugin.clone(), schedule_id.clone());
-                inner.succeeded().push(entry);
+                inner.succeeded_schedules().push(entry);
                 inner.recheck.notify_one();
             }
             tracing::info!(

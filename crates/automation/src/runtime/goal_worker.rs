@@ -38,14 +38,14 @@ const OPEN_MAX: u32 = 500;
 /// Serves the goals of the current configuration until the runtime stops.
 pub(super) async fn serve_goals(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
-    let mut adopted = inner.adopted.subscribe();
+    let mut generations = inner.config_generation.subscribe();
     while !*stopping.borrow_and_update() {
         // Subscribe before reading, so that no later reload is missed.
-        let adoption = *adopted.borrow_and_update();
+        let generation = *generations.borrow_and_update();
         let program = inner.program();
         // All workers of the previous configuration have ended.
-        inner.serving.send_replace(adoption);
-        let over = watch::Sender::new(false);
+        inner.serving_generation.send_replace(generation);
+        let replaced = watch::Sender::new(false);
         let mut goals = JoinSet::new();
         for plugin in program.plugins() {
             for served in &plugin.serves {
@@ -55,14 +55,14 @@ pub(super) async fn serve_goals(inner: Arc<RuntimeInner>) {
                     plugin: plugin.clone(),
                     served: served.clone(),
                 };
-                goals.spawn(goal.run(over.subscribe()));
+                goals.spawn(goal.run(replaced.subscribe()));
             }
         }
         tokio::select! {
-            _ = adopted.changed() => {}
+            _ = generations.changed() => {}
             _ = stopping.changed() => {}
         }
-        over.send_replace(true);
+        replaced.send_replace(true);
         while goals.join_next().await.is_some() {}
     }
 }
@@ -71,9 +71,9 @@ impl RuntimeInner {
     /// Waits until no intent is claimed for a replaced configuration any more. The wait is bounded by one poll interval, in case
     /// the ledger does not respond.
     pub(super) async fn wait_until_serving(&self) {
-        let adoption = *self.adopted.borrow();
-        let mut serving = self.serving.subscribe();
-        let served = serving.wait_for(|serving| *serving >= adoption);
+        let generation = *self.config_generation.borrow();
+        let mut serving = self.serving_generation.subscribe();
+        let served = serving.wait_for(|serving| *serving >= generation);
         let _ = tokio::time::timeout(POLL_INTERVAL, served).await;
     }
 }
@@ -86,21 +86,21 @@ struct GoalWorker {
 }
 
 impl GoalWorker {
-    async fn run(self, mut over: watch::Receiver<bool>) {
-        let (mut finished, mut begun) = (
-            self.inner.finished.subscribe(),
-            self.inner.begun.subscribe(),
+    async fn run(self, mut replaced: watch::Receiver<bool>) {
+        let (mut finished, mut started) = (
+            self.inner.jobs_finished.subscribe(),
+            self.inner.jobs_started.subscribe(),
         );
-        while !*over.borrow_and_update() {
+        while !*replaced.borrow_and_update() {
             finished.mark_unchanged();
-            begun.mark_unchanged();
-            let claimed = match self.has_room().await {
-                Ok(true) => self.claim(&mut over, &mut begun).await,
+            started.mark_unchanged();
+            let claimed = match self.has_free_slot().await {
+                Ok(true) => self.claim(&mut replaced, &mut started).await,
                 Ok(false) => {
                     tokio::select! {
                         _ = finished.changed() => {}
                         () = tokio::time::sleep(POLL_INTERVAL) => {}
-                        _ = over.changed() => {}
+                        _ = replaced.changed() => {}
                     }
                     Ok(())
                 }
@@ -115,10 +115,10 @@ impl GoalWorker {
     }
 
     /// Queued jobs count as well, because they run first.
-    async fn has_room(&self) -> Result<bool, Error> {
+    async fn has_free_slot(&self) -> Result<bool, Error> {
         let engine = &self.inner.engine;
-        let is_short = self.inner.start_backoff.remaining().is_some();
-        if engine.off_duty().is_some() || is_short || self.is_full() {
+        let is_backing_off = self.inner.start_backoff.remaining().is_some();
+        if engine.off_duty().is_some() || is_backing_off || self.is_full() {
             return Ok(false);
         }
         let open = engine.open_jobs(&self.plugin.name, None, OPEN_MAX).await?;
@@ -139,8 +139,8 @@ impl GoalWorker {
 
     async fn claim(
         &self,
-        over: &mut watch::Receiver<bool>,
-        begun: &mut watch::Receiver<u64>,
+        replaced: &mut watch::Receiver<bool>,
+        started: &mut watch::Receiver<u64>,
     ) -> Result<(), Error> {
         let claim = Claim {
             face: Face::Intent,
@@ -153,12 +153,12 @@ impl GoalWorker {
             max: 1,
             lease_us: FIRST_LEASE_US,
         };
-        let filled = async { while begun.changed().await.is_ok() && !self.is_full() {} };
+        let filled = async { while started.changed().await.is_ok() && !self.is_full() {} };
         let leave = async {
             tokio::select! {
                 () = filled => {}
                 () = self.inner.engine.until_off_duty() => {}
-                _ = over.changed() => {}
+                _ = replaced.changed() => {}
             }
         };
         let engine = &self.inner.engine;

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_an_ailment_for_a_while() {
+    fn a_refused_claim_is_unhealthy_for_a_while() {
         let health = TaskHealth::default();
         health.claim_refused();
         assert!(health.unhealthy_reason().is_some());

@@ -64,36 +64,36 @@ pub(super) struct RuntimeInner {
     running: Mutex<RunningJobs>,
     pub(super) start_backoff: StartBackoff,
     /// Notified when the set of jobs that may start has changed.
-    pub(super) changed: Notify,
+    pub(super) claims_changed: Notify,
     /// Notified when the plan of the schedules must be rebuilt.
     pub(super) replan: Notify,
     /// Schedules whose jobs succeeded, by plugin and id.
-    succeeded: Mutex<Vec<(String, String)>>,
+    succeeded_schedules: Mutex<Vec<(String, String)>>,
     pub(super) recheck: Notify,
     /// Notified when a job ended that no dispatcher settles.
     pub(super) unreported_ends: Notify,
     /// Counts the jobs that ended in this process.
-    pub(super) finished: watch::Sender<u64>,
+    pub(super) jobs_finished: watch::Sender<u64>,
     /// Counts how often jobs started in this process.
-    pub(super) begun: watch::Sender<u64>,
+    pub(super) jobs_started: watch::Sender<u64>,
     /// Counts the configurations.
-    pub(super) adopted: watch::Sender<u64>,
+    pub(super) config_generation: watch::Sender<u64>,
     /// The number of the last configuration whose goals are served; those of earlier ones are not served any more.
-    pub(super) serving: watch::Sender<u64>,
+    pub(super) serving_generation: watch::Sender<u64>,
     /// Leases of the intents that jobs of this process serve.
     pub(super) served_leases: Mutex<ServedLeases>,
     pub(super) stopping: watch::Sender<bool>,
     pub(super) health: TaskHealth,
     pub(super) hub: EventHub,
     /// The number of callers that wait for a tree of jobs.
-    pub(super) waiting: Arc<AtomicUsize>,
+    pub(super) waiting_callers: Arc<AtomicUsize>,
     /// Limits concurrent large reads.
     pub(super) large_reads: Semaphore,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Plugins whose jobs are to be cancelled.
     pub(super) removed: Mutex<RemovedPlugins>,
     /// The setup of plugins after a reload may be incomplete.
-    pub(super) setup_owed: AtomicBool,
+    pub(super) setup_pending: AtomicBool,
     pub(super) started_at: Timestamp,
 }
 
@@ -107,8 +107,8 @@ impl RuntimeInner {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn succeeded(&self) -> MutexGuard<'_, Vec<(String, String)>> {
-        self.succeeded
+    pub(super) fn succeeded_schedules(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+        self.succeeded_schedules
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,7 +117,7 @@ impl RuntimeInner {
     pub(super) fn track_one_shot_job(&self, id: IntentId) {
         if let Some(one_shot) = &self.one_shot {
             one_shot.add(id);
-            self.changed.notify_one();
+            self.claims_changed.notify_one();
         }
     }
 
@@ -199,24 +199,24 @@ impl Runtime {
             one_shot,
             running: Mutex::default(),
             start_backoff: StartBackoff::default(),
-            changed: Notify::new(),
+            claims_changed: Notify::new(),
             replan: Notify::new(),
-            succeeded: Mutex::default(),
+            succeeded_schedules: Mutex::default(),
             recheck: Notify::new(),
             unreported_ends: Notify::new(),
-            finished: watch::Sender::new(0),
-            begun: watch::Sender::new(0),
-            adopted: watch::Sender::new(0),
-            serving: watch::Sender::new(0),
+            jobs_finished: watch::Sender::new(0),
+            jobs_started: watch::Sender::new(0),
+            config_generation: watch::Sender::new(0),
+            serving_generation: watch::Sender::new(0),
             served_leases: Mutex::default(),
             stopping: watch::Sender::new(false),
             health: TaskHealth::default(),
             hub: EventHub::new(started_at),
-            waiting: Arc::default(),
+            waiting_callers: Arc::default(),
             large_reads: Semaphore::new(LARGE_READS_MAX),
             tasks: Mutex::default(),
             removed: Mutex::default(),
-            setup_owed: AtomicBool::default(),
+            setup_pending: AtomicBool::default(),
             started_at,
         });
         Self { inner }
@@ -281,14 +281,16 @@ impl Runtime {
     pub fn adopt(&self, program: Arc<Program>) {
         let current = self.inner.program.write();
         *current.unwrap_or_else(PoisonError::into_inner) = program;
-        self.inner.changed.notify_one();
+        self.inner.claims_changed.notify_one();
         self.inner.replan.notify_one();
-        self.inner.adopted.send_modify(|count| *count += 1);
+        self.inner
+            .config_generation
+            .send_modify(|count| *count += 1);
     }
 
     /// Changes with every new configuration.
     pub fn config_changes(&self) -> watch::Receiver<u64> {
-        self.inner.adopted.subscribe()
+        self.inner.config_generation.subscribe()
     }
 
     /// Cancels a queued or running job. If it runs here, its process is asked to terminate.
@@ -318,7 +320,7 @@ impl Runtime {
             // A task that panicked has been logged already.
             let _ = task.await;
         }
-        let mut finished = self.inner.finished.subscribe();
+        let mut finished = self.inner.jobs_finished.subscribe();
         let all_done = async {
             // A step that only waits for an intent is recovered at the next start.
             while self.inner.running().working() > 0 {

@@ -38,10 +38,10 @@ pub(super) async fn run(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
     while !*stopping.borrow_and_update() {
         // Subscribe before reading, so that no later change is missed.
-        let changed = inner.changed.notified();
+        let changed = inner.claims_changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        if let Err(error) = look(&inner).await {
+        if let Err(error) = claim_due_jobs(&inner).await {
             tracing::warn!(component = "dispatcher", %error, "jobs could not be claimed");
         }
         tokio::select! {
@@ -52,7 +52,7 @@ pub(super) async fn run(inner: Arc<RuntimeInner>) {
     }
 }
 
-async fn look(inner: &Arc<RuntimeInner>) -> Result<(), Error> {
+async fn claim_due_jobs(inner: &Arc<RuntimeInner>) -> Result<(), Error> {
     let Some(one_shot) = &inner.one_shot else {
         return Ok(());
     };
@@ -71,7 +71,7 @@ async fn look(inner: &Arc<RuntimeInner>) -> Result<(), Error> {
         }
     }
     for job in &open {
-        if may_begin(inner, job, &open) {
+        if may_start(inner, job, &open) {
             dispatch::claim_job(inner, job).await?;
         }
     }
@@ -79,7 +79,7 @@ async fn look(inner: &Arc<RuntimeInner>) -> Result<(), Error> {
 }
 
 /// A job that cannot be claimed must not be asked for: the claim would return another one instead.
-fn may_begin(inner: &RuntimeInner, job: &Intent, open: &[Intent]) -> bool {
+fn may_start(inner: &RuntimeInner, job: &Intent, open: &[Intent]) -> bool {
     let is_due = job.state == State::Queued && job.run_at <= inner.engine.now();
     let series = job.ties.series.as_ref();
     let is_behind = open.iter().any(|other| {

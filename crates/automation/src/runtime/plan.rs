@@ -37,7 +37,7 @@ pub(super) async fn plan(
     let mut late_checks = Vec::new();
     let now = inner.wall_time();
     for plugin in program.plugins() {
-        let mut stored = stored(&inner.engine, &plugin.name).await?;
+        let mut stored = load_schedules(&inner.engine, &plugin.name).await?;
         let name: Arc<str> = Arc::from(plugin.name.as_str());
         for (index, entry) in plugin.schedules.iter().enumerate() {
             let check = ScheduleCheck {
@@ -49,7 +49,7 @@ pub(super) async fn plan(
             };
             let record = stored.remove(&entry.id);
             let version = record.as_ref().map_or(0, |record| record.version);
-            let known = record.as_ref().and_then(read);
+            let known = record.as_ref().and_then(parse_record);
             let is_known = known.is_some();
             let (value, is_new) = updated_record(&check, known, now);
             if is_new {
@@ -71,14 +71,14 @@ pub(super) async fn plan(
     }
     let configured = program.config().plugins.keys();
     for name in configured.filter(|name| program.plugin(name).is_none()) {
-        let stored = stored(&inner.engine, name).await?;
+        let stored = load_schedules(&inner.engine, name).await?;
         writes.extend(
             stored
                 .values()
                 .filter_map(|record| pause_unconfigured(record, now)),
         );
     }
-    let holds = write(&inner.engine, writes).await?;
+    let holds = write_records(&inner.engine, writes).await?;
     if is_start {
         for check in late_checks {
             check.catch_up().await?;
@@ -126,7 +126,7 @@ fn updated_record(
 
 /// An entry that is no longer configured keeps its state, in case it comes back.
 fn pause_unconfigured(record: &Record, now: Timestamp) -> Option<Command> {
-    let mut value = read(record).filter(|value| value.status == ScheduleStatus::Active)?;
+    let mut value = parse_record(record).filter(|value| value.status == ScheduleStatus::Active)?;
     value.status = ScheduleStatus::PausedInvalid;
     value.reason = Some(NOT_CONFIGURED.to_owned());
     value.updated_at = now;
@@ -134,7 +134,7 @@ fn pause_unconfigured(record: &Record, now: Timestamp) -> Option<Command> {
     Some(Command::Put(put))
 }
 
-pub(super) fn read(record: &Record) -> Option<records::ScheduleRecord> {
+pub(super) fn parse_record(record: &Record) -> Option<records::ScheduleRecord> {
     let (plugin, schedule_id) = (&record.key.owner, &record.key.name);
     serde_json::from_str(&record.value)
         .inspect_err(|error| tracing::error!(component = "scheduler", plugin, schedule_id, %error, "the record of a schedule is unreadable"))
@@ -142,7 +142,7 @@ pub(super) fn read(record: &Record) -> Option<records::ScheduleRecord> {
 }
 
 /// All stored entries of a plugin, by id.
-pub(super) async fn stored(
+pub(super) async fn load_schedules(
     engine: &Engine,
     plugin: &str,
 ) -> Result<BTreeMap<String, Record>, Error> {
@@ -166,7 +166,7 @@ pub(super) async fn stored(
 }
 
 /// Returns whether all records still had the version that was read.
-async fn write(engine: &Engine, writes: Vec<Command>) -> Result<bool, Error> {
+async fn write_records(engine: &Engine, writes: Vec<Command>) -> Result<bool, Error> {
     let mut holds = true;
     for piece in writes.chunks(PAGE_RECORDS as usize) {
         for answer in engine.execute(None, piece.to_vec()).await? {

@@ -83,10 +83,10 @@ impl Runtime {
     async fn apply_follow_ups(&self, program: &Arc<Program>) -> (usize, bool) {
         let inner = &self.inner;
         // Set before the attempt: the caller of the reload may disconnect halfway.
-        inner.setup_owed.store(true, Ordering::SeqCst);
+        inner.setup_pending.store(true, Ordering::SeqCst);
         let set_up = setup::queue_setups(inner, program).await;
         if set_up.is_ok() {
-            inner.setup_owed.store(false, Ordering::SeqCst);
+            inner.setup_pending.store(false, Ordering::SeqCst);
         }
         let mut ended = 0;
         let all_ended = inner.cancel_removed_jobs(&mut ended).await;
@@ -117,10 +117,10 @@ fn unreloadable_change(old: &Config, new: &Config) -> Option<&'static str> {
 impl RuntimeInner {
     /// Retries the follow-up work of a reload that failed the first time.
     pub(super) async fn finish_reload(&self) -> Result<(), Error> {
-        if self.setup_owed.swap(false, Ordering::SeqCst)
+        if self.setup_pending.swap(false, Ordering::SeqCst)
             && let Err(error) = setup::queue_setups(self, &self.program()).await
         {
-            self.setup_owed.store(true, Ordering::SeqCst);
+            self.setup_pending.store(true, Ordering::SeqCst);
             return Err(error);
         }
         self.cancel_removed_jobs(&mut 0).await

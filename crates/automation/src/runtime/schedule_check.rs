@@ -40,7 +40,7 @@ pub(super) struct ScheduleCheck<'l> {
 /// The entry and the breaker as read.
 struct CheckedRecords {
     entry: Versioned<records::ScheduleRecord>,
-    circuit: Versioned<records::BreakerRecord>,
+    breaker: Versioned<records::BreakerRecord>,
     change: Option<BreakerTransition>,
 }
 
@@ -85,10 +85,10 @@ impl ScheduleCheck<'_> {
             }
         }
         let key = records::breaker_key(&self.plugin.name, &self.entry.command);
-        let circuit: Versioned<records::BreakerRecord> = get_record_or_default(engine, key).await?;
+        let breaker: Versioned<records::BreakerRecord> = get_record_or_default(engine, key).await?;
         let loaded = CheckedRecords {
             entry,
-            circuit,
+            breaker,
             change: None,
         };
         self.fire_if_allowed(loaded, now).await
@@ -105,7 +105,7 @@ impl ScheduleCheck<'_> {
         let engine = &self.inner.engine;
         let open = engine.open_jobs(plugin, Some(command), OPEN_MAX).await?;
         let policy = self.plugin.breaker;
-        let breaker = &mut loaded.circuit.value.breaker;
+        let breaker = &mut loaded.breaker.value.breaker;
         let (admission, change) = breaker.admit(!open.is_empty(), policy, now);
         let probes_at = breaker.probes_at(policy);
         loaded.change = change;
@@ -114,8 +114,8 @@ impl ScheduleCheck<'_> {
             return Ok(self.skip(Skip::CircuitOpen, Some(probes_at.unwrap_or(now).max(now))));
         }
         let outstanding = u32::try_from(open.len()).unwrap_or(u32::MAX);
-        let most = u32::try_from(self.plugin.max_outstanding_polls).unwrap_or(u32::MAX);
-        let cancelled = match self.entry.overlap(outstanding, most) {
+        let outstanding_max = u32::try_from(self.plugin.max_outstanding_polls).unwrap_or(u32::MAX);
+        let cancelled = match self.entry.overlap(outstanding, outstanding_max) {
             Overlap::Enqueue => Vec::new(),
             Overlap::CancelThenEnqueue => open.iter().map(|job| job.id).collect(),
             Overlap::Skip(skip) => {
@@ -138,9 +138,9 @@ impl ScheduleCheck<'_> {
             return Ok(());
         };
         let mut unit = UnitOfWork::default();
-        loaded.circuit.value.updated_at = Some(now);
+        loaded.breaker.value.updated_at = Some(now);
         let (engine, line) = (&self.inner.engine, change.clone());
-        circuit::write_transition(engine, &loaded.circuit, line, None, &mut unit);
+        circuit::write_transition(engine, &loaded.breaker, line, None, &mut unit);
         engine.together(unit.steps([])).await?;
         self.emit_transition(&change);
         Ok(())
@@ -161,15 +161,15 @@ impl ScheduleCheck<'_> {
             entry.status = ScheduleStatus::Exhausted;
         }
         entry.updated_at = now;
-        loaded.circuit.value.updated_at = Some(now);
+        loaded.breaker.value.updated_at = Some(now);
         let mut unit = UnitOfWork::default();
         unit.replace(&loaded.entry);
         match &loaded.change {
             Some(change) => {
                 let line = change.clone();
-                circuit::write_transition(engine, &loaded.circuit, line, None, &mut unit);
+                circuit::write_transition(engine, &loaded.breaker, line, None, &mut unit);
             }
-            None => unit.replace(&loaded.circuit),
+            None => unit.replace(&loaded.breaker),
         }
         let ends = cancelled.iter().map(|id| {
             Command::Cancel(Operate {
@@ -239,9 +239,9 @@ impl ScheduleCheck<'_> {
             return Ok(());
         };
         let is_due = self.entry.due(&entry.value.state, now) == DueDecision::Fire;
-        let circuit: Versioned<records::BreakerRecord> =
+        let breaker: Versioned<records::BreakerRecord> =
             get_record_or_default(engine, records::breaker_key(plugin, command)).await?;
-        let is_closed = circuit.value.breaker.state == BreakerState::Closed;
+        let is_closed = breaker.value.breaker.state == BreakerState::Closed;
         if entry.value.status != ScheduleStatus::Active || !is_due || !is_closed {
             return Ok(());
         }
@@ -255,7 +255,7 @@ impl ScheduleCheck<'_> {
         }
         let loaded = CheckedRecords {
             entry,
-            circuit,
+            breaker,
             change: None,
         };
         match self.fire(loaded, now, jobs, &[]).await {

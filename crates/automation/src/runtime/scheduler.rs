@@ -62,7 +62,7 @@ pub(super) async fn schedule(inner: Arc<RuntimeInner>) {
 /// Rechecks the schedules whose jobs succeeded, because an interval is counted from the last success.
 fn recheck_succeeded(inner: &RuntimeInner, program: &Program, due_queue: &mut DueQueue) {
     let now = inner.wall_time();
-    for (plugin, id) in std::mem::take(&mut *inner.succeeded()) {
+    for (plugin, id) in std::mem::take(&mut *inner.succeeded_schedules()) {
         let mut entries = program
             .plugin(&plugin)
             .into_iter()

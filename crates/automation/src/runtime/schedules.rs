@@ -59,11 +59,11 @@ impl Runtime {
         let now = self.inner.wall_time();
         let mut found = Vec::new();
         for plugin in program.plugins() {
-            let mut stored = plan::stored(self.engine(), &plugin.name).await?;
+            let mut stored = plan::load_schedules(self.engine(), &plugin.name).await?;
             let circuits = self.breakers(&plugin.name).await?;
             for entry in &plugin.schedules {
                 let known = stored.remove(&entry.id);
-                let known = known.and_then(|record| plan::read(&record));
+                let known = known.and_then(|record| plan::parse_record(&record));
                 let breaker = circuits.get(&entry.command).map(|circuit| &circuit.breaker);
                 let refused_until = breaker.and_then(|one| refused_until(one, plugin.breaker, now));
                 found.push(configured_schedule_info(
@@ -75,7 +75,7 @@ impl Runtime {
                 ));
             }
             let gone = stored.values().filter_map(|record| {
-                let known = plan::read(record)?;
+                let known = plan::parse_record(record)?;
                 Some(schedule_info(&plugin.name, &record.key.name, "", known))
             });
             found.extend(gone);

@@ -36,7 +36,7 @@ impl Runtime {
     /// `None` if the configured number of callers waits already.
     pub fn wait_permit(&self) -> Option<WaitPermit> {
         let max = self.program().config().api.max_concurrent_sync;
-        let waiting = &self.inner.waiting;
+        let waiting = &self.inner.waiting_callers;
         let taken = waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
             (taken < max).then_some(taken + 1)
         });
@@ -50,7 +50,7 @@ impl Runtime {
     }
 
     async fn until_tree_ended(&self, root: IntentId) -> Result<(), Error> {
-        let mut finished = self.inner.finished.subscribe();
+        let mut finished = self.inner.jobs_finished.subscribe();
         let mut open = vec![root];
         loop {
             // Subscribe before reading, so that no later end is missed.
