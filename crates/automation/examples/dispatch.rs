@@ -1,4 +1,4 @@
-//! What it costs to run a job, against a bare loop that starts the same command and waits for it, in turn.
+//! Measures the cost of a job against a bare loop that starts the same command and waits for it, in alternating rounds.
 //!
 //! `cargo run --release -p consign-automation --example dispatch [JOBS] [ROUNDS] [BACKLOG]`
 
@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_automation::config::{Environment, Verify};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::config::{Environment, SealCheck};
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy};
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 const SCRIPT: &str =
     "#!/usr/bin/env bash\ncat > /dev/null\necho '{\"status\":\"ok\",\"result\":\"done\"}'\n";
 
-/// Looking takes part of the machine, so it is done rarely: a hundredth of what is measured.
+/// Polling costs processor time, so it is rare: a hundredth of what is measured.
 const LOOK_INTERVAL: Duration = Duration::from_millis(15);
 
 fn main() {
@@ -68,7 +68,7 @@ fn main() {
     );
 }
 
-/// The median, with the least and the most.
+/// The median, with minimum and maximum.
 fn spread(mut ratios: Vec<f64>) -> String {
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
@@ -106,7 +106,7 @@ fn program(folder: &Path) -> Arc<Program> {
         system_dir: folder.join("etc"),
         processors: 2,
     };
-    let loaded = program::load(&path, &environment, Verify::AsConfigured);
+    let loaded = program::load(&path, &environment, SealCheck::AsConfigured);
     Arc::new(loaded.program.unwrap())
 }
 
@@ -129,7 +129,7 @@ fn bare(entrypoint: &Path, jobs: u32) -> Duration {
     began.elapsed()
 }
 
-/// One after the other, as the bare loop does; `backlog` jobs of another plugin wait meanwhile, and one of them runs.
+/// One job after the other, as in the bare loop; meanwhile `backlog` jobs of another plugin are queued, and one of them runs.
 async fn dispatched(program: &Arc<Program>, jobs: u32, backlog: u32) -> Duration {
     let clock = Arc::new(EngineClock::start(None));
     let ledger = Ledger::new(Backend::Sqlite, clock.clone());
@@ -148,7 +148,7 @@ async fn dispatched(program: &Arc<Program>, jobs: u32, backlog: u32) -> Duration
         engine: engine.clone(),
         program: Arc::clone(program),
         node: "here".to_owned(),
-        guarded: Guarded::default(),
+        guarded: GuardedPaths::default(),
         launcher: Launcher {
             program: "/proc/self/exe".into(),
             arguments: Vec::new(),

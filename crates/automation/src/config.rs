@@ -1,8 +1,8 @@
-//! The configuration: found, read, merged, judged and sealed.
+//! The configuration: find, read, merge, validate and seal.
 //!
-//! Everything comes in as values: variables, home directory and processors in an [`Environment`], time where it is needed.
-//! Problems are collected, not thrown: [`load`] tells all of them at once, each with file, line and what mends it. What needs
-//! a plugin's manifest, and what schedules and pipelines mean, is judged elsewhere.
+//! All input comes as values: variables, home directory and processor count in an [`Environment`], time as an argument. Problems
+//! are collected: [`load`] reports all of them at once, each with file, line and fix. Manifests, schedules and pipelines are
+//! validated elsewhere.
 
 use std::cell::RefCell;
 use std::io;
@@ -37,67 +37,67 @@ mod yaml;
 
 pub use find::{Environment, FILE, FindError, find};
 pub use get::{get, pick};
-pub use integrity::{Change, Plan, Tier};
+pub use integrity::{SealChange, SealPlan, Tier};
 pub use model::{Config, Strictness};
-pub use node::Node;
-pub use problem::{Place, Problem, Problems, Severity};
+pub use node::ConfigNode;
+pub use problem::{ConfigProblem, ConfigProblems, Severity, SourcePosition};
 pub use redact::{MASK, masked};
-pub use registry::{Holder, Registry, Scopes};
-pub use seal::{Fingerprint, Seal};
+pub use registry::{Scopes, TokenHolder, TokenRegistry};
+pub use seal::{ConfigSeal, Fingerprint};
 pub(crate) use sources::Drafts;
-pub use sources::Source;
+pub use sources::SourceFile;
 use sources::Sources;
 
-/// Where the text for a variable that is not set begins.
+/// Prefix of the placeholder for a variable that is not set.
 pub const STAND_IN: &str = "unset_variable_";
 
-/// How the seal counts.
+/// How the seal is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verify {
-    /// Not at all: for looking at a tree that is about to be sealed.
+pub enum SealCheck {
+    /// Not at all: for reading a tree that is about to be sealed.
     No,
-    /// As the configuration itself says: at the start.
+    /// As the configuration itself requires: at the start.
     AsConfigured,
-    /// As the running configuration says: a proposed one must not lower the bar for itself.
+    /// As the running configuration requires: a new one must not lower the bar for itself.
     AsRunning(Strictness),
 }
 
-/// A configuration, unless a problem is an error, and all problems.
+/// The configuration, unless a problem is an error, and all problems.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     pub config: Option<Config>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
     /// An error came from a seal; such a start ends with its own exit code.
     pub integrity_failed: bool,
 }
 
-/// Loads the configuration whose root is `path`, which [`find()`] gave.
-pub fn load(path: &Path, environment: &Environment, verify: Verify) -> Loaded {
-    let judged = judge(path, environment, verify, &Drafts::new());
-    let sound = !judged.problems.has_errors();
-    Loaded {
-        config: judged.config.filter(|_| sound),
-        problems: judged.problems.into_vec(),
-        integrity_failed: judged.integrity_failed,
+/// Loads the configuration whose root file is `path`, as returned by [`find()`].
+pub fn load(path: &Path, environment: &Environment, verify: SealCheck) -> LoadedConfig {
+    let checked = check(path, environment, verify, &Drafts::new());
+    let sound = !checked.problems.has_errors();
+    LoadedConfig {
+        config: checked.config.filter(|_| sound),
+        problems: checked.problems.into_vec(),
+        integrity_failed: checked.integrity_failed,
     }
 }
 
-/// A configuration that may still have errors, so that more of them can be found in it.
-pub(crate) struct Judged {
-    /// Nothing only where a file could not be read.
+/// A configuration that may still have errors, so that more of them can be found.
+pub(crate) struct CheckedConfig {
+    /// `None` only if a file could not be read.
     pub config: Option<Config>,
-    pub problems: Problems,
+    pub problems: ConfigProblems,
     pub integrity_failed: bool,
-    /// What the judgement of everything else is to be.
+    /// The strictness for all further checks.
     pub strictness: Strictness,
 }
 
-pub(crate) fn judge(
+pub(crate) fn check(
     path: &Path,
     environment: &Environment,
-    verify: Verify,
+    verify: SealCheck,
     drafts: &Drafts,
-) -> Judged {
+) -> CheckedConfig {
     let mut sources = sources::gather(path, environment, drafts);
     if sources.problems.has_errors() {
         return unreadable(path, sources, verify);
@@ -105,27 +105,32 @@ pub(crate) fn judge(
     let report = RefCell::new(std::mem::take(&mut sources.problems));
     let config = read::read(path, sources, environment, drafts, &report);
     let own = config.service.strictness;
-    let judge = match verify {
-        Verify::AsRunning(running) => running,
-        Verify::No | Verify::AsConfigured => own,
+    let strictness_for_seal = match verify {
+        SealCheck::AsRunning(running) => running,
+        SealCheck::No | SealCheck::AsConfigured => own,
     };
-    // A configuration that asks for more than the running one would not start the next time.
+    // A configuration that is stricter than the running one would not start the next time.
     let strictness = Strictness {
-        drift: judge.drift,
-        validation: judge.validation || own.validation,
+        drift: strictness_for_seal.drift,
+        validation: strictness_for_seal.validation || own.validation,
     };
     let mut problems = report.into_inner();
     if strictness.validation {
         problems.promote_warnings();
     }
     let mut integrity_failed = false;
-    if verify != Verify::No {
+    if verify != SealCheck::No {
         let scope_files = scope_files(&config);
-        let drift = integrity::verify(&config.dir, &config.files, &scope_files, judge.drift);
+        let drift = integrity::verify(
+            &config.dir,
+            &config.files,
+            &scope_files,
+            strictness_for_seal.drift,
+        );
         integrity_failed = drift.has_errors();
         problems.extend(drift);
     }
-    Judged {
+    CheckedConfig {
         config: Some(config),
         problems,
         integrity_failed,
@@ -133,21 +138,22 @@ pub(crate) fn judge(
     }
 }
 
-/// A tree with holes is not judged, for half of it would be missed only because of the holes. Its seal is.
-fn unreadable(path: &Path, sources: Sources, verify: Verify) -> Judged {
+/// A tree with unreadable files is not validated, because most problems would only follow from the missing parts. Its seal is
+/// verified.
+fn unreadable(path: &Path, sources: Sources, verify: SealCheck) -> CheckedConfig {
     let strictness = match verify {
-        Verify::AsRunning(running) => running,
-        Verify::No | Verify::AsConfigured => Strictness::default(),
+        SealCheck::AsRunning(running) => running,
+        SealCheck::No | SealCheck::AsConfigured => Strictness::default(),
     };
     let mut problems = sources.problems;
     let mut integrity_failed = false;
-    if verify != Verify::No {
+    if verify != SealCheck::No {
         let dir = path.parent().unwrap_or(path);
         let drift = integrity::verify(dir, &sources.files, &[], strictness.drift);
         integrity_failed = drift.has_errors();
         problems.extend(drift);
     }
-    Judged {
+    CheckedConfig {
         config: None,
         problems,
         integrity_failed,
@@ -155,14 +161,14 @@ fn unreadable(path: &Path, sources: Sources, verify: Verify) -> Judged {
     }
 }
 
-/// The configuration for looking at, even if it has errors; they are given where a file cannot be read.
-pub fn peek(path: &Path, environment: &Environment) -> Result<Config, Vec<Problem>> {
-    let judged = judge(path, environment, Verify::No, &Drafts::new());
-    judged.config.ok_or_else(|| judged.problems.into_vec())
+/// Reads the configuration even if it has errors. Fails only if a file cannot be read.
+pub fn peek(path: &Path, environment: &Environment) -> Result<Config, Vec<ConfigProblem>> {
+    let checked = check(path, environment, SealCheck::No, &Drafts::new());
+    checked.config.ok_or_else(|| checked.problems.into_vec())
 }
 
-/// The same surroundings with a text in place of every variable that the configuration at `path` asks for and that is not set.
-/// They are for looking at what needs no secret; what is loaded with them must not run.
+/// The environment with a placeholder for every variable that the configuration at `path` uses and that is not set. It is for
+/// reading what needs no secret; a program that is loaded with it must not run.
 #[must_use]
 pub fn with_stand_ins(path: &Path, environment: &Environment) -> Environment {
     let mut environment = environment.clone();
@@ -171,7 +177,7 @@ pub fn with_stand_ins(path: &Path, environment: &Environment) -> Environment {
         if unset.is_empty() {
             return environment;
         }
-        // A file that could not be read without them may name more in its includes.
+        // A file that could not be read without them may use more variables in its includes.
         let texts = unset.into_iter().map(|name| {
             let text = format!("{STAND_IN}{name}");
             (name, text)
@@ -181,22 +187,26 @@ pub fn with_stand_ins(path: &Path, environment: &Environment) -> Environment {
 }
 
 /// Seals the files again after an edit, and vouches for no plugin that was not sealed before.
-pub fn reseal(path: &Path, environment: &Environment, now: Timestamp) -> Result<Plan, LockError> {
+pub fn reseal(
+    path: &Path,
+    environment: &Environment,
+    now: Timestamp,
+) -> Result<SealPlan, LockError> {
     let dir = path.parent().unwrap_or(path);
-    let known = Seal::read(dir).ok().flatten();
+    let known = ConfigSeal::read(dir).ok().flatten();
     let fingerprints = known.map(|seal| seal.plugin_fingerprints);
     lock(path, environment, &fingerprints.unwrap_or_default(), now)
 }
 
-/// What sealing the configuration at `path` would change; [`Plan::apply`] does it.
+/// Plans what sealing the configuration at `path` would change; [`SealPlan::apply`] does it.
 ///
-/// Refused only if a file cannot be read: a tree that is not yet valid may be sealed while it is being mended.
+/// Fails only if a file cannot be read: a tree that is not valid yet may be sealed while it is being repaired.
 pub fn lock(
     path: &Path,
     environment: &Environment,
     fingerprints: &[Fingerprint],
     now: Timestamp,
-) -> Result<Plan, LockError> {
+) -> Result<SealPlan, LockError> {
     let drafts = Drafts::new();
     let mut sources = sources::gather(path, environment, &drafts);
     let problems = std::mem::take(&mut sources.problems);
@@ -213,7 +223,7 @@ pub fn lock(
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error("the configuration cannot be read, so it cannot be sealed")]
-    Unreadable(Vec<Problem>),
+    Unreadable(Vec<ConfigProblem>),
     #[error(transparent)]
     Io(#[from] io::Error),
 }

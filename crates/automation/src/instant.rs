@@ -1,4 +1,4 @@
-//! Instants as they are stored: RFC 3339 in UTC, always with nine digits, so that their order is that of their letters.
+//! Timestamps as stored: RFC 3339 in UTC with nine fractional digits, so that they sort as text.
 
 use jiff::Timestamp;
 use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
@@ -14,7 +14,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     text.parse().map_err(D::Error::custom)
 }
 
-/// An instant that may not have come yet.
+/// An optional timestamp.
 pub(crate) mod maybe {
     use jiff::Timestamp;
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
@@ -39,7 +39,7 @@ pub(crate) mod maybe {
     }
 }
 
-/// Many of them.
+/// A list of timestamps.
 pub(crate) mod all {
     use jiff::Timestamp;
     use serde::Serializer;

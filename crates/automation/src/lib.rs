@@ -1,7 +1,7 @@
 //! The automation runtime: plugins in any language, run on schedules, webhooks, events and pipelines.
 //!
-//! A client of the engine like any worker: jobs are intents, and what a run leaves behind are facts. Here are the parts that
-//! need no ledger; see each module.
+//! A client of the engine, like any worker: jobs are intents, and their history is made of facts. Only [`runtime`] uses the
+//! ledger.
 
 pub mod breaker;
 pub mod config;

@@ -1,7 +1,7 @@
-//! How deep a value may be nested that becomes part of a job, a state or a context.
+//! The maximum nesting of a value that becomes part of a job, a state or a context.
 //!
-//! JSON readers give up at some depth, and what is kept is wrapped a few levels deeper and may grow with each step; it must never get
-//! there, or it could be written and not be read.
+//! JSON parsers have a depth limit, and stored values are wrapped a few levels deeper and may grow with each step. The bound here
+//! keeps stored values readable.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
-//! Where an event leads: routes and pipelines, with their conditions, templates and baggage.
+//! Routes and pipelines: conditions, templates, baggage, and which jobs follow from an event.
 //!
-//! Nothing here runs a plugin or stores anything. Given an event and the position of the job that emitted it, the [`Router`] says which
-//! jobs come next; the caller makes them, all or none.
+//! Nothing here runs a plugin or stores anything. Given an event and the position of the job that emitted it, the [`Router`]
+//! returns the next jobs; the caller queues all of them or none.
 
 mod baggage;
 mod condition;
@@ -15,22 +15,22 @@ mod spec;
 mod template;
 mod wording;
 
-pub use baggage::{BAGGAGE_BYTES_MAX, Claims, ClaimsError, Error as BaggageError};
+pub use baggage::{BAGGAGE_BYTES_MAX, BaggageClaims, ClaimsError, Error as BaggageError};
 pub use condition::{Condition, Error as ConditionError};
-pub use graph::{Graph, Kind, Node, Switch};
+pub use graph::{Graph, GraphNode, StepKind, Switch};
 pub use hook::{Hook, JobEnd};
-pub use job::{Emitted, Error, NextJob, Notice, Position, Producer, Routed};
+pub use job::{Error, EventRef, NextJob, Notice, PipelinePosition, Producer, Routed};
 pub use load::{LoadError, Pipeline};
-pub use path::{Path, Root, Scope};
+pub use path::{PathScope, Root, ValuePath};
 pub use router::{
     HOPS_MAX, PUBLISH_PLUGIN, Router, STEP_SUCCEEDED, SWITCH_COMMAND, SWITCH_PLUGIN, switch_result,
 };
 pub use spec::{Trigger, Uses};
 pub use template::{Error as TemplateError, With, merge_context};
 
-/// The plugins that configuration may name.
-pub trait Catalogue {
+/// The plugins that a configuration may name.
+pub trait PluginCatalogue {
     fn has_plugin(&self, plugin: &str) -> bool;
-    /// Asked only for plugins that exist. Answer yes where the manifest is not known.
+    /// Called only for plugins that exist. Returns true if the manifest is unknown.
     fn has_command(&self, plugin: &str, command: &str) -> bool;
 }

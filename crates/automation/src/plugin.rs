@@ -1,8 +1,8 @@
-//! Plugins: programs in any language that answer one request per process.
+//! Plugins: programs in any language that process one request per process.
 //!
-//! [`discovery`] finds and distrusts them, [`registry`] gives them their names, [`request`] and [`response`] are what is said
-//! over the pipes, [`run`] starts a process and always ends it with all it started, and [`outcome`] says what came of it.
-//! Nothing here decides when a plugin runs, keeps its state or routes its events.
+//! [`discovery`] finds plugins and verifies them, [`registry`] assigns their names, [`request`] and [`response`] define the
+//! messages on the pipes, [`run`] starts a process and always ends its process group, and [`outcome`] classifies the result.
+//! Nothing here decides when a plugin runs, stores its state or routes its events.
 
 pub mod capture;
 pub mod command;

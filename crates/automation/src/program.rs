@@ -1,6 +1,6 @@
-//! Everything that the running service follows, compiled from one configuration tree.
+//! A program: everything that the runtime executes, compiled from one configuration tree.
 //!
-//! A [`Program`] never changes: a reload makes another one, and jobs under way keep theirs. It exists only if no problem is an
+//! A [`Program`] is immutable: a reload creates another one, and running jobs keep theirs. It exists only if no problem is an
 //! error. It runs nothing and stores nothing.
 
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 
 use crate::breaker;
 use crate::config::Config;
-use crate::config::model::{CircuitBreaker, Retry, ServedGoal, Timeouts};
+use crate::config::model::{CircuitBreaker, RetryPolicy, ServedGoal, Timeouts};
 use crate::pipeline::{Pipeline, Router};
-use crate::plugin::command::Command;
-use crate::plugin::confine::{Confinement, Guarded};
-use crate::plugin::environment::Variables;
-use crate::plugin::manifest::Manifest;
-use crate::schedule::Entry;
+use crate::plugin::command::PluginCommand;
+use crate::plugin::confine::{Confinement, GuardedPaths};
+use crate::plugin::environment::PluginVariables;
+use crate::plugin::manifest::PluginManifest;
+use crate::schedule::ScheduleEntry;
 
 mod fingerprint;
 mod load;
@@ -26,42 +26,42 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub use load::{Loaded, consequences, load, lock};
+pub use load::{LoadedProgram, consequences, load, lock};
 
-/// Before the jobs of a service, which have none.
-const ERRAND_PRIORITY: i32 = 1;
+/// Higher than the priority of all other jobs, which is zero.
+const ONE_SHOT_PRIORITY: i32 = 1;
 
 #[derive(Debug)]
 pub struct Program {
     config: Config,
-    /// The runnable ones.
+    /// The plugins that can be run.
     plugins: BTreeMap<String, Plugin>,
-    /// By name, and why.
+    /// By name, with the reason.
     left_out: BTreeMap<String, String>,
     router: Router,
-    environment: Variables,
+    environment: PluginVariables,
     priority: i32,
 }
 
-/// A plugin or an alias of one, with all that is needed to run it.
+/// A plugin or an alias of one, with everything that is needed to run it.
 #[derive(Clone)]
 pub struct Plugin {
     pub name: String,
     /// For an alias, the plugin whose program it is.
     pub base: Option<String>,
-    pub manifest: Arc<Manifest>,
+    pub manifest: Arc<PluginManifest>,
     pub directory: PathBuf,
     pub entrypoint: PathBuf,
-    /// Sent to the plugin as it is.
+    /// Sent to the plugin unchanged.
     pub config: Map<String, Value>,
     /// In the order of the file.
-    pub schedules: Vec<Entry>,
-    /// How many processes of it may run at once.
+    pub schedules: Vec<ScheduleEntry>,
+    /// The maximum number of concurrent processes.
     pub parallelism: usize,
     pub max_outstanding_polls: usize,
     pub timeouts: Timeouts,
-    pub retry: Retry,
-    pub breaker: breaker::Policy,
+    pub retry: RetryPolicy,
+    pub breaker: breaker::BreakerPolicy,
     pub notify_on_complete: bool,
     /// The goals of the Intent Protocol that it serves.
     pub serves: Vec<ServedGoal>,
@@ -69,18 +69,18 @@ pub struct Plugin {
 }
 
 impl Program {
-    /// The same for a process that runs a few jobs here and now: they pass whatever waits, and one that fails is not tried again,
-    /// for nobody would be there.
+    /// The program for one-shot mode: its jobs take precedence over queued ones, and a failed job is not retried, because no
+    /// process would be there to do it.
     #[must_use]
-    pub fn for_an_errand(mut self) -> Self {
-        self.priority = ERRAND_PRIORITY;
+    pub fn for_one_shot(mut self) -> Self {
+        self.priority = ONE_SHOT_PRIORITY;
         for plugin in self.plugins.values_mut() {
             plugin.retry.max_attempts = 1;
         }
         self
     }
 
-    /// Where its jobs stand among those that wait.
+    /// The priority of its jobs.
     pub(crate) fn priority(&self) -> i32 {
         self.priority
     }
@@ -98,28 +98,28 @@ impl Program {
         self.router.pipelines()
     }
 
-    /// A plugin that may be run. One that is disabled or was left out is not here; see [`Program::is_known`].
+    /// A plugin that can be run. Disabled and skipped plugins are not included; see [`Program::is_known`].
     pub fn plugin(&self, name: &str) -> Option<&Plugin> {
         self.plugins.get(name)
     }
 
-    /// All that may be run, by name.
+    /// All plugins that can be run, by name.
     pub fn plugins(&self) -> impl Iterator<Item = &Plugin> {
         self.plugins.values()
     }
 
-    /// Those that are there and cannot be run, and why.
+    /// Plugins that exist but cannot be run, with the reason.
     pub fn left_out(&self) -> impl Iterator<Item = (&str, &str)> {
         let left_out = self.left_out.iter();
         left_out.map(|(name, why)| (name.as_str(), why.as_str()))
     }
 
-    /// Whether the name means something here, even if it cannot be run.
+    /// Whether the name is known, even if the plugin cannot be run.
     pub fn is_known(&self, name: &str) -> bool {
         self.plugins.contains_key(name) || self.config.plugins.contains_key(name)
     }
 
-    pub fn command(&self, plugin: &str, command: &str) -> Option<&Command> {
+    pub fn command(&self, plugin: &str, command: &str) -> Option<&PluginCommand> {
         self.plugin(plugin)?.manifest.command(command)
     }
 
@@ -127,19 +127,19 @@ impl Program {
         Some(self.plugin(plugin)?.parallelism)
     }
 
-    /// What the sandbox of this plugin leaves closed: what the configuration itself knows of, and what is `known` beyond it.
-    pub(crate) fn guarded(&self, known: &Guarded, plugin: &str) -> Guarded {
+    /// The guarded paths for the sandbox of this plugin: those from the configuration and those in `known`.
+    pub(crate) fn guarded(&self, known: &GuardedPaths, plugin: &str) -> GuardedPaths {
         let mut guarded = load::guarded(&self.config);
         guarded.hidden.extend(known.hidden.iter().cloned());
         guarded.kept.extend(known.kept.iter().cloned());
-        // Whatever a name consists of, it is one part of a path and that of no other plugin.
+        // Escaped, so that any name is a single path segment and unique.
         let own: String = plugin.bytes().map(directory_letter).collect();
         guarded.spare = known.spare.as_ref().map(|spare| spare.join(own));
         guarded
     }
 
-    /// The variables that the processes of plugins see.
-    pub fn environment(&self) -> &Variables {
+    /// The environment variables of plugin processes.
+    pub fn environment(&self) -> &PluginVariables {
         &self.environment
     }
 }
@@ -153,7 +153,7 @@ fn directory_letter(byte: u8) -> String {
 
 impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Its configuration may hold secrets.
+        // The configuration may contain secrets.
         f.debug_struct("Plugin")
             .field("name", &self.name)
             .field("entrypoint", &self.entrypoint)
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-impl From<CircuitBreaker> for breaker::Policy {
+impl From<CircuitBreaker> for breaker::BreakerPolicy {
     fn from(configured: CircuitBreaker) -> Self {
         Self {
             threshold: u32::try_from(configured.threshold).unwrap_or(u32::MAX),

@@ -1,49 +1,51 @@
-//! The running service: jobs are taken from the ledger, run as processes, and their ends bring about the next ones.
+//! The automation runtime: claims jobs from the ledger, runs them as processes, and queues the jobs that follow from their
+//! results.
 //!
-//! A client of the engine like any worker. [`job`] says how a job lies in an intent, `attempt` runs one, `finish` turns its end
-//! into one commit, `successors` says what follows, `dispatch` decides what runs when, `scheduler` makes jobs by the clock, [`keep`] names the records. Nothing that matters is kept in memory:
-//! whatever is lost with the process is found again in the ledger.
+//! The runtime is a client of the engine, like any worker. [`job`] defines how a job is stored in an intent, `dispatch` claims
+//! jobs, `attempt` runs one, `finish` settles it in one commit, `successors` builds the jobs that follow, `scheduler` creates
+//! jobs by the clock, and [`records`] defines the records beside the jobs. No durable state is kept in memory: after a crash the
+//! runtime rebuilds everything from the ledger.
 
-mod aftermath;
-mod agenda;
 mod attempt;
-mod bridge;
 mod circuit;
-mod commit;
 mod dispatch;
-mod errand;
+mod due_queue;
+mod event_hub;
 mod finish;
-mod hub;
+mod goal_worker;
+mod health;
+mod housekeeping;
 pub mod job;
-pub mod keep;
-mod look;
-mod memory;
+mod lifecycle;
+mod one_shot;
 mod plan;
+mod plugin_state;
 mod publication;
 mod publish;
 pub mod reads;
+pub mod records;
 mod reload;
-mod removed;
-mod scarcity;
+mod removed_plugins;
+mod schedule_check;
 mod scheduler;
 mod schedules;
-mod serve;
-mod served;
-mod service;
+mod served_intent;
 mod setup;
+mod start_backoff;
 mod successors;
-mod tick;
 mod trigger;
-mod vitals;
+mod unit_of_work;
+mod unreported_ends;
+mod wait_for_tree;
 
-pub use bridge::Seat;
 pub use circuit::BreakerInfo;
-pub use hub::{Hub, Told};
+pub use event_hub::{EventHub, RuntimeEvent};
 pub use job::{Job, SubmittedBy, job_id, parse_job_id};
+pub use lifecycle::{Options, Runtime};
 pub use publication::PublishError;
 pub use reload::{ReloadError, Reloaded};
 pub use schedules::{ScheduleError, ScheduleInfo};
-pub use served::Served;
-pub use service::{Options, Runtime};
+pub use served_intent::ServedIntent;
 pub use setup::SetupInfo;
 pub use trigger::{Enqueued, TriggerError};
+pub use wait_for_tree::WaitPermit;

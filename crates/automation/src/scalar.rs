@@ -1,20 +1,20 @@
-//! Durations and sizes as people write them in configuration files.
+//! Durations and sizes as written in configuration files.
 
 use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScalarError {
-    #[error("`{0}` is no duration; write it as 90s, 15m, 1h30m, 7d or 2w")]
+    #[error("`{0}` is not a duration; write it as 90s, 15m, 1h30m, 7d or 2w")]
     Duration(String),
     #[error(
-        "`{0}` is no interval; write a duration such as 15m, or hourly, daily, weekly, monthly"
+        "`{0}` is not an interval; write a duration such as 15m, or hourly, daily, weekly, monthly"
     )]
     Interval(String),
-    #[error("`{0}` is no size; write bytes as a number, or 64KB, 1MB, 2GB")]
+    #[error("`{0}` is not a size; write bytes as a number, or 64KB, 1MB, 2GB")]
     Size(String),
 }
 
-/// One or more numbers with units, such as `1h30m`. A number without a unit is refused: nobody can tell what it means.
+/// One or more numbers with units, such as `1h30m`. A number without a unit is refused, because it is ambiguous.
 pub fn duration(text: &str) -> Result<Duration, ScalarError> {
     let unfit = || ScalarError::Duration(text.to_owned());
     let mut rest = text.trim();
@@ -52,7 +52,7 @@ fn unit_seconds(unit: &str) -> Option<f64> {
     })
 }
 
-/// A duration, or one of the names that schedules know. A month is thirty days.
+/// A duration, or one of the names for schedules. A month is thirty days.
 pub fn interval(text: &str) -> Result<Duration, ScalarError> {
     let hours = match text.trim() {
         "hourly" => 1,

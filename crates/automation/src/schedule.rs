@@ -1,7 +1,7 @@
-//! When a plugin's command is run by the clock: the entries of `schedules:` and the rules that decide whether one is due.
+//! Schedules: the entries of `schedules:` and the rules that decide whether one is due.
 //!
-//! Everything here is a function of values: the instant and the random draw are passed in, and the caller stores [`State`]. Each
-//! state names the instant of its next run, so a caller keeps entries in a heap and looks only at those whose time has come.
+//! Everything here is a pure function: time and random draw are arguments, and the caller stores [`ScheduleState`]. Each state
+//! contains the time of the next run, so a caller can keep entries in a heap and check only those that are due.
 
 mod cron;
 mod due;
@@ -11,11 +11,12 @@ mod window;
 use std::time::Duration;
 
 pub use cron::{Cron, Error as CronError};
-pub use due::{CatchUpJob, Decision, Overlap, SLOTS_MAX, Skip, State};
-pub use entry::{CatchUp, Entry, Error, IfRunning, Mode};
-pub use window::{Closed, Error as WindowError, Window};
+pub use due::{CatchUpJob, DueDecision, Overlap, SLOTS_MAX, ScheduleState, Skip};
+pub use entry::{CatchUp, Error, IfRunning, ScheduleEntry, ScheduleMode};
+pub use window::{Closed, Error as WindowError, FiringWindow};
 
-/// The share of `whole` that `draw` picks out of the range of `u64`: at least zero, and less than `whole` unless that is zero.
+/// The fraction of `whole` that corresponds to `draw` in the range of `u64`: at least zero, and less than `whole` unless that is
+/// zero.
 pub(crate) fn fraction_of(whole: Duration, draw: u64) -> Duration {
     // Scaled in two parts, so that no product can overflow.
     let (high, low) = (

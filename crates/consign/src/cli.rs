@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::commands::automation::nouns;
+use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
     automation, bench, import, intent, key, node, openapi, receipt, site, store, tx,
 };
@@ -60,7 +60,7 @@ enum Noun {
     #[command(subcommand)]
     Automation(automation::Action),
     #[command(flatten)]
-    Running(nouns::Noun),
+    Runtime(AutomationCommand),
     /// Take over data from another program
     #[command(subcommand)]
     Import(import::Action),
@@ -89,7 +89,7 @@ impl Cli {
             Noun::Receipt(action) => single_thread()?.block_on(action.run()),
             Noun::Store(action) => single_thread()?.block_on(action.run()),
             Noun::Automation(action) => action.run(),
-            Noun::Running(noun) => noun.run(),
+            Noun::Runtime(command) => command.run(),
             Noun::Import(action) => single_thread()?.block_on(action.run()),
             Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
             Noun::BenchEmpty(args) => {

@@ -44,17 +44,17 @@ Commands:
   receipt     List, show and check receipts
   store       Check, back up, migrate and copy the database
   automation  Check, seal and change the configuration of plugins, schedules and pipelines
-  system      Run the automation service, look at it, reload it
-  plugin      List, run, make and judge plugins
-  job         Look at jobs, cancel them, run them again
+  system      Start, inspect and reload the automation service
+  plugin      List, run, create and check plugins
+  job         Inspect, cancel and retry jobs
   pipeline    List, show and run pipelines
-  schedule    See what the clock will start; pause, resume or run it now
-  queue       List the jobs that wait or run, oldest first
-  logs        Show what jobs left in the log, newest first
-  skills      Describe in Markdown what can be asked for; short for `system skills`
-  api         Send any request to the service
+  schedule    List schedules and their next runs; pause, resume or run them
+  queue       List queued and running jobs, oldest first
+  logs        Show the log of finished attempts, newest first
+  skills      Describe all commands and pipelines in Markdown; short for `system skills`
+  api         Send any HTTP request to the service
   run         Run a command of a plugin; short for `plugin run`
-  status      Tell how the service is; short for `system status`
+  status      Show the status of the service; short for `system status`
   plugins     List the plugins; short for `plugin list`
   import      Take over data from another program
   bench       Measure how fast a server is
@@ -248,7 +248,7 @@ fn help_of_the_automation_names_the_service_and_where_its_token_comes_from() {
     assert_eq!(
         help(&["job", "inspect"]),
         "\
-Show one job with its ancestors, its baggage, its moves and its attempts
+Show one job with its ancestors, baggage, transitions and attempts
 
 Usage: consign job inspect [OPTIONS] <ID>
 
@@ -258,10 +258,10 @@ Arguments:
 Options:
       --config <PATH>     The configuration: its file, or the directory of config.yaml
       --config-dir <DIR>  The directory of config.yaml
-  -v, --verbose           Tell more
+  -v, --verbose           Show more details
       --json              Print JSON on standard output
-      --api-url <URL>     Ask the HTTP interface of a service here, such as <http://127.0.0.1:8080>,
-                          and no configuration
+      --api-url <URL>     Use the HTTP interface of a service, such as <http://127.0.0.1:8080>, and
+                          no configuration
       --api-key <KEY>     Token for that service; prefer the variable, other users can see arguments
                           [env: DUCTILE_API_KEY]
   -h, --help              Print help
@@ -270,22 +270,22 @@ Options:
     assert_eq!(
         help(&["system"]),
         "\
-Run the automation service, look at it, reload it
+Start, inspect and reload the automation service
 
 Usage: consign system <COMMAND>
 
 Commands:
   start         Run the automation service in the foreground
-  status        Tell whether the service runs, and how it and its plugins are
-  reset         Close the breaker of a plugin, so that the clock starts it again
+  status        Show whether the service runs, and the health of the service and its plugins
+  reset         Close the breaker of a plugin, so that its schedules run again
   breaker       Show the breaker of a plugin and its history
-  reload        Let the running service read its configuration again
-  plugin-facts  Show what a plugin has observed, newest first
-  scheduler     List the schedules with the jobs of each that are in flight
-  doctor        Say what needs a hand: configuration, plugins, breakers, schedules
-  selfcheck     Read the whole ledger while no service runs, and say what is wrong with it
+  reload        Reload the configuration of the running service
+  plugin-facts  Show the facts of a plugin, newest first
+  scheduler     List the schedules with their open jobs
+  doctor        Check configuration, plugins, breakers and schedules for problems
+  selfcheck     Check the whole ledger while no service runs
   backup        Save ledger, configuration and plugins in a new tar.gz
-  skills        Describe in Markdown what can be asked for
+  skills        Describe all commands and pipelines in Markdown
   help          Print this message or the help of the given subcommand(s)
 
 Options:

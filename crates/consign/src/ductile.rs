@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::OutputArgs;
-use crate::commands::automation::{config, nouns};
+use crate::commands::automation::command::AutomationCommand;
+use crate::commands::automation::config;
 use crate::failure::{self, Exit};
 use crate::{out, usage};
 
@@ -36,7 +37,7 @@ enum Noun {
     #[command(subcommand)]
     Config(config::Action),
     #[command(flatten)]
-    Running(nouns::Noun),
+    Runtime(AutomationCommand),
     /// Tell which build this is
     Version(OutputArgs),
 }
@@ -90,7 +91,7 @@ impl Ductile {
     fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
             Noun::Config(action) => action.run(),
-            Noun::Running(noun) => noun.run(),
+            Noun::Runtime(command) => command.run(),
             Noun::Version(output) => version(output),
         }
     }

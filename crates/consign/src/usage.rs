@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Subcommand as _;
 use clap::error::ErrorKind;
 
-use crate::commands::automation::nouns::Noun;
+use crate::commands::automation::command::AutomationCommand;
 use crate::failure::{self, Exit, Failure};
 
 /// The other noun of the automation, under our own name.
@@ -28,7 +28,8 @@ pub(crate) fn tell(error: &clap::Error, is_ductile: bool) -> anyhow::Result<Exit
 
 fn wants_json(arguments: &[OsString], is_ductile: bool) -> bool {
     let noun = arguments.first().and_then(|noun| noun.to_str());
-    let is_automation = noun.is_some_and(|noun| noun == AUTOMATION || Noun::has_subcommand(noun));
+    let is_automation =
+        noun.is_some_and(|noun| noun == AUTOMATION || AutomationCommand::has_subcommand(noun));
     let mut flags = arguments.iter().take_while(|argument| *argument != "--");
     (is_ductile || is_automation) && flags.any(|argument| argument == "--json")
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use consign_automation::plugin::capture::Captured;
 use consign_automation::plugin::manifest::{MANIFEST_BYTES_MAX, parse};
-use consign_automation::plugin::outcome::{Outcome, Reason, classify};
-use consign_automation::plugin::response::{self, Answer};
-use consign_automation::plugin::run::{Ended, How};
+use consign_automation::plugin::outcome::{FailureReason, PluginOutcome, classify};
+use consign_automation::plugin::response::{self, PluginReply};
+use consign_automation::plugin::run::{ExitKind, ProcessEnd};
 use serde_json::{Map, Value, json};
 
 pub(crate) fn manifest(bytes: &[u8]) {
@@ -44,8 +44,8 @@ pub(crate) fn manifest(bytes: &[u8]) {
 }
 
 pub(crate) fn answer(bytes: &[u8]) {
-    let ended = Ended {
-        how: How::Exited(std::process::ExitStatus::default()),
+    let ended = ProcessEnd {
+        how: ExitKind::Exited(std::process::ExitStatus::default()),
         stdout: Captured {
             bytes: bytes.to_vec(),
             is_truncated: false,
@@ -55,7 +55,7 @@ pub(crate) fn answer(bytes: &[u8]) {
     };
     let outcome = classify(&ended);
     match response::parse(bytes) {
-        Ok(Answer::Ok(found)) => {
+        Ok(PluginReply::Ok(found)) => {
             assert!(!found.result.trim().is_empty());
             for event in &found.events {
                 assert!(!event.kind.trim().is_empty());
@@ -70,9 +70,9 @@ pub(crate) fn answer(bytes: &[u8]) {
                 }
             }
             same_again(&found);
-            assert!(matches!(outcome, Outcome::Succeeded(taken) if taken == found));
+            assert!(matches!(outcome, PluginOutcome::Succeeded(taken) if taken == found));
         }
-        Ok(Answer::Error(refusal)) => {
+        Ok(PluginReply::Error(refusal)) => {
             assert!(!refusal.error.trim().is_empty());
             let reason = outcome.reason().expect("a refusal is a failure");
             assert_eq!(reason.is_retryable(), refusal.retry);
@@ -80,14 +80,17 @@ pub(crate) fn answer(bytes: &[u8]) {
         Err(error) => {
             assert!(!error.to_string().is_empty());
             let reason = outcome.reason().expect("what is no answer is a failure");
-            assert!(matches!(reason, Reason::NilResponse | Reason::Protocol));
+            assert!(matches!(
+                reason,
+                FailureReason::NilResponse | FailureReason::Protocol
+            ));
             assert!(reason.is_retryable());
         }
     }
 }
 
 /// What was understood, written down and read once more.
-fn same_again(found: &response::Response) {
+fn same_again(found: &response::PluginResponse) {
     let events = found.events.iter().map(|event| {
         let mut members = Map::new();
         members.insert("type".to_owned(), json!(event.kind));
@@ -101,7 +104,7 @@ fn same_again(found: &response::Response) {
         "events": events.collect::<Vec<_>>(),
         "state_updates": found.state_updates,
     });
-    let Ok(Answer::Ok(again)) = response::parse(written.to_string().as_bytes()) else {
+    let Ok(PluginReply::Ok(again)) = response::parse(written.to_string().as_bytes()) else {
         panic!("{written} was an answer");
     };
     assert_eq!(again.events, found.events);

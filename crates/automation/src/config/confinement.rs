@@ -1,20 +1,20 @@
-//! `limits` and `sandbox` of a plugin: what its processes may use and reach.
+//! `limits` and `sandbox` of a plugin: the resources and files that its processes may use.
 
 use std::path::PathBuf;
 
-use super::fields::Fields;
-use super::node::Kind;
+use super::fields::SectionReader;
+use super::node::NodeKind;
 use crate::plugin::confine::{Confinement, ResourceLimits, Sandbox};
 
-/// Of the fields of one plugin.
-pub(super) fn read(plugin: &mut Fields<'_>) -> Confinement {
+/// Reads both keys from the section of one plugin.
+pub(super) fn read(plugin: &mut SectionReader<'_>) -> Confinement {
     Confinement {
         limits: limits(plugin.section("limits")),
         sandbox: sandbox(plugin),
     }
 }
 
-fn limits(mut fields: Fields<'_>) -> ResourceLimits {
+fn limits(mut fields: SectionReader<'_>) -> ResourceLimits {
     let mut count = |key| fields.count(key, 1).map(|found| found as u64);
     let open_files = count("open_files");
     let processes = count("processes");
@@ -29,10 +29,13 @@ fn limits(mut fields: Fields<'_>) -> ResourceLimits {
     limits
 }
 
-/// `true` alone asks for one without paths of its own.
-fn sandbox(plugin: &mut Fields<'_>) -> Option<Sandbox> {
+/// `true` requests a sandbox without additional paths.
+fn sandbox(plugin: &mut SectionReader<'_>) -> Option<Sandbox> {
     const KEY: &str = "sandbox";
-    if matches!(plugin.node(KEY)?.kind, Kind::Bool { .. } | Kind::Text(_)) {
+    if matches!(
+        plugin.node(KEY)?.kind,
+        NodeKind::Bool { .. } | NodeKind::Text(_)
+    ) {
         return plugin.flag(KEY)?.then(Sandbox::default);
     }
     let mut fields = plugin.section(KEY);
@@ -46,13 +49,13 @@ fn sandbox(plugin: &mut Fields<'_>) -> Option<Sandbox> {
     Some(sandbox)
 }
 
-fn paths(fields: &mut Fields<'_>, key: &'static str) -> Vec<PathBuf> {
+fn paths(fields: &mut SectionReader<'_>, key: &'static str) -> Vec<PathBuf> {
     let paths = fields.texts(key).into_iter().map(PathBuf::from);
     let paths: Vec<PathBuf> = paths.collect();
     for path in paths.iter().filter(|path| !path.is_absolute()) {
         let name = fields.path_of(key);
         let message = format!("`{name}` has `{}`, which is not absolute", path.display());
-        fields.error(&fields.place_of(key), message, "write the path from `/` on");
+        fields.error(&fields.position_of(key), message, "write an absolute path");
     }
     paths
 }

@@ -1,8 +1,8 @@
-//! Changes to a configuration, made in its text so that comments and order stay.
+//! Edits a configuration in its text, so that comments and order are kept.
 //!
-//! Every function here only plans: it gives an [`Edit`] and writes nothing. Whoever applies it first asks
-//! [`crate::program::consequences`] what would come of it. What cannot be changed in place without guessing is refused with
-//! the line to change by hand.
+//! Every function here only plans: it returns an [`Edit`] and writes nothing. The caller checks the edit with
+//! [`crate::program::consequences`] before applying it. An edit that would need guessing is refused with the line to change by
+//! hand.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -25,31 +25,31 @@ mod tests;
 mod tokens;
 mod webhooks;
 
-pub use backup::{Backup, backup, paths, restore};
+pub use backup::{ConfigBackup, backup, paths, restore};
 pub use init::init;
-pub use routes::{Route, add_route, remove_route};
+pub use routes::{EventRoute, add_route, remove_route};
 pub use set::set;
 pub use tokens::{
-    NewToken, ScopeChange, TokenInfo, change_scopes, create, delete, list, odd_scopes,
+    NewToken, ScopeChange, TokenInfo, change_scopes, create, delete, list, unknown_scopes,
 };
 pub use webhooks::{Webhook, WebhookTarget, add_webhook};
 
-/// The files of a change, as they will be.
+/// The new contents of the files of an edit.
 #[derive(Debug, Default)]
 pub struct Edit {
     writes: Drafts,
     removes: BTreeSet<PathBuf>,
 }
 
-/// Why a change is not made, and what to do instead.
+/// Why an edit is refused, and what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refused {
+pub struct EditRefused {
     pub message: String,
     pub fix: String,
 }
 
-impl Refused {
+impl EditRefused {
     fn new(message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -63,20 +63,20 @@ impl Edit {
         &self.writes
     }
 
-    /// The files that are written and those that are removed.
+    /// The files to write (`true`) and to remove (`false`).
     pub fn paths(&self) -> impl Iterator<Item = (&Path, bool)> {
         let written = self.writes.keys().map(|path| (path.as_path(), true));
         written.chain(self.removes.iter().map(|path| (path.as_path(), false)))
     }
 
-    /// Writes every file in one step each and keeps the one before as `.bak`.
+    /// Replaces every file atomically and keeps the previous version as `.bak`.
     pub fn apply(&self) -> io::Result<()> {
-        // What is named is written before what names it: scope files, then tokens, then what includes them.
+        // A file is written before the files that refer to it: scope files, then tokens, then what includes them.
         let mut writes: Vec<_> = self.writes.iter().collect();
         writes.sort_by_key(|(path, _)| Reverse((path.components().count(), *path)));
         for (path, bytes) in writes {
             files::make_dir(path.parent().unwrap_or(path))?;
-            // A link stays one: what it leads to is changed.
+            // A symbolic link is kept; its target is changed.
             let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
             files::write_with_backup(&target, bytes)?;
         }
@@ -84,8 +84,12 @@ impl Edit {
     }
 }
 
-/// The files of a configuration that can be read.
-fn readable(path: &Path, environment: &Environment, drafts: &Drafts) -> Result<Sources, Refused> {
+/// Reads the files of a configuration; fails if one cannot be read.
+fn read_sources(
+    path: &Path,
+    environment: &Environment,
+    drafts: &Drafts,
+) -> Result<Sources, EditRefused> {
     let sources = sources::gather(path, environment, drafts);
     if !sources.problems.has_errors() {
         return Ok(sources);
@@ -93,19 +97,20 @@ fn readable(path: &Path, environment: &Environment, drafts: &Drafts) -> Result<S
     let problems = sources.problems.into_vec();
     let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
     let message = format!("the configuration cannot be read: {}", lines.join("; "));
-    Err(Refused::new(message, "mend it, then try again"))
+    Err(EditRefused::new(message, "fix it, then try again"))
 }
 
-/// The text of a file with the places of its values.
-fn located(path: &Path) -> Result<(String, yaml::Spot), Refused> {
+/// The text of a file with the positions of its values.
+fn text_with_spans(path: &Path) -> Result<(String, yaml::ValueSpan), EditRefused> {
     let shown = path.display();
     let text = fs::read_to_string(path)
-        .map_err(|error| Refused::new(format!("cannot read {shown}: {error}"), ""))?;
-    let spots = yaml::spots(&interpolate::levelled(&text));
-    let spots = spots.ok_or_else(|| by_hand(&format!("{shown} has no plain structure")))?;
-    Ok((text, spots))
+        .map_err(|error| EditRefused::new(format!("cannot read {shown}: {error}"), ""))?;
+    let spans = yaml::spans(&interpolate::same_length_outline(&text));
+    let spans =
+        spans.ok_or_else(|| edit_by_hand(&format!("{shown} has no simple block structure")))?;
+    Ok((text, spans))
 }
 
-fn by_hand(what: &str) -> Refused {
-    Refused::new(what, "change it by hand, then run `config check`")
+fn edit_by_hand(what: &str) -> EditRefused {
+    EditRefused::new(what, "edit the file by hand, then run `config check`")
 }

@@ -1,15 +1,15 @@
-//! The configuration with everything that was left out: each key with the value that holds, for people to look at.
+//! The effective configuration for display: every key with its value, given or default.
 //!
-//! Invariant: what was written stays as it was written; only what is missing is added. Secrets are masked.
+//! Invariant: written values stay as written; only missing keys are added. Secrets are masked.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::model::{Config, LogLevel, Plugin, Service};
+use super::model::{Config, LogLevel, PluginConfig, ServiceConfig};
 
 const COMMANDS: [&str; 4] = ["poll", "handle", "health", "init"];
-/// From the largest on; the last one always fits.
+/// Largest unit first; the last one always fits.
 const UNITS: [(u128, &str); 5] = [
     (86_400_000, "d"),
     (3_600_000, "h"),
@@ -33,11 +33,11 @@ impl Config {
                 "enabled": self.api.enabled,
                 "listen": self.api.listen,
                 "max_concurrent_sync": self.api.max_concurrent_sync,
-                "max_sync_timeout": written(self.api.max_sync_timeout),
+                "max_sync_timeout": format_duration(self.api.max_sync_timeout),
                 "allowed_origins": self.api.allowed_origins,
             },
         });
-        // Its older name is left where it stands.
+        // The older key `database.path` is left as written.
         if shown["database"]["path"].is_null() {
             whole["state"]["path"] = json!(self.state_path);
         }
@@ -49,7 +49,7 @@ impl Config {
     }
 }
 
-/// Adds what is not there, at any depth of maps.
+/// Adds missing keys at any depth of maps.
 fn fill(shown: &mut Value, defaults: Value) {
     match (shown, defaults) {
         (Value::Object(shown), Value::Object(defaults)) => {
@@ -62,7 +62,7 @@ fn fill(shown: &mut Value, defaults: Value) {
     }
 }
 
-fn service(service: &Service) -> Value {
+fn service(service: &ServiceConfig) -> Value {
     let level = match service.log_level {
         LogLevel::Debug => "debug",
         LogLevel::Info => "info",
@@ -71,15 +71,15 @@ fn service(service: &Service) -> Value {
     };
     json!({
         "name": service.name,
-        "tick_interval": written(service.tick_interval),
+        "tick_interval": format_duration(service.tick_interval),
         "log_level": level,
         "log_format": if service.log_json { "json" } else { "text" },
-        "dedupe_ttl": written(service.dedupe_ttl),
-        "job_log_retention": written(service.job_log_retention),
-        "job_queue_retention": written(service.job_queue_retention),
-        "job_transitions_retention": written(service.job_transitions_retention),
-        "job_attempts_retention": written(service.job_attempts_retention),
-        "breaker_transitions_retention": written(service.breaker_transitions_retention),
+        "dedupe_ttl": format_duration(service.dedupe_ttl),
+        "job_log_retention": format_duration(service.job_log_retention),
+        "job_queue_retention": format_duration(service.job_queue_retention),
+        "job_transitions_retention": format_duration(service.job_transitions_retention),
+        "job_attempts_retention": format_duration(service.job_attempts_retention),
+        "breaker_transitions_retention": format_duration(service.breaker_transitions_retention),
         "max_workers": service.max_workers,
         "admission": {
             "verify_integrity_on_boot": service.verify_integrity_on_boot,
@@ -93,9 +93,9 @@ fn service(service: &Service) -> Value {
     })
 }
 
-fn plugin(plugin: &Plugin) -> Value {
+fn plugin(plugin: &PluginConfig) -> Value {
     let timeouts = COMMANDS.map(|command| {
-        let timeout = written(plugin.timeouts.of(command));
+        let timeout = format_duration(plugin.timeouts.of(command));
         (command.to_owned(), Value::from(timeout))
     });
     json!({
@@ -106,18 +106,18 @@ fn plugin(plugin: &Plugin) -> Value {
         "timeouts": timeouts.into_iter().collect::<Map<_, _>>(),
         "retry": {
             "max_attempts": plugin.retry.max_attempts,
-            "backoff_base": written(plugin.retry.backoff_base),
+            "backoff_base": format_duration(plugin.retry.backoff_base),
         },
         "circuit_breaker": {
             "threshold": plugin.circuit_breaker.threshold,
-            "reset_after": written(plugin.circuit_breaker.reset_after),
+            "reset_after": format_duration(plugin.circuit_breaker.reset_after),
         },
         "notify_on_complete": plugin.notify_on_complete,
     })
 }
 
-/// In the largest unit that says it in whole numbers.
-fn written(duration: Duration) -> String {
+/// In the largest unit that divides the duration.
+fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     let mut units = UNITS.into_iter();
     let fits = units.find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
@@ -142,7 +142,7 @@ mod tests {
             (129_600_000, "36h"),
         ] {
             let duration = Duration::from_millis(ms);
-            assert_eq!(written(duration), text);
+            assert_eq!(format_duration(duration), text);
             assert_eq!(scalar::duration(text).unwrap(), duration);
         }
     }

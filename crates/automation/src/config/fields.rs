@@ -1,30 +1,30 @@
-//! Reading the keys of one section: every wrong value is a problem with its line, every key nobody asked for a warning.
+//! Reads the keys of one section: a wrong value is a problem with its line, an unknown key a warning.
 
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::time::Duration;
 
-use super::node::{Kind, Node};
-use super::problem::{Place, Problems, wrong_kind};
+use super::node::{ConfigNode, NodeKind};
+use super::problem::{ConfigProblems, SourcePosition, wrong_kind};
 use crate::scalar::{self, ScalarError};
 
-pub(super) struct Fields<'a> {
-    node: Option<&'a Node>,
-    /// The dotted path of the section; empty at the top.
+pub(super) struct SectionReader<'a> {
+    node: Option<&'a ConfigNode>,
+    /// The dotted path of the section; empty at the top level.
     path: String,
-    pub at: Place,
+    pub at: SourcePosition,
     asked: Vec<&'static str>,
-    report: &'a RefCell<Problems>,
+    report: &'a RefCell<ConfigProblems>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> SectionReader<'a> {
     pub(super) fn top(
-        node: &'a Node,
+        node: &'a ConfigNode,
         path: impl Into<String>,
-        report: &'a RefCell<Problems>,
+        report: &'a RefCell<ConfigProblems>,
     ) -> Self {
         let path = path.into();
-        let fits = matches!(node.kind, Kind::Map(_) | Kind::Null);
+        let fits = matches!(node.kind, NodeKind::Map(_) | NodeKind::Null);
         if !fits {
             wrong_kind(&mut report.borrow_mut(), node, &path, "a map of keys");
         }
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The section under a key; one that is not there reads as empty.
+    /// The section under a key; a missing section reads as empty.
     pub(super) fn section(&mut self, key: &'static str) -> Self {
         let path = self.path_of(key);
         match self.node(key) {
@@ -52,11 +52,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What stands under a key, unless it is nothing.
-    pub(super) fn node(&mut self, key: &'static str) -> Option<&'a Node> {
+    /// The value of a key, unless it is null.
+    pub(super) fn node(&mut self, key: &'static str) -> Option<&'a ConfigNode> {
         self.asked.push(key);
         let found = self.node?.get(key)?;
-        (!matches!(found.kind, Kind::Null)).then_some(found)
+        (!matches!(found.kind, NodeKind::Null)).then_some(found)
     }
 
     pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
@@ -68,7 +68,7 @@ impl<'a> Fields<'a> {
         text.filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// Text that has to be there.
+    /// A required text.
     pub(super) fn needed_text(&mut self, key: &'static str) -> Option<String> {
         let found = self.text(key);
         if found.is_none() {
@@ -94,10 +94,14 @@ impl<'a> Fields<'a> {
     pub(super) fn count(&mut self, key: &'static str, least: usize) -> Option<usize> {
         let node = self.node(key)?;
         let found = match &node.kind {
-            Kind::Number { value, .. } => {
+            NodeKind::Number { value, .. } => {
                 value.as_u64().and_then(|value| usize::try_from(value).ok())
             }
-            Kind::Null | Kind::Bool { .. } | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+            NodeKind::Null
+            | NodeKind::Bool { .. }
+            | NodeKind::Text(_)
+            | NodeKind::List(_)
+            | NodeKind::Map(_) => None,
         };
         let found = found.filter(|found| *found >= least);
         if found.is_none() {
@@ -125,7 +129,7 @@ impl<'a> Fields<'a> {
         scalar_of(node, &self.path_of(key), read, self.report)
     }
 
-    /// One of a few words.
+    /// One of a fixed set of words.
     pub(super) fn word(
         &mut self,
         key: &'static str,
@@ -142,11 +146,11 @@ impl<'a> Fields<'a> {
         found
     }
 
-    pub(super) fn list(&mut self, key: &'static str) -> &'a [Node] {
+    pub(super) fn list(&mut self, key: &'static str) -> &'a [ConfigNode] {
         let Some(node) = self.node(key) else {
             return &[];
         };
-        let Kind::List(items) = &node.kind else {
+        let NodeKind::List(items) = &node.kind else {
             self.wrong_kind(node, key, "a list");
             return &[];
         };
@@ -164,26 +168,41 @@ impl<'a> Fields<'a> {
         texts
     }
 
-    /// Keys that are known and mean nothing here.
+    /// Marks keys as known that have no meaning here.
     pub(super) fn ignore(&mut self, keys: &[&'static str]) {
         self.asked.extend(keys);
     }
 
-    /// Where a key's value stands, or the section if it has none.
-    pub(super) fn place_of(&self, key: &str) -> Place {
+    /// The position of a key's value, or of the section if it has none.
+    pub(super) fn position_of(&self, key: &str) -> SourcePosition {
         let found = self.node.and_then(|node| node.get(key));
         found.map_or_else(|| self.at.clone(), |node| node.at.clone())
     }
 
-    pub(super) fn error(&self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn error(
+        &self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.report.borrow_mut().error(at, message, fix);
     }
 
-    pub(super) fn warn(&self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn warn(
+        &self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.report.borrow_mut().warn(at, message, fix);
     }
 
-    pub(super) fn notice(&self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn notice(
+        &self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.report.borrow_mut().notice(at, message, fix);
     }
 
@@ -195,14 +214,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn wrong_kind(&self, node: &Node, key: &str, expected: &str) {
+    fn wrong_kind(&self, node: &ConfigNode, key: &str, expected: &str) {
         let path = self.path_of(key);
         wrong_kind(&mut self.report.borrow_mut(), node, &path, expected);
     }
 
-    /// Warns of every key that was not asked for.
+    /// Warns about every key that was not read.
     pub(super) fn finish(self) {
-        for entry in self.node.map(Node::entries).unwrap_or_default() {
+        for entry in self.node.map(ConfigNode::entries).unwrap_or_default() {
             if self.asked.contains(&entry.key.as_str()) {
                 continue;
             }
@@ -217,10 +236,10 @@ impl<'a> Fields<'a> {
 }
 
 pub(super) fn scalar_of<T>(
-    node: &Node,
+    node: &ConfigNode,
     path: &str,
     read: impl Fn(&str) -> Result<T, ScalarError>,
-    report: &RefCell<Problems>,
+    report: &RefCell<ConfigProblems>,
 ) -> Option<T> {
     let Some(text) = node.text() else {
         wrong_kind(&mut report.borrow_mut(), node, path, "text");
@@ -236,14 +255,14 @@ pub(super) fn scalar_of<T>(
     }
 }
 
-/// The word that was probably meant: at most two letters differ, and fewer than half.
+/// The most similar word, if at most two letters differ, and fewer than half.
 pub(super) fn nearest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let near = words.iter().map(|known| (distance(word, known), *known));
     let (differ, known) = near.min()?;
     (differ <= 2 && differ * 2 < known.len()).then_some(known)
 }
 
-/// Letters to add, drop or change to get from one word to the other.
+/// The edit distance of two words.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

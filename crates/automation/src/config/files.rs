@@ -1,4 +1,4 @@
-//! Writing files that only their owner may read, each in one step, and whether others may write to them.
+//! Writes private files atomically, and checks whether others may write to a file.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 const WRITE_BY_ALL: u32 = 0o002;
 
-/// Replaces or makes a file. After a power cut it is the old one or the new one.
+/// Creates or replaces a file. After a power failure it has either the old or the new contents.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(path);
-    // Only its owner may read a temporary file, and a rename keeps its mode.
+    // A temporary file is readable by its owner only, and a rename keeps its mode.
     let mut file = tempfile::NamedTempFile::new_in(dir)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path)?;
-    // The rename itself survives a power cut only with its directory.
+    // The rename is durable only once the directory is synced.
     File::open(dir)?.sync_all()
 }
 
-/// The same, with what was there before kept beside it.
+/// Writes a file and keeps the previous version beside it.
 pub(super) fn write_with_backup(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if path.is_file() {
         write(&backup_of(path), &fs::read(path)?)?;
@@ -27,14 +27,14 @@ pub(super) fn write_with_backup(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write(path, bytes)
 }
 
-/// `x.yaml` is kept as `x.yaml.bak`, which no include of a directory reads.
+/// `x.yaml` is kept as `x.yaml.bak`, which no directory include reads.
 pub(super) fn backup_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".bak");
     PathBuf::from(name)
 }
 
-/// What cannot be examined is told by whoever reads it.
+/// False for a file that cannot be examined; reading it reports the error.
 pub(super) fn is_writable_by_all(path: &Path) -> bool {
     let found = fs::metadata(path);
     found.is_ok_and(|found| found.permissions().mode() & WRITE_BY_ALL != 0)

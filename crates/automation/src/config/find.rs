@@ -1,19 +1,19 @@
-//! Which file is the configuration, and how the paths in it are meant.
+//! Finds the configuration file and resolves the paths in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-/// The one file that is read without being named.
+/// The name of the file that is found without being named.
 pub const FILE: &str = "config.yaml";
 const VARIABLE: &str = "DUCTILE_CONFIG_DIR";
 
-/// What the process knows of its surroundings, as values: this crate asks neither the environment nor the machine.
+/// The environment of the process as values: this crate reads neither variables nor the machine.
 #[derive(Clone)]
 pub struct Environment {
     pub variables: BTreeMap<String, String>,
     pub home: Option<PathBuf>,
-    /// The directory of the whole machine, looked at last.
+    /// The system-wide directory, searched last.
     pub system_dir: PathBuf,
     pub processors: usize,
 }
@@ -31,17 +31,17 @@ impl fmt::Debug for Environment {
 
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    #[error("`--config` and `--config-dir` say the same thing; give one of them")]
+    #[error("`--config` and `--config-dir` are alternatives; give only one of them")]
     Both,
-    #[error("there is no configuration at {0}")]
+    #[error("no configuration exists at {0}")]
     Missing(PathBuf),
     #[error("no configuration found; looked for {FILE} in {0}")]
     Nowhere(String),
-    #[error("the directory of the process is unknown: {0}")]
-    Place(#[from] std::io::Error),
+    #[error("the working directory is unknown: {0}")]
+    CurrentDir(#[from] std::io::Error),
 }
 
-/// The absolute path of the file to load: what the flags say, or else the first place that has one.
+/// The absolute path of the file to load: as given by the flags, or the first that exists.
 pub fn find(
     config: Option<&Path>,
     config_dir: Option<&Path>,
@@ -59,7 +59,7 @@ pub fn find(
         }
         return Ok(absolute(&path)?);
     }
-    let places = usual_places(environment);
+    let places = default_dirs(environment);
     if let Some(place) = places.iter().find(|place| place.join(FILE).is_file()) {
         return Ok(absolute(&place.join(FILE))?);
     }
@@ -67,7 +67,7 @@ pub fn find(
     Err(FindError::Nowhere(places.collect::<Vec<_>>().join(", ")))
 }
 
-fn usual_places(environment: &Environment) -> Vec<PathBuf> {
+fn default_dirs(environment: &Environment) -> Vec<PathBuf> {
     let named = environment.variables.get(VARIABLE);
     let named = named.filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let home = environment.home.as_ref();
@@ -76,7 +76,7 @@ fn usual_places(environment: &Environment) -> Vec<PathBuf> {
     [named, home, system].into_iter().flatten().collect()
 }
 
-/// Absolute and without `.` and `..`, by the letters alone: seals name files so, and a link must not rename them.
+/// Absolute and without `.` and `..`, by text alone: seals use such paths, and a link must not change them.
 pub(super) fn absolute(path: &Path) -> std::io::Result<PathBuf> {
     let mut clean = PathBuf::new();
     for part in std::path::absolute(path)?.components() {
@@ -91,7 +91,7 @@ pub(super) fn absolute(path: &Path) -> std::io::Result<PathBuf> {
     Ok(clean)
 }
 
-/// A path of the configuration: `~` is the home directory, and what is relative starts at `base`.
+/// Resolves a path of the configuration: `~` is the home directory, and relative paths start at `base`.
 pub(super) fn resolve(written: &str, base: &Path, environment: &Environment) -> PathBuf {
     let at_home = written.strip_prefix('~').and_then(|rest| {
         let rest = rest.strip_prefix('/').or(rest.is_empty().then_some(""))?;

@@ -1,23 +1,23 @@
-//! One part of a configuration, by its path or by the name of a thing in it.
+//! Selects one part of a configuration by path or by entity name.
 
 use serde_json::Value;
 
 use super::model::Config;
 use super::redact::MASK;
 
-/// The kinds of things that have names: where they stand, and the keys that name them.
+/// Entities with names: kind, path, and the keys that hold the name.
 const ENTITIES: [(&str, &[&str], &[&str]); 3] = [
     ("plugin", &["plugins"], &[]),
     ("pipeline", &["pipelines"], &["name"]),
     ("webhook", &["webhooks", "endpoints"], &["name", "path"]),
 ];
 
-/// What stands at `service.log_level`, `routes.0.to`, `plugin:mail`, `pipeline:*`; secrets are masked.
+/// The value at `service.log_level`, `routes.0.to`, `plugin:mail` or `pipeline:*`; secrets are masked.
 pub fn get(config: &Config, wanted: &str) -> Option<Value> {
     pick(&config.shown(MASK), wanted)
 }
 
-/// The same in what is shown already.
+/// Selects from a configuration that is already masked.
 pub fn pick(shown: &Value, wanted: &str) -> Option<Value> {
     let entity = ENTITIES.iter().find_map(|(kind, place, names)| {
         let name = wanted.strip_prefix(kind)?.strip_prefix(':')?;
@@ -52,7 +52,7 @@ fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
     };
     match value {
         Value::Array(items) => at(items.get(first.parse::<usize>().ok()?)?, rest),
-        // A key may have dots in it.
+        // A key may contain dots.
         Value::Object(entries) => (1..=path.len()).find_map(|length| {
             let (key, rest) = path.split_at(length);
             at(entries.get(&key.join("."))?, rest)

@@ -1,8 +1,8 @@
-//! Whether the files are those that were sealed, and sealing them.
+//! Verifies files against their seals, and seals them.
 //!
-//! Tokens, webhooks and scope files must match or the service does not start; other files only warn, unless the service is
-//! strict. So does what everybody may write to, except a seal, which then vouches for nothing and is refused. Nothing but
-//! [`Plan::apply`] writes a seal.
+//! Tokens, webhooks and scope files must match or the service does not start; other files cause a warning, or an error in strict
+//! mode. The same holds for world-writable files, except that a world-writable seal is always refused. Only [`SealPlan::apply`]
+//! writes a seal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,14 +14,14 @@ use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 
 use super::files;
-use super::problem::{Problems, Severity};
-use super::seal::{self, Fingerprint, Seal};
-use super::sources::{self, Source};
+use super::problem::{ConfigProblems, Severity};
+use super::seal::{self, ConfigSeal, Fingerprint};
+use super::sources::{self, SourceFile};
 
 const HIGH: [&str; 2] = ["tokens.yaml", "webhooks.yaml"];
-/// Covered when they lie in the directory of the configuration, included or not.
+/// Covered if they exist in the directory of the configuration, included or not.
 const NAMED: [&str; 4] = ["config.yaml", "webhooks.yaml", "tokens.yaml", "routes.yaml"];
-const FIX: &str = "look at what changed, then run `config lock`";
+const FIX: &str = "review the changes, then run `config lock`";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
@@ -29,28 +29,28 @@ pub enum Tier {
     HighSecurity,
 }
 
-/// A file with the seal that must know it.
+/// A file with the seal that must contain it.
 struct Covered {
     seal_dir: PathBuf,
     tier: Tier,
     hash: io::Result<String>,
 }
 
-/// Compares the files that were read, and those that should have been, with their seals.
+/// Compares all covered files, included or not, with their seals.
 pub(super) fn verify(
     dir: &Path,
-    read: &[Source],
+    read: &[SourceFile],
     scope_files: &[PathBuf],
     drift_fails: bool,
-) -> Problems {
+) -> ConfigProblems {
     let covered = covered(dir, read, scope_files);
-    let mut problems = Problems::default();
+    let mut problems = ConfigProblems::default();
     let drift = if drift_fails {
         Severity::Error
     } else {
         Severity::Warning
     };
-    judge_modes(&covered, drift, &mut problems);
+    check_modes(&covered, drift, &mut problems);
     let severity_of = |tier| match tier {
         Tier::HighSecurity if !plant::on(Plant::SealWarns) => Severity::Error,
         Tier::HighSecurity | Tier::Operational => drift,
@@ -58,7 +58,7 @@ pub(super) fn verify(
     for seal_dir in seal_dirs(&covered) {
         let here = covered.iter().filter(|(_, file)| file.seal_dir == seal_dir);
         let seal_path = seal_dir.join(seal::FILE);
-        let seal = match Seal::read(&seal_dir) {
+        let seal = match ConfigSeal::read(&seal_dir) {
             Ok(Some(seal)) => seal,
             Ok(None) => {
                 let high = here.filter(|(_, file)| file.tier == Tier::HighSecurity);
@@ -67,7 +67,7 @@ pub(super) fn verify(
                     [] => (drift, "the configuration is not sealed".to_owned()),
                     high => (
                         Severity::Error,
-                        format!("there is no seal for {}", high.join(", ")),
+                        format!("no seal exists for {}", high.join(", ")),
                     ),
                 };
                 problems.push(severity, &seal_path, 0, message, "run `config lock`");
@@ -83,24 +83,28 @@ pub(super) fn verify(
                 (Err(error), _) => format!("cannot be read for its seal: {error}"),
                 (Ok(_), None) => "is not in the seal".to_owned(),
                 (Ok(hash), Some(sealed)) if !hash.eq_ignore_ascii_case(sealed) => {
-                    "is not what was sealed".to_owned()
+                    "differs from its seal".to_owned()
                 }
                 (Ok(_), Some(_)) => continue,
             };
             problems.push(severity_of(file.tier), path, 0, message, FIX);
         }
-        // Of a seal that other configurations may share, only the own directory's files are missed.
+        // A seal may be shared with other configurations, so only missing files of the own directory are reported.
         let gone = seal.hashes.keys().filter(|path| !path.exists());
         for path in gone.filter(|_| seal_dir == dir) {
             let severity = severity_of(tier(dir, path, scope_files));
-            problems.push(severity, path, 0, "was sealed and is gone", FIX);
+            problems.push(severity, path, 0, "was sealed and no longer exists", FIX);
         }
     }
     problems
 }
 
-/// Tells of files, their directories and seals that everybody may write to.
-fn judge_modes(covered: &BTreeMap<PathBuf, Covered>, drift: Severity, problems: &mut Problems) {
+/// Reports world-writable files, directories and seals.
+fn check_modes(
+    covered: &BTreeMap<PathBuf, Covered>,
+    drift: Severity,
+    problems: &mut ConfigProblems,
+) {
     let mut paths = BTreeMap::new();
     for path in covered.keys() {
         paths.insert(path.clone(), drift);
@@ -112,27 +116,27 @@ fn judge_modes(covered: &BTreeMap<PathBuf, Covered>, drift: Severity, problems: 
     for (path, severity) in paths {
         if files::is_writable_by_all(&path) {
             let fix = "run `chmod o-w` on it";
-            problems.push(severity, &path, 0, "is writable by everybody", fix);
+            problems.push(severity, &path, 0, "is world-writable", fix);
         }
     }
 }
 
-/// What sealing would write.
+/// The seals to write.
 #[derive(Debug)]
-pub struct Plan {
-    seals: Vec<(PathBuf, Seal)>,
-    pub changes: Vec<(PathBuf, Change)>,
+pub struct SealPlan {
+    seals: Vec<(PathBuf, ConfigSeal)>,
+    pub changes: Vec<(PathBuf, SealChange)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum SealChange {
     Added,
     Changed,
     Removed,
     Kept,
 }
 
-impl Plan {
+impl SealPlan {
     /// Writes the seals. Without this call a plan is a dry run.
     pub fn apply(&self) -> io::Result<()> {
         self.seals
@@ -143,22 +147,22 @@ impl Plan {
 
 pub(super) fn plan(
     dir: &Path,
-    read: &[Source],
+    read: &[SourceFile],
     scope_files: &[PathBuf],
     fingerprints: &[Fingerprint],
     now: Timestamp,
-) -> io::Result<Plan> {
+) -> io::Result<SealPlan> {
     let covered = covered(dir, read, scope_files);
     let generated_at = format!("{now:.0}");
-    let mut plan = Plan {
+    let mut plan = SealPlan {
         seals: Vec::new(),
         changes: Vec::new(),
     };
     for seal_dir in seal_dirs(&covered) {
-        // A damaged seal is no reason not to write a good one.
-        let known = Seal::read(&seal_dir).ok().flatten();
+        // A damaged seal must not prevent writing a valid one.
+        let known = ConfigSeal::read(&seal_dir).ok().flatten();
         let known = known.map(|seal| seal.hashes).unwrap_or_default();
-        let mut seal = Seal::new(generated_at.clone());
+        let mut seal = ConfigSeal::new(generated_at.clone());
         if seal_dir == dir {
             seal.plugin_fingerprints = fingerprints.to_vec();
         } else {
@@ -184,13 +188,13 @@ pub(super) fn plan(
 fn changes(
     known: &BTreeMap<PathBuf, String>,
     next: &BTreeMap<PathBuf, String>,
-) -> Vec<(PathBuf, Change)> {
+) -> Vec<(PathBuf, SealChange)> {
     let paths: BTreeSet<&PathBuf> = known.keys().chain(next.keys()).collect();
     let change = |path| match (known.get(path), next.get(path)) {
-        (None, _) => Change::Added,
-        (Some(_), None) => Change::Removed,
-        (Some(old), Some(new)) if old == new => Change::Kept,
-        (Some(_), Some(_)) => Change::Changed,
+        (None, _) => SealChange::Added,
+        (Some(_), None) => SealChange::Removed,
+        (Some(old), Some(new)) if old == new => SealChange::Kept,
+        (Some(_), Some(_)) => SealChange::Changed,
     };
     paths
         .into_iter()
@@ -202,7 +206,7 @@ fn seal_dirs(covered: &BTreeMap<PathBuf, Covered>) -> BTreeSet<PathBuf> {
     covered.values().map(|file| file.seal_dir.clone()).collect()
 }
 
-fn covered(dir: &Path, read: &[Source], scope_files: &[PathBuf]) -> BTreeMap<PathBuf, Covered> {
+fn covered(dir: &Path, read: &[SourceFile], scope_files: &[PathBuf]) -> BTreeMap<PathBuf, Covered> {
     let mut covered = BTreeMap::new();
     let mut cover = |path: &Path, hash: io::Result<String>| {
         let tier = tier(dir, path, scope_files);
@@ -217,14 +221,14 @@ fn covered(dir: &Path, read: &[Source], scope_files: &[PathBuf]) -> BTreeMap<Pat
     for source in read {
         cover(&source.path, Ok(source.hash.clone()));
     }
-    for path in unread(dir).iter().chain(scope_files) {
+    for path in unincluded_files(dir).iter().chain(scope_files) {
         cover(path, sources::read(path).map(|bytes| sources::hash(&bytes)));
     }
     covered
 }
 
-/// The files that a seal covers whether or not they are included.
-fn unread(dir: &Path) -> Vec<PathBuf> {
+/// The files that a seal covers even if they are not included.
+fn unincluded_files(dir: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = NAMED.iter().map(|name| dir.join(name)).collect();
     let listed = |dir: &Path, fits: fn(&str) -> bool| -> Vec<PathBuf> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();

@@ -1,32 +1,39 @@
-//! Where the configuration speaks of intents: `serves` of a plugin and `publish` of a webhook.
+//! The parts of the configuration that refer to intents: `serves` of a plugin and `publish` of a webhook.
 //!
-//! Names are bounded as the Intent Protocol bounds them, so that nothing is served or published that no client could name.
+//! Names have the limits of the Intent Protocol, so that any client can use them.
 
 use std::cell::RefCell;
 
 use consign_kernel::limits;
 
-use super::fields::Fields;
-use super::model::{Publication, ServedGoal};
-use super::node::Node;
-use super::problem::Problems;
+use super::fields::SectionReader;
+use super::model::{IntentTemplate, ServedGoal};
+use super::node::ConfigNode;
+use super::problem::ConfigProblems;
 use crate::plugin::request::HANDLE;
 
 const NAMESPACE_USUAL: &str = "default";
-/// A header that says which delivery this is, as the Intent Protocol calls it.
+/// The default header that identifies a delivery, as in the Intent Protocol.
 const DELIVERY_HEADER_USUAL: &str = "Idempotency-Key";
 
 /// The goals that a plugin serves.
-pub(super) fn serves(list: &[Node], path: &str, report: &RefCell<Problems>) -> Vec<ServedGoal> {
+pub(super) fn serves(
+    list: &[ConfigNode],
+    path: &str,
+    report: &RefCell<ConfigProblems>,
+) -> Vec<ServedGoal> {
     let mut found: Vec<ServedGoal> = Vec::new();
     for (node, index) in list.iter().zip(0..) {
-        let mut fields = Fields::top(node, format!("{path}[{index}]"), report);
+        let mut fields = SectionReader::top(node, format!("{path}[{index}]"), report);
         let goal = goal(&mut fields);
         let namespace = namespace(&mut fields);
         let capability = fields.text("capability");
         if capability.as_deref().is_some_and(|label| !is_label(label)) {
-            let at = fields.place_of("capability");
-            let message = format!("`{}` is no capability", fields.path_of("capability"));
+            let at = fields.position_of("capability");
+            let message = format!(
+                "`{}` is not a valid capability",
+                fields.path_of("capability")
+            );
             fields.error(
                 &at,
                 message,
@@ -35,8 +42,8 @@ pub(super) fn serves(list: &[Node], path: &str, report: &RefCell<Problems>) -> V
         }
         let command = fields.text("command").unwrap_or_else(|| HANDLE.to_owned());
         if ["init", "health"].contains(&command.as_str()) {
-            let message = format!("`{command}` is about the plugin itself and serves no goal");
-            let at = fields.place_of("command");
+            let message = format!("`{command}` manages the plugin itself and cannot serve a goal");
+            let at = fields.position_of("command");
             fields.error(&at, message, "name `handle` or another command");
         }
         let at = fields.at.clone();
@@ -64,19 +71,19 @@ pub(super) fn serves(list: &[Node], path: &str, report: &RefCell<Problems>) -> V
 }
 
 /// What a webhook publishes.
-pub(super) fn publication(mut fields: Fields<'_>) -> Option<Publication> {
+pub(super) fn publication(mut fields: SectionReader<'_>) -> Option<IntentTemplate> {
     let goal = goal(&mut fields);
     let namespace = namespace(&mut fields);
     let attempts = fields.count("max_attempts", 1);
     let max = limits::ATTEMPTS_MAX as usize;
     if attempts.is_some_and(|attempts| attempts > max) {
         let message = format!("`{}` is above {max}", fields.path_of("max_attempts"));
-        fields.error(&fields.place_of("max_attempts"), message, "");
+        fields.error(&fields.position_of("max_attempts"), message, "");
     }
     let attempts = attempts.and_then(|attempts| u32::try_from(attempts).ok());
     let delivery_header = fields.text("delivery_header");
     fields.finish();
-    Some(Publication {
+    Some(IntentTemplate {
         goal: goal?,
         namespace,
         attempts_max: attempts.unwrap_or(limits::ATTEMPTS_DEFAULT),
@@ -84,12 +91,12 @@ pub(super) fn publication(mut fields: Fields<'_>) -> Option<Publication> {
     })
 }
 
-fn goal(fields: &mut Fields<'_>) -> Option<String> {
+fn goal(fields: &mut SectionReader<'_>) -> Option<String> {
     let goal = fields.needed_text("goal")?.trim().to_owned();
     if !is_goal(&goal) {
-        let message = format!("`{}` is no goal", fields.path_of("goal"));
+        let message = format!("`{}` is not a valid goal", fields.path_of("goal"));
         fields.error(
-            &fields.place_of("goal"),
+            &fields.position_of("goal"),
             message,
             "write 1 to 256 characters",
         );
@@ -98,22 +105,19 @@ fn goal(fields: &mut Fields<'_>) -> Option<String> {
     Some(goal)
 }
 
-fn namespace(fields: &mut Fields<'_>) -> String {
+fn namespace(fields: &mut SectionReader<'_>) -> String {
     let namespace = fields.text("namespace");
     let namespace = namespace.unwrap_or_else(|| NAMESPACE_USUAL.to_owned());
     if !is_namespace(&namespace) {
-        let message = format!(
-            "`{}` is no namespace that is free",
-            fields.path_of("namespace")
-        );
+        let message = format!("`{}` is not a valid namespace", fields.path_of("namespace"));
         let fix =
-            "write up to 64 letters, digits, `.`, `-`, `_`, not beginning with `beam.` or `mesh.`";
-        fields.error(&fields.place_of("namespace"), message, fix);
+            "write up to 64 letters, digits, `.`, `-`, `_`, not starting with `beam.` or `mesh.`";
+        fields.error(&fields.position_of("namespace"), message, fix);
     }
     namespace
 }
 
-/// Of a goal without white space around it.
+/// `text` must be trimmed.
 pub(crate) fn is_goal(text: &str) -> bool {
     (1..=limits::GOAL_CHARS_MAX).contains(&text.chars().count())
 }

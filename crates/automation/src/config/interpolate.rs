@@ -1,38 +1,38 @@
-//! `${NAME}` in a file's text, and the dotenv files that give names their values.
+//! Substitutes `${NAME}` in the text of a file, and reads dotenv files.
 //!
-//! Replacing happens once, before parsing, and never looks into what it put in. There is no default syntax and no escape.
+//! Substitution happens once, before parsing, and is not recursive. There is no default syntax and no escape.
 
 use std::ops::Range;
 
-/// The characters that stand for `${` and `}` while a file is read for its includes: no YAML syntax, and on no keyboard.
+/// Stand for `${` and `}` while a file is parsed for its includes: private-use characters without meaning in YAML.
 const OPEN: char = '\u{E0F1}';
 const CLOSE: char = '\u{E0F2}';
 
-/// The text with every known name replaced; others stay as they are.
+/// Substitutes every known name; unknown ones stay as they are.
 pub(super) fn fill<'v>(text: &str, value_of: impl Fn(&str) -> Option<&'v str>) -> String {
     replace(text, |name| value_of(name).map(str::to_owned))
 }
 
-/// The text with every placeholder made harmless, so that its structure can be read before any value is known.
+/// Replaces every placeholder by harmless text, so that the structure can be parsed before any value is known.
 pub(super) fn outline(text: &str) -> String {
     replace(text, |name| Some(format!("{OPEN}{name}{CLOSE}")))
 }
 
-/// What an outline was made of.
-pub(super) fn written(outline: &str) -> String {
+/// The original text of an outline.
+pub(super) fn original(outline: &str) -> String {
     outline.replace(OPEN, "${").replace(CLOSE, "}")
 }
 
-/// The same, byte for byte as long as the text, so that places in it are places in the text.
-pub(super) fn levelled(text: &str) -> String {
+/// Like [`outline`], but with the same length in bytes, so that positions match those of the text.
+pub(super) fn same_length_outline(text: &str) -> String {
     replace(text, |name| Some(format!("x_{name}_")))
 }
 
-pub(super) fn is_outlined(text: &str) -> bool {
+pub(super) fn has_placeholder(text: &str) -> bool {
     text.contains(OPEN)
 }
 
-/// The names that a text asks for; behind [`fill`] those that have no value.
+/// The names that a text uses; after [`fill`], those without a value.
 pub(super) fn unfilled(text: &str) -> impl Iterator<Item = &str> {
     placeholders(text).map(|(_, name)| name)
 }
@@ -64,7 +64,7 @@ fn is_name(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit()) && !name.is_empty() && name.chars().all(word)
 }
 
-/// The pairs of a dotenv file, or the lines that are none.
+/// The pairs of a dotenv file, or the numbers of its invalid lines.
 pub(super) fn dotenv(text: &str) -> Result<Vec<(String, String)>, Vec<u32>> {
     let mut pairs = Vec::new();
     let mut unfit = Vec::new();
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(filled, "x: 1${A} ${MISSING} ${A:-2} ${2A} $A ${} ${A");
         let left: Vec<_> = unfilled("${MISSING} ${a b} ${ok}").collect();
         assert_eq!(left, ["MISSING", "ok"]);
-        assert!(is_outlined(&outline("[${A}]")) && !outline("[${A}]").contains('{'));
+        assert!(has_placeholder(&outline("[${A}]")) && !outline("[${A}]").contains('{'));
     }
 
     #[test]

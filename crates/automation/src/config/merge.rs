@@ -1,14 +1,14 @@
-//! How a later file is laid over the earlier ones.
+//! Merges a later file into the earlier ones.
 //!
-//! What a later file says replaces, also when it says `false`; what it leaves empty does not. Lists grow. A plugin is
-//! replaced whole, so that no setting of an earlier file lives on in a plugin that another file describes.
+//! A later value replaces an earlier one, even if it is `false`; an empty one does not. Lists are concatenated. A plugin is
+//! replaced as a whole, so that no setting of an earlier file survives in a plugin that another file defines.
 
-use super::node::{Entry, Kind, Node};
+use super::node::{ConfigNode, MapEntry, NodeKind};
 
-/// Lays one file over what is known so far.
-pub(super) fn lay_over(known: &mut Node, file: Node) {
+/// Merges one file into the known tree.
+pub(super) fn merge_file(known: &mut ConfigNode, file: ConfigNode) {
     known.is_filled |= file.is_filled;
-    let Kind::Map(entries) = file.kind else {
+    let NodeKind::Map(entries) = file.kind else {
         return;
     };
     for entry in entries {
@@ -23,19 +23,19 @@ pub(super) fn lay_over(known: &mut Node, file: Node) {
     }
 }
 
-fn merge(known: &mut Node, later: Node) {
-    let Node {
+fn merge(known: &mut ConfigNode, later: ConfigNode) {
+    let ConfigNode {
         at,
         kind,
         is_filled,
     } = later;
     match (&mut known.kind, kind) {
-        (Kind::List(items), Kind::List(more)) => {
+        (NodeKind::List(items), NodeKind::List(more)) => {
             known.is_filled |= is_filled;
             items.extend(more);
         }
-        (Kind::Map(_), kind @ Kind::Map(_)) => {
-            let later = Node {
+        (NodeKind::Map(_), kind @ NodeKind::Map(_)) => {
+            let later = ConfigNode {
                 at,
                 kind,
                 is_filled,
@@ -43,7 +43,7 @@ fn merge(known: &mut Node, later: Node) {
             merge_maps(known, later, &merge);
         }
         (_, kind) => {
-            let later = Node {
+            let later = ConfigNode {
                 at,
                 kind,
                 is_filled,
@@ -55,28 +55,28 @@ fn merge(known: &mut Node, later: Node) {
     }
 }
 
-type Rule<'a> = &'a dyn Fn(&mut Node, Node);
+type MergeRule<'a> = &'a dyn Fn(&mut ConfigNode, ConfigNode);
 
-fn merge_maps(known: &mut Node, later: Node, rule: Rule<'_>) {
+fn merge_maps(known: &mut ConfigNode, later: ConfigNode, rule: MergeRule<'_>) {
     match later {
-        Node {
-            kind: Kind::Map(entries),
+        ConfigNode {
+            kind: NodeKind::Map(entries),
             is_filled,
             ..
-        } if matches!(known.kind, Kind::Map(_)) => {
+        } if matches!(known.kind, NodeKind::Map(_)) => {
             known.is_filled |= is_filled;
             for entry in entries {
                 merge_entry(known, entry, rule);
             }
         }
-        // Not what belongs here, on one of the sides: keep the later one, whose kind the reader will judge.
+        // One side has the wrong kind: keep the later one; reading it reports the problem.
         later if !later.is_empty() => *known = later,
         _ => {}
     }
 }
 
-fn merge_entry(known: &mut Node, entry: Entry, rule: Rule<'_>) {
-    let Kind::Map(entries) = &mut known.kind else {
+fn merge_entry(known: &mut ConfigNode, entry: MapEntry, rule: MergeRule<'_>) {
+    let NodeKind::Map(entries) = &mut known.kind else {
         return;
     };
     match entries.iter_mut().find(|known| known.key == entry.key) {
@@ -85,18 +85,18 @@ fn merge_entry(known: &mut Node, entry: Entry, rule: Rule<'_>) {
     }
 }
 
-/// The older form, a plain list of endpoints, in the newer one.
-fn nested_webhooks(mut entry: Entry) -> Entry {
-    if matches!(entry.value.kind, Kind::List(_)) {
+/// Converts the older form, a plain list of endpoints, to the newer one.
+fn nested_webhooks(mut entry: MapEntry) -> MapEntry {
+    if matches!(entry.value.kind, NodeKind::List(_)) {
         let at = entry.value.at.clone();
-        let endpoints = Entry {
+        let endpoints = MapEntry {
             key: "endpoints".to_owned(),
             key_at: at.clone(),
             value: entry.value,
         };
-        let kind = Kind::Map(vec![endpoints]);
+        let kind = NodeKind::Map(vec![endpoints]);
         let is_filled = false;
-        entry.value = Node {
+        entry.value = ConfigNode {
             at,
             kind,
             is_filled,
@@ -119,7 +119,7 @@ mod tests {
         let path = Arc::from(Path::new("x.yaml"));
         let mut known = yaml::parse(&path, "{}").unwrap();
         for file in files {
-            lay_over(&mut known, yaml::parse(&path, file).unwrap());
+            merge_file(&mut known, yaml::parse(&path, file).unwrap());
         }
         known.json()
     }

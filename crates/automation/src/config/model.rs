@@ -1,4 +1,4 @@
-//! The configuration as the rest of the runtime uses it: every key has its value, given or by default.
+//! The configuration as the runtime uses it: every key has a value, given or default.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,45 +8,45 @@ use std::time::Duration;
 use consign_kernel::plant::{self, Plant};
 use serde_json::{Map, Value};
 
-use super::node::Node;
-use super::problem::Place;
+use super::node::ConfigNode;
+use super::problem::SourcePosition;
 use super::redact;
-use super::registry::Registry;
-use super::sources::Source;
+use super::registry::TokenRegistry;
+use super::sources::SourceFile;
 use crate::plugin::confine::Confinement;
 
-/// Schedules, routes and pipelines stay as they were written; who runs them gives them their meaning.
+/// Schedules, routes and pipelines stay unparsed; the modules that run them parse them.
 pub struct Config {
     pub path: PathBuf,
-    /// The directory of `path`: where relative paths start.
+    /// The directory of `path`: the base of relative paths.
     pub dir: PathBuf,
-    pub service: Service,
+    pub service: ServiceConfig,
     pub state_path: PathBuf,
-    pub api: Api,
+    pub api: ApiConfig,
     pub plugin_roots: Vec<PathBuf>,
-    pub plugins: BTreeMap<String, Plugin>,
-    pub routes: Vec<Node>,
-    pub pipelines: Vec<Node>,
-    pub webhooks: Option<Webhooks>,
-    pub tokens: Vec<Token>,
-    pub registry: Registry,
-    pub files: Vec<Source>,
-    pub(crate) merged: Node,
+    pub plugins: BTreeMap<String, PluginConfig>,
+    pub routes: Vec<ConfigNode>,
+    pub pipelines: Vec<ConfigNode>,
+    pub webhooks: Option<WebhooksConfig>,
+    pub tokens: Vec<TokenEntry>,
+    pub registry: TokenRegistry,
+    pub files: Vec<SourceFile>,
+    pub(crate) merged: ConfigNode,
 }
 
 impl Config {
     /// The value of a named secret.
-    pub fn secret(&self, name: &str) -> Option<&Secret> {
+    pub fn secret(&self, name: &str) -> Option<&ConfigSecret> {
         let token = self.tokens.iter().find(|token| token.name == name)?;
         Some(&token.key)
     }
 
-    /// The same as YAML.
+    /// Formats a value as YAML.
     pub fn as_yaml(value: &Value) -> String {
         serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value:#}\n"))
     }
 
-    /// The merged configuration for people to look at: what is secret, and what a variable filled in, reads `mask`.
+    /// The merged configuration for display: secrets and substituted values are replaced by `mask`.
     pub fn shown(&self, mask: &str) -> Value {
         redact::masked(&self.merged.json_unfilled(mask), mask)
     }
@@ -67,7 +67,7 @@ impl fmt::Debug for Config {
     clippy::struct_excessive_bools,
     reason = "each is a switch of its own in the file"
 )]
-pub struct Service {
+pub struct ServiceConfig {
     pub name: String,
     pub tick_interval: Duration,
     pub log_level: LogLevel,
@@ -95,17 +95,17 @@ pub enum LogLevel {
     Error,
 }
 
-/// Which warnings keep the service from starting.
+/// Which warnings prevent a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strictness {
-    /// A file that is not what it was when it was sealed.
+    /// A file differs from its seal.
     pub drift: bool,
-    /// Anything else that is only odd.
+    /// Any other warning.
     pub validation: bool,
 }
 
 #[derive(Clone, Debug)]
-pub struct Api {
+pub struct ApiConfig {
     pub enabled: bool,
     pub listen: String,
     pub max_concurrent_sync: usize,
@@ -114,40 +114,40 @@ pub struct Api {
 }
 
 #[derive(Clone)]
-pub struct Plugin {
-    pub at: Place,
+pub struct PluginConfig {
+    pub at: SourcePosition,
     pub enabled: bool,
     /// The plugin whose program this one runs.
     pub uses: Option<String>,
-    /// Sent to the plugin as it is.
+    /// Sent to the plugin unchanged.
     pub config: Map<String, Value>,
-    pub schedules: Vec<Node>,
-    /// Without a value the manifest decides.
+    pub schedules: Vec<ConfigNode>,
+    /// If absent, the manifest decides.
     pub parallelism: Option<usize>,
     pub max_outstanding_polls: usize,
     pub timeouts: Timeouts,
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     pub circuit_breaker: CircuitBreaker,
     pub notify_on_complete: bool,
     pub serves: Vec<ServedGoal>,
-    /// What its processes get less of than the service has.
+    /// Resource limits and sandbox of its processes.
     pub confinement: Confinement,
 }
 
 /// A goal of the Intent Protocol whose intents a command fulfils.
 #[derive(Clone, Debug)]
 pub struct ServedGoal {
-    pub at: Place,
+    pub at: SourcePosition,
     pub goal: String,
     pub namespace: String,
     pub command: String,
-    /// What the plugin can do beyond what any worker can.
+    /// A capability that intents may require.
     pub capability: Option<String>,
 }
 
-impl fmt::Debug for Plugin {
+impl fmt::Debug for PluginConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plugin")
+        f.debug_struct("PluginConfig")
             .field("enabled", &self.enabled)
             .field("uses", &self.uses)
             .finish_non_exhaustive()
@@ -158,7 +158,7 @@ impl fmt::Debug for Plugin {
 pub struct Timeouts(pub(super) BTreeMap<String, Duration>);
 
 impl Timeouts {
-    /// How long a command may run.
+    /// The timeout per command.
     pub fn of(&self, command: &str) -> Duration {
         let own = self.0.get(command).copied();
         let own = own.filter(|_| !plant::on(Plant::DefaultDeadline));
@@ -174,13 +174,13 @@ impl Timeouts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
-    /// All attempts, the first among them.
+pub struct RetryPolicy {
+    /// The number of attempts, including the first.
     pub max_attempts: usize,
     pub backoff_base: Duration,
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max_attempts: 4,
@@ -205,56 +205,56 @@ impl Default for CircuitBreaker {
 }
 
 #[derive(Clone, Debug)]
-pub struct Webhooks {
+pub struct WebhooksConfig {
     pub listen: Option<String>,
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<WebhookEndpoint>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Endpoint {
-    pub at: Place,
+pub struct WebhookEndpoint {
+    pub at: SourcePosition,
     pub name: Option<String>,
     pub path: String,
-    pub target: Target,
-    pub secret: Secret,
+    pub target: EndpointTarget,
+    pub secret: ConfigSecret,
     pub signature_header: String,
     pub max_body_bytes: u64,
 }
 
-/// What becomes of a webhook.
+/// What a webhook does with a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// An event for this plugin.
+pub enum EndpointTarget {
+    /// Creates an event for this plugin.
     Plugin(String),
-    /// An intent for whoever serves its goal.
-    Publish(Publication),
+    /// Publishes an intent.
+    Publish(IntentTemplate),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Publication {
+pub struct IntentTemplate {
     pub goal: String,
     pub namespace: String,
     pub attempts_max: u32,
-    /// The header by which a sender says that it sends something again.
+    /// The header that identifies a repeated delivery.
     pub delivery_header: String,
 }
 
 /// An entry of `tokens`: a named secret, and a bearer token if it has scopes.
 #[derive(Clone, Debug)]
-pub struct Token {
-    pub at: Place,
+pub struct TokenEntry {
+    pub at: SourcePosition,
     pub name: String,
-    pub key: Secret,
+    pub key: ConfigSecret,
     pub scopes_file: Option<PathBuf>,
     pub description: Option<String>,
     pub created_at: Option<String>,
 }
 
-/// A value that is never shown by accident, and never compared in a way that tells how much of it was right.
+/// A secret value: `Debug` hides it, and there is no comparison that leaks timing.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct ConfigSecret(String);
 
-impl Secret {
+impl ConfigSecret {
     pub(super) fn new(value: String) -> Self {
         Self(value)
     }
@@ -264,7 +264,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ConfigSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(redact::MASK)
     }

@@ -1,6 +1,6 @@
-//! `plugins`: what each plugin is given and how it runs.
+//! `plugins`: the configuration of each plugin and how it runs.
 //!
-//! Of schedules only what needs no manifest is judged here.
+//! Schedules are validated only as far as that needs no manifest.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,28 +8,28 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::confinement;
-use super::fields::{Fields, scalar_of};
+use super::fields::{SectionReader, scalar_of};
 use super::intents;
 use super::interpolate;
-use super::model::{CircuitBreaker, Plugin, Retry, Timeouts};
-use super::node::{Kind, Node};
-use super::problem::{Problems, wrong_kind};
-use super::tokens::Tokens;
+use super::model::{CircuitBreaker, PluginConfig, RetryPolicy, Timeouts};
+use super::node::{ConfigNode, NodeKind};
+use super::problem::{ConfigProblems, wrong_kind};
+use super::tokens::TokenSet;
 use crate::scalar;
-use crate::schedule::Entry;
+use crate::schedule::ScheduleEntry;
 
 const MODES: [&str; 4] = ["every", "cron", "at", "after"];
 
 pub(super) fn read(
-    node: Option<&Node>,
+    node: Option<&ConfigNode>,
     max_workers: usize,
-    tokens: &Tokens,
-    report: &RefCell<Problems>,
-) -> BTreeMap<String, Plugin> {
+    tokens: &TokenSet,
+    report: &RefCell<ConfigProblems>,
+) -> BTreeMap<String, PluginConfig> {
     let Some(node) = node else {
         return BTreeMap::new();
     };
-    if !matches!(node.kind, Kind::Map(_)) {
+    if !matches!(node.kind, NodeKind::Map(_)) {
         wrong_kind(
             &mut report.borrow_mut(),
             node,
@@ -40,7 +40,7 @@ pub(super) fn read(
     let plugins = node.entries().iter().map(|entry| {
         let path = format!("plugins.{}", entry.key);
         let plugin = plugin(
-            Fields::top(&entry.value, path, report),
+            SectionReader::top(&entry.value, path, report),
             max_workers,
             tokens,
             report,
@@ -51,11 +51,11 @@ pub(super) fn read(
 }
 
 fn plugin(
-    mut fields: Fields<'_>,
+    mut fields: SectionReader<'_>,
     max_workers: usize,
-    tokens: &Tokens,
-    report: &RefCell<Problems>,
-) -> Plugin {
+    tokens: &TokenSet,
+    report: &RefCell<ConfigProblems>,
+) -> PluginConfig {
     let enabled = fields.flag("enabled").unwrap_or(true);
     let given = fields.node("config");
     let config = object(given, &fields.path_of("config"), report);
@@ -74,7 +74,7 @@ fn plugin(
         let message =
             format!("`{path}` is greater than the {max_workers} of `service.max_workers`");
         fields.error(
-            &fields.place_of("parallelism"),
+            &fields.position_of("parallelism"),
             message,
             "lower it, or allow more workers",
         );
@@ -85,7 +85,7 @@ fn plugin(
     }
     let serves = intents::serves(fields.list("serves"), &fields.path_of("serves"), report);
     fields.ignore(&["run_as", "vault_principal", "requires_vault"]);
-    let plugin = Plugin {
+    let plugin = PluginConfig {
         at: fields.at.clone(),
         enabled,
         uses: fields.text("uses"),
@@ -104,8 +104,13 @@ fn plugin(
     plugin
 }
 
-/// A plugin that runs must have all its values and the secrets that it names.
-fn check_config(config: &Node, fields: &Fields<'_>, tokens: &Tokens, report: &RefCell<Problems>) {
+/// An enabled plugin must have all its values and the secrets that it names.
+fn check_config(
+    config: &ConfigNode,
+    fields: &SectionReader<'_>,
+    tokens: &TokenSet,
+    report: &RefCell<ConfigProblems>,
+) {
     let path = fields.path_of("config");
     config.each_text(&mut |at, text| {
         for name in interpolate::unfilled(text) {
@@ -119,7 +124,7 @@ fn check_config(config: &Node, fields: &Fields<'_>, tokens: &Tokens, report: &Re
         if !entry.key.ends_with("_ref") {
             continue;
         }
-        if let Kind::Text(name) = &entry.value.kind {
+        if let NodeKind::Text(name) = &entry.value.kind {
             drop(tokens.named(name, &key, &entry.value.at, report));
         } else {
             wrong_kind(
@@ -132,7 +137,11 @@ fn check_config(config: &Node, fields: &Fields<'_>, tokens: &Tokens, report: &Re
     }
 }
 
-fn object(node: Option<&Node>, path: &str, report: &RefCell<Problems>) -> Map<String, Value> {
+fn object(
+    node: Option<&ConfigNode>,
+    path: &str,
+    report: &RefCell<ConfigProblems>,
+) -> Map<String, Value> {
     match node.map(|node| (node, node.json())) {
         Some((_, Value::Object(found))) => found,
         Some((node, _)) => {
@@ -144,11 +153,11 @@ fn object(node: Option<&Node>, path: &str, report: &RefCell<Problems>) -> Map<St
 }
 
 /// Any key is the name of a command.
-fn timeouts(node: Option<&Node>, path: &str, report: &RefCell<Problems>) -> Timeouts {
+fn timeouts(node: Option<&ConfigNode>, path: &str, report: &RefCell<ConfigProblems>) -> Timeouts {
     let Some(node) = node else {
         return Timeouts::default();
     };
-    if !matches!(node.kind, Kind::Map(_)) {
+    if !matches!(node.kind, NodeKind::Map(_)) {
         wrong_kind(&mut report.borrow_mut(), node, path, "a map of commands");
     }
     let timeouts = node.entries().iter().filter_map(|entry| {
@@ -159,9 +168,9 @@ fn timeouts(node: Option<&Node>, path: &str, report: &RefCell<Problems>) -> Time
     Timeouts(timeouts.collect())
 }
 
-fn retry(mut fields: Fields<'_>) -> Retry {
-    let usual = Retry::default();
-    let retry = Retry {
+fn retry(mut fields: SectionReader<'_>) -> RetryPolicy {
+    let usual = RetryPolicy::default();
+    let retry = RetryPolicy {
         max_attempts: fields
             .count("max_attempts", 1)
             .unwrap_or(usual.max_attempts),
@@ -173,7 +182,7 @@ fn retry(mut fields: Fields<'_>) -> Retry {
     retry
 }
 
-fn circuit_breaker(mut fields: Fields<'_>) -> CircuitBreaker {
+fn circuit_breaker(mut fields: SectionReader<'_>) -> CircuitBreaker {
     let usual = CircuitBreaker::default();
     let breaker = CircuitBreaker {
         threshold: fields.count("threshold", 1).unwrap_or(usual.threshold),
@@ -183,11 +192,11 @@ fn circuit_breaker(mut fields: Fields<'_>) -> CircuitBreaker {
     breaker
 }
 
-fn check_schedules(schedules: &[Node], path: &str, report: &RefCell<Problems>) {
+fn check_schedules(schedules: &[ConfigNode], path: &str, report: &RefCell<ConfigProblems>) {
     let mut ids: Vec<String> = Vec::new();
     for (node, index) in schedules.iter().zip(0..) {
         let errors = report.borrow().errors();
-        let mut fields = Fields::top(node, format!("{path}[{index}]"), report);
+        let mut fields = SectionReader::top(node, format!("{path}[{index}]"), report);
         let id = fields.text("id").unwrap_or_else(|| "default".to_owned());
         if ids.contains(&id) {
             let message = format!("`{path}` has the id `{id}` twice");
@@ -209,22 +218,22 @@ fn check_schedules(schedules: &[Node], path: &str, report: &RefCell<Problems>) {
         if fields.text("command").as_deref() == Some("handle") {
             let message = "`handle` answers events and cannot be scheduled";
             fields.error(
-                &fields.place_of("command"),
+                &fields.position_of("command"),
                 message,
                 "schedule `poll` or another command",
             );
         }
         let catch_up = fields.word("catch_up", &["skip", "run_once", "run_all"]);
         if catch_up.is_some_and(|word| word != "skip") && !modes.contains(&"every") {
-            let message = "`catch_up` other than skip goes only with `every`";
-            fields.error(&fields.place_of("catch_up"), message, "");
+            let message = "`catch_up` other than skip is only valid with `every`";
+            fields.error(&fields.position_of("catch_up"), message, "");
         }
         fields.word("if_running", &["skip", "queue", "cancel"]);
         object(fields.node("payload"), &fields.path_of("payload"), report);
         fields.ignore(&["only_between", "timezone", "not_on", "preferred_window"]);
-        // What is left can only be said by who gives schedules their meaning.
+        // The parser of schedule entries finds the remaining errors.
         if report.borrow().errors() == errors
-            && let Err(error) = Entry::from_json(&node.json())
+            && let Err(error) = ScheduleEntry::from_json(&node.json())
         {
             fields.error(&fields.at, format!("`{path}[{index}]`: {error}"), "");
         }

@@ -1,19 +1,19 @@
-//! What is wrong with a configuration: where, how badly, and what mends it.
+//! Problems of a configuration: position, severity and fix.
 //!
-//! No message ever holds the value of a secret, and a value that a variable filled in is told by the variable's name.
+//! No message contains the value of a secret; a substituted value is shown as its placeholder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::node::Node;
+use super::node::ConfigNode;
 
-/// A value as short as this may be a word of ours as well: it is looked for only where it stands alone between backticks.
+/// A value this short may be an ordinary word of a message, so it is replaced only where it stands alone between backticks.
 const WORD_BYTES_MAX: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing; even a strict service starts.
+    /// For information; even a strict service starts.
     Notice,
     /// The service starts, unless it is strict.
     Warning,
@@ -23,22 +23,22 @@ pub enum Severity {
 
 /// A line of a file. Line 0 is the file as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     pub file: Arc<Path>,
     pub line: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     pub severity: Severity,
     pub file: PathBuf,
     pub line: u32,
     pub message: String,
-    /// What to do about it; empty where the message says it.
+    /// What to do about it; empty if the message says it.
     pub fix: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if self.line > 0 {
@@ -52,32 +52,42 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything found so far: a person mends all of it at once instead of one thing per start.
+/// All problems found so far, so that they can be fixed at once.
 #[derive(Default)]
-pub struct Problems {
-    found: Vec<Problem>,
-    /// Values that variables filled in, each with what was written; the longest first, for one may be part of another.
+pub struct ConfigProblems {
+    found: Vec<ConfigProblem>,
+    /// Substituted values with their original text; longest first, because one may contain another.
     concealed: Vec<(String, String)>,
 }
 
-impl fmt::Debug for Problems {
+impl fmt::Debug for ConfigProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.found).finish()
     }
 }
 
-impl Problems {
-    pub(crate) fn error(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+impl ConfigProblems {
+    pub(crate) fn error(
+        &mut self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.push(Severity::Error, &at.file, at.line, message, fix);
     }
 
-    pub(crate) fn warn(&mut self, at: &Place, message: impl Into<String>, fix: impl Into<String>) {
+    pub(crate) fn warn(
+        &mut self,
+        at: &SourcePosition,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         self.push(Severity::Warning, &at.file, at.line, message, fix);
     }
 
     pub(crate) fn notice(
         &mut self,
-        at: &Place,
+        at: &SourcePosition,
         message: impl Into<String>,
         fix: impl Into<String>,
     ) {
@@ -94,7 +104,7 @@ impl Problems {
     ) {
         let message = self.without_values(message.into());
         let fix = self.without_values(fix.into());
-        self.found.push(Problem {
+        self.found.push(ConfigProblem {
             severity,
             file: file.to_owned(),
             line,
@@ -105,7 +115,7 @@ impl Problems {
 
     pub(crate) fn extend(&mut self, more: Self) {
         for problem in more.found {
-            let Problem {
+            let ConfigProblem {
                 severity,
                 file,
                 line,
@@ -116,7 +126,7 @@ impl Problems {
         }
     }
 
-    /// From here on a value that variables filled in is told as it was written.
+    /// From now on messages show the original text instead of this substituted value.
     pub(super) fn conceal(&mut self, value: &str, written: &str) {
         let pair = (value.to_owned(), written.to_owned());
         if !value.trim().is_empty() && !self.concealed.contains(&pair) {
@@ -140,7 +150,7 @@ impl Problems {
         text
     }
 
-    /// A strict service does not start with what others only hear of.
+    /// In strict mode every warning is an error.
     pub(crate) fn promote_warnings(&mut self) {
         for problem in &mut self.found {
             if problem.severity == Severity::Warning {
@@ -160,13 +170,18 @@ impl Problems {
             .count()
     }
 
-    pub fn into_vec(self) -> Vec<Problem> {
+    pub fn into_vec(self) -> Vec<ConfigProblem> {
         self.found
     }
 }
 
-/// A value of the wrong kind: says what was expected, and of the value only its kind.
-pub(super) fn wrong_kind(problems: &mut Problems, node: &Node, path: &str, expected: &str) {
+/// Reports a value of the wrong kind without showing the value.
+pub(super) fn wrong_kind(
+    problems: &mut ConfigProblems,
+    node: &ConfigNode,
+    path: &str,
+    expected: &str,
+) {
     let found = node.kind_name();
     problems.error(
         &node.at,

@@ -1,21 +1,22 @@
-//! From the merged tree to the configuration, with every problem on the way.
+//! Builds the configuration from the merged tree, and collects all problems.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::fields::Fields;
+use super::fields::SectionReader;
 use super::find::{self, Environment};
 use super::intents;
 use super::model::{
-    Api, Config, Endpoint, LogLevel, Plugin, Service, Strictness, Target, Webhooks,
+    ApiConfig, Config, EndpointTarget, LogLevel, PluginConfig, ServiceConfig, Strictness,
+    WebhookEndpoint, WebhooksConfig,
 };
-use super::node::Node;
+use super::node::ConfigNode;
 use super::plugins;
-use super::problem::{Problems, Severity};
+use super::problem::{ConfigProblems, Severity};
 use super::sources::{Drafts, Sources};
-use super::tokens::{self, Tokens};
+use super::tokens::{self, TokenSet};
 
 const DAY: Duration = Duration::from_hours(24);
 const TICK_LEAST: Duration = Duration::from_millis(100);
@@ -23,23 +24,23 @@ const TICK_USUAL: Duration = Duration::from_secs(1);
 const HOOK_DEPTH: usize = 4;
 const BODY_BYTES: u64 = 1 << 20;
 
-/// Reads everything; the configuration counts only if no problem is an error.
+/// Reads everything; the result is valid only if no problem is an error.
 pub(super) fn read(
     path: &Path,
     sources: Sources,
     environment: &Environment,
     drafts: &Drafts,
-    report: &RefCell<Problems>,
+    report: &RefCell<ConfigProblems>,
 ) -> Config {
     let dir = path.parent().unwrap_or(path);
-    let mut top = Fields::top(&sources.merged, "", report);
+    let mut top = SectionReader::top(&sources.merged, "", report);
     let service = service(top.section("service"), environment);
     let state_path = state_path(&mut top, dir, environment);
     let roots = top.texts("plugin_roots");
     if roots.is_empty() {
-        let fix = "list the directories that hold plugins";
+        let fix = "list the directories of the plugins";
         top.error(
-            &top.place_of("plugin_roots"),
+            &top.position_of("plugin_roots"),
             "`plugin_roots` is empty",
             fix,
         );
@@ -51,7 +52,7 @@ pub(super) fn read(
     check_routes(routes, &plugins, report);
     let webhooks = top.node("webhooks").map(|node| {
         webhooks(
-            Fields::top(node, "webhooks", report),
+            SectionReader::top(node, "webhooks", report),
             &plugins,
             &tokens,
             report,
@@ -67,8 +68,12 @@ pub(super) fn read(
     for key in ["instances", "remote_ingress"] {
         if let Some(node) = top.node(key) {
             let message =
-                format!("`{key}` is ignored, for events are not relayed between services");
-            top.warn(&node.at, message, "remove it, and use a plugin that sends");
+                format!("`{key}` is ignored, because events are not relayed between services");
+            top.warn(
+                &node.at,
+                message,
+                "remove it, and use a plugin that sends events",
+            );
         }
     }
     top.ignore(&["tcc_paths", "workspace"]);
@@ -77,7 +82,7 @@ pub(super) fn read(
     let scope_files = tokens.scope_files.iter().map(|file| &file.path);
     let links = scope_files.filter(|file| file.is_symlink());
     let links = links.chain(&sources.links);
-    judge_links(links, service.allow_symlinks, report);
+    check_links(links, service.allow_symlinks, report);
     let mut files = sources.files;
     files.extend(tokens.scope_files);
     Config {
@@ -101,7 +106,7 @@ pub(super) fn read(
     }
 }
 
-fn service(mut fields: Fields<'_>, environment: &Environment) -> Service {
+fn service(mut fields: SectionReader<'_>, environment: &Environment) -> ServiceConfig {
     let strict = fields.flag("strict_mode").unwrap_or(false);
     let split = fields.node("admission").is_some();
     let mut admission = fields.section("admission");
@@ -111,7 +116,7 @@ fn service(mut fields: Fields<'_>, environment: &Environment) -> Service {
     admission.finish();
     let level = fields.word("log_level", &["debug", "info", "warn", "error"]);
     fields.ignore(&["unconfined"]);
-    let service = Service {
+    let service = ServiceConfig {
         name: fields.text("name").unwrap_or_else(|| "ductile".to_owned()),
         tick_interval: fields
             .duration("tick_interval")
@@ -156,8 +161,8 @@ fn service(mut fields: Fields<'_>, environment: &Environment) -> Service {
     service
 }
 
-fn check_times(service: &Service, fields: &Fields<'_>) {
-    let tick_at = fields.place_of("tick_interval");
+fn check_times(service: &ServiceConfig, fields: &SectionReader<'_>) {
+    let tick_at = fields.position_of("tick_interval");
     if service.tick_interval < TICK_LEAST {
         let message = "`service.tick_interval` is below 100ms";
         fields.error(&tick_at, message, "choose 100ms or more");
@@ -166,17 +171,13 @@ fn check_times(service: &Service, fields: &Fields<'_>) {
         fields.warn(&tick_at, message, "choose 1s or more unless this is a test");
     }
     if service.job_queue_retention < service.dedupe_ttl {
-        let at = fields.place_of("job_queue_retention");
-        let message = "`service.job_queue_retention` is shorter than `service.dedupe_ttl`, so duplicates would be forgotten";
-        fields.error(
-            &at,
-            message,
-            "keep jobs at least as long as duplicates count",
-        );
+        let at = fields.position_of("job_queue_retention");
+        let message = "`service.job_queue_retention` is shorter than `service.dedupe_ttl`, so duplicates would not be detected";
+        fields.error(&at, message, "set it to at least `service.dedupe_ttl`");
     }
 }
 
-fn state_path(top: &mut Fields<'_>, dir: &Path, environment: &Environment) -> PathBuf {
+fn state_path(top: &mut SectionReader<'_>, dir: &Path, environment: &Environment) -> PathBuf {
     let mut state = top.section("state");
     let mut database = top.section("database");
     let written = state.text("path").or_else(|| database.text("path"));
@@ -187,7 +188,11 @@ fn state_path(top: &mut Fields<'_>, dir: &Path, environment: &Environment) -> Pa
     find::resolve(written, dir, environment)
 }
 
-fn api(mut fields: Fields<'_>, tokens: &mut Tokens, report: &RefCell<Problems>) -> Api {
+fn api(
+    mut fields: SectionReader<'_>,
+    tokens: &mut TokenSet,
+    report: &RefCell<ConfigProblems>,
+) -> ApiConfig {
     let mut auth = fields.section("auth");
     tokens::api_tokens(auth.list("tokens"), tokens, report);
     let attempted = !auth.list("tokens").is_empty()
@@ -197,7 +202,7 @@ fn api(mut fields: Fields<'_>, tokens: &mut Tokens, report: &RefCell<Problems>) 
             .any(|token| token.scopes_file.is_some());
     auth.finish();
     fields.ignore(&["management_socket"]);
-    let api = Api {
+    let api = ApiConfig {
         enabled: fields.flag("enabled").unwrap_or(false),
         listen: fields
             .text("listen")
@@ -216,9 +221,13 @@ fn api(mut fields: Fields<'_>, tokens: &mut Tokens, report: &RefCell<Problems>) 
     api
 }
 
-fn check_routes(routes: &[Node], plugins: &BTreeMap<String, Plugin>, report: &RefCell<Problems>) {
+fn check_routes(
+    routes: &[ConfigNode],
+    plugins: &BTreeMap<String, PluginConfig>,
+    report: &RefCell<ConfigProblems>,
+) {
     for (node, index) in routes.iter().zip(0..) {
-        let mut fields = Fields::top(node, format!("routes[{index}]"), report);
+        let mut fields = SectionReader::top(node, format!("routes[{index}]"), report);
         fields.needed_text("event_type");
         for key in ["from", "to"] {
             if let Some(plugin) = fields.needed_text(key) {
@@ -230,16 +239,16 @@ fn check_routes(routes: &[Node], plugins: &BTreeMap<String, Plugin>, report: &Re
 }
 
 fn webhooks(
-    mut fields: Fields<'_>,
-    plugins: &BTreeMap<String, Plugin>,
-    tokens: &Tokens,
-    report: &RefCell<Problems>,
-) -> Webhooks {
+    mut fields: SectionReader<'_>,
+    plugins: &BTreeMap<String, PluginConfig>,
+    tokens: &TokenSet,
+    report: &RefCell<ConfigProblems>,
+) -> WebhooksConfig {
     let listen = fields.text("listen");
     let nodes = fields.list("endpoints");
-    let mut endpoints: Vec<Endpoint> = Vec::new();
+    let mut endpoints: Vec<WebhookEndpoint> = Vec::new();
     for (node, index) in nodes.iter().zip(0..) {
-        let mut fields = Fields::top(node, format!("webhooks.endpoints[{index}]"), report);
+        let mut fields = SectionReader::top(node, format!("webhooks.endpoints[{index}]"), report);
         let path = fields.needed_text("path");
         let target = target(&mut fields, plugins);
         if endpoints
@@ -248,7 +257,7 @@ fn webhooks(
         {
             fields.error(&fields.at, "another endpoint has the same `path`", "");
         }
-        let secret_at = fields.place_of("secret_ref");
+        let secret_at = fields.position_of("secret_ref");
         let secret = fields.needed_text("secret_ref").and_then(|name| {
             tokens.named(&name, &fields.path_of("secret_ref"), &secret_at, report)
         });
@@ -260,7 +269,7 @@ fn webhooks(
         if let (Some(path), Some(target), Some(secret), Some(signature_header)) =
             (path, target, secret, signature_header)
         {
-            endpoints.push(Endpoint {
+            endpoints.push(WebhookEndpoint {
                 at,
                 name,
                 path,
@@ -272,15 +281,18 @@ fn webhooks(
         }
     }
     fields.finish();
-    Webhooks { listen, endpoints }
+    WebhooksConfig { listen, endpoints }
 }
 
-/// One of the two things that an endpoint can do.
-fn target(fields: &mut Fields<'_>, plugins: &BTreeMap<String, Plugin>) -> Option<Target> {
+/// An endpoint either feeds a plugin or publishes an intent.
+fn target(
+    fields: &mut SectionReader<'_>,
+    plugins: &BTreeMap<String, PluginConfig>,
+) -> Option<EndpointTarget> {
     if fields.node("publish").is_none() {
         let plugin = fields.needed_text("plugin")?;
         check_plugin(fields, "plugin", &plugin, plugins);
-        return Some(Target::Plugin(plugin));
+        return Some(EndpointTarget::Plugin(plugin));
     }
     if fields.node("plugin").is_some() {
         let fix = "keep `plugin` for an event, or `publish` for an intent";
@@ -290,10 +302,15 @@ fn target(fields: &mut Fields<'_>, plugins: &BTreeMap<String, Plugin>) -> Option
             fix,
         );
     }
-    intents::publication(fields.section("publish")).map(Target::Publish)
+    intents::publication(fields.section("publish")).map(EndpointTarget::Publish)
 }
 
-fn check_plugin(fields: &Fields<'_>, key: &str, plugin: &str, plugins: &BTreeMap<String, Plugin>) {
+fn check_plugin(
+    fields: &SectionReader<'_>,
+    key: &str,
+    plugin: &str,
+    plugins: &BTreeMap<String, PluginConfig>,
+) {
     if !plugins.contains_key(plugin) {
         let path = fields.path_of(key);
         let message = format!("`{path}` names `{plugin}`, which is not in `plugins`");
@@ -302,14 +319,14 @@ fn check_plugin(fields: &Fields<'_>, key: &str, plugin: &str, plugins: &BTreeMap
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("add `{plugin}` to `plugins`"),
         };
-        fields.error(&fields.place_of(key), message, fix);
+        fields.error(&fields.position_of(key), message, fix);
     }
 }
 
-fn judge_links<'a>(
+fn check_links<'a>(
     links: impl Iterator<Item = &'a PathBuf>,
     allowed: bool,
-    report: &RefCell<Problems>,
+    report: &RefCell<ConfigProblems>,
 ) {
     let (severity, fix) = if allowed {
         (Severity::Notice, "")

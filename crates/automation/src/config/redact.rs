@@ -1,7 +1,7 @@
-//! A configuration for people to look at, without its secrets.
+//! Masks the secrets of a configuration for display.
 //!
-//! A value is hidden if its key says that it is secret (`names`), and what is secret in any text is hidden if its form says so
-//! (`forms`). Neither knows everything: what variables fill in is hidden by the caller, whatever it is.
+//! A value is masked if its key names a secret (`names`) or if its text looks like one (`forms`). Neither is complete, so the
+//! caller also masks every substituted variable.
 
 mod forms;
 mod names;
@@ -10,18 +10,18 @@ use serde_json::{Map, Value};
 
 use names::Secrecy;
 
-/// What the command line shows in place of a secret.
+/// The replacement for a secret on the command line.
 pub const MASK: &str = "[redacted]";
 
-/// The value with everything replaced that is a secret by the name of its key or by its own form.
+/// Masks every secret, by the name of its key or by its own form.
 pub fn masked(value: &Value, mask: &str) -> Value {
     match value {
         Value::Object(entries) => {
-            let is_named_secret = says_secret(entries);
+            let is_named_secret = names_secret(entries);
             let entries = entries.iter().map(|(key, value)| {
                 let hides = match names::secrecy(key) {
                     Secrecy::Secret => true,
-                    // A switch, such as `require_api_auth`, gives nothing away.
+                    // A boolean, such as `require_api_auth`, reveals nothing.
                     Secrecy::Likely => !value.is_boolean(),
                     Secrecy::None => is_named_secret && CARRIERS.contains(&key.as_str()),
                 };
@@ -44,17 +44,17 @@ pub fn masked(value: &Value, mask: &str) -> Value {
     }
 }
 
-/// What names an entry of a list such as `[{name: DB_PASS, value: …}]`, and what then carries its value.
+/// The keys that name an entry of a list such as `[{name: DB_PASS, value: …}]`, and those that then hold its value.
 const NAMERS: &[&str] = &["name", "header", "field", "variable", "env", "param"];
 const CARRIERS: &[&str] = &["value", "values", "default", "content", "data", "text"];
 
-fn says_secret(entries: &Map<String, Value>) -> bool {
+fn names_secret(entries: &Map<String, Value>) -> bool {
     let named = NAMERS.iter().filter_map(|key| entries.get(*key)?.as_str());
     named.into_iter().any(names::is_secret)
 }
 
-/// What may be seen of an entry in a list such as `tokens`.
-const TOLD: &[&str] = &[
+/// The keys that may be shown of an entry in a list such as `tokens`.
+const SHOWN: &[&str] = &[
     "name",
     "scopes",
     "scopes_file",
@@ -63,7 +63,7 @@ const TOLD: &[&str] = &[
     "created_at",
 ];
 
-/// Hides all scalars below, except what says which entry of a list it is.
+/// Masks all scalars below, except those that identify an entry of a list.
 fn hidden(value: &Value, mask: &str) -> Value {
     match value {
         Value::Object(entries) => {
@@ -85,8 +85,8 @@ fn hidden(value: &Value, mask: &str) -> Value {
 
 fn named(entries: &Map<String, Value>, mask: &str) -> Value {
     let entries = entries.iter().map(|(key, value)| {
-        let is_told = TOLD.contains(&key.as_str());
-        let show = if is_told { masked } else { hidden };
+        let is_shown = SHOWN.contains(&key.as_str());
+        let show = if is_shown { masked } else { hidden };
         (key.clone(), show(value, mask))
     });
     Value::Object(entries.collect())

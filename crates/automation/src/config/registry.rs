@@ -1,33 +1,33 @@
-//! Bearer tokens and what they may do.
+//! Bearer tokens and their scopes.
 //!
-//! A token is looked up by comparing hashes, all of them and in constant time: neither its length nor its place shows.
+//! A token is looked up by comparing hashes, all of them and in constant time, so that neither its length nor its position leaks.
 
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
 use super::fields::nearest;
-use super::model::Secret;
+use super::model::ConfigSecret;
 
-/// What the scopes of today begin with; others may come.
+/// The areas of the known scopes.
 const AREAS: &[&str] = &["plugin", "jobs", "events", "system"];
 
 /// All tokens that the API accepts.
 #[derive(Clone, Debug, Default)]
-pub struct Registry(Vec<Holder>);
+pub struct TokenRegistry(Vec<TokenHolder>);
 
 #[derive(Clone, Debug)]
-pub struct Holder {
+pub struct TokenHolder {
     /// For the log; the value itself is not kept.
     pub name: String,
     digest: [u8; 32],
-    /// Of the value.
+    /// The hash of the value.
     length: usize,
     scopes: Option<Scopes>,
 }
 
-impl Registry {
-    /// `scopes` is `None` if they could not be trusted: such a token is known and may do nothing.
-    pub(super) fn add(&mut self, name: &str, key: &Secret, scopes: Option<Scopes>) {
-        self.0.push(Holder {
+impl TokenRegistry {
+    /// `scopes` is `None` if they could not be verified: such a token is known but allows nothing.
+    pub(super) fn add(&mut self, name: &str, key: &ConfigSecret, scopes: Option<Scopes>) {
+        self.0.push(TokenHolder {
             name: name.to_owned(),
             digest: digest(key.expose()),
             length: key.expose().len(),
@@ -35,7 +35,7 @@ impl Registry {
         });
     }
 
-    /// The name of a token that has fewer characters.
+    /// The name of a token with fewer characters.
     pub fn shorter_than(&self, characters: usize) -> Option<&str> {
         let short = self.0.iter().find(|holder| holder.length < characters);
         short.map(|holder| holder.name.as_str())
@@ -45,8 +45,8 @@ impl Registry {
         self.0.is_empty()
     }
 
-    /// Who presents this token.
-    pub fn holder(&self, presented: &str) -> Option<&Holder> {
+    /// The holder of a presented token.
+    pub fn holder(&self, presented: &str) -> Option<&TokenHolder> {
         let presented = digest(presented);
         let mut found = 0_u64;
         for (holder, position) in self.0.iter().zip(1..) {
@@ -57,14 +57,14 @@ impl Registry {
         self.0.get(position)
     }
 
-    /// The same token in this registry, for whoever was let in by an earlier one.
-    pub fn again(&self, holder: &Holder) -> Option<&Holder> {
+    /// Finds the same token in this registry, for a caller that an earlier registry authenticated.
+    pub fn find_same(&self, holder: &TokenHolder) -> Option<&TokenHolder> {
         self.0.iter().find(|known| known.digest == holder.digest)
     }
 }
 
-impl Holder {
-    /// The same for the same token, in every registry.
+impl TokenHolder {
+    /// Equal for equal tokens in every registry.
     pub const fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
@@ -87,7 +87,7 @@ impl Scopes {
         Self(scopes)
     }
 
-    /// `*` allows all, `rw` allows what `ro` does, and a wide scope its narrow ones: `jobs:ro` allows `jobs:logs:ro`.
+    /// `*` allows everything, `rw` includes `ro`, and a wide scope includes its narrow ones: `jobs:ro` allows `jobs:logs:ro`.
     pub fn allow(&self, needed: &str) -> bool {
         let Some((area, mode)) = needed.rsplit_once(':') else {
             return self.0.iter().any(|held| held == "*" || held == needed);
@@ -102,8 +102,8 @@ impl Scopes {
         })
     }
 
-    /// Scopes that allow nothing anybody asks for, each with the one that was probably meant.
-    pub(super) fn odd(&self) -> impl Iterator<Item = (&str, Option<&'static str>)> {
+    /// Scopes that no endpoint requires, each with a suggestion.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = (&str, Option<&'static str>)> {
         self.0.iter().filter_map(|scope| {
             let area = scope.split(':').next().unwrap_or_default();
             let mode = scope.rsplit_once(':').map(|(_, mode)| mode);
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn a_token_is_found_by_its_whole_value_du_024() {
-        let mut registry = Registry::default();
+        let mut registry = TokenRegistry::default();
         for (name, key) in [("a", "one"), ("b", "two"), ("c", "two")] {
             registry.add(
                 name,
-                &Secret::new(key.to_owned()),
+                &ConfigSecret::new(key.to_owned()),
                 Some(scopes(&["jobs:ro"])),
             );
         }
@@ -172,10 +172,10 @@ mod tests {
 
     #[test]
     fn an_unknown_scope_is_noticed() {
-        let odd = scopes(&["*", "plugins:rw", "jobs:logs:ro", "jobs:write"]);
-        let odd: Vec<_> = odd.odd().collect();
+        let held = scopes(&["*", "plugins:rw", "jobs:logs:ro", "jobs:write"]);
+        let unknown: Vec<_> = held.unknown().collect();
         assert_eq!(
-            odd,
+            unknown,
             [("plugins:rw", Some("plugin")), ("jobs:write", Some("jobs"))]
         );
     }

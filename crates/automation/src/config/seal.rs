@@ -1,6 +1,6 @@
-//! `.checksums`: the hashes that a person vouched for.
+//! `.checksums`: the sealed hashes of the files.
 //!
-//! The file is replaced in one step and only its owner may read it. Its keys are absolute paths, so a seal does not travel.
+//! The file is replaced atomically and readable by its owner only. Its keys are absolute paths, so a seal cannot be moved.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) const FILE: &str = ".checksums";
 const VERSION: u64 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seal {
+pub struct ConfigSeal {
     version: u64,
     pub generated_at: String,
     #[serde(default)]
@@ -25,7 +25,7 @@ pub struct Seal {
     pub plugin_fingerprints: Vec<Fingerprint>,
 }
 
-/// The program of a plugin as it was when it was sealed.
+/// The program of a plugin at the time of sealing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     pub name: String,
@@ -40,7 +40,7 @@ pub struct Fingerprint {
     pub entrypoint_hash: String,
 }
 
-impl Seal {
+impl ConfigSeal {
     pub(super) fn new(generated_at: String) -> Self {
         Self {
             version: VERSION,
@@ -50,7 +50,7 @@ impl Seal {
         }
     }
 
-    /// The seal of a directory, if it has one. One that cannot be read is an error: it might have been damaged on purpose.
+    /// The seal of a directory, if it has one. An unreadable seal is an error, because it might have been damaged on purpose.
     pub fn read(dir: &Path) -> Result<Option<Self>, String> {
         let bytes = match sources::read(&dir.join(FILE)) {
             Ok(bytes) => bytes,

@@ -1,7 +1,7 @@
-//! The files of a configuration: read, hashed, filled in, parsed and laid over each other, in the order of their includes.
+//! Reads the files of a configuration: hash, substitute, parse and merge, in the order of their includes.
 //!
-//! A file is hashed as it lies on the disk, before anything in it is replaced, and the hash is of the very bytes that were
-//! used. Includes are read from the text before replacing: what is loaded never depends on a variable.
+//! The hash covers exactly the bytes that are used, before substitution. Includes are read from the text before substitution, so
+//! the set of files never depends on a variable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -12,52 +12,52 @@ use std::sync::Arc;
 use super::find::{self, Environment};
 use super::interpolate;
 use super::merge;
-use super::node::{Kind, Node};
-use super::problem::{Place, Problems, wrong_kind};
+use super::node::{ConfigNode, NodeKind};
+use super::problem::{ConfigProblems, SourcePosition, wrong_kind};
 use super::yaml::{self, FILE_BYTES_MAX};
 
 const FILES_MAX: usize = 256;
 
-/// A file that was read, and the hash of what was read.
+/// A file that was read, with the hash of its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceFile {
     pub path: PathBuf,
     /// BLAKE3, 64 hex digits.
     pub hash: String,
 }
 
-/// Files as they would be, in place of those on the disk.
+/// Proposed file contents that replace those on disk.
 pub(crate) type Drafts = BTreeMap<PathBuf, Vec<u8>>;
 
 /// All files of one configuration.
 #[derive(Debug)]
 pub(super) struct Sources {
-    pub files: Vec<Source>,
-    pub merged: Node,
-    /// Whether a link is refused is only known when all is read.
+    pub files: Vec<SourceFile>,
+    pub merged: ConfigNode,
+    /// Symbolic links; whether they are allowed is known only after everything is read.
     pub links: Vec<PathBuf>,
-    /// The variables that are asked for and not set.
+    /// Variables that are used but not set.
     pub unset: BTreeSet<String>,
-    pub problems: Problems,
+    pub problems: ConfigProblems,
 }
 
 pub(super) fn gather(root: &Path, environment: &Environment, drafts: &Drafts) -> Sources {
     let file: Arc<Path> = Arc::from(root);
-    let mut walk = Walk {
+    let mut walk = IncludeWalk {
         environment,
         drafts,
         variables: environment.variables.clone(),
         seen: Vec::new(),
         found: Sources {
             files: Vec::new(),
-            merged: Node {
-                at: Place { file, line: 0 },
-                kind: Kind::Map(Vec::new()),
+            merged: ConfigNode {
+                at: SourcePosition { file, line: 0 },
+                kind: NodeKind::Map(Vec::new()),
                 is_filled: false,
             },
             links: Vec::new(),
             unset: BTreeSet::new(),
-            problems: Problems::default(),
+            problems: ConfigProblems::default(),
         },
     };
     let start = walk.found.merged.at.clone();
@@ -66,7 +66,7 @@ pub(super) fn gather(root: &Path, environment: &Environment, drafts: &Drafts) ->
 }
 
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a named pipe would block until something writes to it.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
@@ -91,7 +91,7 @@ pub(super) fn hash(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-struct Walk<'a> {
+struct IncludeWalk<'a> {
     environment: &'a Environment,
     drafts: &'a Drafts,
     variables: BTreeMap<String, String>,
@@ -99,9 +99,9 @@ struct Walk<'a> {
     found: Sources,
 }
 
-impl Walk<'_> {
-    /// Reads one file, lays it over the others, then goes on to what it includes.
-    fn file(&mut self, path: &Path, includer: &Place) {
+impl IncludeWalk<'_> {
+    /// Reads one file, merges it, then follows its includes.
+    fn file(&mut self, path: &Path, includer: &SourcePosition) {
         let shown = path.display();
         let same = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if self.seen.contains(&same) {
@@ -124,7 +124,7 @@ impl Walk<'_> {
                 return self.found.problems.error(includer, message, "");
             }
         };
-        self.found.files.push(Source {
+        self.found.files.push(SourceFile {
             path: path.to_owned(),
             hash: hash(&bytes),
         });
@@ -132,15 +132,15 @@ impl Walk<'_> {
         let Some((outline, tree)) = self.parse(&file, &bytes) else {
             return;
         };
-        merge::lay_over(&mut self.found.merged, tree);
+        merge::merge_file(&mut self.found.merged, tree);
         for (include, at) in self.paths(outline.get("include"), "include") {
             self.include(&include, &at, path);
         }
     }
 
-    /// The tree before and after variables are filled in.
-    fn parse(&mut self, file: &Arc<Path>, bytes: &[u8]) -> Option<(Node, Node)> {
-        let whole = Place {
+    /// The tree before and after substitution.
+    fn parse(&mut self, file: &Arc<Path>, bytes: &[u8]) -> Option<(ConfigNode, ConfigNode)> {
+        let whole = SourcePosition {
             file: Arc::clone(file),
             line: 0,
         };
@@ -153,16 +153,16 @@ impl Walk<'_> {
         let outline = match yaml::parse(file, &interpolate::outline(text)) {
             Ok(outline) => outline,
             Err(unreadable) => {
-                let at = Place {
+                let at = SourcePosition {
                     line: unreadable.line,
                     ..whole
                 };
-                let message = format!("no readable YAML: {}", unreadable.reason);
+                let message = format!("not valid YAML: {}", unreadable.reason);
                 self.found.problems.error(&at, message, "");
                 return None;
             }
         };
-        if !matches!(outline.kind, Kind::Map(_) | Kind::Null) {
+        if !matches!(outline.kind, NodeKind::Map(_) | NodeKind::Null) {
             wrong_kind(
                 &mut self.found.problems,
                 &outline,
@@ -193,12 +193,12 @@ impl Walk<'_> {
                 Some((outline, tree))
             }
             Err(unreadable) => {
-                // The parser's own words may quote a value that was filled in.
-                let at = Place {
+                // The parser's message may quote a substituted value.
+                let at = SourcePosition {
                     line: unreadable.line,
                     ..whole
                 };
-                let message = "no readable YAML once the variables are filled in";
+                let message = "not valid YAML after variables are substituted";
                 let fix = "put quotes around the placeholder";
                 self.found.problems.error(&at, message, fix);
                 None
@@ -206,8 +206,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The dotenv files that this file names. What is already set stays.
-    fn preload(&mut self, outline: &Node, file: &Path) {
+    /// Loads the dotenv files that this file names. Variables that are set already stay.
+    fn preload(&mut self, outline: &ConfigNode, file: &Path) {
         let key = "environment_vars.include";
         let listed = outline.get("environment_vars");
         let listed = listed.and_then(|vars| vars.get("include"));
@@ -233,7 +233,7 @@ impl Walk<'_> {
         }
     }
 
-    fn include(&mut self, written: &str, at: &Place, includer: &Path) {
+    fn include(&mut self, written: &str, at: &SourcePosition, includer: &Path) {
         let base = includer.parent().unwrap_or(includer);
         let path = find::resolve(written, base, self.environment);
         if !path.is_dir() {
@@ -251,15 +251,18 @@ impl Walk<'_> {
         }
     }
 
-    /// A list of paths in an outline: none of them may hold a placeholder.
-    fn paths(&mut self, listed: Option<&Node>, key: &str) -> Vec<(String, Place)> {
+    /// A list of paths in an outline; none may contain a placeholder.
+    fn paths(&mut self, listed: Option<&ConfigNode>, key: &str) -> Vec<(String, SourcePosition)> {
         let Some(listed) = listed else {
             return Vec::new();
         };
         let items = match &listed.kind {
-            Kind::Null => return Vec::new(),
-            Kind::List(items) => items,
-            Kind::Bool { .. } | Kind::Number { .. } | Kind::Text(_) | Kind::Map(_) => {
+            NodeKind::Null => return Vec::new(),
+            NodeKind::List(items) => items,
+            NodeKind::Bool { .. }
+            | NodeKind::Number { .. }
+            | NodeKind::Text(_)
+            | NodeKind::Map(_) => {
                 wrong_kind(&mut self.found.problems, listed, key, "a list of paths");
                 return Vec::new();
             }
@@ -267,7 +270,7 @@ impl Walk<'_> {
         let mut paths = Vec::new();
         for item in items {
             match item.text() {
-                Some(path) if interpolate::is_outlined(path) || path.contains("${") => {
+                Some(path) if interpolate::has_placeholder(path) || path.contains("${") => {
                     let message = format!("`{key}` must not use variables");
                     let fix = "write the path itself";
                     self.found.problems.error(&item.at, message, fix);

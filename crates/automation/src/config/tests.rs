@@ -1,4 +1,4 @@
-//! Whole configurations in directories of their own, loaded as the service loads them.
+//! Whole configurations in temporary directories, loaded as the service loads them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ mod loading;
 mod tokens;
 mod validation;
 
-/// A directory with a configuration, and the surroundings it is loaded in.
+/// A directory with a configuration, and its environment.
 struct World {
     dir: tempfile::TempDir,
     environment: Environment,
@@ -56,22 +56,22 @@ impl World {
         fs::write(path, text).unwrap();
     }
 
-    fn load(&self, verify: Verify) -> Loaded {
+    fn load(&self, verify: SealCheck) -> LoadedConfig {
         load(&self.path("config.yaml"), &self.environment, verify)
     }
 
     fn config(&self) -> Config {
-        let Loaded {
+        let LoadedConfig {
             config, problems, ..
-        } = self.load(Verify::No);
+        } = self.load(SealCheck::No);
         config.unwrap_or_else(|| panic!("{}", shown(&problems)))
     }
 
     fn problems(&self) -> String {
-        shown(&self.load(Verify::No).problems)
+        shown(&self.load(SealCheck::No).problems)
     }
 
-    fn lock(&self) -> Plan {
+    fn lock(&self) -> SealPlan {
         let now = "2026-02-25T10:00:00.5Z".parse().unwrap();
         let plan = lock(&self.path("config.yaml"), &self.environment, &[], now).unwrap();
         plan.apply().unwrap();
@@ -79,11 +79,11 @@ impl World {
     }
 }
 
-/// The problems as lines of `severity file:line: message; fix`, files without their directory.
-fn shown(problems: &[Problem]) -> String {
-    let line = |problem: &Problem| {
+/// The problems as lines of `severity file:line: message; fix`, with file names only.
+fn shown(problems: &[ConfigProblem]) -> String {
+    let line = |problem: &ConfigProblem| {
         let file = problem.file.file_name().map(Path::new);
-        let problem = Problem {
+        let problem = ConfigProblem {
             file: file.unwrap_or(Path::new("")).to_owned(),
             ..problem.clone()
         };
@@ -98,12 +98,12 @@ fn refused(config: &str, expected: &str) {
     let world = World::new(config);
     let problems = world.problems();
     assert!(problems.contains(expected), "{config}\ngave: {problems}");
-    assert!(world.load(Verify::No).config.is_none(), "{config}");
+    assert!(world.load(SealCheck::No).config.is_none(), "{config}");
 }
 
 fn warned(config: &str, expected: &str) {
     let world = World::new(config);
     let problems = world.problems();
     assert!(problems.contains(expected), "{config}\ngave: {problems}");
-    assert!(world.load(Verify::No).config.is_some(), "{problems}");
+    assert!(world.load(SealCheck::No).config.is_some(), "{problems}");
 }

@@ -1,36 +1,36 @@
-//! `tokens` and `api.auth.tokens`: named secrets, and the bearer tokens among them with their scope files.
+//! `tokens` and `api.auth.tokens`: named secrets, and bearer tokens with their scope files.
 
 use std::cell::RefCell;
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::fields::Fields;
+use super::fields::SectionReader;
 use super::find::{self, Environment};
 use super::interpolate;
-use super::model::{Secret, Token};
-use super::node::Node;
-use super::problem::{Place, Problems};
-use super::registry::{Registry, Scopes};
-use super::sources::{self, Drafts, Source};
+use super::model::{ConfigSecret, TokenEntry};
+use super::node::ConfigNode;
+use super::problem::{ConfigProblems, SourcePosition};
+use super::registry::{Scopes, TokenRegistry};
+use super::sources::{self, Drafts, SourceFile};
 
-/// What the entries of `tokens` give.
+/// The entries of `tokens`, the registry and the scope files.
 #[derive(Default)]
-pub(super) struct Tokens {
-    pub entries: Vec<Token>,
-    pub registry: Registry,
-    pub scope_files: Vec<Source>,
+pub(super) struct TokenSet {
+    pub entries: Vec<TokenEntry>,
+    pub registry: TokenRegistry,
+    pub scope_files: Vec<SourceFile>,
 }
 
-impl Tokens {
-    /// The secret that a key names; a name without an entry, or with a value that is not there, is a problem.
+impl TokenSet {
+    /// The secret with this name. A missing entry or value is a problem.
     pub(super) fn named(
         &self,
         name: &str,
         key: &str,
-        at: &Place,
-        report: &RefCell<Problems>,
-    ) -> Option<Secret> {
+        at: &SourcePosition,
+        report: &RefCell<ConfigProblems>,
+    ) -> Option<ConfigSecret> {
         let Some(token) = self.entries.iter().find(|token| token.name == name) else {
             let message =
                 format!("`{key}` names the secret `{name}`, which `tokens` does not have");
@@ -48,17 +48,17 @@ impl Tokens {
     }
 }
 
-/// Reads `tokens`, with the scope files that they name.
+/// Reads `tokens` and the scope files that they name.
 pub(super) fn entries(
-    nodes: &[Node],
+    nodes: &[ConfigNode],
     dir: &Path,
     environment: &Environment,
     drafts: &Drafts,
-    report: &RefCell<Problems>,
-) -> Tokens {
-    let mut tokens = Tokens::default();
+    report: &RefCell<ConfigProblems>,
+) -> TokenSet {
+    let mut tokens = TokenSet::default();
     for (node, index) in nodes.iter().zip(0..) {
-        let mut fields = Fields::top(node, format!("tokens[{index}]"), report);
+        let mut fields = SectionReader::top(node, format!("tokens[{index}]"), report);
         let name = fields.needed_text("name");
         let key = fields.needed_text("key");
         let scopes_file = fields.text("scopes_file");
@@ -67,11 +67,11 @@ pub(super) fn entries(
         let description = fields.text("description");
         let at = fields.at.clone();
         fields.finish();
-        let (Some(name), Some(key)) = (name, key.map(Secret::new)) else {
+        let (Some(name), Some(key)) = (name, key.map(ConfigSecret::new)) else {
             continue;
         };
         if tokens.entries.iter().any(|known| known.name == name) {
-            let message = format!("the token `{name}` is there twice");
+            let message = format!("the token `{name}` is defined twice");
             report
                 .borrow_mut()
                 .error(&at, message, "give each its own name");
@@ -90,7 +90,7 @@ pub(super) fn entries(
                 tokens.registry.add(&name, &key, scopes);
             }
         }
-        tokens.entries.push(Token {
+        tokens.entries.push(TokenEntry {
             at,
             name,
             key,
@@ -103,20 +103,24 @@ pub(super) fn entries(
 }
 
 /// Adds `api.auth.tokens` to the registry.
-pub(super) fn api_tokens(nodes: &[Node], tokens: &mut Tokens, report: &RefCell<Problems>) {
+pub(super) fn api_tokens(
+    nodes: &[ConfigNode],
+    tokens: &mut TokenSet,
+    report: &RefCell<ConfigProblems>,
+) {
     for (node, index) in nodes.iter().zip(0..) {
         let path = format!("api.auth.tokens[{index}]");
-        let mut fields = Fields::top(node, path.clone(), report);
+        let mut fields = SectionReader::top(node, path.clone(), report);
         let literal = fields.text("token");
         let named = fields.text("secret_ref");
         let name = fields.text("name").unwrap_or_else(|| path.clone());
         let scopes = Scopes::new(fields.texts("scopes"));
         fields.ignore(&["description", "created_at"]);
         let at = fields.at.clone();
-        tell_odd_scopes(&scopes, &at, report);
+        report_unknown_scopes(&scopes, &at, report);
         let secret = match (literal, named) {
             (Some(literal), None) => {
-                let secret = Secret::new(literal);
+                let secret = ConfigSecret::new(literal);
                 is_filled(&secret, &format!("`{path}.token`"), &at, report).then_some(secret)
             }
             (None, Some(named)) => tokens.named(&named, &format!("{path}.secret_ref"), &at, report),
@@ -133,8 +137,13 @@ pub(super) fn api_tokens(nodes: &[Node], tokens: &mut Tokens, report: &RefCell<P
     }
 }
 
-/// Whether a secret has its value; if not, the problem names the variable.
-fn is_filled(secret: &Secret, what: &str, at: &Place, report: &RefCell<Problems>) -> bool {
+/// Whether a secret has its value; otherwise reports the variable.
+fn is_filled(
+    secret: &ConfigSecret,
+    what: &str,
+    at: &SourcePosition,
+    report: &RefCell<ConfigProblems>,
+) -> bool {
     let missing = interpolate::unfilled(secret.expose()).next();
     if let Some(name) = missing {
         let message = format!("{what} needs the variable `{name}`, which is not set");
@@ -151,14 +160,14 @@ enum ScopeFile {
     Full { scopes: Vec<String> },
 }
 
-/// The scopes of a file, if it is the file that the token means.
+/// The scopes of a file, if it matches the hash of the token.
 fn scopes_in(
     file: &Path,
     drafts: &Drafts,
     expected: Option<&str>,
-    read: &mut Vec<Source>,
-    at: &Place,
-    report: &RefCell<Problems>,
+    read: &mut Vec<SourceFile>,
+    at: &SourcePosition,
+    report: &RefCell<ConfigProblems>,
 ) -> Option<Scopes> {
     let mut problems = report.borrow_mut();
     let shown = file.display();
@@ -188,7 +197,7 @@ fn scopes_in(
     }
     if !read.iter().any(|source| source.path == file) {
         let path = file.to_owned();
-        read.push(Source { path, hash });
+        read.push(SourceFile { path, hash });
     }
     if !matches {
         let message = format!("the scope file {shown} does not match the token's `scopes_hash`");
@@ -199,19 +208,19 @@ fn scopes_in(
     let scopes = match serde_json::from_slice(&bytes) {
         Ok(ScopeFile::Bare(scopes) | ScopeFile::Full { scopes }) => Scopes::new(scopes),
         Err(_) => {
-            let message = format!("the scope file {shown} holds no scopes");
+            let message = format!("the scope file {shown} contains no scopes");
             let fix = r#"write {"scopes": ["plugin:ro"]}"#;
             problems.error(at, message, fix);
             return None;
         }
     };
     drop(problems);
-    tell_odd_scopes(&scopes, at, report);
+    report_unknown_scopes(&scopes, at, report);
     Some(scopes)
 }
 
-fn tell_odd_scopes(scopes: &Scopes, at: &Place, report: &RefCell<Problems>) {
-    for (scope, near) in scopes.odd() {
+fn report_unknown_scopes(scopes: &Scopes, at: &SourcePosition, report: &RefCell<ConfigProblems>) {
+    for (scope, near) in scopes.unknown() {
         let message = format!("the scope `{scope}` allows nothing");
         let fix = match near {
             Some(area) => format!("write `{area}:ro` or `{area}:rw`"),

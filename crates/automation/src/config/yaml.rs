@@ -1,4 +1,4 @@
-//! YAML into located nodes, within limits that a hand-written configuration never meets and a bomb soon does.
+//! Parses YAML into located nodes, within limits that no hand-written configuration reaches.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,39 +9,39 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use serde_saphyr::{Location, Options, Spanned};
 
-use super::node::{Entry, Kind, Node};
-use super::problem::Place;
+use super::node::{ConfigNode, MapEntry, NodeKind};
+use super::problem::SourcePosition;
 
-/// More than any configuration, and little enough to hold in memory a few times.
+/// Larger than any configuration, and small enough to hold in memory a few times.
 pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 48;
 const NODES_MAX: usize = 50_000;
 const ALIASES_MAX: usize = 500;
-/// What all aliases together may repeat.
+/// The maximum number of nodes that all aliases may repeat.
 const REPLAYED_EVENTS_MAX: usize = 50_000;
 
-/// Not YAML, or too much of it. The reason may quote the file, so it must not be shown for text with secrets in it.
+/// Not YAML, or too large. The reason may quote the file, so it must not be shown for text that contains secrets.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(super) struct YamlError {
     pub line: u32,
     pub reason: String,
 }
 
-pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<Node, Unreadable> {
-    let raw: Spanned<Raw> = match serde_saphyr::from_str_with_options(text, limits()) {
+pub(super) fn parse(file: &Arc<Path>, text: &str) -> Result<ConfigNode, YamlError> {
+    let raw: Spanned<RawNode> = match serde_saphyr::from_str_with_options(text, limits()) {
         Ok(raw) => raw,
         Err(error) => {
             let line = error.location().map_or(0, |found| line_of(&found));
             let reason = error.without_snippet().to_string();
-            return Err(Unreadable { line, reason });
+            return Err(YamlError { line, reason });
         }
     };
-    Ok(located(raw, file, text))
+    Ok(text_with_spans(raw, file, text))
 }
 
-/// Where a value stands in its text.
+/// The position of a value in its text.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct ValueSpan {
     pub bytes: Range<usize>,
     pub shape: Shape,
 }
@@ -50,24 +50,24 @@ pub(super) struct Spot {
 pub(super) enum Shape {
     Null,
     Scalar,
-    List(Vec<Spot>),
-    Map(Vec<Field>),
+    List(Vec<ValueSpan>),
+    Map(Vec<FieldSpan>),
 }
 
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct FieldSpan {
     pub key: String,
-    /// Where the key begins.
+    /// The start of the key.
     pub start: usize,
-    pub value: Spot,
+    pub value: ValueSpan,
 }
 
-impl Spot {
-    pub(super) fn field(&self, key: &str) -> Option<&Field> {
+impl ValueSpan {
+    pub(super) fn field(&self, key: &str) -> Option<&FieldSpan> {
         self.fields().iter().find(|field| field.key == key)
     }
 
-    pub(super) fn fields(&self) -> &[Field] {
+    pub(super) fn fields(&self) -> &[FieldSpan] {
         match &self.shape {
             Shape::Map(fields) => fields,
             Shape::Null | Shape::Scalar | Shape::List(_) => &[],
@@ -82,33 +82,33 @@ impl Spot {
     }
 }
 
-/// The places of all values. Nothing where a place is not known.
-pub(super) fn spots(text: &str) -> Option<Spot> {
-    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, limits()).ok()?;
-    spot(raw, text)
+/// The positions of all values; `None` if a position is unknown.
+pub(super) fn spans(text: &str) -> Option<ValueSpan> {
+    let raw: Spanned<RawNode> = serde_saphyr::from_str_with_options(text, limits()).ok()?;
+    span(raw, text)
 }
 
-fn spot(raw: Spanned<Raw>, text: &str) -> Option<Spot> {
+fn span(raw: Spanned<RawNode>, text: &str) -> Option<ValueSpan> {
     let bytes = bytes_of(text, &raw.referenced)?;
     let shape = match raw.value {
-        Raw::Null => Shape::Null,
-        Raw::Bool(_) | Raw::Number(_) | Raw::Text(_) => Shape::Scalar,
-        Raw::List(items) => {
-            let items = items.into_iter().map(|item| spot(item, text));
+        RawNode::Null => Shape::Null,
+        RawNode::Bool(_) | RawNode::Number(_) | RawNode::Text(_) => Shape::Scalar,
+        RawNode::List(items) => {
+            let items = items.into_iter().map(|item| span(item, text));
             Shape::List(items.collect::<Option<_>>()?)
         }
-        Raw::Map(entries) => {
+        RawNode::Map(entries) => {
             let fields = entries.into_iter().map(|(key, value)| {
-                Some(Field {
+                Some(FieldSpan {
                     start: bytes_of(text, &key.referenced)?.start,
                     key: key.value,
-                    value: spot(value, text)?,
+                    value: span(value, text)?,
                 })
             });
             Shape::Map(fields.collect::<Option<_>>()?)
         }
     };
-    Some(Spot { bytes, shape })
+    Some(ValueSpan { bytes, shape })
 }
 
 fn bytes_of(text: &str, location: &Location) -> Option<Range<usize>> {
@@ -119,7 +119,7 @@ fn bytes_of(text: &str, location: &Location) -> Option<Range<usize>> {
     Some(start..start + written.trim_end().len())
 }
 
-/// For files of a fixed shape, under the same limits.
+/// For files of a fixed shape, with the same limits.
 pub(super) fn parse_as<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_saphyr::from_str_with_options(text, limits()).map_err(|error| error.to_string())
 }
@@ -141,13 +141,13 @@ fn limits() -> Options {
         },
         emit_comments: false,
         with_snippet: false,
-        // What the readers of real configurations hold: `yes` is text unless a key wants a boolean, and `0755` is octal.
+        // As other readers of such files: `yes` is text unless a key expects a boolean, and `0755` is octal.
         strict_booleans: true,
         legacy_octal_numbers: true,
     }
 }
 
-enum Raw {
+enum RawNode {
     Null,
     Bool(bool),
     Number(Number),
@@ -156,42 +156,46 @@ enum Raw {
     Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
-fn located(raw: Spanned<Raw>, file: &Arc<Path>, text: &str) -> Node {
+fn text_with_spans(raw: Spanned<RawNode>, file: &Arc<Path>, text: &str) -> ConfigNode {
     let at = place(file, &raw.referenced);
     let written = |fallback: String| written_at(text, &raw.defined).unwrap_or(fallback);
     let kind = match raw.value {
-        Raw::Null => Kind::Null,
-        Raw::Bool(value) => Kind::Bool {
+        RawNode::Null => NodeKind::Null,
+        RawNode::Bool(value) => NodeKind::Bool {
             value,
             text: written(value.to_string()),
         },
-        Raw::Number(value) => Kind::Number {
+        RawNode::Number(value) => NodeKind::Number {
             text: written(value.to_string()),
             value,
         },
-        Raw::Text(text) => Kind::Text(text),
-        Raw::List(items) => {
+        RawNode::Text(text) => NodeKind::Text(text),
+        RawNode::List(items) => {
             let items = items.into_iter();
-            Kind::List(items.map(|item| located(item, file, text)).collect())
+            NodeKind::List(
+                items
+                    .map(|item| text_with_spans(item, file, text))
+                    .collect(),
+            )
         }
-        Raw::Map(entries) => {
-            let entries = entries.into_iter().map(|(key, value)| Entry {
+        RawNode::Map(entries) => {
+            let entries = entries.into_iter().map(|(key, value)| MapEntry {
                 key_at: place(file, &key.referenced),
                 key: key.value,
-                value: located(value, file, text),
+                value: text_with_spans(value, file, text),
             });
-            Kind::Map(entries.collect())
+            NodeKind::Map(entries.collect())
         }
     };
-    Node {
+    ConfigNode {
         at,
         kind,
         is_filled: false,
     }
 }
 
-fn place(file: &Arc<Path>, location: &Location) -> Place {
-    Place {
+fn place(file: &Arc<Path>, location: &Location) -> SourcePosition {
+    SourcePosition {
         file: Arc::clone(file),
         line: line_of(location),
     }
@@ -206,7 +210,7 @@ fn written_at(text: &str, location: &Location) -> Option<String> {
     (!written.is_empty()).then(|| written.to_owned())
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(AnyValue)
     }
@@ -215,64 +219,64 @@ impl<'de> Deserialize<'de> for Raw {
 struct AnyValue;
 
 impl<'de> Visitor<'de> for AnyValue {
-    type Value = Raw;
+    type Value = RawNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_unit<E>(self) -> Result<RawNode, E> {
+        Ok(RawNode::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_none<E>(self) -> Result<RawNode, E> {
+        Ok(RawNode::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-        Raw::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawNode, D::Error> {
+        RawNode::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
-        Ok(Raw::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<RawNode, E> {
+        Ok(RawNode::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
-        Ok(Raw::Number(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<RawNode, E> {
+        Ok(RawNode::Number(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
-        Ok(Raw::Number(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<RawNode, E> {
+        Ok(RawNode::Number(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
-        // JSON has no word for infinity; such a value stays what it looks like.
+    fn visit_f64<E>(self, value: f64) -> Result<RawNode, E> {
+        // JSON has no infinity; such a value stays text.
         let number = Number::from_f64(value);
-        Ok(number.map_or_else(|| Raw::Text(value.to_string()), Raw::Number))
+        Ok(number.map_or_else(|| RawNode::Text(value.to_string()), RawNode::Number))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
-        Ok(Raw::Text(value.to_owned()))
+    fn visit_str<E>(self, value: &str) -> Result<RawNode, E> {
+        Ok(RawNode::Text(value.to_owned()))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Raw, E> {
-        Ok(Raw::Text(value))
+    fn visit_string<E>(self, value: String) -> Result<RawNode, E> {
+        Ok(RawNode::Text(value))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawNode, A::Error> {
         let mut found = Vec::new();
         while let Some(item) = items.next_element()? {
             found.push(item);
         }
-        Ok(Raw::List(found))
+        Ok(RawNode::List(found))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Raw, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawNode, A::Error> {
         let mut found = Vec::new();
         while let Some(entry) = entries.next_entry()? {
             found.push(entry);
         }
-        Ok(Raw::Map(found))
+        Ok(RawNode::Map(found))
     }
 }
 
@@ -280,7 +284,7 @@ impl<'de> Visitor<'de> for AnyValue {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Node, Unreadable> {
+    fn read(text: &str) -> Result<ConfigNode, YamlError> {
         parse(&Arc::from(Path::new("a.yaml")), text)
     }
 
@@ -294,7 +298,7 @@ mod tests {
         assert_eq!(json["h"], serde_json::Value::Null);
         assert_eq!(json["i"], "2026-02-25T00:00:00Z");
         assert_eq!(json["404"], "k");
-        let Kind::List(items) = &tree.get("b").unwrap().kind else {
+        let NodeKind::List(items) = &tree.get("b").unwrap().kind else {
             panic!("`b` is a list");
         };
         let inner = |key: &str| items[1].get(key).unwrap();

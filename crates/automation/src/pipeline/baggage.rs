@@ -1,33 +1,37 @@
-//! Baggage: what a step claims from its event to be carried to all later steps.
+//! Baggage: values that a step claims from its event and that all later steps receive.
 //!
-//! Invariant: what was inherited never changes. A claim may add beside it, or repeat it.
+//! Invariant: inherited values never change. A claim may add values or repeat existing ones.
 
 use consign_kernel::plant::{self, Plant};
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
-use super::path::{Path, Root, Scope};
+use super::path::{PathScope, Root, ValuePath};
 use crate::nesting::{LEVELS_MAX, is_deeper};
 
 pub const BAGGAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Something wrong with the claims as configured.
+/// An error in the configuration of claims.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimsError {
     #[error("baggage must be a mapping, such as {{user.id: payload.user_id}}")]
     Shape,
-    #[error("baggage `{0}` is no name; write letters, digits and _, with dots between parts")]
+    #[error(
+        "baggage `{0}` is not a valid name; write letters, digits and _, with dots between parts"
+    )]
     Name(String),
     #[error("baggage source `{0}` is unknown; write payload.name or context.name")]
     Source(String),
-    #[error("baggage from and namespace need each other; write from: payload and namespace: name")]
+    #[error(
+        "baggage needs both from and namespace, or neither; write from: payload and namespace: name"
+    )]
     Namespace,
 }
 
-/// Something wrong with the values that a claim met.
+/// An error in the values that a claim refers to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("baggage source `{0}` is not there")]
+    #[error("baggage source `{0}` does not exist")]
     Missing(String),
     #[error("baggage source `{0}` must be an object to be imported")]
     NoObject(String),
@@ -45,12 +49,12 @@ pub enum Error {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
-    named: Vec<(Vec<String>, Path)>,
-    import: Option<(Vec<String>, Path)>,
+pub struct BaggageClaims {
+    named: Vec<(Vec<String>, ValuePath)>,
+    import: Option<(Vec<String>, ValuePath)>,
 }
 
-impl Claims {
+impl BaggageClaims {
     pub fn from_json(value: &Value) -> Result<Self, ClaimsError> {
         let map = value.as_object().ok_or(ClaimsError::Shape)?;
         let text = |key: &str| {
@@ -75,13 +79,13 @@ impl Claims {
         })
     }
 
-    /// The parent's baggage with this step's claims added.
+    /// The parent's baggage plus the claims of this step.
     pub fn accrete(
         &self,
         inherited: &Map<String, Value>,
         payload: &Value,
     ) -> Result<Map<String, Value>, Error> {
-        let scope = Scope {
+        let scope = PathScope {
             payload,
             context: inherited,
             config: &Map::new(),
@@ -121,18 +125,18 @@ fn name(text: &str) -> Result<Vec<String>, ClaimsError> {
     Ok(text.split('.').map(str::to_owned).collect())
 }
 
-fn source(text: &str) -> Result<Path, ClaimsError> {
-    let path = Path::parse(text).filter(|path| path.root != Root::Config);
+fn source(text: &str) -> Result<ValuePath, ClaimsError> {
+    let path = ValuePath::parse(text).filter(|path| path.root != Root::Config);
     path.ok_or_else(|| ClaimsError::Source(text.to_owned()))
 }
 
-fn fetch(scope: &Scope<'_>, from: &Path) -> Result<Value, Error> {
+fn fetch(scope: &PathScope<'_>, from: &ValuePath) -> Result<Value, Error> {
     scope
         .get(from)
         .ok_or_else(|| Error::Missing(from.to_string()))
 }
 
-/// `value` under the given name, as the map in which it will stand.
+/// The map that contains `value` under the given name.
 fn nest(name: &[String], value: Value) -> Map<String, Value> {
     let mut inner = value;
     for part in name.iter().skip(1).rev() {
@@ -189,7 +193,7 @@ mod tests {
     use super::*;
 
     fn accrete(claims: &Value, inherited: &Value, payload: &Value) -> Result<Value, Error> {
-        let claims = Claims::from_json(claims).unwrap();
+        let claims = BaggageClaims::from_json(claims).unwrap();
         let found = claims.accrete(inherited.as_object().unwrap(), payload);
         found.map(Value::Object)
     }
@@ -266,8 +270,9 @@ mod tests {
 
     #[test]
     fn context_copied_into_itself_step_after_step_is_stopped_du_107() {
-        let claims =
-            |step: usize| Claims::from_json(&json!({format!("c{step}.x"): "context"})).unwrap();
+        let claims = |step: usize| {
+            BaggageClaims::from_json(&json!({format!("c{step}.x"): "context"})).unwrap()
+        };
         let mut baggage = Map::from_iter([("n".to_owned(), json!(1))]);
         let grown = (0..100).try_for_each(|step| {
             baggage = claims(step).accrete(&baggage, &json!({}))?;
@@ -297,7 +302,7 @@ mod tests {
             json!({"namespace": "n"}),
             json!({"from": "payload", "namespace": "a b"}),
         ] {
-            assert!(Claims::from_json(&bad).is_err(), "{bad}");
+            assert!(BaggageClaims::from_json(&bad).is_err(), "{bad}");
         }
     }
 
@@ -308,7 +313,7 @@ mod tests {
         ) {
             let mut baggage = Map::new();
             for (number, name) in names.iter().enumerate() {
-                let claims = Claims::from_json(&json!({name: "payload.n"})).unwrap();
+                let claims = BaggageClaims::from_json(&json!({name: "payload.n"})).unwrap();
                 let Ok(grown) = claims.accrete(&baggage, &json!({"n": number})) else { continue };
                 let again = nest(&["all".to_owned()], Value::Object(baggage.clone()));
                 let mut all = nest(&["all".to_owned()], Value::Object(grown.clone()));

@@ -1,14 +1,14 @@
 //! Conditions: the `if` of pipelines and steps.
 //!
-//! Types are strict: nothing is converted, and a value of the wrong type makes the test false. All that can be wrong with a condition
-//! itself is found when it is read, so evaluating one cannot fail.
+//! Types are strict: nothing is converted, and a value of the wrong type makes the test false. All errors of a condition are
+//! found when it is parsed, so evaluation cannot fail.
 
 use std::cmp::Ordering;
 
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Number, Value};
 
-use super::path::{Path, Root, Scope};
+use super::path::{PathScope, Root, ValuePath};
 
 const DEPTH_MAX: usize = 16;
 const NODES_MAX: usize = 256;
@@ -19,17 +19,17 @@ const PROGRAM_BYTES_MAX: usize = 64 * 1024;
 pub enum Error {
     #[error("a condition must be exactly one of {{path, op, value}}, all, any or not")]
     Shape,
-    #[error("`{0}` must hold a list of at least one condition")]
+    #[error("`{0}` must be a list of at least one condition")]
     List(&'static str),
     #[error("path `{0}` is unknown; start it with payload., context. or config.")]
-    Path(String),
+    ValuePath(String),
     #[error(
         "operator `{0}` is unknown; write exists, eq, neq, in, gt, gte, lt, lte, contains, startswith, endswith or regex"
     )]
     Operator(String),
     #[error("operator {op} needs a value that is {expected}")]
     Value { op: String, expected: &'static str },
-    #[error("regex `{0}` cannot be read or is too big; write a shorter or simpler pattern")]
+    #[error("regex `{0}` is invalid or too large; write a shorter or simpler pattern")]
     Pattern(String),
     #[error(
         "a condition may be nested {DEPTH_MAX} deep and have {NODES_MAX} parts; split it over several steps"
@@ -39,7 +39,7 @@ pub enum Error {
 
 #[derive(Clone, Debug)]
 pub enum Condition {
-    Test(Path, Test),
+    Test(ValuePath, Test),
     All(Vec<Self>),
     Any(Vec<Self>),
     Not(Box<Self>),
@@ -51,7 +51,7 @@ pub enum Test {
     Equals(Value),
     Differs(Value),
     OneOf(Vec<Value>),
-    /// The path's number stands so to the given one.
+    /// The order of the value and the given number is one of these.
     Ordered(Number, &'static [Ordering]),
     Contains(String),
     StartsWith(String),
@@ -65,7 +65,7 @@ impl Condition {
         Self::parse(value, 1, &mut nodes)
     }
 
-    pub fn holds(&self, scope: &Scope<'_>) -> bool {
+    pub fn holds(&self, scope: &PathScope<'_>) -> bool {
         match self {
             Self::Test(path, test) => test.holds(scope.get(path)),
             Self::All(parts) => parts.iter().all(|part| part.holds(scope)),
@@ -74,7 +74,7 @@ impl Condition {
         }
     }
 
-    /// Does any test look below this root?
+    /// Whether any test reads a path below this root.
     pub fn reads(&self, root: Root) -> bool {
         match self {
             Self::Test(path, _) => path.root == root,
@@ -119,7 +119,7 @@ impl Condition {
             return Err(Error::Shape);
         }
         let path = map["path"].as_str().ok_or(Error::Shape)?;
-        let path = Path::parse(path).ok_or_else(|| Error::Path(path.to_owned()))?;
+        let path = ValuePath::parse(path).ok_or_else(|| Error::ValuePath(path.to_owned()))?;
         let op = map.get("op").and_then(Value::as_str).ok_or(Error::Shape)?;
         Ok(Self::Test(path, Test::parse(op, map.get("value"))?))
     }
@@ -200,12 +200,12 @@ fn whole_string(pattern: &str) -> Result<Regex, Error> {
             .build();
         built.map_err(|_| unfit())
     };
-    // Read alone first: `a)|(b` would be sound inside the brackets and escape them.
+    // Compiled alone first: `a)|(b` would be valid inside the group and escape it.
     build(pattern)?;
     build(&format!(r"\A(?:{pattern})\z"))
 }
 
-/// Equality in which 1 and 1.0 are one number, at every depth.
+/// Equality in which 1 and 1.0 are the same number, at every depth.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {
@@ -228,7 +228,7 @@ fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Whole numbers are compared exactly; floating point would make large neighbours equal.
+/// Integers are compared exactly; floating point would make large neighbours equal.
 fn compare(left: &Number, right: &Number) -> Option<Ordering> {
     match (left.as_i128(), right.as_i128()) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
@@ -246,7 +246,7 @@ mod tests {
     fn holds(condition: &Value, payload: &Value) -> bool {
         let context = json!({"user": {"role": "Admin"}});
         let config = json!({"limit": 10});
-        let scope = Scope {
+        let scope = PathScope {
             payload,
             context: context.as_object().unwrap(),
             config: config.as_object().unwrap(),

@@ -1,48 +1,51 @@
-//! A pipeline as a graph: what runs first, and what follows what.
+//! A pipeline as a graph of steps.
 //!
-//! Built from the end to the start, so that each step is given its followers. A job is a token that moves along the edges: there is no
-//! join, and what stands after a split is reached once from each branch.
+//! The graph is built from the end to the start, so that each step knows its followers. A job is a token that moves along the
+//! edges: there is no join, and a step after a split is reached once from each branch.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::condition::Condition;
-use super::spec::{Action, Spec, Step, Uses};
+use super::spec::{PipelineSpec, StepAction, StepSpec, Uses};
 
-/// Calls inside calls multiply; a pipeline this large is a mistake.
+/// Nested calls multiply; a pipeline this large is a mistake.
 const NODES_MAX: usize = 1_000;
 const CALLS_MAX: usize = 32;
 
 #[derive(Clone, Debug)]
 pub struct Graph {
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     entries: Vec<usize>,
     longest: u32,
 }
 
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct GraphNode {
     pub id: String,
-    pub kind: Kind,
+    pub kind: StepKind,
     next: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum StepKind {
     Step(Box<Uses>),
     Switch(Box<Switch>),
 }
 
-/// The `if` of a step: true goes to the step, false to what follows it.
+/// The `if` of a step: true leads to the step, false to what follows it.
 #[derive(Clone, Debug)]
 pub struct Switch {
     pub condition: Condition,
-    /// Whose configuration `config.` paths see; a guarded call has none.
+    /// The plugin whose configuration `config.` paths read; a guarded call has none.
     pub plugin: Option<String>,
     otherwise: Vec<usize>,
 }
 
 impl Graph {
-    pub(super) fn build(spec: &Spec, all: &BTreeMap<String, Spec>) -> Result<Self, String> {
+    pub(super) fn build(
+        spec: &PipelineSpec,
+        all: &BTreeMap<String, PipelineSpec>,
+    ) -> Result<Self, String> {
         let mut builder = Builder {
             all,
             nodes: Vec::new(),
@@ -58,41 +61,41 @@ impl Graph {
         })
     }
 
-    pub fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[GraphNode] {
         &self.nodes
     }
 
-    pub fn entries(&self) -> impl Iterator<Item = &Node> {
+    pub fn entries(&self) -> impl Iterator<Item = &GraphNode> {
         self.entries.iter().map(|index| &self.nodes[*index])
     }
 
-    pub fn node(&self, id: &str) -> Option<&Node> {
+    pub fn node(&self, id: &str) -> Option<&GraphNode> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// What runs after this node has succeeded; for a switch, after it has answered yes.
-    pub fn after<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+    /// The nodes that follow a successful step, or a switch that evaluated to true.
+    pub fn after<'a>(&'a self, node: &'a GraphNode) -> impl Iterator<Item = &'a GraphNode> {
         node.next.iter().map(|index| &self.nodes[*index])
     }
 
-    /// What runs after a switch has answered no.
-    pub fn otherwise<'a>(&'a self, switch: &'a Switch) -> impl Iterator<Item = &'a Node> {
+    /// The nodes that follow a switch that evaluated to false.
+    pub fn otherwise<'a>(&'a self, switch: &'a Switch) -> impl Iterator<Item = &'a GraphNode> {
         switch.otherwise.iter().map(|index| &self.nodes[*index])
     }
 
-    /// Plugin steps on the longest way through.
+    /// The number of plugin steps on the longest path.
     pub fn longest(&self) -> u32 {
         self.longest
     }
 }
 
-fn longest(nodes: &[Node]) -> u32 {
-    // Followers are built first, so they have the smaller index and their lengths are known.
+fn longest(nodes: &[GraphNode]) -> u32 {
+    // Followers are built first, so they have smaller indexes and known lengths.
     let mut lengths: Vec<u32> = Vec::with_capacity(nodes.len());
     for node in nodes {
         let (own, otherwise) = match &node.kind {
-            Kind::Step(_) => (1, &[][..]),
-            Kind::Switch(switch) => (0, switch.otherwise.as_slice()),
+            StepKind::Step(_) => (1, &[][..]),
+            StepKind::Switch(switch) => (0, switch.otherwise.as_slice()),
         };
         let after = node.next.iter().chain(otherwise);
         lengths.push(own + after.map(|index| lengths[*index]).max().unwrap_or(0));
@@ -101,16 +104,16 @@ fn longest(nodes: &[Node]) -> u32 {
 }
 
 struct Builder<'a> {
-    all: &'a BTreeMap<String, Spec>,
-    nodes: Vec<Node>,
-    /// The pipelines being inlined, outermost first.
+    all: &'a BTreeMap<String, PipelineSpec>,
+    nodes: Vec<GraphNode>,
+    /// The pipelines that are being inlined, outermost first.
     calling: Vec<String>,
 }
 
 impl Builder<'_> {
     fn pipeline(
         &mut self,
-        steps: &[Step],
+        steps: &[StepSpec],
         prefix: &str,
         after: Vec<usize>,
     ) -> Result<Vec<usize>, String> {
@@ -120,7 +123,7 @@ impl Builder<'_> {
 
     fn sequence(
         &mut self,
-        steps: &[Step],
+        steps: &[StepSpec],
         prefix: &str,
         ids: &mut Ids,
         after: Vec<usize>,
@@ -129,17 +132,17 @@ impl Builder<'_> {
         backwards.try_fold(after, |after, step| self.step(step, prefix, ids, after))
     }
 
-    /// Adds a step whose followers are `after`, and says where it is entered.
+    /// Adds a step whose followers are `after`; returns its entry nodes.
     fn step(
         &mut self,
-        step: &Step,
+        step: &StepSpec,
         prefix: &str,
         ids: &mut Ids,
         after: Vec<usize>,
     ) -> Result<Vec<usize>, String> {
         let (id, plugin, inner) = match &step.action {
-            Action::Sequence(steps) => return self.sequence(steps, prefix, ids, after),
-            Action::Split(branches) => {
+            StepAction::Sequence(steps) => return self.sequence(steps, prefix, ids, after),
+            StepAction::Split(branches) => {
                 let mut entries = Vec::new();
                 for branch in branches.iter().rev() {
                     let mut found = self.step(branch, prefix, ids, after.clone())?;
@@ -148,12 +151,12 @@ impl Builder<'_> {
                 }
                 return Ok(entries);
             }
-            Action::Uses(uses) => {
+            StepAction::Uses(uses) => {
                 let id = ids.of(step, prefix);
-                let index = self.add(id.clone(), Kind::Step(uses.clone()), after.clone())?;
+                let index = self.add(id.clone(), StepKind::Step(uses.clone()), after.clone())?;
                 (id, Some(uses.plugin.clone()), vec![index])
             }
-            Action::Call(name) => {
+            StepAction::Call(name) => {
                 let id = ids.of(step, prefix);
                 (id.clone(), None, self.call(name, &id, after.clone())?)
             }
@@ -161,7 +164,7 @@ impl Builder<'_> {
         let Some(condition) = step.condition.clone() else {
             return Ok(inner);
         };
-        let switch = Kind::Switch(Box::new(Switch {
+        let switch = StepKind::Switch(Box::new(Switch {
             condition,
             plugin,
             otherwise: after,
@@ -169,11 +172,12 @@ impl Builder<'_> {
         Ok(vec![self.add(format!("{id}__switch"), switch, inner)?])
     }
 
-    /// Inlines a pipeline; its step ids follow the id of the call, so two calls of one pipeline stay apart.
+    /// Inlines a pipeline. Its step ids are prefixed with the id of the call, so that two calls of one pipeline have different
+    /// ids.
     fn call(&mut self, name: &str, id: &str, after: Vec<usize>) -> Result<Vec<usize>, String> {
         if self.calling.iter().any(|calling| calling == name) {
             let circle = self.calling.join(" -> ");
-            return Err(format!("call goes in a circle: {circle} -> {name}"));
+            return Err(format!("circular call: {circle} -> {name}"));
         }
         if self.calling.len() > CALLS_MAX {
             return Err(format!(
@@ -190,7 +194,7 @@ impl Builder<'_> {
         Ok(entries)
     }
 
-    fn add(&mut self, id: String, kind: Kind, next: Vec<usize>) -> Result<usize, String> {
+    fn add(&mut self, id: String, kind: StepKind, next: Vec<usize>) -> Result<usize, String> {
         if self.nodes.len() == NODES_MAX {
             return Err(format!(
                 "with its calls it has more than {NODES_MAX} steps; split it up"
@@ -199,16 +203,17 @@ impl Builder<'_> {
         if self.nodes.iter().any(|node| node.id == id) {
             return Err(format!("step id `{id}` is used twice; rename one"));
         }
-        self.nodes.push(Node { id, kind, next });
+        self.nodes.push(GraphNode { id, kind, next });
         Ok(self.nodes.len() - 1)
     }
 }
 
-/// The automatic ids of one pipeline. Steps are numbered as written but built backwards, so the numbers are dealt from the end.
+/// The automatic ids of one pipeline. Steps are numbered in the order of the file but built backwards, so ids are taken from the
+/// end.
 struct Ids(Vec<String>);
 
 impl Ids {
-    fn assign(steps: &[Step]) -> Result<Self, String> {
+    fn assign(steps: &[StepSpec]) -> Result<Self, String> {
         let mut given = HashSet::new();
         let mut unnamed = 0;
         collect(steps, &mut given, &mut unnamed)?;
@@ -217,14 +222,14 @@ impl Ids {
         Ok(Self(free.take(unnamed).collect()))
     }
 
-    fn of(&mut self, step: &Step, prefix: &str) -> String {
+    fn of(&mut self, step: &StepSpec, prefix: &str) -> String {
         let id = step.id.clone().or_else(|| self.0.pop());
         format!("{prefix}{}", id.unwrap_or_default())
     }
 }
 
 fn collect<'a>(
-    steps: &'a [Step],
+    steps: &'a [StepSpec],
     given: &mut HashSet<&'a str>,
     unnamed: &mut usize,
 ) -> Result<(), String> {
@@ -235,8 +240,10 @@ fn collect<'a>(
             return Err(format!("step id `{id}` is used twice; rename one"));
         }
         match &step.action {
-            Action::Sequence(inner) | Action::Split(inner) => collect(inner, given, unnamed)?,
-            Action::Uses(_) | Action::Call(_) => *unnamed += usize::from(step.id.is_none()),
+            StepAction::Sequence(inner) | StepAction::Split(inner) => {
+                collect(inner, given, unnamed)?;
+            }
+            StepAction::Uses(_) | StepAction::Call(_) => *unnamed += usize::from(step.id.is_none()),
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Hooks: pipelines that start when a job is over, however it ended.
+//! Hooks: pipelines that start when a job ends.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
@@ -7,7 +7,7 @@ pub enum Hook {
     TimedOut,
 }
 
-/// How a job ended for good.
+/// The final end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEnd {
     Succeeded,
@@ -31,8 +31,8 @@ impl Hook {
             .find(|hook| hook.as_str() == text)
     }
 
-    /// The signals of an ended job: `job.completed` for every end, and the particular one. Only a job that no event made, of a
-    /// plugin that asks for it with `notify_on_complete`, gives any.
+    /// The signals of a finished job: `job.completed` for every end, and the specific one. Only jobs that no event created, of
+    /// plugins with `notify_on_complete`, send signals.
     pub fn signals(end: JobEnd, notify_on_complete: bool, has_context: bool) -> &'static [Self] {
         if !notify_on_complete || has_context {
             return &[];

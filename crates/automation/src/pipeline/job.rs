@@ -1,33 +1,33 @@
-//! What the router is told and what it answers.
+//! The input and output types of the router.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::baggage;
 
-/// A place in a pipeline, stored with the job that runs there.
+/// A position in a pipeline, stored with the job that runs there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
+pub struct PipelinePosition {
     pub pipeline: String,
     pub step: String,
-    /// Plugin jobs since the pipeline was entered, this one included.
+    /// The number of plugin jobs since the pipeline was entered, including this one.
     pub hop: u32,
 }
 
 /// The job that emitted events.
 #[derive(Clone, Copy, Debug)]
 pub struct Producer<'a> {
-    /// Empty when no plugin stands behind the event.
+    /// Empty if no plugin emitted the event.
     pub plugin: &'a str,
-    /// Its baggage.
+    /// The baggage of the job.
     pub context: &'a Map<String, Value>,
-    /// Plugin jobs from its first ancestor to it; zero for a job that no event made.
+    /// The number of plugin jobs from the first ancestor; zero for a job that no event created.
     pub depth: u32,
-    pub position: Option<&'a Position>,
+    pub position: Option<&'a PipelinePosition>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Emitted<'a> {
+pub struct EventRef<'a> {
     pub event_type: &'a str,
     pub payload: &'a Value,
 }
@@ -36,12 +36,12 @@ pub struct Emitted<'a> {
 pub struct NextJob {
     pub plugin: String,
     pub command: String,
-    /// `None` for a job made by a route.
-    pub position: Option<Position>,
-    /// The job starts a new instance of its pipeline.
+    /// `None` for a job that a route created.
+    pub position: Option<PipelinePosition>,
+    /// The job starts a new run of its pipeline.
     pub enters: bool,
-    /// Which of the emitted events made it, to take over its id and dedupe key. `None` where the core made the event, and after a
-    /// switch, which passes on its own.
+    /// The index of the emitted event that created the job, for its id and dedupe key. `None` if the core created the event, and
+    /// after a switch, which passes its event on.
     pub event: Option<usize>,
     pub event_type: String,
     pub payload: Value,
@@ -49,15 +49,15 @@ pub struct NextJob {
     pub depth: u32,
 }
 
-/// What did not lead to a job, for the log.
+/// Why no job was created, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// An event without followers, trigger or route. Not an error.
     Unmatched { event_type: String },
     /// Too many hops; an error.
     Cut { target: String, depth: u32 },
-    /// The configuration no longer has this place.
-    Gone(Position),
+    /// The configuration no longer has this position.
+    Gone(PipelinePosition),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,13 +80,16 @@ mod tests {
 
     #[test]
     fn a_stored_position_keeps_its_shape_du_085() {
-        let position = Position {
+        let position = PipelinePosition {
             pipeline: "p".to_owned(),
             step: "call/step_1".to_owned(),
             hop: 3,
         };
         let stored = r#"{"pipeline":"p","step":"call/step_1","hop":3}"#;
         assert_eq!(serde_json::to_string(&position).unwrap(), stored);
-        assert_eq!(serde_json::from_str::<Position>(stored).unwrap(), position);
+        assert_eq!(
+            serde_json::from_str::<PipelinePosition>(stored).unwrap(),
+            position
+        );
     }
 }

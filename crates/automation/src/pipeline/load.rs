@@ -1,4 +1,4 @@
-//! From the configured lists of routes and pipelines to a router, or to everything that is wrong with them.
+//! Builds the router from the configured routes and pipelines, or reports all errors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use super::condition::Condition;
 use super::graph::Graph;
 use super::router::Router;
-use super::spec::{self, Spec, Trigger};
-use super::{Catalogue, HOPS_MAX};
+use super::spec::{self, PipelineSpec, Trigger};
+use super::{HOPS_MAX, PluginCatalogue};
 
-/// One thing to change, and where: an error, or a warning about a key that nothing reads.
+/// One error, or one warning about an unknown key, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct LoadError {
@@ -19,7 +19,7 @@ pub struct LoadError {
     pub problem: String,
 }
 
-/// A pipeline ready to run: its calls are inlined and its steps are a graph.
+/// A pipeline that is ready to run: calls are inlined and steps form a graph.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     pub name: String,
@@ -28,13 +28,13 @@ pub struct Pipeline {
     pub condition: Option<Condition>,
     pub synchronous: bool,
     pub timeout: Duration,
-    /// As configured: hops inside this pipeline, 0 for unlimited.
+    /// As configured: the maximum number of hops in this pipeline, 0 for unlimited.
     pub max_depth: Option<u32>,
     pub graph: Graph,
 }
 
 impl Pipeline {
-    fn new(spec: Spec, graph: Graph) -> Self {
+    fn new(spec: PipelineSpec, graph: Graph) -> Self {
         Self {
             name: spec.name,
             trigger: spec.trigger,
@@ -47,8 +47,8 @@ impl Pipeline {
         }
     }
 
-    /// May a job be made that is `depth` hops from its first ancestor and `hop` hops into this pipeline? A pipeline that is longer
-    /// than the general cap may still run to its end.
+    /// Whether a job may be created that is `depth` hops from its first ancestor and `hop` hops into this pipeline. A pipeline
+    /// that is longer than the general limit may still run to its end.
     pub(super) fn allows(&self, depth: u32, hop: u32) -> bool {
         match self.max_depth {
             Some(0) => true,
@@ -59,12 +59,12 @@ impl Pipeline {
 }
 
 impl Router {
-    /// Both lists may be null. Errors are collected, one per route and pipeline, so that they can be mended in one go; see
-    /// [`Router::warnings`] for what was ignored.
+    /// Both lists may be null. Errors are collected, one per route and pipeline, so that they can be fixed at once.
+    /// [`Router::warnings`] lists ignored keys.
     pub fn load(
         pipelines: &Value,
         routes: &Value,
-        plugins: &dyn Catalogue,
+        plugins: &dyn PluginCatalogue,
     ) -> Result<Self, Vec<LoadError>> {
         let mut errors = Vec::new();
         let mut warnings = Vec::new();
@@ -90,10 +90,10 @@ impl Router {
 
 fn read_pipelines(
     value: &Value,
-    plugins: &dyn Catalogue,
+    plugins: &dyn PluginCatalogue,
     errors: &mut Vec<LoadError>,
     warnings: &mut Vec<LoadError>,
-) -> BTreeMap<String, Spec> {
+) -> BTreeMap<String, PipelineSpec> {
     let mut specs = BTreeMap::new();
     for (index, value) in items(value, "pipelines", errors).iter().enumerate() {
         let name = value.get("name").and_then(Value::as_str);
@@ -130,7 +130,7 @@ pub(super) type Routes = HashMap<(String, String), Vec<String>>;
 
 fn read_routes(
     value: &Value,
-    plugins: &dyn Catalogue,
+    plugins: &dyn PluginCatalogue,
     errors: &mut Vec<LoadError>,
     warnings: &mut Vec<LoadError>,
 ) -> Routes {
@@ -153,7 +153,7 @@ fn read_routes(
 
 fn route(
     map: Option<&Map<String, Value>>,
-    plugins: &dyn Catalogue,
+    plugins: &dyn PluginCatalogue,
 ) -> Result<(String, String, String), String> {
     let field = |key: &str| {
         let text = map.and_then(|map| map.get(key)).and_then(Value::as_str);
@@ -165,7 +165,7 @@ fn route(
     let (from, event_type, to) = (field("from")?, field("event_type")?, field("to")?);
     for plugin in [&from, &to] {
         if !plugins.has_plugin(plugin) {
-            return Err(format!("`{plugin}` is no configured plugin"));
+            return Err(format!("`{plugin}` is not a configured plugin"));
         }
     }
     if !plugins.has_command(&to, "handle") {
@@ -198,5 +198,4 @@ fn items<'a>(value: &'a Value, key: &str, errors: &mut Vec<LoadError>) -> &'a [V
 }
 
 #[cfg(test)]
-#[path = "load_tests.rs"]
 mod tests;

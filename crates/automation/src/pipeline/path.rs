@@ -1,4 +1,4 @@
-//! Dotted paths into the values that a pipeline can see.
+//! Dotted paths into the values of a pipeline.
 
 use std::fmt;
 
@@ -21,14 +21,14 @@ impl Root {
     }
 }
 
-/// Such as `payload.user.name`; a root alone means all of it.
+/// Such as `payload.user.name`; a root alone means the whole value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct ValuePath {
     pub root: Root,
     keys: Vec<String>,
 }
 
-impl Path {
+impl ValuePath {
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('.');
         let root = parts.next()?;
@@ -41,24 +41,24 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for ValuePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.root.as_str())?;
         self.keys.iter().try_for_each(|key| write!(f, ".{key}"))
     }
 }
 
-/// The values that paths are looked up in.
+/// The values that paths refer to.
 #[derive(Clone, Copy, Debug)]
-pub struct Scope<'a> {
+pub struct PathScope<'a> {
     pub payload: &'a Value,
     pub context: &'a Map<String, Value>,
     pub config: &'a Map<String, Value>,
 }
 
-impl Scope<'_> {
-    /// `None` when the path leads nowhere, which is not the same as leading to null.
-    pub fn get(&self, path: &Path) -> Option<Value> {
+impl PathScope<'_> {
+    /// `None` if the path does not exist; null is a value.
+    pub fn get(&self, path: &ValuePath) -> Option<Value> {
         let map = match path.root {
             Root::Payload => return walk(self.payload, &path.keys).cloned(),
             Root::Context => self.context,

@@ -1,27 +1,27 @@
-//! The router: which jobs follow from an event.
+//! The router: determines the jobs that follow from an event.
 //!
-//! Invariant: an answer is complete or an error. A claim that fails refuses all jobs of the event, so nothing is half routed.
+//! Invariant: a result is complete or an error. A failing claim refuses all jobs of the event, so no event is routed in part.
 
 use std::collections::HashMap;
 
 use consign_kernel::plant::{self, Plant};
 use serde_json::{Map, Value, json};
 
-use super::graph::{Kind, Node, Switch};
+use super::graph::{GraphNode, StepKind, Switch};
 use super::hook::Hook;
-use super::job::{Emitted, Error, NextJob, Notice, Position, Producer, Routed};
+use super::job::{Error, EventRef, NextJob, Notice, PipelinePosition, Producer, Routed};
 use super::load::{LoadError, Pipeline, Routes};
-use super::path::Scope;
+use super::path::PathScope;
 use super::spec::Trigger;
 
-/// So many jobs may descend from each other through events; it ends loops of plugins that answer their own events.
+/// The maximum number of jobs in a chain of events; it ends loops of plugins that react to their own events.
 pub const HOPS_MAX: u32 = 20;
-/// The event that drives the followers of a step which emitted none.
+/// The event for the followers of a step that emitted none.
 pub const STEP_SUCCEEDED: &str = "ductile.step.succeeded";
-/// The job that answers a step's `if` is run by the core itself under this name.
+/// The core itself evaluates the `if` of a step, in a job with this plugin name.
 pub const SWITCH_PLUGIN: &str = "core.switch";
 pub const SWITCH_COMMAND: &str = "handle";
-/// A step of this name publishes an intent and waits for its end.
+/// A step with this name publishes an intent and waits for its end.
 pub const PUBLISH_PLUGIN: &str = "core.publish";
 const HOOK_HOPS: u32 = 4;
 
@@ -53,7 +53,7 @@ impl Router {
         }
     }
 
-    /// Keys of the configuration that nothing reads.
+    /// Unknown keys of the configuration.
     pub fn warnings(&self) -> &[LoadError] {
         &self.warnings
     }
@@ -67,31 +67,31 @@ impl Router {
         self.by_name.get(name).map(|index| &self.pipelines[*index])
     }
 
-    pub fn node(&self, position: &Position) -> Option<&Node> {
+    pub fn node(&self, position: &PipelinePosition) -> Option<&GraphNode> {
         self.pipeline(&position.pipeline)?
             .graph
             .node(&position.step)
     }
 
-    /// The switch that a job of [`SWITCH_PLUGIN`] has to answer.
-    pub fn switch(&self, position: &Position) -> Option<&Switch> {
+    /// The switch that a job of [`SWITCH_PLUGIN`] evaluates.
+    pub fn switch(&self, position: &PipelinePosition) -> Option<&Switch> {
         match &self.node(position)?.kind {
-            Kind::Switch(switch) => Some(switch),
-            Kind::Step(_) => None,
+            StepKind::Switch(switch) => Some(switch),
+            StepKind::Step(_) => None,
         }
     }
 
-    /// A plugin job succeeded with these events. Each one goes to the followers of its step and to whatever it triggers.
+    /// A plugin job succeeded with these events. Each one goes to the followers of its step and to everything it triggers.
     pub fn finished(
         &self,
         producer: Producer<'_>,
-        events: &[Emitted<'_>],
+        events: &[EventRef<'_>],
         result: Option<&str>,
     ) -> Result<Routed, Error> {
         let mut routed = Routed::default();
         if events.is_empty() && producer.position.is_some() {
             let payload = with_origin(&json!({ "result": result }), producer);
-            let event = Emitted {
+            let event = EventRef {
                 event_type: STEP_SUCCEEDED,
                 payload: &payload,
             };
@@ -100,7 +100,7 @@ impl Router {
         for (index, event) in events.iter().enumerate() {
             let before = routed.jobs.len() + routed.notices.len();
             let payload = with_origin(event.payload, producer);
-            let event = Emitted {
+            let event = EventRef {
                 payload: &payload,
                 ..*event
             };
@@ -115,11 +115,11 @@ impl Router {
         Ok(routed)
     }
 
-    /// A switch job was answered; `event` is the one it was given, and it is passed on as it is.
+    /// A switch was evaluated; `event` is passed on unchanged.
     pub fn switched(
         &self,
         producer: Producer<'_>,
-        event: Emitted<'_>,
+        event: EventRef<'_>,
         matched: bool,
     ) -> Result<Routed, Error> {
         let mut routed = Routed::default();
@@ -127,8 +127,8 @@ impl Router {
         Ok(routed)
     }
 
-    /// Somebody started a pipeline by name. `None`: there is none of that name.
-    pub fn start(&self, name: &str, event: Emitted<'_>) -> Option<Result<Routed, Error>> {
+    /// Starts a pipeline by name. `None` if there is none with this name.
+    pub fn start(&self, name: &str, event: EventRef<'_>) -> Option<Result<Routed, Error>> {
         let pipeline = self.pipeline(name)?;
         let context = Map::new();
         let producer = Producer {
@@ -142,7 +142,7 @@ impl Router {
         Some(entered.map(|()| routed))
     }
 
-    /// A job is over. `depth` counts the hooks that led to it; `depth_max` of zero means the usual four.
+    /// A job ended. `depth` counts the hooks that led to it; a `depth_max` of zero means the default of four.
     pub fn hook(
         &self,
         hook: Hook,
@@ -159,7 +159,7 @@ impl Router {
             depth: 0,
             position: None,
         };
-        let event = Emitted {
+        let event = EventRef {
             event_type: hook.as_str(),
             payload,
         };
@@ -178,11 +178,11 @@ impl Router {
         Ok(routed)
     }
 
-    /// Moves on from the producer's place; `matched` matters only at a switch.
+    /// Continues from the producer's position; `matched` matters only at a switch.
     fn follow(
         &self,
         producer: Producer<'_>,
-        event: Emitted<'_>,
+        event: EventRef<'_>,
         index: Option<usize>,
         matched: bool,
         routed: &mut Routed,
@@ -195,11 +195,11 @@ impl Router {
             routed.notices.push(Notice::Gone(position.clone()));
             return Ok(());
         };
-        let next: Vec<&Node> = match &node.kind {
-            Kind::Switch(switch) if !matched => pipeline.graph.otherwise(switch).collect(),
-            Kind::Switch(_) | Kind::Step(_) => pipeline.graph.after(node).collect(),
+        let next: Vec<&GraphNode> = match &node.kind {
+            StepKind::Switch(switch) if !matched => pipeline.graph.otherwise(switch).collect(),
+            StepKind::Switch(_) | StepKind::Step(_) => pipeline.graph.after(node).collect(),
         };
-        let step = Step {
+        let step = StepTransition {
             pipeline,
             hop: position.hop,
             enters: false,
@@ -211,7 +211,7 @@ impl Router {
     fn trigger(
         &self,
         producer: Producer<'_>,
-        event: Emitted<'_>,
+        event: EventRef<'_>,
         index: usize,
         routed: &mut Routed,
     ) -> Result<(), Error> {
@@ -224,7 +224,13 @@ impl Router {
         Ok(())
     }
 
-    fn route(&self, producer: Producer<'_>, event: Emitted<'_>, index: usize, routed: &mut Routed) {
+    fn route(
+        &self,
+        producer: Producer<'_>,
+        event: EventRef<'_>,
+        index: usize,
+        routed: &mut Routed,
+    ) {
         let key = (producer.plugin.to_owned(), event.event_type.to_owned());
         let depth = producer.depth.saturating_add(1);
         for target in self.routes.get(&key).into_iter().flatten() {
@@ -248,17 +254,17 @@ impl Router {
     }
 }
 
-/// What a switch job leaves as its result.
+/// The result of a switch job.
 pub fn switch_result(matched: bool) -> Value {
     json!({ "matched": matched, "event": format!("ductile.switch.{matched}") })
 }
 
-fn admits(pipeline: &Pipeline, producer: Producer<'_>, event: Emitted<'_>) -> bool {
+fn admits(pipeline: &Pipeline, producer: Producer<'_>, event: EventRef<'_>) -> bool {
     let from = pipeline.from_plugin.as_deref();
     if from.is_some_and(|from| from != producer.plugin) {
         return false;
     }
-    let scope = Scope {
+    let scope = PathScope {
         payload: event.payload,
         context: producer.context,
         config: &Map::new(),
@@ -271,11 +277,11 @@ fn enter(
     pipeline: &Pipeline,
     event_index: Option<usize>,
     producer: Producer<'_>,
-    event: Emitted<'_>,
+    event: EventRef<'_>,
     routed: &mut Routed,
 ) -> Result<(), Error> {
-    let entries: Vec<&Node> = pipeline.graph.entries().collect();
-    let step = Step {
+    let entries: Vec<&GraphNode> = pipeline.graph.entries().collect();
+    let step = StepTransition {
         pipeline,
         hop: 0,
         enters: true,
@@ -284,28 +290,28 @@ fn enter(
     step.make(&entries, producer, event, routed)
 }
 
-/// A move from one place of a pipeline to the next ones.
-struct Step<'a> {
+/// A transition from one position of a pipeline to the next ones.
+struct StepTransition<'a> {
     pipeline: &'a Pipeline,
-    /// Of the place that is left.
+    /// The position before the transition.
     hop: u32,
     enters: bool,
     event: Option<usize>,
 }
 
-impl Step<'_> {
+impl StepTransition<'_> {
     fn make(
         &self,
-        nodes: &[&Node],
+        nodes: &[&GraphNode],
         producer: Producer<'_>,
-        event: Emitted<'_>,
+        event: EventRef<'_>,
         routed: &mut Routed,
     ) -> Result<(), Error> {
         for node in nodes {
-            // Only plugin jobs are hops: a switch emits nothing and can drive no loop.
+            // Only plugin jobs count as hops: a switch emits nothing and cannot cause a loop.
             let hops = match node.kind {
-                Kind::Step(_) => 1,
-                Kind::Switch(_) => 0,
+                StepKind::Step(_) => 1,
+                StepKind::Switch(_) => 0,
             };
             let depth = producer.depth.saturating_add(hops);
             let hop = self.hop.saturating_add(hops);
@@ -315,8 +321,8 @@ impl Step<'_> {
                 continue;
             }
             let (plugin, command, context) = match &node.kind {
-                Kind::Switch(_) => (SWITCH_PLUGIN, SWITCH_COMMAND, producer.context.clone()),
-                Kind::Step(uses) => {
+                StepKind::Switch(_) => (SWITCH_PLUGIN, SWITCH_COMMAND, producer.context.clone()),
+                StepKind::Step(uses) => {
                     let claimed = uses.claims.accrete(producer.context, event.payload);
                     let context = claimed.map_err(|source| Error {
                         pipeline: self.pipeline.name.clone(),
@@ -329,7 +335,7 @@ impl Step<'_> {
             routed.jobs.push(NextJob {
                 plugin: plugin.to_owned(),
                 command: command.to_owned(),
-                position: Some(Position {
+                position: Some(PipelinePosition {
                     pipeline: self.pipeline.name.clone(),
                     step: node.id.clone(),
                     hop,
@@ -346,7 +352,7 @@ impl Step<'_> {
     }
 }
 
-/// Tells the receiving plugin where the event came from.
+/// Adds the origin of the event for the receiving plugin.
 fn with_origin(payload: &Value, producer: Producer<'_>) -> Value {
     let mut payload = payload.clone();
     if let Value::Object(map) = &mut payload {
@@ -362,5 +368,4 @@ fn with_origin(payload: &Value, producer: Producer<'_>) -> Value {
 }
 
 #[cfg(test)]
-#[path = "router_tests.rs"]
 pub(crate) mod tests;

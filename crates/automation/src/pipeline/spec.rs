@@ -1,18 +1,18 @@
-//! Pipelines as configured: read from JSON, every step still a tree.
+//! Pipelines as configured: parsed from JSON, with steps as a tree.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::baggage::Claims;
+use super::baggage::BaggageClaims;
 use super::condition::Condition;
 use super::path::Root;
 use super::template::With;
-use super::{Catalogue, Hook};
+use super::{Hook, PluginCatalogue};
 use crate::scalar;
 
 #[derive(Clone, Debug)]
-pub(super) struct Spec {
+pub(super) struct PipelineSpec {
     pub(super) name: String,
     pub(super) trigger: Trigger,
     pub(super) from_plugin: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Spec {
     pub(super) synchronous: bool,
     pub(super) timeout: Duration,
     pub(super) max_depth: Option<u32>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<StepSpec>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,27 +30,27 @@ pub enum Trigger {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct StepSpec {
     pub(super) id: Option<String>,
     pub(super) condition: Option<Condition>,
-    pub(super) action: Action,
+    pub(super) action: StepAction,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Action {
+pub(super) enum StepAction {
     Uses(Box<Uses>),
     Call(String),
-    Sequence(Vec<Step>),
-    Split(Vec<Step>),
+    Sequence(Vec<StepSpec>),
+    Split(Vec<StepSpec>),
 }
 
-/// A plugin command with what is put in and what is carried on.
+/// A plugin command with its templates and claims.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uses {
     pub plugin: String,
     pub command: String,
     pub with: With,
-    pub claims: Claims,
+    pub claims: BaggageClaims,
 }
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -69,8 +69,11 @@ const PIPELINE_KEYS: [&str; 9] = [
 const ACTIONS: [&str; 5] = ["uses", "call", "steps", "split", "relay"];
 const MODIFIERS: [&str; 4] = ["id", "if", "with", "baggage"];
 
-/// Reads one pipeline; the error is a sentence about what to change.
-pub(super) fn pipeline(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Result<Spec, String> {
+/// Parses one pipeline; the error says what to change.
+pub(super) fn pipeline(
+    map: &Map<String, Value>,
+    plugins: &dyn PluginCatalogue,
+) -> Result<PipelineSpec, String> {
     let name = text(map, "name")?.ok_or("a pipeline needs a name")?;
     let trigger = match (text(map, "on")?, text(map, "on-hook")?) {
         (Some(event), None) => Trigger::Event(event.to_owned()),
@@ -95,7 +98,7 @@ pub(super) fn pipeline(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Res
         .as_deref()
         .filter(|plugin| !plugins.has_plugin(plugin))
     {
-        return Err(format!("from_plugin `{plugin}` is no configured plugin"));
+        return Err(format!("from_plugin `{plugin}` is not a configured plugin"));
     }
     let synchronous = match text(map, "execution_mode")?.unwrap_or("async") {
         "async" => false,
@@ -114,7 +117,7 @@ pub(super) fn pipeline(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Res
             Some(depth.ok_or("max_depth must be a whole number, 0 for unlimited")?)
         }
     };
-    Ok(Spec {
+    Ok(PipelineSpec {
         name: name.to_owned(),
         trigger,
         from_plugin,
@@ -128,7 +131,7 @@ pub(super) fn pipeline(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Res
     })
 }
 
-/// Keys that nothing reads, with their place. Call it for a pipeline that was read, whose nesting is known to be bounded.
+/// Unknown keys with their positions. Requires a pipeline that was parsed, so that its nesting is bounded.
 pub(super) fn unknown_keys(map: &Map<String, Value>) -> Vec<String> {
     let mut found = unknown(map, &PIPELINE_KEYS, "");
     unknown_in_steps(map, "steps", "", &mut found);
@@ -161,9 +164,9 @@ pub(super) fn unknown(map: &Map<String, Value>, known: &[&str], place: &str) -> 
 fn steps(
     list: Option<&Value>,
     key: &str,
-    plugins: &dyn Catalogue,
+    plugins: &dyn PluginCatalogue,
     depth: usize,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<StepSpec>, String> {
     let list = list
         .and_then(Value::as_array)
         .filter(|list| !list.is_empty());
@@ -180,7 +183,7 @@ fn steps(
     read.collect()
 }
 
-fn step(value: &Value, plugins: &dyn Catalogue, depth: usize) -> Result<Step, String> {
+fn step(value: &Value, plugins: &dyn PluginCatalogue, depth: usize) -> Result<StepSpec, String> {
     let map = value
         .as_object()
         .ok_or("a step must be a mapping, such as {uses: plugin}")?;
@@ -207,24 +210,24 @@ fn step(value: &Value, plugins: &dyn Catalogue, depth: usize) -> Result<Step, St
         ));
     }
     let action = match *action {
-        "uses" => Action::Uses(Box::new(uses(map, plugins)?)),
-        "call" => Action::Call(text(map, "call")?.unwrap_or_default().to_owned()),
-        "steps" => Action::Sequence(steps(map.get("steps"), "steps", plugins, depth + 1)?),
-        "split" => Action::Split(steps(map.get("split"), "split", plugins, depth + 1)?),
+        "uses" => StepAction::Uses(Box::new(uses(map, plugins)?)),
+        "call" => StepAction::Call(text(map, "call")?.unwrap_or_default().to_owned()),
+        "steps" => StepAction::Sequence(steps(map.get("steps"), "steps", plugins, depth + 1)?),
+        "split" => StepAction::Split(steps(map.get("split"), "split", plugins, depth + 1)?),
         _ => {
             return Err(
-                "relay to another instance is not supported; use a plugin that sends".into(),
+                "relay to another instance is not supported; use a plugin that sends events".into(),
             );
         }
     };
-    Ok(Step {
+    Ok(StepSpec {
         id: text(map, "id")?.map(str::to_owned),
         condition: condition(map)?,
         action,
     })
 }
 
-fn uses(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Result<Uses, String> {
+fn uses(map: &Map<String, Value>, plugins: &dyn PluginCatalogue) -> Result<Uses, String> {
     let uses = text(map, "uses")?.unwrap_or_default();
     let (plugin, command) = target(uses, plugins).ok_or_else(|| {
         format!("uses `{uses}` names no configured plugin; write plugin or plugin.command")
@@ -241,7 +244,7 @@ fn uses(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Result<Uses, Strin
     let claims = map
         .get("baggage")
         .filter(|claims| !claims.is_null())
-        .map(Claims::from_json);
+        .map(BaggageClaims::from_json);
     Ok(Uses {
         plugin: plugin.to_owned(),
         command: command.to_owned(),
@@ -256,8 +259,8 @@ fn uses(map: &Map<String, Value>, plugins: &dyn Catalogue) -> Result<Uses, Strin
     })
 }
 
-/// A plugin's full name wins, dots and all; otherwise the last dot parts plugin and command.
-fn target<'a>(uses: &'a str, plugins: &dyn Catalogue) -> Option<(&'a str, &'a str)> {
+/// A full plugin name has precedence, even with dots; otherwise the last dot separates plugin and command.
+fn target<'a>(uses: &'a str, plugins: &dyn PluginCatalogue) -> Option<(&'a str, &'a str)> {
     if plugins.has_plugin(uses) {
         return Some((uses, "handle"));
     }

@@ -1,12 +1,13 @@
-//! The `with` of a step: payload keys made from templates just before the plugin runs.
+//! The `with` of a step: payload keys rendered from templates just before the plugin runs.
 //!
-//! All templates see one snapshot and never each other, so their order means nothing. A bad template fails its job, not the load.
+//! All templates read one snapshot and never each other, so their order is irrelevant. A bad template fails its job, not the
+//! load.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::path::{Path, Root, Scope};
+use super::path::{PathScope, Root, ValuePath};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -20,7 +21,7 @@ pub enum Error {
     Brace(String),
     #[error("with.{key} refers to `{reference}`; write {{payload.name}} or {{context.name}}")]
     Reference { key: String, reference: String },
-    #[error("with.{key} refers to `{path}`, which is not there")]
+    #[error("with.{key} refers to `{path}`, which does not exist")]
     Missing { key: String, path: String },
     #[error("with needs a payload that is an object")]
     Payload,
@@ -55,7 +56,7 @@ impl With {
                 return Err(Error::Payload);
             }
         };
-        let scope = Scope {
+        let scope = PathScope {
             payload,
             context,
             config: &Map::new(),
@@ -71,7 +72,7 @@ impl With {
     }
 }
 
-/// What a `handle` plugin finds in its event's payload: context entries stand in for keys that the payload lacks.
+/// The payload of an event for `handle`: context entries fill keys that the payload lacks.
 pub fn merge_context(payload: Value, context: &Map<String, Value>) -> Value {
     let Value::Object(mut payload) = payload else {
         return payload;
@@ -82,7 +83,7 @@ pub fn merge_context(payload: Value, context: &Map<String, Value>) -> Value {
     Value::Object(payload)
 }
 
-fn render(key: &str, text: &str, scope: &Scope<'_>) -> Result<Value, Error> {
+fn render(key: &str, text: &str, scope: &PathScope<'_>) -> Result<Value, Error> {
     let brace = || Error::Brace(key.to_owned());
     let mut made = String::new();
     let mut rest = text;
@@ -94,7 +95,7 @@ fn render(key: &str, text: &str, scope: &Scope<'_>) -> Result<Value, Error> {
         rest = after.strip_prefix('}').ok_or_else(brace)?;
         let value = look_up(key, reference, scope)?;
         if reference.len() + 2 == text.len() {
-            // Nothing but the reference: the value keeps its type.
+            // A template that is only a reference keeps the type of the value.
             return Ok(value);
         }
         made.push_str(before);
@@ -110,8 +111,8 @@ fn render(key: &str, text: &str, scope: &Scope<'_>) -> Result<Value, Error> {
     Ok(Value::String(made))
 }
 
-fn look_up(key: &str, reference: &str, scope: &Scope<'_>) -> Result<Value, Error> {
-    let path = Path::parse(reference).filter(|path| path.root != Root::Config);
+fn look_up(key: &str, reference: &str, scope: &PathScope<'_>) -> Result<Value, Error> {
+    let path = ValuePath::parse(reference).filter(|path| path.root != Root::Config);
     let path = path.ok_or_else(|| Error::Reference {
         key: key.to_owned(),
         reference: reference.to_owned(),
@@ -165,7 +166,7 @@ mod tests {
         let missing = apply(&json!({"x": "{payload.b}"}), &payload).unwrap_err();
         assert_eq!(
             missing.to_string(),
-            "with.x refers to `payload.b`, which is not there"
+            "with.x refers to `payload.b`, which does not exist"
         );
         for bad in [
             "{",

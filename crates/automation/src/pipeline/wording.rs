@@ -1,4 +1,4 @@
-//! A condition in the words of its configuration, for those who look at a pipeline.
+//! Formats a condition for display.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -50,7 +50,7 @@ impl fmt::Display for Test {
             Self::Contains(part) => ("contains", part.as_str().into()),
             Self::StartsWith(part) => ("startswith", part.as_str().into()),
             Self::EndsWith(part) => ("endswith", part.as_str().into()),
-            // Without what makes it match the whole string.
+            // Without the anchors that make it match the whole string.
             Self::Matches(regex) => {
                 let whole = regex.as_str();
                 let inner = whole.strip_prefix(r"\A(?:");

@@ -1,6 +1,6 @@
-//! The output of a process, kept up to a bound and read to the end.
+//! Captures the output of a process up to a limit.
 //!
-//! What exceeds the bound is read and thrown away: a process must never wait for us to read.
+//! Output beyond the limit is read and dropped, so that the process never blocks on a full pipe.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The beginning of what was written.
+    /// The beginning of the output.
     pub bytes: Vec<u8>,
     pub is_truncated: bool,
 }
@@ -21,7 +21,7 @@ impl Captured {
         String::from_utf8_lossy(&self.bytes)
     }
 
-    /// Until the other end closes. Given up half-way, what was read stays.
+    /// Reads until the pipe is closed. If cancelled, the bytes read so far are kept.
     pub(super) async fn read(&mut self, mut pipe: impl AsyncRead + Unpin, bytes_max: usize) {
         let bytes_max = if plant::on(Plant::UnboundedOutput) {
             usize::MAX
@@ -29,7 +29,7 @@ impl Captured {
             bytes_max
         };
         let mut chunk = vec![0; CHUNK_BYTES];
-        // A pipe that cannot be read any more has ended as well.
+        // A read error ends the output as well.
         while let Ok(length @ 1..) = pipe.read(&mut chunk).await {
             let kept = length.min(bytes_max - self.bytes.len());
             self.bytes.extend_from_slice(&chunk[..kept]);

@@ -1,6 +1,6 @@
 //! The commands of a manifest, written as a map or as a list.
 //!
-//! A command of unknown type is refused instead of guessed: the type decides which tokens may call it.
+//! A command of unknown type is refused: the type decides which tokens may call it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,29 +12,29 @@ use serde_json::{Map, Value, json};
 use super::manifest::Error;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Command {
+pub struct PluginCommand {
     pub name: String,
-    pub access: Access,
+    pub access: CommandAccess,
     pub description: Option<String>,
-    /// JSON Schema; the compact form is written out.
+    /// JSON Schema; the compact form is expanded.
     pub input_schema: Option<Value>,
     pub output_schema: Option<Value>,
-    /// Paths into the payload that it reads.
+    /// The payload paths that the command reads.
     pub consumes: Vec<String>,
-    pub emits: Vec<Emitted>,
+    pub emits: Vec<DeclaredEvent>,
     pub idempotent: Option<bool>,
     pub retry_safe: Option<bool>,
 }
 
-/// What a command does to the world outside; a manifest that is silent is taken for the worse.
+/// Whether a command has side effects; a manifest that does not say is taken as `Write`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum CommandAccess {
     Read,
     Write,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Emitted {
+pub struct DeclaredEvent {
     pub event: String,
     pub values: Vec<String>,
 }
@@ -67,7 +67,7 @@ struct RawEmitted {
     values: Option<Vec<String>>,
 }
 
-// By hand, because an untagged enum would forget the types that the fields ask for and the lines that errors name.
+// Implemented by hand, because an untagged enum would lose the types of the fields and the lines in error messages.
 impl<'de> Deserialize<'de> for RawCommands {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(CommandsVisitor)
@@ -101,7 +101,7 @@ impl<'de> Visitor<'de> for CommandsVisitor {
 }
 
 impl RawCommands {
-    pub(super) fn checked(self) -> Result<Vec<Command>, Error> {
+    pub(super) fn checked(self) -> Result<Vec<PluginCommand>, Error> {
         if self.0.is_empty() {
             return Err(Error::Missing {
                 key: "commands",
@@ -113,7 +113,7 @@ impl RawCommands {
         for (name, raw) in self.0 {
             let name = name.unwrap_or_default();
             if !is_name(&name) {
-                let fix = "a name of letters, digits, `_` and `-` that begins with a letter";
+                let fix = "a name of letters, digits, `_` and `-` that starts with a letter";
                 return Err(Error::unfit("commands.name", &name, fix));
             }
             if !names.insert(name.clone()) {
@@ -132,11 +132,11 @@ fn is_name(name: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-fn command(name: String, raw: RawCommand) -> Result<Command, Error> {
+fn command(name: String, raw: RawCommand) -> Result<PluginCommand, Error> {
     let key = |rest: &str| format!("commands.{name}.{rest}");
     let access = match raw.access.as_deref() {
-        None | Some("write") => Access::Write,
-        Some("read") => Access::Read,
+        None | Some("write") => CommandAccess::Write,
+        Some("read") => CommandAccess::Read,
         Some(other) => return Err(Error::unfit(key("type"), other, "`read` or `write`")),
     };
     let values = raw.values.unwrap_or_default();
@@ -149,9 +149,9 @@ fn command(name: String, raw: RawCommand) -> Result<Command, Error> {
             return Err(Error::unfit(key("values.emit.event"), &event, fix));
         }
         let values = payload_paths(&key("values.emit.values"), emitted.values)?;
-        emits.push(Emitted { event, values });
+        emits.push(DeclaredEvent { event, values });
     }
-    Ok(Command {
+    Ok(PluginCommand {
         input_schema: schema(&key("input_schema"), raw.input_schema)?,
         output_schema: schema(&key("output_schema"), raw.output_schema)?,
         name,
@@ -176,7 +176,7 @@ fn payload_paths(key: &str, paths: Option<Vec<String>>) -> Result<Vec<String>, E
     }
 }
 
-/// The payload as a whole, written as `payload` or `payload.*`, or a path into it.
+/// The whole payload, written as `payload` or `payload.*`, or a path into it.
 fn is_payload_path(path: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()
@@ -191,7 +191,7 @@ fn is_payload_path(path: &str) -> bool {
             .is_some_and(|rest| rest == "*" || rest.split('.').all(is_part))
 }
 
-/// A schema as it stands, or written out from the compact `{field: type}`.
+/// A schema as written, or expanded from the compact `{field: type}`.
 fn schema(key: &str, raw: Option<Value>) -> Result<Option<Value>, Error> {
     match raw {
         None | Some(Value::Null) => Ok(None),

@@ -1,11 +1,11 @@
-//! Less for a plugin than the server itself may have: resource limits, and the files it can reach.
+//! Confines a plugin: resource limits, and the files that it can reach.
 //!
-//! A process is confined by itself before it becomes the plugin: the server starts a launcher, which reads a [`Confinement`]
-//! from its arguments, gives up its rights with [`exec`] and turns into the entrypoint. What was given up cannot be got back,
-//! by no child either. A plugin without a confinement is started without a launcher.
+//! A process confines itself before it becomes the plugin: the server starts a launcher, which reads a [`Confinement`] from its
+//! arguments, drops its rights with [`exec`] and executes the entrypoint. Neither the process nor its children can regain a
+//! dropped right. A plugin without a confinement is started without a launcher.
 //!
-//! The network is not confined, nor are sockets in the file system, and `processes` counts all processes of the user, as the system
-//! does. What of the service's own files no sandbox opens is said in [`Guarded`].
+//! Network access and sockets in the file system are not confined, and `processes` counts all processes of the user, as the
+//! kernel does. [`GuardedPaths`] lists the files of the service that no sandbox opens.
 
 mod arguments;
 mod guarded;
@@ -20,14 +20,14 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
-use super::environment::Variables;
-use super::run::{Launcher, is_want_of_resources, why_not_started};
+use super::environment::PluginVariables;
+use super::run::{Launcher, is_out_of_resources, why_not_started};
 
-pub use guarded::Guarded;
+pub use guarded::GuardedPaths;
 
-/// Where programs and what they need to start lie. Those that a system does not have are left out.
+/// Directories of programs and their libraries. Those that do not exist are skipped.
 const SYSTEM: &[&str] = &["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt"];
-/// What programs need of `/etc`, which is otherwise where services keep their configurations and secrets, ours too.
+/// The parts of `/etc` that programs need. The rest stays closed, because services keep configurations and secrets there.
 const ETC: &[&str] = &[
     // To start.
     "/etc/ld.so.cache",
@@ -36,7 +36,7 @@ const ETC: &[&str] = &[
     "/etc/ld.so.preload",
     "/etc/alternatives",
     "/etc/perl",
-    // To find hosts and users.
+    // To resolve hosts and users.
     "/etc/gai.conf",
     "/etc/group",
     "/etc/host.conf",
@@ -47,7 +47,7 @@ const ETC: &[&str] = &[
     "/etc/protocols",
     "/etc/resolv.conf",
     "/etc/services",
-    // To trust others.
+    // To verify certificates.
     "/etc/ca-certificates",
     "/etc/crypto-policies",
     "/etc/pki/ca-trust",
@@ -57,20 +57,20 @@ const ETC: &[&str] = &[
     "/etc/ssl/cert.pem",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
-    // To know where and when they are.
+    // For time zone, locale and system identity.
     "/etc/debian_version",
     "/etc/localtime",
     "/etc/locale.alias",
     "/etc/machine-id",
     "/etc/os-release",
     "/etc/timezone",
-    // To deal with files.
+    // For file types, fonts and terminals.
     "/etc/fonts",
     "/etc/magic",
     "/etc/mime.types",
     "/etc/terminfo",
 ];
-/// The start of Python reads a file in a directory that is named after its version.
+/// Python reads a file at start from a directory with this prefix.
 const ETC_PYTHON: &str = "python3";
 const DEVICES: &[&str] = &[
     "/dev/null",
@@ -81,7 +81,7 @@ const DEVICES: &[&str] = &[
 ];
 const TEMPORARY: &str = "/tmp";
 const TMPDIR: &str = "TMPDIR";
-/// Between the signal that says that the processor time is used up, and the kill.
+/// The time between the signal for exhausted processor time and the kill.
 const CPU_GRACE_SECONDS: u64 = 1;
 const EXIT_CONFIG: u8 = 78;
 
@@ -91,32 +91,32 @@ pub struct Confinement {
     pub sandbox: Option<Sandbox>,
 }
 
-/// Of each process of the plugin. What is absent is as it is for the server.
+/// Limits of each process of the plugin. An absent limit is that of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Of addresses, used or not; garbage collectors reserve far more than they use.
+    /// Limits the address space, used or not; garbage collectors reserve far more than they use.
     pub memory_bytes: Option<u64>,
-    /// Of processor time, rounded up to whole seconds.
+    /// Limits processor time, rounded up to whole seconds.
     pub cpu: Option<Duration>,
     pub open_files: Option<u64>,
-    /// Of the whole user. The system does not hold root to it.
+    /// Counts all processes of the user. The kernel does not enforce it for root.
     pub processes: Option<u64>,
     pub file_bytes: Option<u64>,
 }
 
-/// The files that can be reached beyond the system's own and the plugin's own, which can be read and executed.
+/// The files that a plugin can reach in addition to those of the system and its own, which it can read and execute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sandbox {
-    /// Absolute; a directory stands for all below it. They may be executed too.
+    /// Absolute; a directory includes everything below it. Files may be executed too.
     pub read: Vec<PathBuf>,
-    /// These may be read as well.
+    /// Writable paths can be read as well.
     pub write: Vec<PathBuf>,
-    /// On a kernel that cannot do all of it, run with what it can instead of not at all.
+    /// On a kernel without full support, enforce what it can instead of refusing to run.
     pub best_effort: bool,
-    /// Writable too, unless that opens what is guarded; then the plugin gets one of its own. No key of a configuration.
+    /// Writable too, unless that would open a guarded path; then the plugin gets its own directory. Not a configuration key.
     pub temporary: Option<PathBuf>,
-    /// No key of a configuration either: the service says it.
-    pub guarded: Guarded,
+    /// Not a configuration key: the service sets it.
+    pub guarded: GuardedPaths,
 }
 
 impl Confinement {
@@ -124,15 +124,15 @@ impl Confinement {
         *self == Self::default()
     }
 
-    /// The launcher with this confinement for the plugin in `directory`; none if there is nothing to confine.
+    /// The launcher with this confinement for the plugin in `directory`; `None` if there is nothing to confine.
     ///
-    /// `base` starts a program that calls [`exec`] with the arguments behind those of `base`. What is `guarded` no sandbox opens.
+    /// `base` starts a program that calls [`exec`] with the arguments after those of `base`. No sandbox opens `guarded`.
     pub fn launcher(
         &self,
         base: &Launcher,
         directory: &Path,
-        environment: &Variables,
-        guarded: &Guarded,
+        environment: &PluginVariables,
+        guarded: &GuardedPaths,
     ) -> Option<Launcher> {
         if self.is_empty() {
             return None;
@@ -151,14 +151,14 @@ impl Confinement {
     }
 }
 
-/// Why a plugin was not started. Nothing of it has run.
+/// Why a plugin was not started. None of its code has run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the launcher was called wrongly: {0}")]
+    #[error("invalid arguments for the launcher: {0}")]
     Usage(String),
     #[error(
-        "this kernel cannot confine files as `sandbox` asks for (Linux 6.2 or later, with Landlock on, can): {0}; \
-         use such a kernel, remove `sandbox`, or set `sandbox.best_effort: true` to run with less"
+        "this kernel does not support the configured `sandbox` (Linux 6.2 or later with Landlock does): {0}; \
+         use such a kernel, remove `sandbox`, or set `sandbox.best_effort: true` to run with less protection"
     )]
     Unsupported(String),
     #[error(
@@ -167,14 +167,14 @@ pub enum Error {
     NoPath { path: PathBuf, error: String },
     #[error(
         "the sandbox would open {path}, and with it {guarded}, which belongs to the service itself: its keys, ledger, configuration \
-         or programs; name a narrower path in `sandbox`, or move what the plugin needs (or the plugin) elsewhere"
+         or programs; name a narrower path in `sandbox`, or move the files of the plugin"
     )]
     Guarded { path: PathBuf, guarded: PathBuf },
-    #[error("no temporary directory of its own could be made at {path}: {error}")]
+    #[error("the temporary directory {path} cannot be created: {error}")]
     NoTemporary { path: PathBuf, error: io::Error },
-    /// Another attempt may find what this one lacked.
-    #[error("the system has no room to confine the plugin: {0}")]
-    NoRoom(String),
+    /// A later attempt may succeed.
+    #[error("the system has no resources to confine the plugin: {0}")]
+    NoResources(String),
     #[error("the limit of {name} could not be set to {value}: {error}")]
     Limit {
         name: &'static str,
@@ -186,7 +186,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the launcher prints in place of the plugin, so that the failure reaches the job as every other does.
+    /// The response that the launcher prints in place of the plugin, so that the failure is reported like any other.
     pub fn answer(&self) -> String {
         json!({"status": "error", "error": self.to_string(), "retry": self.is_retryable()})
             .to_string()
@@ -198,7 +198,7 @@ impl Error {
 
     fn is_retryable(&self) -> bool {
         match self {
-            Self::NotStarted(_) | Self::NoRoom(_) | Self::NoTemporary { .. } => true,
+            Self::NotStarted(_) | Self::NoResources(_) | Self::NoTemporary { .. } => true,
             Self::Usage(_)
             | Self::Unsupported(_)
             | Self::NoPath { .. }
@@ -208,8 +208,8 @@ impl Error {
     }
 }
 
-/// Confines this process and becomes the plugin that `arguments` name. Returns only if that fails; then end the process, which
-/// may be confined by half.
+/// Confines this process and executes the plugin that `arguments` name. Returns only on failure; the caller must then exit,
+/// because the process may be partly confined.
 pub fn exec(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Error {
     match confined(arguments) {
         Ok(mut command) => {
@@ -223,7 +223,7 @@ pub fn exec(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Error {
 
 fn confined(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Command, Error> {
     let (confinement, entrypoint) = Confinement::from_arguments(arguments)?;
-    // Before the limits: with little memory left even this might fail.
+    // Before the limits: with little memory left, this allocation might fail.
     let mut command = Command::new(entrypoint);
     if let Some(sandbox) = &confinement.sandbox
         && let Some(temporary) = landlocked::restrict(sandbox)?
@@ -237,7 +237,7 @@ fn confined(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<C
 impl ResourceLimits {
     fn apply(&self) -> Result<(), Error> {
         let cpu_seconds = self.cpu.map(|cpu| whole_seconds(cpu).max(1));
-        // Memory comes last, for what is done here needs some.
+        // Memory comes last, because this code needs some.
         for (name, resource, value, grace) in [
             ("cpu", Resource::Cpu, cpu_seconds, CPU_GRACE_SECONDS),
             ("open_files", Resource::Nofile, self.open_files, 0),
@@ -246,7 +246,7 @@ impl ResourceLimits {
             ("memory", Resource::As, self.memory_bytes, 0),
         ] {
             let Some(value) = value else { continue };
-            // What the server was given itself cannot be exceeded.
+            // A limit cannot exceed that of the server.
             let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
             let limit = Rlimit {
                 current: Some(value.min(most)),

@@ -1,8 +1,8 @@
 //! Finds the plugins below the roots.
 //!
-//! One bad plugin never hides the others: it is left out with a [`Note`] that says why and what to do. Only a root that cannot
-//! be used is an error. The walk is bounded in depth and in number of directories, and leaves out hidden directories and those
-//! of package managers, which hold foreign code by the thousand. It blocks, so an async caller moves it aside.
+//! A bad plugin never hides the others: it is skipped with a [`Note`] that says why and what to do. Only an unusable root is an
+//! error. The walk is bounded in depth and in the number of directories, and skips hidden directories and those of package
+//! managers. It blocks, so an async caller must use a blocking thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,13 +11,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::manifest::{self, MANIFEST_BYTES_MAX, Manifest};
+use super::manifest::{self, MANIFEST_BYTES_MAX, PluginManifest};
 use super::trust::{self, Distrust, Symlinks};
 
 pub(crate) const MANIFEST: &str = "manifest.yaml";
 const DEPTH_MAX: usize = 8;
 const DIRECTORIES_MAX: usize = 10_000;
-/// A program with such a name and no manifest beside it was probably meant to be a plugin.
+/// A file with such a name and no manifest beside it was probably meant to be a plugin.
 const USUAL_ENTRYPOINTS: &[&str] = &[
     "run", "run.py", "run.sh", "run.js", "run.rb", "run.pl", "main.py", "main.sh", "main.js",
 ];
@@ -25,28 +25,28 @@ const USUAL_ENTRYPOINTS: &[&str] = &[
 const SHARED: &[&str] = &["lib", "_lib"];
 const FOREIGN: &[&str] = &["node_modules", "__pycache__"];
 
-/// What was found. Names are those of the manifests.
+/// The result of a discovery. Names are those of the manifests.
 #[derive(Debug, Default)]
 pub struct Discovery {
-    pub plugins: BTreeMap<String, Found>,
-    /// The names of plugins that are there and were left out; the directory's name where the manifest gives none.
+    pub plugins: BTreeMap<String, DiscoveredPlugin>,
+    /// The names of skipped plugins; the directory name if the manifest has none.
     pub skipped: BTreeSet<String>,
     pub notes: Vec<Note>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    pub manifest: Arc<Manifest>,
+pub struct DiscoveredPlugin {
+    pub manifest: Arc<PluginManifest>,
     pub directory: PathBuf,
-    /// Absolute, with links followed.
+    /// Absolute, with links resolved.
     pub entrypoint: PathBuf,
 }
 
-/// What an operator should know of one file or directory.
+/// A message for the operator about one file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub weight: Weight,
-    /// The plugin that is not there because of it.
+    /// The plugin that was skipped because of it.
     pub plugin: Option<String>,
     pub path: PathBuf,
     pub text: String,
@@ -56,7 +56,7 @@ pub struct Note {
 pub enum Weight {
     Detail,
     Warning,
-    /// A plugin is not there because of it.
+    /// A plugin was skipped because of it.
     Skipped,
 }
 
@@ -70,15 +70,15 @@ impl fmt::Display for Note {
 pub enum Error {
     #[error("plugin root {path} cannot be read: {error}; create it or correct `plugin_roots`")]
     Unreadable { path: PathBuf, error: io::Error },
-    #[error("plugin root {0} is no directory; correct `plugin_roots`")]
+    #[error("plugin root {0} is not a directory; correct `plugin_roots`")]
     NoDirectory(PathBuf),
     #[error("plugin root: {0}")]
     Distrusted(#[from] Distrust),
 }
 
-/// Walks the roots in their order; the first plugin of a name wins.
+/// Walks the roots in order; the first plugin with a name wins.
 pub fn discover(roots: &[PathBuf], symlinks: Symlinks) -> Result<Discovery, Error> {
-    let mut walk = Walk {
+    let mut walk = DiscoveryWalk {
         symlinks,
         roots: Vec::new(),
         visited: BTreeSet::new(),
@@ -94,18 +94,18 @@ pub fn discover(roots: &[PathBuf], symlinks: Symlinks) -> Result<Discovery, Erro
     Ok(walk.discovery)
 }
 
-struct Walk {
+struct DiscoveryWalk {
     symlinks: Symlinks,
-    /// Without links, each once.
+    /// Without links and duplicates.
     roots: Vec<PathBuf>,
     visited: BTreeSet<PathBuf>,
     is_full: bool,
     discovery: Discovery,
 }
 
-impl Walk {
+impl DiscoveryWalk {
     fn approve(&mut self, written: &Path) -> Result<(), Error> {
-        // Without a slash at the end, behind which a link looks like the directory it leads to.
+        // Without a trailing slash, after which a link looks like its target.
         let path: PathBuf = written.components().collect();
         let unreadable = |error| Error::Unreadable {
             path: path.clone(),
@@ -114,7 +114,7 @@ impl Walk {
         let is_symlink = fs::symlink_metadata(&path)
             .map_err(unreadable)?
             .is_symlink();
-        if is_symlink && let Some(text) = trust::followed(&path, self.symlinks)? {
+        if is_symlink && let Some(text) = trust::check_link(&path, self.symlinks)? {
             self.note(Weight::Warning, &path, text);
         }
         let root = fs::canonicalize(&path).map_err(unreadable)?;
@@ -126,10 +126,9 @@ impl Walk {
             let may = if trust::is_sticky(&root)? {
                 "add plugins"
             } else {
-                "add plugins and replace those that are there"
+                "add and replace plugins"
             };
-            let text =
-                format!("is writable by everybody, who may thus {may}; run `chmod o-w` on it");
+            let text = format!("is world-writable, so any user may {may}; run `chmod o-w` on it");
             self.note(Weight::Warning, &root, text);
         }
         if !self.roots.contains(&root) {
@@ -144,7 +143,7 @@ impl Walk {
         }
         if self.visited.len() > DIRECTORIES_MAX {
             self.is_full = true;
-            let text = format!("{DIRECTORIES_MAX} directories were searched; the rest is left out");
+            let text = format!("{DIRECTORIES_MAX} directories were searched; the rest is skipped");
             self.note(Weight::Warning, path, text);
             return;
         }
@@ -169,13 +168,13 @@ impl Walk {
     }
 
     fn below(&mut self, path: &Path, depth: usize, in_plugin: bool) {
-        // A file, or gone since it was listed, or a link to nowhere.
+        // A file, removed since it was listed, or a dangling link.
         if !path.is_dir() {
             return;
         }
         if depth > DEPTH_MAX {
-            let text = format!("lies more than {DEPTH_MAX} directories deep and is not searched");
-            // Deep inside a plugin lies its own code.
+            let text = format!("is more than {DEPTH_MAX} directories deep and is not searched");
+            // Deep directories inside a plugin are its own code.
             let weight = if in_plugin {
                 Weight::Detail
             } else {
@@ -190,10 +189,10 @@ impl Walk {
         }
     }
 
-    /// The path without links, if it may be used.
+    /// The path without links, if it is trusted.
     fn resolved(&mut self, path: &Path) -> Result<PathBuf, Distrust> {
         if trust::is_symlink(path)?
-            && let Some(text) = trust::followed(path, self.symlinks)?
+            && let Some(text) = trust::check_link(path, self.symlinks)?
         {
             self.note(Weight::Warning, path, text);
         }
@@ -216,7 +215,7 @@ impl Walk {
         let parsed = self
             .resolved(&file)
             .and_then(|target| {
-                trust::refuse_other_hands(&target, directory, &self.roots)?;
+                trust::check_ownership(&target, directory, &self.roots)?;
                 Ok(target)
             })
             .map_err(|distrust| distrust.to_string())
@@ -263,7 +262,7 @@ impl Walk {
             self.note(Weight::Warning, &file, text);
             return;
         }
-        let found = Found {
+        let found = DiscoveredPlugin {
             directory: directory.to_path_buf(),
             entrypoint: entrypoint.path,
             manifest: Arc::new(manifest),
@@ -292,7 +291,7 @@ impl Walk {
     }
 }
 
-/// Sorted, so that the first of two plugins is the same on every start. Names that are no text cannot be written in a manifest.
+/// Sorted, so that the first of two plugins is the same on every start. Names that are not UTF-8 cannot be written in a manifest.
 fn names(path: &Path) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(path)? {
@@ -302,9 +301,9 @@ fn names(path: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // A named pipe would hold up the start until somebody writes to it.
+    // A named pipe would block the start until something writes to it.
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     let mut text = String::new();
     let mut file = fs::File::open(path)?.take(MANIFEST_BYTES_MAX + 1);

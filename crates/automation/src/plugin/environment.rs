@@ -1,19 +1,19 @@
-//! The environment variables that a plugin gets to see.
+//! The environment variables of plugins.
 //!
-//! Few, and named: what the operator keeps in the environment of the server, secrets among it, is not for every plugin.
+//! Only a few named variables are passed on, because the server's environment may contain secrets.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use consign_kernel::plant::{self, Plant};
 
-pub type Variables = BTreeMap<OsString, OsString>;
+pub type PluginVariables = BTreeMap<OsString, OsString>;
 
 const ALLOWED: &[&str] = &["PATH", "HOME", "TZ", "LANG", "LANGUAGE", "TMPDIR"];
 const ALLOWED_PREFIX: &str = "LC_";
 
-/// What is left of the server's variables; `passthrough` names those that the operator adds.
-pub fn for_plugins(server: &Variables, passthrough: &[String]) -> Variables {
+/// Filters the server's variables; `passthrough` names those that the operator adds.
+pub fn for_plugins(server: &PluginVariables, passthrough: &[String]) -> PluginVariables {
     let is_allowed = |name: &str| {
         ALLOWED.contains(&name)
             || name.starts_with(ALLOWED_PREFIX)

@@ -1,6 +1,6 @@
-//! The process group of a plugin: the process and all that it started and did not send away.
+//! The process group of a plugin: the process and all descendants that did not leave the group.
 //!
-//! While a [`Group`] lives its members may; when it is dropped they are killed, on whatever path that happens.
+//! Dropping a [`ProcessGroup`] kills its members, on every path.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use tokio::time::sleep;
 
-/// Numbers are given out in turn, so none comes back between two looks.
+/// Process ids are assigned in sequence, so none is reused between two polls.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     leader: Option<Pid>,
 }
 
-impl Group {
-    /// Of a child that was started as the leader of its own group.
+impl ProcessGroup {
+    /// The group of a child that was started as group leader.
     pub(super) fn of(leader: Option<u32>) -> Self {
         let leader = leader.and_then(|id| i32::try_from(id).ok());
         Self {
@@ -26,12 +26,12 @@ impl Group {
         }
     }
 
-    /// Asks the members to end.
+    /// Sends SIGTERM to the members.
     pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Ready when no member is left. Those that the leader started may need longer to end than it does.
+    /// Completes when no member is left. Descendants may need longer than the leader.
     pub(super) async fn is_empty(&self) {
         while let Some(leader) = self.leader
             && test_kill_process_group(leader) != Err(Errno::SRCH)
@@ -40,7 +40,7 @@ impl Group {
         }
     }
 
-    /// Kills what is left, once: later the number of the group may be that of strangers.
+    /// Kills the remaining members, once: later the group id may belong to other processes.
     pub(super) fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.leader = None;
@@ -48,7 +48,7 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
-            // It fails if nobody is left, which is what we want.
+            // It fails if no process is left, which is the goal.
             let _ = if plant::on(Plant::SignalLeaderOnly) {
                 kill_process(leader, signal)
             } else {
@@ -58,7 +58,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }

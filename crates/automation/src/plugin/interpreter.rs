@@ -1,4 +1,4 @@
-//! The `#!` line of a script, whose interpreter the system needs before anything of the script runs.
+//! Checks the `#!` line of a script, whose interpreter must exist before the script can run.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -6,15 +6,15 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// More than systems read of it.
+/// More than any kernel reads of the line.
 const LINE_BYTES_MAX: u64 = 4096;
-const CARRIAGE_RETURN: &str = "its first line ends with a carriage return, which the system takes for a part of the \
-     interpreter's name; save the file with plain line ends, such as with `sed -i 's/\\r$//'`";
+const CARRIAGE_RETURN: &str = "its first line ends with a carriage return, which the system takes as part of the \
+     interpreter's name; save the file with LF line endings, such as with `sed -i 's/\\r$//'`";
 
-/// What keeps the system from starting this script; `None` of a program, and of a file that cannot be read. What `env` is to find is
-/// looked for in `search_path`, the `PATH` of plugins, if that is known.
+/// Why the kernel cannot start this script; `None` for a binary, and for a file that cannot be read. Programs for `env` are
+/// searched in `search_path`, the `PATH` of plugins, if known.
 pub fn why_unusable(script: &Path, search_path: Option<&OsStr>) -> Option<String> {
-    // A named pipe would hold us up until somebody writes to it.
+    // A named pipe would block until something writes to it.
     if !script.metadata().ok()?.is_file() {
         return None;
     }
@@ -33,7 +33,7 @@ pub fn why_unusable(script: &Path, search_path: Option<&OsStr>) -> Option<String
         .unwrap_or(line.len());
     let (interpreter, argument) = line.split_at(end);
     let interpreter = Path::new(OsStr::from_bytes(interpreter));
-    // What a path from the working directory means is not known here.
+    // The meaning of a relative path is unknown here.
     if interpreter.is_absolute() && !interpreter.exists() {
         return Some(missing(interpreter));
     }
@@ -53,7 +53,7 @@ fn missing(interpreter: &Path) -> String {
     )
 }
 
-/// The system hands over all that follows `env` as one argument, which names a program unless it begins with an option.
+/// The kernel passes everything after `env` as one argument, which is a program name unless it starts with an option.
 fn not_found_by_env(argument: &[u8], search_path: &OsStr) -> Option<String> {
     let program = match argument.strip_prefix(b"-S") {
         Some(split) => {
@@ -78,7 +78,7 @@ fn not_found_by_env(argument: &[u8], search_path: &OsStr) -> Option<String> {
         format!("`env` finds no program `{shown}` in PATH; install it or correct the `#!` line")
     } else {
         format!(
-            "`env` takes `{shown}` for the name of one program; write `#!/usr/bin/env -S {shown}`"
+            "`env` treats `{shown}` as the name of one program; write `#!/usr/bin/env -S {shown}`"
         )
     })
 }

@@ -1,16 +1,16 @@
-//! What a plugin says of itself in its `manifest.yaml`.
+//! The `manifest.yaml` of a plugin.
 //!
-//! A [`Manifest`] exists only if every rule holds, so nobody behind this module checks again. Whether the entrypoint may be
-//! trusted is another question: see [`super::trust`].
+//! A [`PluginManifest`] exists only if every rule holds, so no caller checks again. [`super::trust`] decides whether the entrypoint is
+//! trusted.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::command::{Command, RawCommands};
+use super::command::{PluginCommand, RawCommands};
 use super::keys;
 
-/// A manifest longer than this is no manifest.
+/// A longer file is refused.
 pub const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 const SPEC: &str = "ductile.plugin";
@@ -20,30 +20,30 @@ const STOPWATCH_SUBS: i64 = 32;
 const STOPWATCH_SUBS_MAX: i64 = 256;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Manifest {
+pub struct PluginManifest {
     pub name: String,
     pub version: Option<String>,
     pub description: Option<String>,
     /// Relative to the directory of the plugin, and without `..`.
     pub entrypoint: String,
-    /// False: one process at a time, unless the operator says otherwise.
+    /// False: one process at a time, unless the operator configures more.
     pub concurrency_safe: bool,
     /// At least one, in the order of the file.
-    pub commands: Vec<Command>,
+    pub commands: Vec<PluginCommand>,
     pub config_required: Vec<String>,
     pub config_optional: Vec<String>,
     pub fact_outputs: Vec<FactOutput>,
     pub stopwatch_subs_max: u16,
 }
 
-impl Manifest {
-    pub fn command(&self, name: &str) -> Option<&Command> {
+impl PluginManifest {
+    pub fn command(&self, name: &str) -> Option<&PluginCommand> {
         self.commands.iter().find(|command| command.name == name)
     }
 }
 
-/// After a success of `command`, its `state_updates` are kept as a fact of this type, and replace the plugin's state whole: that is
-/// the one view there is, named `mirror_object` or not at all.
+/// After a success of `command`, its `state_updates` are stored as a fact of this type and replace the whole state of the plugin.
+/// This is the only view; its name `mirror_object` is optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactOutput {
     pub command: String,
@@ -51,14 +51,14 @@ pub struct FactOutput {
 }
 
 pub(super) const FREE_NAME: &str =
-    "a name that does not begin with `core.` and has no control characters";
+    "a name that does not start with `core.` and has no control characters";
 
-/// Why a manifest is refused. Whoever reports it names the file.
+/// Why a manifest is refused. The caller adds the file name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("cannot be read: {0}")]
     Read(String),
-    #[error("is no manifest: {0}")]
+    #[error("is not a valid manifest: {0}")]
     Yaml(String),
     #[error("`{key}` is missing; write {fix}")]
     Missing {
@@ -83,26 +83,26 @@ impl Error {
     }
 }
 
-/// The manifest, and the keys in it that mean nothing to us.
+/// The manifest and its unknown keys.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parsed {
-    pub manifest: Manifest,
+pub struct ParsedManifest {
+    pub manifest: PluginManifest,
     pub unknown_keys: Vec<String>,
 }
 
-pub fn parse(text: &str) -> Result<Parsed, Error> {
+pub fn parse(text: &str) -> Result<ParsedManifest, Error> {
     let raw: Option<RawManifest> = from_yaml(text)?;
     let manifest = checked(raw.unwrap_or_default())?;
-    // Read once more without types: a reader with types forgets the keys it does not know, and one that collects them
-    // takes a version such as 1.10 for a number.
+    // Parsed again without types: a typed parser drops unknown keys, and one that collects them takes a version such as 1.10 for
+    // a number.
     let unknown_keys = keys::unknown(&from_yaml(text)?);
-    Ok(Parsed {
+    Ok(ParsedManifest {
         manifest,
         unknown_keys,
     })
 }
 
-/// Far above any honest manifest, far below what would hurt.
+/// Limits far above any real manifest.
 fn from_yaml<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -165,7 +165,7 @@ struct RawWhen {
     command: Option<String>,
 }
 
-fn checked(raw: RawManifest) -> Result<Manifest, Error> {
+fn checked(raw: RawManifest) -> Result<PluginManifest, Error> {
     let spec = raw.manifest_spec.ok_or(Error::Missing {
         key: "manifest_spec",
         fix: "`manifest_spec: ductile.plugin`",
@@ -178,7 +178,7 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
         fix: "`manifest_version: 1`",
     })?;
     if version != VERSION {
-        let fix = "1, the only version this core reads";
+        let fix = "1, the only supported version";
         return Err(Error::unfit("manifest_version", &version.to_string(), fix));
     }
     let protocol = raw.protocol.ok_or(Error::Missing {
@@ -186,7 +186,7 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
         fix: "`protocol: 2`",
     })?;
     if protocol != PROTOCOL {
-        let fix = "2, the only protocol this core speaks";
+        let fix = "2, the only supported protocol";
         return Err(Error::unfit("protocol", &protocol.to_string(), fix));
     }
     let name = filled(raw.name).ok_or(Error::Missing {
@@ -209,7 +209,7 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
         .map(|(index, raw)| fact_output(index, raw, &commands))
         .collect::<Result<_, _>>()?;
     let config_keys = raw.config_keys.unwrap_or_default();
-    Ok(Manifest {
+    Ok(PluginManifest {
         name,
         version: filled(raw.version),
         description: filled(raw.description),
@@ -223,7 +223,7 @@ fn checked(raw: RawManifest) -> Result<Manifest, Error> {
     })
 }
 
-/// The core's own steps are jobs too, under names of their own; and a control character parts the names of a job's series.
+/// The core's own steps are jobs with `core.` names, and a control character separates the parts of a series name.
 pub(super) fn is_free(name: &str) -> bool {
     !name.starts_with("core.") && !name.contains(char::is_control)
 }
@@ -233,7 +233,7 @@ fn filled(text: Option<String>) -> Option<String> {
 }
 
 fn stopwatch(raw: Option<&RawStopwatch>) -> Result<u16, Error> {
-    // Plugins that want no other number than the usual one write 0.
+    // 0 means the default.
     let given = raw.and_then(|raw| raw.max_subs).filter(|given| *given != 0);
     let found = given.unwrap_or(STOPWATCH_SUBS);
     u16::try_from(found)
@@ -251,7 +251,7 @@ fn stopwatch(raw: Option<&RawStopwatch>) -> Result<u16, Error> {
 fn fact_output(
     index: usize,
     raw: RawFactOutput,
-    commands: &[Command],
+    commands: &[PluginCommand],
 ) -> Result<FactOutput, Error> {
     let key = |rest: &str| format!("fact_outputs[{index}].{rest}");
     let declared: BTreeSet<&str> = commands.iter().map(|one| one.name.as_str()).collect();

@@ -1,18 +1,18 @@
-//! The number of files this process may have open: raised for the server, given back to its plugins.
+//! The limit of open files: raised for the server, restored for its plugins.
 //!
-//! A limit belongs to the whole process, so what it was is remembered for the whole process too. Programs that know only the
-//! usual limit may misbehave with a higher one (`select`, or closing every number up to it), hence plugins get the old one.
+//! The limit is a property of the process, so the original value is a process-wide static. Programs may misbehave with a high
+//! limit (`select`, or closing every possible descriptor), so plugins get the original one.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
-use super::run::Job;
+use super::run::ProcessSpec;
 
-/// The limit of before, if it was raised.
+/// The original limit, if it was raised.
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
-/// Raises the soft limit to the hard one; gives how many files may be open now.
+/// Raises the soft limit to the hard limit; returns the number of files that may be open now.
 pub fn raise() -> u64 {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -25,8 +25,8 @@ pub fn raise() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Gives a plugin that was just started the limit of before, unless its confinement sets one.
-pub(super) fn give_back(job: &Job, pid: Option<u32>) {
+/// Restores the original limit for a plugin that was just started, unless its confinement sets one.
+pub(super) fn restore_limit(job: &ProcessSpec, pid: Option<u32>) {
     let (Some(before), Some(pid)) = (BEFORE.get(), pid) else {
         return;
     };

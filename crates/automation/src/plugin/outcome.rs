@@ -1,49 +1,50 @@
-//! What came of a run: the answer and the way the process ended, taken together.
+//! Classifies a run from the response and the exit of the process.
 //!
-//! Every failure has one [`Reason`], and the reason alone says whether a retry makes sense. How often and when is not decided here.
+//! Every failure has one [`FailureReason`], which alone decides whether a retry makes sense. How often and when to retry is
+//! decided elsewhere.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use consign_kernel::plant::{self, Plant};
 
-use super::response::{self, Answer, LogLine, Response};
-use super::run::{Ended, How};
+use super::response::{self, LogLine, PluginReply, PluginResponse};
+use super::run::{ExitKind, ProcessEnd};
 
-/// The exit code that says: without another configuration I shall never work.
+/// The exit code of a plugin that cannot work without another configuration.
 const EXIT_CONFIG: i32 = 78;
 const EXIT_NOT_FOUND: i32 = 127;
-/// The ends that only resource limits bring about.
+/// Signals that only resource limits cause.
 const SIGNAL_CPU: i32 = 24;
 const SIGNAL_FILE_SIZE: i32 = 25;
-/// Of what was printed to standard error, this much goes into an error text.
+/// How much of standard error goes into an error text.
 const STDERR_CHARS_MAX: usize = 500;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Succeeded(Response),
-    Failed(Failure),
+pub enum PluginOutcome {
+    Succeeded(PluginResponse),
+    Failed(PluginFailure),
     TimedOut,
     Cancelled,
-    /// Nothing of it ran, for want of the system's resources: no attempt was made. The reason, for people.
-    NoRoom(String),
+    /// The process was not started for lack of system resources, so this is not an attempt. Carries the reason as text.
+    NoResources(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    pub reason: Reason,
+pub struct PluginFailure {
+    pub reason: FailureReason,
     pub error: String,
     pub logs: Vec<LogLine>,
 }
 
-impl Failure {
+impl PluginFailure {
     pub fn is_retryable(&self) -> bool {
         self.reason.is_retryable()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum FailureReason {
     PluginError,
     PluginRetryFalse,
     ExitCode78,
@@ -54,7 +55,7 @@ pub enum Reason {
     OutputTooLong,
 }
 
-impl Reason {
+impl FailureReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PluginError => "plugin_error",
@@ -82,31 +83,31 @@ impl Reason {
     }
 }
 
-impl Outcome {
-    /// None for what is no failure.
-    pub fn reason(&self) -> Option<Reason> {
+impl PluginOutcome {
+    /// `None` unless it is a failure.
+    pub fn reason(&self) -> Option<FailureReason> {
         match self {
             Self::Failed(failure) => Some(failure.reason),
-            Self::TimedOut => Some(Reason::Timeout),
-            Self::Succeeded(_) | Self::Cancelled | Self::NoRoom(_) => None,
+            Self::TimedOut => Some(FailureReason::Timeout),
+            Self::Succeeded(_) | Self::Cancelled | Self::NoResources(_) => None,
         }
     }
 }
 
-pub fn classify(ended: &Ended) -> Outcome {
+pub fn classify(ended: &ProcessEnd) -> PluginOutcome {
     match &ended.how {
-        How::Exited(status) => classify_exit(*status, ended),
-        How::TimedOut => Outcome::TimedOut,
-        How::Cancelled => Outcome::Cancelled,
-        How::NotStarted(why) => failed(Reason::SpawnError, why.clone(), Vec::new()),
-        How::NoRoom(why) => Outcome::NoRoom(why.clone()),
+        ExitKind::Exited(status) => classify_exit(*status, ended),
+        ExitKind::TimedOut => PluginOutcome::TimedOut,
+        ExitKind::Cancelled => PluginOutcome::Cancelled,
+        ExitKind::NotStarted(why) => failed(FailureReason::SpawnError, why.clone(), Vec::new()),
+        ExitKind::NoResources(why) => PluginOutcome::NoResources(why.clone()),
     }
 }
 
-/// What deserves a warning although it fails nothing.
-pub fn warnings(ended: &Ended) -> Vec<String> {
+/// Conditions that deserve a warning but are no failure.
+pub fn warnings(ended: &ProcessEnd) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let How::Exited(status) = ended.how
+    if let ExitKind::Exited(status) = ended.how
         && !status.success()
     {
         warnings.push(format!("the plugin {}", describe(status)));
@@ -120,46 +121,48 @@ pub fn warnings(ended: &Ended) -> Vec<String> {
     warnings
 }
 
-fn classify_exit(status: ExitStatus, ended: &Ended) -> Outcome {
-    // A longer output may hold a whole answer in its beginning, but what followed cannot be known.
+fn classify_exit(status: ExitStatus, ended: &ProcessEnd) -> PluginOutcome {
+    // Truncated output may start with a complete response, but what followed is unknown.
     let answer = (!ended.stdout.is_truncated).then(|| response::parse(&ended.stdout.bytes));
     if status.code() == Some(EXIT_CONFIG) {
         let (said, logs) = match answer {
-            Some(Ok(Answer::Error(refusal))) => (refusal.error, refusal.logs),
-            Some(Ok(Answer::Ok(response))) => (told(ended), response.logs),
-            Some(Err(_)) | None => (told(ended), Vec::new()),
+            Some(Ok(PluginReply::Error(refusal))) => (refusal.error, refusal.logs),
+            Some(Ok(PluginReply::Ok(response))) => (stderr_tail(ended), response.logs),
+            Some(Err(_)) | None => (stderr_tail(ended), Vec::new()),
         };
         let error = format!("the plugin {}: {said}", describe(status));
-        return failed(Reason::ExitCode78, error, logs);
+        return failed(FailureReason::ExitCode78, error, logs);
     }
     match answer {
         None => {
             let kept = ended.stdout.bytes.len();
             let error = format!("the plugin printed more than {kept} bytes on its standard output");
-            failed(Reason::OutputTooLong, error, Vec::new())
+            failed(FailureReason::OutputTooLong, error, Vec::new())
         }
-        Some(Ok(Answer::Ok(response))) => Outcome::Succeeded(response),
-        Some(Ok(Answer::Error(refusal))) => {
+        Some(Ok(PluginReply::Ok(response))) => PluginOutcome::Succeeded(response),
+        Some(Ok(PluginReply::Error(refusal))) => {
             let reason = if refusal.retry {
-                Reason::PluginError
+                FailureReason::PluginError
             } else {
-                Reason::PluginRetryFalse
+                FailureReason::PluginRetryFalse
             };
             failed(reason, refusal.error, refusal.logs)
         }
         Some(Err(unfit)) => {
             let reason = match unfit {
-                response::Error::Empty => Reason::NilResponse,
-                response::Error::Json(_) | response::Error::Member { .. } => Reason::Protocol,
+                response::Error::Empty => FailureReason::NilResponse,
+                response::Error::Json(_) | response::Error::Member { .. } => {
+                    FailureReason::Protocol
+                }
             };
-            let error = format!("{unfit}; it {}; {}", describe(status), told(ended));
+            let error = format!("{unfit}; it {}; {}", describe(status), stderr_tail(ended));
             failed(reason, error, Vec::new())
         }
     }
 }
 
-fn failed(reason: Reason, error: String, logs: Vec<LogLine>) -> Outcome {
-    Outcome::Failed(Failure {
+fn failed(reason: FailureReason, error: String, logs: Vec<LogLine>) -> PluginOutcome {
+    PluginOutcome::Failed(PluginFailure {
         reason,
         error,
         logs,
@@ -169,26 +172,26 @@ fn failed(reason: Reason, error: String, logs: Vec<LogLine>) -> Outcome {
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(EXIT_NOT_FOUND), _) => {
-            "exited with code 127, which mostly means that its interpreter or a command is missing, or that its first line \
+            "exited with code 127, which usually means that its interpreter or a command is missing, or that its first line \
              ends with a carriage return"
                 .to_owned()
         }
         (Some(EXIT_CONFIG), _) => "exited with code 78, a configuration error".to_owned(),
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(SIGNAL_CPU)) => {
-            "was ended by signal 24: it used up the processor time that `limits.cpu` gives it"
+            "was killed by signal 24: it used up the processor time of `limits.cpu`"
                 .to_owned()
         }
         (None, Some(SIGNAL_FILE_SIZE)) => {
-            "was ended by signal 25: it wrote a file longer than `limits.file_size`".to_owned()
+            "was killed by signal 25: it wrote a file longer than `limits.file_size`".to_owned()
         }
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended in an unknown way".to_owned(),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended with an unknown status".to_owned(),
     }
 }
 
-/// The end of what was printed to standard error, where the cause mostly stands.
-fn told(ended: &Ended) -> String {
+/// The end of standard error, which usually contains the cause.
+fn stderr_tail(ended: &ProcessEnd) -> String {
     let text = ended.stderr.text();
     let text = text.trim();
     if text.is_empty() {

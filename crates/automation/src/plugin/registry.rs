@@ -1,7 +1,7 @@
-//! The plugins by the names under which jobs are made.
+//! The plugins by the names that jobs use.
 //!
-//! A name is a discovered plugin or an alias of one; an alias shares the program and the manifest, and nothing else. A plugin
-//! without its required configuration is not here, but aliases of it may be.
+//! A name is a discovered plugin or an alias of one; an alias shares only program and manifest. A plugin without its required
+//! configuration is not registered, but its aliases may be.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,33 +10,33 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::discovery::{Discovery, Note, Weight};
-use super::manifest::{self, FREE_NAME, Manifest};
+use super::manifest::{self, FREE_NAME, PluginManifest};
 
-/// What the configuration says of one name.
+/// The configuration of one name.
 #[derive(Clone, Debug, Default)]
 pub struct Declaration {
     pub is_disabled: bool,
-    /// The plugin whose program an alias takes.
+    /// The plugin whose program an alias uses.
     pub uses: Option<String>,
     pub config: Map<String, Value>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Plugin {
+pub struct RegisteredPlugin {
     pub name: String,
     /// For an alias, the plugin whose program it is.
     pub base: Option<String>,
-    pub manifest: Arc<Manifest>,
+    pub manifest: Arc<PluginManifest>,
     pub directory: PathBuf,
     pub entrypoint: PathBuf,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Registry {
-    plugins: BTreeMap<String, Plugin>,
+pub struct PluginRegistry {
+    plugins: BTreeMap<String, RegisteredPlugin>,
 }
 
-/// A configuration that contradicts what was found; the start must fail.
+/// The configuration contradicts the discovery; the start must fail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error(
@@ -53,13 +53,13 @@ pub enum Error {
     Reserved(String),
 }
 
-/// Joins what was found with what is configured. A plugin that is found and not configured is there with an empty configuration.
+/// Joins discovery and configuration. A discovered plugin without configuration is registered with an empty one.
 pub fn register(
     discovery: Discovery,
     declarations: &BTreeMap<String, Declaration>,
-) -> Result<(Registry, Vec<Note>), Error> {
+) -> Result<(PluginRegistry, Vec<Note>), Error> {
     let unconfigured = Declaration::default();
-    let mut registry = Registry::default();
+    let mut registry = PluginRegistry::default();
     let mut notes = discovery.notes;
     let found = discovery.plugins;
     for (name, declaration) in declarations {
@@ -94,7 +94,7 @@ pub fn register(
                 weight: Weight::Skipped,
                 plugin: Some(name.clone()),
                 path: PathBuf::from(format!("plugins.{name}")),
-                text: format!("the plugin `{base}` that it uses was left out"),
+                text: format!("the plugin `{base}` that it uses was skipped"),
             });
             continue;
         };
@@ -113,7 +113,7 @@ pub fn register(
             });
             continue;
         }
-        let plugin = Plugin {
+        let plugin = RegisteredPlugin {
             name: name.clone(),
             base: (name != base).then(|| base.clone()),
             manifest: Arc::clone(&found.manifest),
@@ -147,13 +147,13 @@ fn check_alias(
     Ok(())
 }
 
-impl Registry {
-    pub fn get(&self, name: &str) -> Option<&Plugin> {
+impl PluginRegistry {
+    pub fn get(&self, name: &str) -> Option<&RegisteredPlugin> {
         self.plugins.get(name)
     }
 
     /// By name.
-    pub fn iter(&self) -> impl Iterator<Item = &Plugin> {
+    pub fn iter(&self) -> impl Iterator<Item = &RegisteredPlugin> {
         self.plugins.values()
     }
 }

@@ -1,6 +1,6 @@
-//! What a plugin is asked: one JSON object on a line of its own.
+//! The request to a plugin: one JSON object on one line.
 //!
-//! Every member that protocol 2 promises is there, and `event` only for `handle`.
+//! Every field that protocol 2 requires is present, and `event` only for `handle`.
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 use super::response::EmittedEvent;
 
 const PROTOCOL: u8 = 2;
-/// The command that takes an event.
+/// The command that receives an event.
 pub const HANDLE: &str = "handle";
-/// The member of the context that names the plugin.
+/// The field of the context that holds the name of the plugin.
 const PLUGIN_KEY: &str = "ductile_plugin";
 
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct PluginRequest {
     pub job_id: String,
-    /// An alias is told its own name.
+    /// An alias receives its own name.
     pub plugin: String,
     pub command: String,
     pub config: Map<String, Value>,
@@ -25,15 +25,15 @@ pub struct Request {
     /// The baggage, and the control keys of a pipeline.
     pub context: Map<String, Value>,
     /// Sent with `handle` only.
-    pub event: Option<Event>,
+    pub event: Option<PluginEvent>,
     pub payload: Option<Map<String, Value>>,
-    /// Told to the plugin; the runner is what enforces it.
+    /// For the plugin's information; the runner enforces it.
     pub deadline_at: Timestamp,
 }
 
-/// An event on its way to a plugin.
+/// An event for a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Event {
+pub struct PluginEvent {
     #[serde(rename = "type")]
     pub kind: String,
     pub payload: Value,
@@ -45,8 +45,8 @@ pub struct Event {
     pub event_id: String,
 }
 
-impl Event {
-    /// Source, time and id are the core's to say, whatever the plugin wrote into them.
+impl PluginEvent {
+    /// Source, time and id are set by the core, whatever the plugin wrote.
     pub fn stamped(
         emitted: EmittedEvent,
         source: String,
@@ -65,7 +65,7 @@ impl Event {
 }
 
 #[derive(Serialize)]
-struct Envelope<'a> {
+struct RequestEnvelope<'a> {
     protocol: u8,
     job_id: &'a str,
     command: &'a str,
@@ -73,19 +73,19 @@ struct Envelope<'a> {
     state: &'a Map<String, Value>,
     context: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    event: Option<&'a Event>,
+    event: Option<&'a PluginEvent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a Map<String, Value>>,
     #[serde(serialize_with = "as_text")]
     deadline_at: Timestamp,
 }
 
-impl Request {
+impl PluginRequest {
     /// The bytes for the plugin's standard input.
     pub fn to_line(&self) -> Vec<u8> {
         let mut context = self.context.clone();
         context.insert(PLUGIN_KEY.to_owned(), Value::from(self.plugin.as_str()));
-        let envelope = Envelope {
+        let envelope = RequestEnvelope {
             protocol: PROTOCOL,
             job_id: &self.job_id,
             command: &self.command,

@@ -1,31 +1,31 @@
-//! What a plugin answers: one JSON object on its standard output.
+//! The response of a plugin: one JSON object on its standard output.
 //!
-//! Whatever the bytes are, the answer is a [`Response`], a [`Refusal`] or a reason why it is neither. A refusal carries no events
-//! and no state, so nobody can route or store them by mistake. Unknown members are ignored, and `null` is as good as absent.
+//! Any input yields a [`PluginResponse`], a [`PluginError`] or a parse error. A [`PluginError`] has no events and no state, so
+//! they cannot be routed or stored by mistake. Unknown fields are ignored, and `null` counts as absent.
 
 use serde_json::{Map, Value};
 
 use crate::nesting::is_too_deep;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    Ok(Response),
-    Error(Refusal),
+pub enum PluginReply {
+    Ok(PluginResponse),
+    Error(PluginError),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Response {
+pub struct PluginResponse {
     /// Never blank.
     pub result: String,
     pub events: Vec<EmittedEvent>,
-    /// Empty: nothing changes.
+    /// Empty if nothing changes.
     pub state_updates: Map<String, Value>,
     pub logs: Vec<LogLine>,
 }
 
-/// The plugin says that it failed.
+/// The plugin reported a failure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct PluginError {
     pub error: String,
     pub retry: bool,
     pub logs: Vec<LogLine>,
@@ -52,28 +52,28 @@ pub enum Level {
     Error,
 }
 
-/// Events of one answer.
+/// The maximum number of events in one response.
 const EVENTS_MAX: usize = 1_000;
-/// What the copies of `result` in events may come to.
+/// The maximum total size of the copies of `result` in events.
 const COPIES_BYTES_MAX: usize = 32 << 20;
 const ERROR_BYTES_MAX: usize = 4 << 10;
 const SHALLOW: &str = "nested at most 64 levels deep";
 
-/// Why bytes are no answer.
+/// Why the output is not a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("the plugin printed nothing on its standard output")]
     Empty,
     #[error("the plugin's standard output is not one JSON object: {0}")]
     Json(String),
-    #[error("the plugin's answer breaks the protocol: `{member}` must be {expected}")]
+    #[error("the plugin's response violates the protocol: `{member}` must be {expected}")]
     Member {
         member: String,
         expected: &'static str,
     },
 }
 
-pub fn parse(stdout: &[u8]) -> Result<Answer, Error> {
+pub fn parse(stdout: &[u8]) -> Result<PluginReply, Error> {
     if stdout.trim_ascii().is_empty() {
         return Err(Error::Empty);
     }
@@ -88,25 +88,25 @@ pub fn parse(stdout: &[u8]) -> Result<Answer, Error> {
         .as_ref()
         .and_then(Value::as_str)
     {
-        Some("ok") => Ok(Answer::Ok(response(members, logs)?)),
-        Some("error") => Ok(Answer::Error(refusal(members, logs)?)),
+        Some("ok") => Ok(PluginReply::Ok(response(members, logs)?)),
+        Some("error") => Ok(PluginReply::Error(refusal(members, logs)?)),
         _ => Err(broken("status", "`ok` or `error`")),
     }
 }
 
-fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Response, Error> {
+fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<PluginResponse, Error> {
     let result = filled(&mut members, "result", "a text when `status` is `ok`")?;
     let events = list(&mut members, "events")?;
     if events.len() > EVENTS_MAX {
         return Err(broken("events", "at most 1000 events"));
     }
-    // Each event without a `result` of its own gets this one.
+    // An event without its own `result` gets this one.
     let lacks_own = |event: &&Value| event["payload"].get("result").is_none();
     let copies = events.iter().filter(lacks_own).count();
     if copies.saturating_mul(result.len()) > COPIES_BYTES_MAX {
         return Err(broken(
             "result",
-            "shorter, or the events fewer: each of them gets it",
+            "shorter, or with fewer events, because each event contains it",
         ));
     }
     let events = events
@@ -120,7 +120,7 @@ fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Respo
         Some(Value::Object(_)) => return Err(broken("state_updates", SHALLOW)),
         Some(_) => return Err(broken("state_updates", "an object")),
     };
-    Ok(Response {
+    Ok(PluginResponse {
         result,
         events,
         state_updates,
@@ -128,7 +128,7 @@ fn response(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Respo
     })
 }
 
-fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Refusal, Error> {
+fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<PluginError, Error> {
     let error = filled(&mut members, "error", "a text when `status` is `error`")?;
     let error = shortened(error);
     let retry = match take(&mut members, "retry") {
@@ -136,10 +136,10 @@ fn refusal(mut members: Map<String, Value>, logs: Vec<LogLine>) -> Result<Refusa
         Some(Value::Bool(retry)) => retry,
         Some(_) => return Err(broken("retry", "true or false")),
     };
-    Ok(Refusal { error, retry, logs })
+    Ok(PluginError { error, retry, logs })
 }
 
-/// An event without a type could never be routed, and its work would be lost without a word.
+/// An event without a type could never be routed and would be lost silently.
 fn emitted(index: usize, event: Value, result: &str) -> Result<EmittedEvent, Error> {
     let Value::Object(mut members) = event else {
         return Err(broken(format!("events[{index}]"), "an object"));
@@ -168,7 +168,7 @@ fn emitted(index: usize, event: Value, result: &str) -> Result<EmittedEvent, Err
     })
 }
 
-/// It is shown in tables, logs and notifications; what the plugin printed is kept whole beside it.
+/// The result is shown in tables, logs and notifications; the whole output is stored separately.
 fn shortened(mut error: String) -> String {
     if error.len() > ERROR_BYTES_MAX {
         error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
@@ -177,7 +177,7 @@ fn shortened(mut error: String) -> String {
     error
 }
 
-/// Logs are for people: an odd line is shown as it is, and fails nothing.
+/// Logs are for people: a malformed line is shown as it is and is no failure.
 fn log_line(line: &Value) -> LogLine {
     let text = |value: &Value| match value.as_str() {
         Some(text) => text.to_owned(),

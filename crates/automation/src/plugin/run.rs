@@ -1,8 +1,7 @@
-//! Runs one command of a plugin as a process of its own.
+//! Runs one command of a plugin as a process.
 //!
-//! However it ends (by itself, at its deadline, by cancellation, or because the future is dropped) nothing of its process group
-//! is left, and a process that got away from the group holds nobody up. A process that is to have less than the server is
-//! started by a launcher; see [`super::confine`].
+//! However the run ends (exit, deadline, cancellation or drop of the future), no member of its process group survives, and a
+//! process that left the group delays nothing. A confined process is started by a launcher; see [`super::confine`].
 
 use std::ffi::OsString;
 use std::io;
@@ -16,45 +15,45 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 
 use super::capture::Captured;
-use super::environment::Variables;
-use super::group::Group;
+use super::environment::PluginVariables;
+use super::group::ProcessGroup;
 use super::interpreter;
 use super::open_files;
 
-/// What to start. The working directory is ours, and there are no arguments.
+/// What to start. The working directory is inherited, and there are no arguments.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct ProcessSpec {
     /// Absolute.
     pub entrypoint: PathBuf,
-    /// Without one, the entrypoint is started itself.
+    /// Without a launcher, the entrypoint is started directly.
     pub launcher: Option<Launcher>,
-    /// All that the process sees of the environment.
-    pub environment: Variables,
-    /// For its standard input, which is closed behind it.
+    /// The complete environment of the process.
+    pub environment: PluginVariables,
+    /// The bytes for standard input, which is then closed.
     pub request: Vec<u8>,
     pub timeout: Duration,
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
-/// A program that becomes the entrypoint, which is its last argument.
+/// A program that executes the entrypoint, which is its last argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// For our own program, `/proc/self/exe` is still the one that runs when the file was replaced.
+    /// For this binary, `/proc/self/exe` is the running version even if the file was replaced.
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RunLimits {
     pub stdout_bytes_max: usize,
     pub stderr_bytes_max: usize,
-    /// Between the request to end and the kill.
+    /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// How long we read on after the end, for a pipe that somebody outside of the group holds open.
+    /// How long output is read after the exit, in case a process outside of the group holds a pipe open.
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
         Self {
             stdout_bytes_max: 10 << 20,
@@ -65,51 +64,55 @@ impl Default for Limits {
     }
 }
 
-/// How a run ended, and what was printed until then.
+/// How a run ended, with the output until then.
 #[derive(Debug)]
-pub struct Ended {
-    pub how: How,
+pub struct ProcessEnd {
+    pub how: ExitKind,
     pub stdout: Captured,
     pub stderr: Captured,
     pub elapsed: Duration,
 }
 
 #[derive(Debug)]
-pub enum How {
+pub enum ExitKind {
     Exited(ExitStatus),
     TimedOut,
     Cancelled,
-    /// The reason, for people.
+    /// The reason, as text.
     NotStarted(String),
-    /// The system has no room for another process just now, which is nobody's fault here. The reason, for people.
-    NoRoom(String),
+    /// The system has no resources for another process at the moment. The reason, as text.
+    NoResources(String),
 }
 
-/// `on_start` is told the process id, which is also that of its group. When `cancel` is ready the group gets the grace that it
-/// gets at the deadline; when this future is dropped it is killed at once.
-pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Output = ()>) -> Ended {
+/// Calls `on_start` with the process id, which is also the group id. When `cancel` completes, the group gets the same grace
+/// period as at the deadline; when this future is dropped, it is killed at once.
+pub async fn run(
+    job: ProcessSpec,
+    on_start: impl FnOnce(u32),
+    cancel: impl Future<Output = ()>,
+) -> ProcessEnd {
     let started_at = Instant::now();
     let mut stdout = Captured::default();
     let mut stderr = Captured::default();
     let how = match start(&job) {
         Ok(mut child) => {
-            let group = Group::of(child.id());
-            open_files::give_back(&job, child.id());
+            let group = ProcessGroup::of(child.id());
+            open_files::restore_limit(&job, child.id());
             child.id().map(on_start);
-            attend(&mut child, group, job, cancel, (&mut stdout, &mut stderr)).await
+            supervise(&mut child, group, job, cancel, (&mut stdout, &mut stderr)).await
         }
         Err(error) => {
             let launcher = job.launcher.as_ref().map(|launcher| &launcher.program);
             let program = launcher.unwrap_or(&job.entrypoint);
             let why = why_not_started(program, &error);
-            if is_want_of_resources(&error) {
-                How::NoRoom(why)
+            if is_out_of_resources(&error) {
+                ExitKind::NoResources(why)
             } else {
-                How::NotStarted(why)
+                ExitKind::NotStarted(why)
             }
         }
     };
-    Ended {
+    ProcessEnd {
         how,
         stdout,
         stderr,
@@ -117,7 +120,7 @@ pub async fn run(job: Job, on_start: impl FnOnce(u32), cancel: impl Future<Outpu
     }
 }
 
-fn start(job: &Job) -> io::Result<Child> {
+fn start(job: &ProcessSpec) -> io::Result<Child> {
     let mut command = match &job.launcher {
         None => Command::new(&job.entrypoint),
         Some(launcher) => {
@@ -130,7 +133,7 @@ fn start(job: &Job) -> io::Result<Child> {
         .env_clear()
         .envs(&job.environment)
         .process_group(0)
-        // The group is killed on every path, but a leader may have left it for the server's own.
+        // The group is killed on every path, but a leader may have moved to the server's group.
         .kill_on_drop(true)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -138,34 +141,43 @@ fn start(job: &Job) -> io::Result<Child> {
         .spawn()
 }
 
-async fn attend(
+async fn supervise(
     child: &mut Child,
-    mut group: Group,
-    job: Job,
+    mut group: ProcessGroup,
+    job: ProcessSpec,
     cancel: impl Future<Output = ()>,
     (kept_stdout, kept_stderr): (&mut Captured, &mut Captured),
-) -> How {
-    let stdin = child.stdin.take().expect("it was asked for as a pipe");
-    let stdout = child.stdout.take().expect("it was asked for as a pipe");
-    let stderr = child.stderr.take().expect("it was asked for as a pipe");
+) -> ExitKind {
+    let stdin = child
+        .stdin
+        .take()
+        .expect("the stream was configured as a pipe");
+    let stdout = child
+        .stdout
+        .take()
+        .expect("the stream was configured as a pipe");
+    let stderr = child
+        .stderr
+        .take()
+        .expect("the stream was configured as a pipe");
     let limits = job.limits;
-    // All at once: a plugin may write before it reads, and either side would wait for the other.
+    // Concurrently: a plugin may write before it reads, and sequential pipes would deadlock.
     let pipes = async {
         tokio::join!(
-            feed(stdin, job.request),
+            write_request(stdin, job.request),
             kept_stdout.read(stdout, limits.stdout_bytes_max),
             kept_stderr.read(stderr, limits.stderr_bytes_max),
         )
     };
     let life = async {
-        // Ordering: the end comes first, so that a process which ends at the very deadline has ended.
+        // Ordering: the exit is polled first, so that a process that exits exactly at the deadline has exited.
         let how = tokio::select! {
             biased;
             status = child.wait() => exited(status),
-            () = sleep(job.timeout) => How::TimedOut,
-            () = cancel => How::Cancelled,
+            () = sleep(job.timeout) => ExitKind::TimedOut,
+            () = cancel => ExitKind::Cancelled,
         };
-        if !matches!(how, How::Exited(_)) {
+        if !matches!(how, ExitKind::Exited(_)) {
             group.terminate();
             let all_ended = async {
                 let _ = child.wait().await;
@@ -173,10 +185,11 @@ async fn attend(
             };
             let _ = timeout(limits.grace, all_ended).await;
         }
-        // Invariant: no await lies between the last look at the group and this kill, so its number is not that of strangers.
+        // Invariant: there is no await between the last check of the group and this kill, so the group id cannot have been
+        // reused.
         group.kill();
-        if !matches!(how, How::Exited(_)) {
-            // By its own number, for a leader that left its group was not reached; it fails for one that has ended.
+        if !matches!(how, ExitKind::Exited(_)) {
+            // By its own id, because a leader that left its group was not reached. This fails if it has exited.
             let _ = child.start_kill();
             let _ = child.wait().await;
         }
@@ -192,21 +205,21 @@ async fn attend(
     how
 }
 
-/// A plugin may end without reading what it was asked.
-async fn feed(mut stdin: ChildStdin, request: Vec<u8>) {
+/// A plugin may exit without reading its request.
+async fn write_request(mut stdin: ChildStdin, request: Vec<u8>) {
     let _ = stdin.write_all(&request).await;
 }
 
-fn exited(status: io::Result<ExitStatus>) -> How {
+fn exited(status: io::Result<ExitStatus>) -> ExitKind {
     match status {
-        Ok(status) => How::Exited(status),
-        Err(error) => How::NotStarted(format!("its end could not be learned: {error}")),
+        Ok(status) => ExitKind::Exited(status),
+        Err(error) => ExitKind::NotStarted(format!("its exit status is unknown: {error}")),
     }
 }
 
-/// Whether the system lacked what any process takes: descriptors, processes or memory. What is wrong with the program itself is
-/// told otherwise (it is missing, may not be executed, or is given too much).
-pub(super) fn is_want_of_resources(error: &io::Error) -> bool {
+/// Whether the system lacked descriptors, processes or memory. Errors of the program itself (missing, not executable, too many
+/// arguments) are reported differently.
+pub(super) fn is_out_of_resources(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {
         [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM].contains(&errno)
@@ -219,7 +232,7 @@ pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
     let fix = if error.kind() == io::ErrorKind::PermissionDenied {
         "it may not be executed; run `chmod +x` on it"
     } else if Errno::from_io_error(error) == Some(Errno::NOEXEC) {
-        "it is no program of this system; a script needs a first line such as `#!/usr/bin/env bash`"
+        "it is not an executable of this system; a script needs a first line such as `#!/usr/bin/env bash`"
     } else if error.kind() != io::ErrorKind::NotFound {
         "the system refused"
     } else if let Some(why) = &unusable {
@@ -227,7 +240,7 @@ pub(super) fn why_not_started(entrypoint: &Path, error: &io::Error) -> String {
     } else if entrypoint.exists() {
         "the interpreter in its first line is missing; install it or correct the `#!` line"
     } else {
-        "it is gone; install the plugin again"
+        "it no longer exists; install the plugin again"
     };
     format!("{path} could not be started: {fix} ({error})")
 }

@@ -1,7 +1,7 @@
-//! A new plugin that works from its first moment, for its author to fill.
+//! Creates a new plugin that works immediately.
 //!
-//! Nothing that exists is touched, and the manifest is written last: whoever looks for plugins meanwhile finds none or a whole
-//! one. Nothing is printed and nothing is built.
+//! Existing files are never touched, and the manifest is written last, so that a concurrent discovery finds either no plugin or a
+//! complete one. Nothing is printed and nothing is built.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -79,18 +79,18 @@ pub struct File {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "`{0}` is no name for a plugin; write letters, digits, `_` and `-`, a letter first, at most {NAME_CHARS_MAX}"
+        "`{0}` is not a valid plugin name; write letters, digits, `_` and `-`, a letter first, at most {NAME_CHARS_MAX}"
     )]
     Name(String),
     #[error("{0} exists already; choose another name or move it away")]
     Exists(PathBuf),
-    #[error("{0} is no directory; create it first")]
+    #[error("{0} is not a directory; create it first")]
     NoParent(PathBuf),
     #[error("{path} cannot be written: {error}")]
     Write { path: PathBuf, error: io::Error },
 }
 
-/// What [`create`] would write, in its order. Touches nothing.
+/// The files that [`create`] would write, in order. Writes nothing.
 pub fn plan(parent: &Path, name: &str, language: Language) -> Result<Vec<File>, Error> {
     if !is_name(name) {
         return Err(Error::Name(name.to_owned()));
@@ -99,7 +99,7 @@ pub fn plan(parent: &Path, name: &str, language: Language) -> Result<Vec<File>, 
         return Err(Error::NoParent(parent.to_path_buf()));
     }
     let directory = parent.join(name);
-    // A link to nowhere is something too.
+    // A dangling link counts as existing.
     if fs::symlink_metadata(&directory).is_ok() {
         return Err(Error::Exists(directory));
     }
@@ -114,11 +114,11 @@ pub fn plan(parent: &Path, name: &str, language: Language) -> Result<Vec<File>, 
     Ok(files.collect())
 }
 
-/// Makes the directory `name` in `parent` with a plugin in it, and tells its files.
+/// Creates the directory `name` in `parent` with a plugin in it; returns its files.
 pub fn create(parent: &Path, name: &str, language: Language) -> Result<Vec<File>, Error> {
     let files = plan(parent, name, language)?;
     let directory = parent.join(name);
-    // The first to make the directory owns it; whoever loses this race is told so.
+    // Creating the directory decides a race; the loser gets an error.
     fs::create_dir(&directory).map_err(|error| {
         if error.kind() == io::ErrorKind::AlreadyExists {
             Error::Exists(directory.clone())
@@ -128,7 +128,7 @@ pub fn create(parent: &Path, name: &str, language: Language) -> Result<Vec<File>
     })?;
     let written = restrict(&directory).and_then(|()| files.iter().try_for_each(write));
     if let Err(error) = written {
-        // Half a plugin would be in the way of the next try. What keeps it from being removed kept it from being written.
+        // A partial plugin would block the next try. If removing it fails, writing it failed for the same reason.
         let _ = fs::remove_dir_all(&directory);
         return Err(error);
     }
@@ -158,7 +158,7 @@ fn write(file: &File) -> Result<(), Error> {
     opened.set_permissions(mode).map_err(failed)
 }
 
-/// Discovery refuses what everybody may write, which a generous umask would make of it.
+/// Discovery refuses world-writable files, which a permissive umask would create.
 fn restrict(directory: &Path) -> Result<(), Error> {
     let mode = fs::Permissions::from_mode(DIRECTORY);
     fs::set_permissions(directory, mode).map_err(|error| unwritten(directory, error))

@@ -1,9 +1,10 @@
-//! Whether the program of a plugin may be run at all.
+//! Decides whether the program of a plugin may be run.
 //!
-//! What runs lies inside its plugin's directory and inside an approved root after every link is followed, is executable, and
-//! nobody but root and the user of this process could have replaced it: program, manifest and the directories up to the root belong
-//! to one of the two, and neither their group nor others may write to them. That is refused and not only told, also for a group,
-//! whose members are mostly not known here. The rules hold at the moment of discovery: whoever owns the files may change them later.
+//! A trusted program is executable and, after all links are resolved, lies inside its plugin's directory and inside an approved
+//! root. Only root and the user of this process could have replaced it: program, manifest and the directories up to the root
+//! belong to one of the two, and neither group nor others may write to them. Violations are refused, including group-writable
+//! files, because the members of a group are usually unknown. The rules are checked at discovery; the owner of the files may
+//! change them later.
 
 use std::fs;
 use std::io;
@@ -18,7 +19,7 @@ const WRITE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
-/// What happens to links among roots, directories, manifests and programs. They are told in either case.
+/// How symbolic links among roots, directories, manifests and programs are handled. They are reported in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symlinks {
     Refuse,
@@ -41,10 +42,10 @@ pub enum Distrust {
     Traversal(String),
     #[error("entrypoint {0} is not executable; run `chmod +x` on it")]
     NotExecutable(PathBuf),
-    #[error("entrypoint {0} is no file")]
+    #[error("entrypoint {0} is not a file")]
     NoFile(PathBuf),
     #[error(
-        "{path} is writable by {whom} (mode {mode:04o}), who could thus give the service another program to run; run \
+        "{path} is writable by {whom} (mode {mode:04o}), who could replace the program that the service runs; run \
          `chmod go-w {path}` (for a whole checkout `chmod -R go-w`)"
     )]
     Writable {
@@ -53,7 +54,7 @@ pub enum Distrust {
         whom: &'static str,
     },
     #[error(
-        "{path} belongs to user {owner}, who could thus give the service another program to run; run \
+        "{path} belongs to user {owner}, who could replace the program that the service runs; run \
          `chown {user} {path}`, or `chown root {path}`"
     )]
     Foreign {
@@ -65,14 +66,14 @@ pub enum Distrust {
     Unreadable { path: PathBuf, error: io::Error },
 }
 
-/// The program of a plugin, with links followed, and what to warn of.
+/// The program of a plugin with links resolved, and warnings.
 #[derive(Debug)]
 pub struct Entrypoint {
     pub path: PathBuf,
     pub warnings: Vec<String>,
 }
 
-/// `directory` and `roots` must be free of links already.
+/// `directory` and `roots` must be free of links.
 pub fn entrypoint(
     directory: &Path,
     roots: &[PathBuf],
@@ -89,10 +90,10 @@ pub fn entrypoint(
     for part in relative.components() {
         step.push(part);
         if is_symlink(&step)? {
-            warnings.extend(followed(&step, symlinks)?);
-            // Whoever may write there may lead the link elsewhere.
+            warnings.extend(check_link(&step, symlinks)?);
+            // A user who may write there may redirect the link.
             let holder = step.parent().unwrap_or(directory);
-            refuse_other_hands(&inside_roots(holder, roots)?, directory, roots)?;
+            check_ownership(&inside_roots(holder, roots)?, directory, roots)?;
         }
     }
     let path = inside_roots(&step, roots)?;
@@ -110,12 +111,12 @@ pub fn entrypoint(
     if found.permissions().mode() & EXECUTE == 0 {
         return Err(Distrust::NotExecutable(path));
     }
-    refuse_other_hands(&path, directory, roots)?;
+    check_ownership(&path, directory, roots)?;
     Ok(Entrypoint { path, warnings })
 }
 
-/// Refuses what lies at `path`, inside of a plugin's `directory`, if somebody else could have put it there. All without links.
-pub(super) fn refuse_other_hands(
+/// Refuses `path`, inside a plugin's `directory`, if another user could have written it. All paths must be free of links.
+pub(super) fn check_ownership(
     path: &Path,
     directory: &Path,
     roots: &[PathBuf],
@@ -128,14 +129,15 @@ pub(super) fn refuse_other_hands(
             let path = part.to_path_buf();
             return Err(Distrust::Foreign { path, owner, user });
         }
-        // Above the plugin, others may add what is theirs, which is refused in its turn, as long as they cannot replace it.
+        // Above the plugin, a sticky directory may be shared: others can add entries, which are refused on their own, but not
+        // replace them.
         let is_shared = !part.starts_with(directory) && mode & STICKY != 0;
         if mode & WRITE_BY_OTHERS != 0 && !is_shared {
             return Err(Distrust::Writable {
                 path: part.to_path_buf(),
                 mode,
                 whom: if mode & WRITE_BY_ALL != 0 {
-                    "everybody"
+                    "any user"
                 } else {
                     "its group"
                 },
@@ -148,15 +150,15 @@ pub(super) fn refuse_other_hands(
     Ok(())
 }
 
-/// Says that a link was followed, unless links are refused.
-pub(super) fn followed(link: &Path, symlinks: Symlinks) -> Result<Option<String>, Distrust> {
+/// Reports that a link was followed, unless links are refused.
+pub(super) fn check_link(link: &Path, symlinks: Symlinks) -> Result<Option<String>, Distrust> {
     match symlinks {
         Symlinks::Refuse => Err(Distrust::Symlink(link.to_path_buf())),
         Symlinks::Follow => Ok(Some(format!("{} is a symbolic link", link.display()))),
     }
 }
 
-/// Where `path` leads after all links, if that is inside one of the approved roots.
+/// Resolves `path`; fails if the target is outside of the approved roots.
 pub(super) fn inside_roots(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, Distrust> {
     let target = fs::canonicalize(path).map_err(|error| unreadable(path, error))?;
     if roots.iter().any(|root| target.starts_with(root)) {
@@ -173,7 +175,7 @@ pub(super) fn is_writable_by_all(path: &Path) -> Result<bool, Distrust> {
     Ok(mode(path)? & WRITE_BY_ALL != 0)
 }
 
-/// Whether only the owner of what lies in a directory may remove or rename it.
+/// Whether only the owner of an entry may remove or rename it.
 pub(super) fn is_sticky(path: &Path) -> Result<bool, Distrust> {
     Ok(mode(path)? & STICKY != 0)
 }

@@ -1,20 +1,20 @@
-//! The programs of plugins as they were sealed.
+//! Verifies the programs of plugins against the seal.
 //!
-//! A plugin whose manifest or program is another than the sealed one counts like any operational file: it is warned of, and
-//! refused by a strict service. A seal without fingerprints says nothing about plugins.
+//! A changed manifest or program is treated like a changed operational file: a warning, or an error in strict mode. A seal
+//! without fingerprints does not cover plugins.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, Fingerprint, Problems, Seal, Severity};
-use crate::plugin::registry::{Plugin, Registry};
+use crate::config::{Config, ConfigProblems, ConfigSeal, Fingerprint, Severity};
+use crate::plugin::registry::{PluginRegistry, RegisteredPlugin};
 
 const MANIFEST: &str = "manifest.yaml";
-const FIX: &str = "look at what changed, then run `config lock`";
+const FIX: &str = "review the changes, then run `config lock`";
 
 /// The fingerprints of all configured plugins that were found.
-pub(super) fn take(config: &Config, registry: &Registry) -> io::Result<Vec<Fingerprint>> {
+pub(super) fn take(config: &Config, registry: &PluginRegistry) -> io::Result<Vec<Fingerprint>> {
     let configured = registry
         .iter()
         .filter_map(|plugin| Some((plugin, config.plugins.get(&plugin.name)?)));
@@ -22,7 +22,7 @@ pub(super) fn take(config: &Config, registry: &Registry) -> io::Result<Vec<Finge
     taken.collect()
 }
 
-fn of(plugin: &Plugin, enabled: bool) -> io::Result<Fingerprint> {
+fn of(plugin: &RegisteredPlugin, enabled: bool) -> io::Result<Fingerprint> {
     let manifest = plugin.directory.join(MANIFEST);
     Ok(Fingerprint {
         name: plugin.name.clone(),
@@ -38,10 +38,14 @@ fn of(plugin: &Plugin, enabled: bool) -> io::Result<Fingerprint> {
 }
 
 /// Compares the enabled plugins with the seal of the configuration's directory.
-pub(super) fn verify(config: &Config, registry: &Registry, drift_fails: bool) -> Problems {
-    let mut problems = Problems::default();
-    // A seal that is missing or damaged was told with the files that it should cover.
-    let Ok(Some(seal)) = Seal::read(&config.dir) else {
+pub(super) fn verify(
+    config: &Config,
+    registry: &PluginRegistry,
+    drift_fails: bool,
+) -> ConfigProblems {
+    let mut problems = ConfigProblems::default();
+    // A missing or damaged seal was reported with the files that it should cover.
+    let Ok(Some(seal)) = ConfigSeal::read(&config.dir) else {
         return problems;
     };
     let severity = if drift_fails {
@@ -68,7 +72,7 @@ pub(super) fn verify(config: &Config, registry: &Registry, drift_fails: bool) ->
     problems
 }
 
-fn differences(plugin: &Plugin, known: &Fingerprint) -> Vec<(PathBuf, String)> {
+fn differences(plugin: &RegisteredPlugin, known: &Fingerprint) -> Vec<(PathBuf, String)> {
     let name = &plugin.name;
     let manifest = plugin.directory.join(MANIFEST);
     let parts = [
@@ -94,7 +98,7 @@ fn differences(plugin: &Plugin, known: &Fingerprint) -> Vec<(PathBuf, String)> {
                 format!("the {part} of `{name}` was sealed as {sealed}")
             }
             Ok(hash) if !hash.eq_ignore_ascii_case(sealed_hash) => {
-                format!("the {part} of `{name}` is not what was sealed")
+                format!("the {part} of `{name}` differs from its seal")
             }
             Ok(_) => continue,
         };
@@ -103,7 +107,7 @@ fn differences(plugin: &Plugin, known: &Fingerprint) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Programs may be large, so they are not held in memory.
+/// Streams the file, because programs may be large.
 fn hash(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;

@@ -1,4 +1,4 @@
-//! From a configuration and the plugins on the disk to a program, or to all that is in its way.
+//! Loads a program from a configuration and the installed plugins, or reports all problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -8,70 +8,76 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::fingerprint;
-use super::names::{self, Names};
+use super::names::{self, KnownNames};
 use super::{Plugin, Program};
 use crate::config::edit::Edit;
-use crate::config::model::{self, CircuitBreaker, Retry, Timeouts};
+use crate::config::model::{self, CircuitBreaker, RetryPolicy, Timeouts};
 use crate::config::{
-    self, Config, Drafts, Environment, Judged, LockError, Place, Plan, Problem, Problems, Severity,
-    Verify,
+    self, CheckedConfig, Config, ConfigProblem, ConfigProblems, Drafts, Environment, LockError,
+    SealCheck, SealPlan, Severity, SourcePosition,
 };
-use crate::plugin::confine::{Confinement, Guarded};
+use crate::plugin::confine::{Confinement, GuardedPaths};
 use crate::plugin::discovery::{self, Discovery, Note, Weight};
-use crate::plugin::environment::{self, Variables};
-use crate::plugin::registry::{self, Declaration, Registry};
+use crate::plugin::environment::{self, PluginVariables};
+use crate::plugin::registry::{self, Declaration, PluginRegistry};
 use crate::plugin::trust::Symlinks;
-use crate::schedule::Entry;
+use crate::schedule::ScheduleEntry;
 
-/// Beside the ledger.
+/// The directory of keys beside the ledger.
 const KEYS: &str = "keys";
 
-/// A program, unless a problem is an error, and all problems.
+/// The program, unless a problem is an error, and all problems.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedProgram {
     pub program: Option<Program>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
     /// An error came from a seal; such a start ends with its own exit code.
     pub integrity_failed: bool,
 }
 
-/// Loads everything below `path`, which [`config::find()`] gave. It blocks, for it walks the plugin roots.
-pub fn load(path: &Path, surroundings: &Environment, verify: Verify) -> Loaded {
+/// Loads everything below `path`, as returned by [`config::find()`]. Blocks while it walks the plugin roots.
+pub fn load(path: &Path, surroundings: &Environment, verify: SealCheck) -> LoadedProgram {
     load_with(path, surroundings, verify, &Drafts::new())
 }
 
-/// The errors that an edit would bring in; those that are there already are not its fault.
-pub fn consequences(path: &Path, surroundings: &Environment, edit: &Edit) -> Vec<Problem> {
+/// The errors that an edit would introduce, without those that exist already.
+pub fn consequences(path: &Path, surroundings: &Environment, edit: &Edit) -> Vec<ConfigProblem> {
     let errors = |drafts: &Drafts| {
-        let loaded = load_with(path, surroundings, Verify::No, drafts);
+        let loaded = load_with(path, surroundings, SealCheck::No, drafts);
         let errors = loaded.problems.into_iter();
         errors.filter(|problem| problem.severity == Severity::Error)
     };
-    // Lines move with an edit; what is said about them does not.
-    let known: Vec<Problem> = errors(&Drafts::new()).collect();
-    let is_new = |problem: &Problem| {
-        let same = |other: &Problem| other.file == problem.file && other.message == problem.message;
+    // An edit moves lines, so problems are compared without them.
+    let known: Vec<ConfigProblem> = errors(&Drafts::new()).collect();
+    let is_new = |problem: &ConfigProblem| {
+        let same =
+            |other: &ConfigProblem| other.file == problem.file && other.message == problem.message;
         !known.iter().any(same)
     };
     errors(edit.drafts()).filter(is_new).collect()
 }
 
-fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &Drafts) -> Loaded {
-    let Judged {
+fn load_with(
+    path: &Path,
+    surroundings: &Environment,
+    verify: SealCheck,
+    drafts: &Drafts,
+) -> LoadedProgram {
+    let CheckedConfig {
         config,
         mut problems,
         mut integrity_failed,
         strictness,
-    } = config::judge(path, surroundings, verify, drafts);
+    } = config::check(path, surroundings, verify, drafts);
     let Some(config) = config else {
-        return Loaded {
+        return LoadedProgram {
             program: None,
             problems: problems.into_vec(),
             integrity_failed,
         };
     };
-    let mut found = Problems::default();
-    let Plugins {
+    let mut found = ConfigProblems::default();
+    let LoadedPlugins {
         registry,
         names,
         left_out,
@@ -85,13 +91,13 @@ fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &D
         found.promote_warnings();
     }
     problems.extend(found);
-    if verify != Verify::No {
+    if verify != SealCheck::No {
         let drift = fingerprint::verify(&config, &registry, strictness.drift);
         integrity_failed |= drift.has_errors();
         problems.extend(drift);
     }
     let router = router.filter(|_| !problems.has_errors());
-    Loaded {
+    LoadedProgram {
         program: router.map(|router| Program {
             plugins: runnable(&config, &registry),
             left_out,
@@ -105,13 +111,17 @@ fn load_with(path: &Path, surroundings: &Environment, verify: Verify, drafts: &D
     }
 }
 
-/// What sealing the configuration at `path` and the programs of its plugins would change; [`Plan::apply`] does it.
-pub fn lock(path: &Path, surroundings: &Environment, now: Timestamp) -> Result<Plan, LockError> {
-    let judged = config::judge(path, surroundings, Verify::No, &Drafts::new());
-    let fingerprints = match &judged.config {
-        // What is wrong with plugins is told by a load; here only those count that can be run.
+/// Plans what sealing the configuration at `path` and the programs of its plugins would change; [`SealPlan::apply`] does it.
+pub fn lock(
+    path: &Path,
+    surroundings: &Environment,
+    now: Timestamp,
+) -> Result<SealPlan, LockError> {
+    let checked = config::check(path, surroundings, SealCheck::No, &Drafts::new());
+    let fingerprints = match &checked.config {
+        // Problems of plugins are reported by a load; here only runnable ones count.
         Some(config) => {
-            let registry = plugins(config, &mut Problems::default()).registry;
+            let registry = plugins(config, &mut ConfigProblems::default()).registry;
             fingerprint::take(config, &registry)?
         }
         None => Vec::new(),
@@ -119,8 +129,8 @@ pub fn lock(path: &Path, surroundings: &Environment, now: Timestamp) -> Result<P
     config::lock(path, surroundings, &fingerprints, now)
 }
 
-/// What of a service no sandbox opens, as far as its configuration says where it is.
-pub(super) fn guarded(config: &Config) -> Guarded {
+/// The paths of the service that no sandbox opens, as far as the configuration defines them.
+pub(super) fn guarded(config: &Config) -> GuardedPaths {
     let beside = |ending: &str| {
         let mut path = config.state_path.clone().into_os_string();
         path.push(ending);
@@ -129,9 +139,9 @@ pub(super) fn guarded(config: &Config) -> Guarded {
     let state = ["", "-wal", "-shm", "-journal", ".lock"].map(beside);
     let files = config.files.iter().map(|file| file.path.clone());
     let keys = config.state_path.parent().map(|dir| dir.join(KEYS));
-    Guarded {
+    GuardedPaths {
         kept: config.plugin_roots.clone(),
-        ..Guarded::default()
+        ..GuardedPaths::default()
     }
     .and_hidden(state)
     .and_hidden(keys)
@@ -139,7 +149,7 @@ pub(super) fn guarded(config: &Config) -> Guarded {
     .and_hidden(files)
 }
 
-fn check_sandboxes(config: &Config, problems: &mut Problems) {
+fn check_sandboxes(config: &Config, problems: &mut ConfigProblems) {
     let guarded = guarded(config);
     for (name, plugin) in &config.plugins {
         let Some(sandbox) = &plugin.confinement.sandbox else {
@@ -153,26 +163,26 @@ fn check_sandboxes(config: &Config, problems: &mut Problems) {
             let Some(opened) = opened else { continue };
             let (path, opened) = (path.display(), opened.display());
             let message = format!(
-                "`plugins.{name}.sandbox.{key}` has {path}, which would open {opened} to the plugin, and that is the service's own"
+                "`plugins.{name}.sandbox.{key}` has {path}, which would open {opened}, which belongs to the service, to the plugin"
             );
-            let fix = "name a narrower path, or keep what the plugin needs elsewhere";
+            let fix = "name a narrower path, or move the files that the plugin needs";
             problems.error(&plugin.at, message, fix);
         }
     }
 }
 
-struct Plugins {
-    /// Those that are there.
-    registry: Registry,
-    /// What their names mean.
-    names: Names,
+struct LoadedPlugins {
+    /// The plugins that were found.
+    registry: PluginRegistry,
+    /// What each name refers to.
+    names: KnownNames,
     left_out: BTreeMap<String, String>,
 }
 
-fn plugins(config: &Config, problems: &mut Problems) -> Plugins {
+fn plugins(config: &Config, problems: &mut ConfigProblems) -> LoadedPlugins {
     let discovery = discover(config, problems);
-    let names = Names::new(config, &discovery);
-    let silent = unwanted(config, &discovery);
+    let names = KnownNames::new(config, &discovery);
+    let silent = disabled_directories(config, &discovery);
     let mut declarations = declarations(config);
     for (name, message, fix) in names::undiscoverable(config, &discovery) {
         problems.error(&config.plugins[&name].at, message, fix);
@@ -182,25 +192,33 @@ fn plugins(config: &Config, problems: &mut Problems) -> Plugins {
     let registry = match registry::register(discovery, &declarations) {
         Ok((registry, notes)) => {
             for note in notes {
-                tell(&note, config, &silent, problems);
-                left_out.extend(missed(&note, config, &silent));
+                report_note(&note, config, &silent, problems);
+                left_out.extend(skipped_plugin(&note, config, &silent));
             }
             registry
         }
         Err(error) => {
-            problems.error(&top(config, "plugins"), error.to_string(), "");
-            Registry::default()
+            problems.error(
+                &top_level_position(config, "plugins"),
+                error.to_string(),
+                "",
+            );
+            PluginRegistry::default()
         }
     };
-    Plugins {
+    LoadedPlugins {
         registry,
         names,
         left_out,
     }
 }
 
-/// A plugin that somebody may be waiting for, and why it is not there.
-fn missed(note: &Note, config: &Config, silent: &BTreeSet<PathBuf>) -> Option<(String, String)> {
+/// A plugin that jobs may wait for, and why it is missing.
+fn skipped_plugin(
+    note: &Note,
+    config: &Config,
+    silent: &BTreeSet<PathBuf>,
+) -> Option<(String, String)> {
     let name = note.plugin.clone()?;
     let configured = config.plugins.get(&name);
     let is_disabled = configured.is_some_and(|configured| !configured.enabled);
@@ -208,15 +226,15 @@ fn missed(note: &Note, config: &Config, silent: &BTreeSet<PathBuf>) -> Option<(S
     is_missed.then(|| (name, note.to_string()))
 }
 
-fn discover(config: &Config, problems: &mut Problems) -> Discovery {
-    let at = top(config, "plugin_roots");
+fn discover(config: &Config, problems: &mut ConfigProblems) -> Discovery {
+    let at = top_level_position(config, "plugin_roots");
     let symlinks = if config.service.allow_symlinks {
         Symlinks::Follow
     } else {
         Symlinks::Refuse
     };
     let mut roots = Vec::new();
-    // Each on its own first, so that one bad root does not hide the next.
+    // Checked one by one, so that a bad root does not hide the next one.
     for root in &config.plugin_roots {
         match fs::read_dir(root) {
             Ok(_) => roots.push(root.clone()),
@@ -245,18 +263,23 @@ fn declarations(config: &Config) -> BTreeMap<String, Declaration> {
     declarations.collect()
 }
 
-/// The directories of plugins that nobody asked for: what they lack is no reason to worry.
-fn unwanted(config: &Config, discovery: &Discovery) -> BTreeSet<PathBuf> {
+/// The directories of plugins that are not enabled: their problems are not worth a warning.
+fn disabled_directories(config: &Config, discovery: &Discovery) -> BTreeSet<PathBuf> {
     let enabled = |name: &String| config.plugins.get(name).is_some_and(|one| one.enabled);
     let idle = discovery.plugins.iter().filter(|(name, _)| !enabled(name));
     idle.map(|(_, found)| found.directory.clone()).collect()
 }
 
-fn tell(note: &Note, config: &Config, silent: &BTreeSet<PathBuf>, problems: &mut Problems) {
+fn report_note(
+    note: &Note,
+    config: &Config,
+    silent: &BTreeSet<PathBuf>,
+    problems: &mut ConfigProblems,
+) {
     let severity = match note.weight {
         Weight::Detail => Severity::Notice,
         Weight::Skipped if silent.contains(&note.path) => Severity::Notice,
-        // The others still run, so the service starts.
+        // The other plugins still run, so the service starts.
         Weight::Warning | Weight::Skipped => Severity::Warning,
     };
     let configured = note.path.to_str().and_then(|path| {
@@ -269,21 +292,24 @@ fn tell(note: &Note, config: &Config, silent: &BTreeSet<PathBuf>, problems: &mut
     }
 }
 
-fn runnable(config: &Config, registry: &Registry) -> BTreeMap<String, Plugin> {
+fn runnable(config: &Config, registry: &PluginRegistry) -> BTreeMap<String, Plugin> {
     let wanted = registry.iter().filter(|plugin| {
         let configured = config.plugins.get(&plugin.name);
         configured.is_none_or(|configured| configured.enabled)
     });
     let plugins = wanted.map(|plugin| {
         let configured = config.plugins.get(&plugin.name);
-        (plugin.name.clone(), joined(plugin, configured, config))
+        (
+            plugin.name.clone(),
+            build_plugin(plugin, configured, config),
+        )
     });
     plugins.collect()
 }
 
-fn joined(
-    plugin: &registry::Plugin,
-    configured: Option<&model::Plugin>,
+fn build_plugin(
+    plugin: &registry::RegisteredPlugin,
+    configured: Option<&model::PluginConfig>,
     config: &Config,
 ) -> Plugin {
     let usual = if plugin.manifest.concurrency_safe {
@@ -292,10 +318,10 @@ fn joined(
         1
     };
     let schedules = configured.map_or(&[][..], |configured| &configured.schedules);
-    // Those that mean nothing were errors, and there would be no program.
+    // Invalid entries are errors, so no program would exist.
     let schedules = schedules
         .iter()
-        .filter_map(|node| Entry::from_json(&node.json()).ok());
+        .filter_map(|node| ScheduleEntry::from_json(&node.json()).ok());
     let breaker = configured.map_or_else(CircuitBreaker::default, |one| one.circuit_breaker);
     Plugin {
         name: plugin.name.clone(),
@@ -308,7 +334,7 @@ fn joined(
         parallelism: configured.and_then(|one| one.parallelism).unwrap_or(usual),
         max_outstanding_polls: configured.map_or(1, |one| one.max_outstanding_polls),
         timeouts: configured.map_or_else(Timeouts::default, |one| one.timeouts.clone()),
-        retry: configured.map_or_else(Retry::default, |one| one.retry),
+        retry: configured.map_or_else(RetryPolicy::default, |one| one.retry),
         breaker: breaker.into(),
         notify_on_complete: configured.is_some_and(|one| one.notify_on_complete),
         serves: configured.map_or_else(Vec::new, |one| one.serves.clone()),
@@ -316,14 +342,14 @@ fn joined(
     }
 }
 
-fn plugin_environment(config: &Config, surroundings: &Environment) -> Variables {
+fn plugin_environment(config: &Config, surroundings: &Environment) -> PluginVariables {
     let variables = surroundings.variables.iter();
     let variables = variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
     environment::for_plugins(&variables.collect(), &config.service.plugin_env_passthrough)
 }
 
-/// Where a key of the top stands, or the file if it is not there.
-pub(super) fn top(config: &Config, key: &str) -> Place {
+/// The position of a top-level key, or of the file if the key is missing.
+pub(super) fn top_level_position(config: &Config, key: &str) -> SourcePosition {
     let found = config.merged.get(key).unwrap_or(&config.merged);
     found.at.clone()
 }

@@ -1,25 +1,25 @@
-//! What is said of a name that nothing can be run by: whether it means nothing here, or something that was left out.
+//! Explains why a name cannot be run: unknown, disabled or skipped.
 
 use super::Program;
 
 impl Program {
-    /// Why [`Program::plugin`] has no plugin of this name, and who tells more.
+    /// Why [`Program::plugin`] has no plugin with this name, and where to find out more.
     pub fn missing_plugin(&self, name: &str) -> String {
         match self.config.plugins.get(name) {
             Some(configured) if !configured.enabled => {
                 format!("the plugin `{name}` is disabled: the configuration has `enabled: false`")
             }
             Some(_) => format!(
-                "the plugin `{name}` was left out because it cannot be run; `config check` tells why"
+                "the plugin `{name}` was skipped because it cannot be run; see `config check`"
             ),
-            // One that is installed and not configured may still lack something.
+            // A plugin that is installed but not configured may lack something, too.
             None => format!(
-                "there is no plugin `{name}`; see `plugin list`, or `config check --verbose` for what was left out"
+                "no plugin has the name `{name}`; see `plugin list`, or `config check --verbose` for skipped plugins"
             ),
         }
     }
 
-    /// The same of a command of a plugin that can be run.
+    /// Why a plugin has no command with this name.
     pub fn missing_command(&self, plugin: &str, command: &str) -> String {
         let known = self.plugin(plugin);
         let commands = known.into_iter().flat_map(|one| &one.manifest.commands);
@@ -29,6 +29,6 @@ impl Program {
     }
 
     pub fn missing_pipeline(name: &str) -> String {
-        format!("there is no pipeline `{name}`; see `pipeline list`")
+        format!("no pipeline has the name `{name}`; see `pipeline list`")
     }
 }

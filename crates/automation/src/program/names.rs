@@ -1,24 +1,24 @@
-//! The names of plugins and commands, wherever the configuration uses them.
+//! Validates the names of plugins and commands wherever the configuration uses them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::load::top;
-use crate::config::model::Target;
-use crate::config::{Config, Node, Place, Problems};
-use crate::pipeline::{Catalogue, Kind, LoadError, PUBLISH_PLUGIN, Router};
+use super::load::top_level_position;
+use crate::config::model::EndpointTarget;
+use crate::config::{Config, ConfigNode, ConfigProblems, SourcePosition};
+use crate::pipeline::{LoadError, PUBLISH_PLUGIN, PluginCatalogue, Router, StepKind};
 use crate::plugin::discovery::Discovery;
-use crate::plugin::manifest::Manifest;
+use crate::plugin::manifest::PluginManifest;
 
-/// What each name means: a plugin that was found, or one that is only configured.
-pub(super) struct Names {
-    /// `None`: the manifest was not found or not accepted.
-    plugins: BTreeMap<String, Option<Arc<Manifest>>>,
+/// What each name refers to: a discovered plugin, or one that is only configured.
+pub(super) struct KnownNames {
+    /// `None` if the manifest was not found or refused.
+    plugins: BTreeMap<String, Option<Arc<PluginManifest>>>,
 }
 
-impl Names {
+impl KnownNames {
     pub(super) fn new(config: &Config, discovery: &Discovery) -> Self {
         let manifest = |base: &str| Some(discovery.plugins.get(base)?.manifest.clone());
         let found = discovery.plugins.keys();
@@ -29,13 +29,13 @@ impl Names {
             let base = plugin.uses.as_deref().unwrap_or(name);
             plugins.insert(name.clone(), manifest(base));
         }
-        // What the core does itself has no manifest.
+        // Steps of the core have no manifest.
         plugins.insert(PUBLISH_PLUGIN.to_owned(), None);
         Self { plugins }
     }
 }
 
-/// The enabled plugins that cannot be what they are configured to be: name, problem, and what mends it.
+/// Enabled plugins that cannot be resolved: name, problem and fix.
 pub(super) fn undiscoverable(
     config: &Config,
     discovery: &Discovery,
@@ -73,7 +73,7 @@ pub(super) fn undiscoverable(
     found
 }
 
-impl Catalogue for Names {
+impl PluginCatalogue for KnownNames {
     fn has_plugin(&self, plugin: &str) -> bool {
         self.plugins.contains_key(plugin)
     }
@@ -84,12 +84,12 @@ impl Catalogue for Names {
     }
 }
 
-pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut Problems) {
+pub(super) fn check_schedules(config: &Config, names: &KnownNames, problems: &mut ConfigProblems) {
     for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
         for (node, index) in plugin.schedules.iter().zip(0..) {
             let written = node.get("command");
-            let command = written.and_then(Node::text).unwrap_or("poll");
-            // A scheduled `handle` was refused already, whatever the manifest says.
+            let command = written.and_then(ConfigNode::text).unwrap_or("poll");
+            // A scheduled `handle` was refused already.
             if command == "handle" || names.has_command(name, command) {
                 continue;
             }
@@ -106,7 +106,11 @@ pub(super) fn check_schedules(config: &Config, names: &Names, problems: &mut Pro
     }
 }
 
-pub(super) fn check_served_goals(config: &Config, names: &Names, problems: &mut Problems) {
+pub(super) fn check_served_goals(
+    config: &Config,
+    names: &KnownNames,
+    problems: &mut ConfigProblems,
+) {
     for (name, plugin) in config.plugins.iter().filter(|(_, one)| one.enabled) {
         for served in &plugin.serves {
             let command = &served.command;
@@ -120,10 +124,10 @@ pub(super) fn check_served_goals(config: &Config, names: &Names, problems: &mut 
     }
 }
 
-pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut Problems) {
+pub(super) fn check_webhooks(config: &Config, names: &KnownNames, problems: &mut ConfigProblems) {
     let webhooks = config.webhooks.iter();
     for endpoint in webhooks.flat_map(|webhooks| &webhooks.endpoints) {
-        let Target::Plugin(plugin) = &endpoint.target else {
+        let EndpointTarget::Plugin(plugin) = &endpoint.target else {
             continue;
         };
         if !names.has_command(plugin, "handle") {
@@ -134,31 +138,38 @@ pub(super) fn check_webhooks(config: &Config, names: &Names, problems: &mut Prob
     }
 }
 
-/// The router, unless a route or a pipeline is wrong.
-pub(super) fn router(config: &Config, names: &Names, problems: &mut Problems) -> Option<Router> {
-    // Routes to names that are not configured were told by who read them.
-    let known = |node: &&Node| {
+/// Builds the router; `None` if a route or a pipeline is invalid.
+pub(super) fn router(
+    config: &Config,
+    names: &KnownNames,
+    problems: &mut ConfigProblems,
+) -> Option<Router> {
+    // Routes with unknown names were reported when the configuration was read.
+    let known = |node: &&ConfigNode| {
         ["from", "to"].iter().all(|key| {
-            let name = node.get(key).and_then(Node::text);
+            let name = node.get(key).and_then(ConfigNode::text);
             name.is_some_and(|name| config.plugins.contains_key(name))
         })
     };
-    let routes: Vec<&Node> = config.routes.iter().filter(known).collect();
+    let routes: Vec<&ConfigNode> = config.routes.iter().filter(known).collect();
     for route in &routes {
         for key in ["from", "to"] {
-            let name = route.get(key).and_then(Node::text).unwrap_or_default();
+            let name = route
+                .get(key)
+                .and_then(ConfigNode::text)
+                .unwrap_or_default();
             warn_if_disabled(config, name, "a route", &route.at, problems);
         }
     }
-    let pipelines: Value = config.pipelines.iter().map(Node::json).collect();
+    let pipelines: Value = config.pipelines.iter().map(ConfigNode::json).collect();
     let routes_json: Value = routes.iter().map(|node| node.json()).collect();
-    let place = |error: &LoadError| place(error, &config.pipelines, &routes, config);
+    let position = |error: &LoadError| error_position(error, &config.pipelines, &routes, config);
     match Router::load(&pipelines, &routes_json, names) {
         Ok(router) => {
             for warning in router.warnings() {
-                // Of a route's keys the reader of the configuration has told.
+                // Unknown keys of routes were reported when the configuration was read.
                 if !warning.place.starts_with("routes[") {
-                    problems.warn(&place(warning), warning.to_string(), "");
+                    problems.warn(&position(warning), warning.to_string(), "");
                 }
             }
             warn_of_idle_steps(config, &router, problems);
@@ -166,23 +177,26 @@ pub(super) fn router(config: &Config, names: &Names, problems: &mut Problems) ->
         }
         Err(errors) => {
             for error in errors {
-                problems.error(&place(&error), error.to_string(), "");
+                problems.error(&position(&error), error.to_string(), "");
             }
             None
         }
     }
 }
 
-fn warn_of_idle_steps(config: &Config, router: &Router, problems: &mut Problems) {
+fn warn_of_idle_steps(config: &Config, router: &Router, problems: &mut ConfigProblems) {
     for pipeline in router.pipelines() {
         let node = config.pipelines.iter().find(|node| {
-            let name = node.get("name").and_then(Node::text);
+            let name = node.get("name").and_then(ConfigNode::text);
             name == Some(pipeline.name.as_str())
         });
-        let at = node.map_or_else(|| top(config, "pipelines"), |node| node.at.clone());
+        let at = node.map_or_else(
+            || top_level_position(config, "pipelines"),
+            |node| node.at.clone(),
+        );
         let what = format!("the pipeline `{}`", pipeline.name);
         for node in pipeline.graph.nodes() {
-            if let Kind::Step(uses) = &node.kind {
+            if let StepKind::Step(uses) = &node.kind {
                 warn_if_disabled(config, &uses.plugin, &what, &at, problems);
             }
         }
@@ -193,20 +207,28 @@ fn warn_if_disabled(
     config: &Config,
     plugin: &str,
     what: &str,
-    at: &Place,
-    problems: &mut Problems,
+    at: &SourcePosition,
+    problems: &mut ConfigProblems,
 ) {
     let configured = config.plugins.get(plugin);
     if configured.is_some_and(|configured| !configured.enabled) {
         let message = format!("{what} needs the plugin `{plugin}`, which is disabled");
-        problems.warn(at, message, "enable it, or take it out here");
+        problems.warn(at, message, "enable it, or remove it here");
     }
 }
 
-/// Where a route or pipeline stands that is named by its number or its name.
-fn place(error: &LoadError, pipelines: &[Node], routes: &[&Node], config: &Config) -> Place {
+/// The position of a route or pipeline that an error names by number or name.
+fn error_position(
+    error: &LoadError,
+    pipelines: &[ConfigNode],
+    routes: &[&ConfigNode],
+    config: &Config,
+) -> SourcePosition {
     let numbered = pipelines.iter().zip(0..).find(|(node, index)| {
-        let name = node.get("name").and_then(Node::text).unwrap_or_default();
+        let name = node
+            .get("name")
+            .and_then(ConfigNode::text)
+            .unwrap_or_default();
         error.place == format!("pipelines[{index}]") || error.place == format!("pipeline `{name}`")
     });
     let mut routes = routes.iter().zip(0..);

@@ -1,4 +1,4 @@
-//! Whole trees with plugins in them, loaded as the service loads them.
+//! Whole trees with plugins, loaded as the service loads them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,14 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::config::{Environment, Problem, Verify};
+use crate::config::{ConfigProblem, Environment, SealCheck};
 
 struct World {
     dir: tempfile::TempDir,
 }
 
 impl World {
-    /// A configuration with two plugins on the disk: `mail` knows poll and handle, `old` only poll, one at a time.
+    /// A configuration with two installed plugins: `mail` has poll and handle, `old` only poll, without concurrency.
     fn new(config: &str) -> Self {
         let world = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -59,12 +59,12 @@ impl World {
         }
     }
 
-    fn load(&self, verify: Verify) -> Loaded {
+    fn load(&self, verify: SealCheck) -> LoadedProgram {
         load(&self.path("config.yaml"), &Self::environment(), verify)
     }
 
     fn program(&self) -> Program {
-        let loaded = self.load(Verify::No);
+        let loaded = self.load(SealCheck::No);
         loaded
             .program
             .unwrap_or_else(|| panic!("{}", shown(&loaded.problems)))
@@ -77,11 +77,11 @@ impl World {
     }
 }
 
-fn shown(problems: &[Problem]) -> String {
-    let line = |problem: &Problem| {
+fn shown(problems: &[ConfigProblem]) -> String {
+    let line = |problem: &ConfigProblem| {
         let file = problem.file.file_name().map(Path::new);
         let file = file.unwrap_or(Path::new("")).to_owned();
-        let problem = Problem {
+        let problem = ConfigProblem {
             file,
             ..problem.clone()
         };
@@ -91,14 +91,14 @@ fn shown(problems: &[Problem]) -> String {
 }
 
 fn refused(config: &str, expected: &str) {
-    let loaded = World::new(config).load(Verify::No);
+    let loaded = World::new(config).load(SealCheck::No);
     let problems = shown(&loaded.problems);
     assert!(problems.contains(expected), "{config}\ngave: {problems}");
     assert!(loaded.program.is_none(), "{config}");
 }
 
 fn warned(config: &str, expected: &str) {
-    let loaded = World::new(config).load(Verify::No);
+    let loaded = World::new(config).load(SealCheck::No);
     let problems = shown(&loaded.problems);
     assert!(problems.contains(expected), "{config}\ngave: {problems}");
     assert!(loaded.program.is_some(), "{config}\ngave: {problems}");
@@ -159,7 +159,7 @@ fn an_unconfigured_plugin_runs_with_the_usual_values_du_008() {
     let program = World::new("service: {max_workers: 3}").program();
     let mail = program.plugin("mail").unwrap();
     assert_eq!((mail.parallelism, mail.retry.max_attempts), (3, 4));
-    assert_eq!(mail.breaker, crate::breaker::Policy::default());
+    assert_eq!(mail.breaker, crate::breaker::BreakerPolicy::default());
     assert!(mail.config.is_empty() && mail.schedules.is_empty());
 }
 
@@ -225,7 +225,7 @@ fn wrong_pipelines_are_refused_with_their_line_du_095() {
         ),
         (
             "{name: p, on: e, from_plugin: nobody, steps: [{uses: mail}]}",
-            "from_plugin `nobody` is no configured plugin",
+            "from_plugin `nobody` is not a configured plugin",
         ),
         (
             "{name: p, on: e, steps: [{uses: old}]}",
@@ -242,7 +242,7 @@ fn wrong_pipelines_are_refused_with_their_line_du_095() {
         ),
     ];
     for (pipeline, expected) in cases {
-        let loaded = World::new(&one(pipeline)).load(Verify::No);
+        let loaded = World::new(&one(pipeline)).load(SealCheck::No);
         let problems = shown(&loaded.problems);
         assert!(problems.starts_with("Error config.yaml:3: "), "{problems}");
         assert!(problems.contains(expected), "{pipeline}\ngave: {problems}");
@@ -259,7 +259,7 @@ fn all_problems_are_told_at_once_du_095() {
     let loaded = World::new(
         "service: {tick_interval: 1ms}\nplugins: {gone: {}, also_gone: {}, mail: {schedules: [{every: 1h, command: x}]}}\npipelines:\n  - {name: p, on: e, steps: [{uses: nobody}]}\n  - {name: q, on: e, steps: [{uses: nobody}]}",
     )
-    .load(Verify::No);
+    .load(SealCheck::No);
     let errors = loaded.problems.len();
     assert_eq!(errors, 6, "{}", shown(&loaded.problems));
 }
@@ -268,14 +268,14 @@ fn all_problems_are_told_at_once_du_095() {
 fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
     let world = World::new("plugins: {mail: {}, bad: {}, x: {uses: bad}}\ninstances: {a: 1}");
     world.plugin("bad", "commands: {}");
-    let loaded = world.load(Verify::No);
+    let loaded = world.load(SealCheck::No);
     let problems = shown(&loaded.problems);
     assert!(
         problems.contains("Warning manifest.yaml: `commands` is missing"),
         "{problems}"
     );
     assert!(
-        problems.contains("Warning config.yaml:1: the plugin `bad` that it uses was left out"),
+        problems.contains("Warning config.yaml:1: the plugin `bad` that it uses was skipped"),
         "{problems}"
     );
     assert!(
@@ -290,7 +290,10 @@ fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
         "{said}"
     );
     let said = program.missing_plugin("nobody");
-    assert!(said.starts_with("there is no plugin `nobody`"), "{said}");
+    assert!(
+        said.starts_with("no plugin has the name `nobody`"),
+        "{said}"
+    );
     assert_eq!(
         program.missing_command("mail", "dance"),
         "the plugin `mail` has no command `dance`; it has poll, handle"
@@ -307,7 +310,7 @@ fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
     );
     let world = World::new("");
     fs::remove_dir_all(world.path("plugins")).unwrap();
-    let problems = shown(&world.load(Verify::No).problems);
+    let problems = shown(&world.load(SealCheck::No).problems);
     assert!(
         problems.starts_with("Error config.yaml:2: plugin root ") && problems.contains("create it"),
         "{problems}"
@@ -328,7 +331,7 @@ fn a_plugin_nobody_asked_for_does_not_worry_a_strict_service_du_031() {
         "spare",
         "commands: {poll: {}}\nconfig_keys: {required: [account]}",
     );
-    let problems = shown(&world.load(Verify::No).problems);
+    let problems = shown(&world.load(SealCheck::No).problems);
     assert!(
         problems.contains("Warning") && problems.contains("account"),
         "{problems}"
@@ -342,24 +345,24 @@ fn a_changed_plugin_is_warned_of_and_refused_when_strict_du_019() {
             "service: {{strict_mode: {strict}}}\nplugins: {{mail: {{}}, a: {{uses: mail}}}}"
         ));
         world.lock();
-        let sealed = world.load(Verify::AsConfigured);
+        let sealed = world.load(SealCheck::AsConfigured);
         assert!(
             sealed.program.is_some() && sealed.problems.is_empty(),
             "{}",
             shown(&sealed.problems)
         );
         world.put("plugins/mail/run.sh", "#!/bin/sh\nrm -rf x\n");
-        let changed = world.load(Verify::AsConfigured);
+        let changed = world.load(SealCheck::AsConfigured);
         let problems = shown(&changed.problems);
         let severity = if strict { "Error" } else { "Warning" };
         let expected =
-            format!("{severity} run.sh: the program of `mail` is not what was sealed; look at");
+            format!("{severity} run.sh: the program of `mail` differs from its seal; look at");
         assert!(problems.contains(&expected), "{problems}");
         assert_eq!(
             (changed.program.is_none(), changed.integrity_failed),
             (strict, strict)
         );
-        assert!(world.load(Verify::No).problems.is_empty());
+        assert!(world.load(SealCheck::No).problems.is_empty());
     }
 }
 
@@ -388,19 +391,19 @@ fn a_served_goal_needs_a_name_and_a_command_of_its_plugin() {
         ),
         (
             "{goal: ' '}",
-            "`plugins.mail.serves[0].goal` is no goal; write 1 to 256 characters",
+            "`plugins.mail.serves[0].goal` is not a valid goal; write 1 to 256 characters",
         ),
         (
             "{goal: g, namespace: beam.x}",
-            "`plugins.mail.serves[0].namespace` is no namespace that is free",
+            "`plugins.mail.serves[0].namespace` is not a valid namespace",
         ),
         (
             "{goal: g, capability: 'a b'}",
-            "`plugins.mail.serves[0].capability` is no capability",
+            "`plugins.mail.serves[0].capability` is not a valid capability",
         ),
         (
             "{goal: g, command: init}",
-            "`init` is about the plugin itself",
+            "`init` manages the plugin itself",
         ),
         (
             "{goal: g}\n      - {goal: g, command: poll}",
@@ -448,7 +451,7 @@ fn a_webhook_has_a_plugin_or_publishes_an_intent() {
 #[test]
 fn a_run_without_a_service_tries_no_plugin_again() {
     let world = World::new("plugins: {mail: {}, old: {retry: {max_attempts: 3}}}");
-    let program = world.program().for_an_errand();
+    let program = world.program().for_one_shot();
     let mut attempts = program.plugins().map(|plugin| plugin.retry.max_attempts);
     assert!(attempts.all(|attempts| attempts == 1));
 }

@@ -1,4 +1,5 @@
-//! One attempt of a job: from what the ledger says to what came of it. Nothing is written here.
+//! One attempt of a job: builds the request from the ledger, runs the plugin and classifies the result. This module writes
+//! nothing.
 
 use std::sync::Arc;
 
@@ -8,73 +9,74 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::job::{Job, job_id};
-use super::{keep, publish};
+use super::{publish, records};
 use crate::pipeline::{
-    Kind, PUBLISH_PLUGIN, Position, SWITCH_PLUGIN, Scope, merge_context, switch_result,
+    PUBLISH_PLUGIN, PathScope, PipelinePosition, SWITCH_PLUGIN, StepKind, merge_context,
+    switch_result,
 };
 use crate::plugin::capture::Captured;
-use crate::plugin::confine::Guarded;
-use crate::plugin::outcome::{self, Outcome};
-use crate::plugin::request::{Event, HANDLE, Request};
-use crate::plugin::response::{EmittedEvent, Response};
-use crate::plugin::run::{self, Launcher, Limits};
+use crate::plugin::confine::GuardedPaths;
+use crate::plugin::outcome::{self, PluginOutcome};
+use crate::plugin::request::{HANDLE, PluginEvent, PluginRequest};
+use crate::plugin::response::{EmittedEvent, PluginResponse};
+use crate::plugin::run::{self, Launcher, RunLimits};
 use crate::program::{Plugin, Program};
 
-/// What a job that cannot even be started gives as its reason.
+/// The failure reason of a job that could not be started.
 const PREFLIGHT: &str = "preflight";
 
 pub(super) struct Attempt {
     pub(super) intent: Intent,
     pub(super) job: Job,
-    /// As it was when the job was taken; a reload does not change it.
+    /// The program at the time of the claim; a reload does not change it.
     pub(super) program: Arc<Program>,
-    /// Its baggage.
+    /// The baggage of the job.
     pub(super) context: Map<String, Value>,
-    /// Why it cannot even begin.
-    pub(super) unready: Option<Failure>,
+    /// Why the attempt cannot start.
+    pub(super) unready: Option<AttemptFailure>,
     pub(super) started_at: Timestamp,
 }
 
-/// How an attempt ended, and what is left of it.
-pub(super) struct Ended {
-    pub(super) end: End,
+/// How an attempt ended, with the captured output.
+pub(super) struct AttemptReport {
+    pub(super) end: AttemptEnd,
     pub(super) stdout: Option<String>,
     pub(super) stderr: Option<String>,
     pub(super) completed_at: Timestamp,
 }
 
-pub(super) enum End {
-    Succeeded(Response),
-    /// The condition of a step was looked at, and this is the event it passes on.
+pub(super) enum AttemptEnd {
+    Succeeded(PluginResponse),
+    /// The condition of a step was evaluated; `payload` is passed on unchanged.
     Switched {
         matched: bool,
         payload: Value,
     },
-    Failed(Failure),
+    Failed(AttemptFailure),
     Cancelled,
-    /// The system had no room for its process, so no attempt was made. The reason, for people.
-    NoRoom(String),
+    /// The system had no resources for another process, so this does not count as an attempt. Carries the reason as text.
+    NoResources(String),
 }
 
 #[derive(Clone)]
-pub(super) struct Failure {
+pub(super) struct AttemptFailure {
     pub(super) error: String,
     pub(super) reason: &'static str,
     pub(super) timed_out: bool,
     pub(super) again: bool,
 }
 
-impl Failure {
-    /// Another attempt may cure it.
-    pub(super) fn later(error: impl Into<String>) -> Self {
+impl AttemptFailure {
+    /// A later attempt may succeed.
+    pub(super) fn retryable(error: impl Into<String>) -> Self {
         Self {
             again: true,
-            ..Self::for_good(error)
+            ..Self::permanent(error)
         }
     }
 
-    /// Nothing but another configuration cures it.
-    pub(super) fn for_good(error: impl Into<String>) -> Self {
+    /// Only a changed configuration can help.
+    pub(super) fn permanent(error: impl Into<String>) -> Self {
         Self {
             error: error.into(),
             reason: PREFLIGHT,
@@ -90,11 +92,12 @@ impl Attempt {
         program: Arc<Program>,
         intent: Intent,
         started_at: Timestamp,
-    ) -> Result<Self, (Intent, Failure)> {
+    ) -> Result<Self, (Intent, AttemptFailure)> {
         let job = match Job::read(&intent) {
             Ok(job) => job,
             Err(error) => {
-                let unreadable = Failure::for_good(format!("the job cannot be read: {error}"));
+                let unreadable =
+                    AttemptFailure::permanent(format!("the job cannot be read: {error}"));
                 return Err((intent, unreadable));
             }
         };
@@ -120,19 +123,19 @@ impl Attempt {
         job_id(self.intent.id)
     }
 
-    /// Runs it to its end. `on_start` is told the process id.
+    /// Runs the attempt to its end. Calls `on_start` with the process id.
     pub(super) async fn run(
         &self,
         engine: &Engine,
-        (launcher, guarded): (&Launcher, &Guarded),
+        (launcher, guarded): (&Launcher, &GuardedPaths),
         on_start: impl FnOnce(u32),
         cancel: impl Future<Output = ()>,
-    ) -> Ended {
+    ) -> AttemptReport {
         if let Some(failure) = &self.unready {
-            return Self::over(End::Failed(failure.clone()), engine);
+            return Self::report(AttemptEnd::Failed(failure.clone()), engine);
         }
         if self.job.plugin == SWITCH_PLUGIN {
-            return Self::over(self.switched(), engine);
+            return Self::report(self.switched(), engine);
         }
         if self.job.plugin == PUBLISH_PLUGIN {
             let end = match self.payload_and_event() {
@@ -140,13 +143,13 @@ impl Attempt {
                     let payload = event.map(|event| event.payload).unwrap_or_default();
                     publish::publish(engine, self, payload, cancel).await
                 }
-                Err(failure) => End::Failed(failure),
+                Err(failure) => AttemptEnd::Failed(failure),
             };
-            return Self::over(end, engine);
+            return Self::report(end, engine);
         }
         let prepared = match self.prepare(engine, launcher, guarded).await {
             Ok(prepared) => prepared,
-            Err(failure) => return Self::over(End::Failed(failure), engine),
+            Err(failure) => return Self::report(AttemptEnd::Failed(failure), engine),
         };
         let ended = run::run(prepared, on_start, cancel).await;
         for warning in outcome::warnings(&ended) {
@@ -157,52 +160,55 @@ impl Attempt {
             );
         }
         let end = match outcome::classify(&ended) {
-            Outcome::Succeeded(response) => End::Succeeded(response),
-            Outcome::Failed(failure) => End::Failed(Failure {
+            PluginOutcome::Succeeded(response) => AttemptEnd::Succeeded(response),
+            PluginOutcome::Failed(failure) => AttemptEnd::Failed(AttemptFailure {
                 again: failure.is_retryable() && self.job.command != "init",
                 reason: failure.reason.as_str(),
                 error: failure.error,
                 timed_out: false,
             }),
-            Outcome::TimedOut => End::Failed(Failure {
+            PluginOutcome::TimedOut => AttemptEnd::Failed(AttemptFailure {
                 error: format!("it ran longer than {:?}", self.timeout()),
-                reason: outcome::Reason::Timeout.as_str(),
+                reason: outcome::FailureReason::Timeout.as_str(),
                 timed_out: true,
                 again: self.job.command != "init",
             }),
-            Outcome::Cancelled => End::Cancelled,
-            Outcome::NoRoom(why) => End::NoRoom(why),
+            PluginOutcome::Cancelled => AttemptEnd::Cancelled,
+            PluginOutcome::NoResources(why) => AttemptEnd::NoResources(why),
         };
-        Ended {
-            stdout: kept(&ended.stdout),
-            stderr: kept(&ended.stderr),
-            ..Self::over(end, engine)
+        AttemptReport {
+            stdout: captured_text(&ended.stdout),
+            stderr: captured_text(&ended.stderr),
+            ..Self::report(end, engine)
         }
     }
 
-    pub(super) fn over(end: End, engine: &Engine) -> Ended {
+    pub(super) fn report(end: AttemptEnd, engine: &Engine) -> AttemptReport {
         let stdout = match &end {
-            End::Switched { matched, .. } => Some(switch_result(*matched).to_string()),
-            End::Succeeded(_) | End::Failed(_) | End::Cancelled | End::NoRoom(_) => None,
+            AttemptEnd::Switched { matched, .. } => Some(switch_result(*matched).to_string()),
+            AttemptEnd::Succeeded(_)
+            | AttemptEnd::Failed(_)
+            | AttemptEnd::Cancelled
+            | AttemptEnd::NoResources(_) => None,
         };
-        Ended {
+        AttemptReport {
             end,
             stdout,
             stderr: None,
-            completed_at: super::service::instant(engine.wall()),
+            completed_at: super::lifecycle::timestamp(engine.wall()),
         }
     }
 
-    fn plugin(&self) -> Result<&Plugin, Failure> {
+    fn plugin(&self) -> Result<&Plugin, AttemptFailure> {
         let (plugin, command) = (&self.job.plugin, &self.job.command);
         let found = self.program.plugin(plugin).ok_or_else(|| {
-            Failure::for_good(format!(
+            AttemptFailure::permanent(format!(
                 "no plugin `{plugin}` is loaded; enable or install it"
             ))
         })?;
         if found.manifest.command(command).is_none() {
             let error = format!("the plugin `{plugin}` declares no command `{command}`");
-            return Err(Failure::for_good(error));
+            return Err(AttemptFailure::permanent(error));
         }
         Ok(found)
     }
@@ -218,25 +224,25 @@ impl Attempt {
         &self,
         engine: &Engine,
         launcher: &Launcher,
-        guarded: &Guarded,
-    ) -> Result<run::Job, Failure> {
+        guarded: &GuardedPaths,
+    ) -> Result<run::ProcessSpec, AttemptFailure> {
         let plugin = self.plugin()?;
         let state = read_state(engine, &self.job.plugin).await?;
         let (payload, event) = self.payload_and_event()?;
         let timeout = self.timeout();
         let deadline_at = self.started_at.saturating_add(timeout);
-        let request = Request {
+        let request = PluginRequest {
             job_id: self.job_id(),
             plugin: self.job.plugin.clone(),
             command: self.job.command.clone(),
             config: plugin.config.clone(),
             state: state.state,
-            context: self.told_context(),
+            context: self.request_context(),
             event,
             payload: payload.as_object().cloned(),
             deadline_at: deadline_at.unwrap_or(Timestamp::MAX),
         };
-        Ok(run::Job {
+        Ok(run::ProcessSpec {
             entrypoint: plugin.entrypoint.clone(),
             launcher: plugin.confinement.launcher(
                 launcher,
@@ -247,18 +253,18 @@ impl Attempt {
             environment: self.program.environment().clone(),
             request: request.to_line(),
             timeout,
-            limits: Limits::default(),
+            limits: RunLimits::default(),
         })
     }
 
-    /// What the plugin is given: the payload, and for `handle` the event that it is wrapped in.
-    fn payload_and_event(&self) -> Result<(Value, Option<Event>), Failure> {
+    /// The input of the plugin: the payload, and for `handle` the event around it.
+    fn payload_and_event(&self) -> Result<(Value, Option<PluginEvent>), AttemptFailure> {
         if self.job.command != HANDLE {
             let payload = self.templated(self.job.payload.clone())?;
             return Ok((payload, None));
         }
         let Value::Object(mut wrapper) = self.job.payload.clone() else {
-            return Err(Failure::for_good("the job carries no event"));
+            return Err(AttemptFailure::permanent("the job carries no event"));
         };
         let inner = wrapper.remove("payload").unwrap_or_else(|| json!({}));
         let inner = self.templated(merge_context(inner, &self.context))?;
@@ -272,44 +278,44 @@ impl Attempt {
             dedupe_key: self.job.dedupe_key.clone(),
         };
         let at = text("timestamp").parse().unwrap_or(self.started_at);
-        let event = Event::stamped(emitted, text("source"), at, text("event_id"));
+        let event = PluginEvent::stamped(emitted, text("source"), at, text("event_id"));
         wrapper.insert("payload".to_owned(), inner);
         Ok((Value::Object(wrapper), Some(event)))
     }
 
-    fn templated(&self, payload: Value) -> Result<Value, Failure> {
+    fn templated(&self, payload: Value) -> Result<Value, AttemptFailure> {
         let Some(position) = &self.job.position else {
             return Ok(payload);
         };
         match self.program.router().node(position).map(|node| &node.kind) {
-            Some(Kind::Step(uses)) => {
+            Some(StepKind::Step(uses)) => {
                 let made = uses.with.apply(&payload, &self.context);
-                made.map_err(|error| Failure::for_good(error.to_string()))
+                made.map_err(|error| AttemptFailure::permanent(error.to_string()))
             }
-            Some(Kind::Switch(_)) => Ok(payload),
+            Some(StepKind::Switch(_)) => Ok(payload),
             None => {
-                let Position { pipeline, step, .. } = position;
+                let PipelinePosition { pipeline, step, .. } = position;
                 tracing::warn!(pipeline, step, "the configuration no longer has this step");
                 Ok(payload)
             }
         }
     }
 
-    /// Whether the step's own configuration says what stands under this key.
+    /// Whether the step's own `with` sets this key.
     pub(super) fn is_configured(&self, key: &str) -> bool {
         let node = self.job.position.as_ref();
         let node = node.and_then(|position| self.program.router().node(position));
         match node.map(|node| &node.kind) {
-            Some(Kind::Step(uses)) => uses.with.has(key),
-            Some(Kind::Switch(_)) | None => false,
+            Some(StepKind::Step(uses)) => uses.with.has(key),
+            Some(StepKind::Switch(_)) | None => false,
         }
     }
 
-    /// The baggage, and where in a pipeline this is.
-    fn told_context(&self) -> Map<String, Value> {
+    /// The baggage, plus the position in the pipeline.
+    fn request_context(&self) -> Map<String, Value> {
         let mut context = self.context.clone();
         if let Some(served) = &self.job.serves {
-            context.insert("ductile_intent".to_owned(), served.told());
+            context.insert("ductile_intent".to_owned(), served.to_context());
         }
         if let Some(position) = &self.job.position {
             let mut tell = |name: &str, value: Value| context.insert(name.to_owned(), value);
@@ -326,56 +332,61 @@ impl Attempt {
         context
     }
 
-    fn switched(&self) -> End {
+    fn switched(&self) -> AttemptEnd {
         let router = self.program.router();
         let position = self.job.position.as_ref();
         let Some(switch) = position.and_then(|position| router.switch(position)) else {
-            let gone = "the configuration no longer has the condition that was to be looked at";
-            return End::Failed(Failure::for_good(gone));
+            let gone = "the configuration no longer has this condition";
+            return AttemptEnd::Failed(AttemptFailure::permanent(gone));
         };
         let none = Map::new();
         let gated = switch.plugin.as_deref();
         let config = gated.and_then(|plugin| self.program.plugin(plugin));
         let payload = self.job.payload.get("payload").unwrap_or(&Value::Null);
-        let matched = switch.condition.holds(&Scope {
+        let matched = switch.condition.holds(&PathScope {
             payload,
             context: &self.context,
             config: config.map_or(&none, |plugin| &plugin.config),
         });
-        End::Switched {
+        AttemptEnd::Switched {
             matched,
             payload: payload.clone(),
         }
     }
 }
 
-fn kept(captured: &Captured) -> Option<String> {
-    // PostgreSQL's texts know no zero character, and whoever reads the log has no use for it.
+fn captured_text(captured: &Captured) -> Option<String> {
+    // PostgreSQL cannot store NUL in text, and it has no meaning in a log.
     (!captured.bytes.is_empty()).then(|| captured.text().replace('\0', "\u{fffd}"))
 }
 
-async fn baggage(engine: &Engine, id: &str) -> Result<Map<String, Value>, Failure> {
-    let record = engine.record(keep::context(id)).await;
-    let record = record.map_err(|error| unread("baggage", &error))?;
-    let record = record.ok_or_else(|| Failure::for_good(format!("its baggage {id} is gone")))?;
-    let context: keep::Context = serde_json::from_str(&record.value)
-        .map_err(|error| Failure::for_good(format!("its baggage cannot be read: {error}")))?;
+async fn baggage(engine: &Engine, id: &str) -> Result<Map<String, Value>, AttemptFailure> {
+    let record = engine.record(records::context_key(id)).await;
+    let record = record.map_err(|error| read_failure("baggage", &error))?;
+    let record = record
+        .ok_or_else(|| AttemptFailure::permanent(format!("its baggage {id} does not exist")))?;
+    let context: records::EventContext = serde_json::from_str(&record.value).map_err(|error| {
+        AttemptFailure::permanent(format!("its baggage cannot be read: {error}"))
+    })?;
     Ok(context.accumulated)
 }
 
-pub(super) async fn read_state(engine: &Engine, plugin: &str) -> Result<keep::State, Failure> {
-    let record = engine.record(keep::state(plugin)).await;
-    let record = record.map_err(|error| unread("state", &error))?;
+pub(super) async fn read_state(
+    engine: &Engine,
+    plugin: &str,
+) -> Result<records::PluginState, AttemptFailure> {
+    let record = engine.record(records::state_key(plugin)).await;
+    let record = record.map_err(|error| read_failure("state", &error))?;
     let Some(record) = record else {
-        return Ok(keep::State::default());
+        return Ok(records::PluginState::default());
     };
     serde_json::from_str(&record.value)
-        .map_err(|error| Failure::for_good(format!("its state cannot be read: {error}")))
+        .map_err(|error| AttemptFailure::permanent(format!("its state cannot be read: {error}")))
 }
 
-/// The ledger is away; another attempt may find it.
-fn unread(what: &str, error: &consign_engine::Error) -> Failure {
-    Failure {
+/// The ledger is unavailable; a later attempt may succeed.
+fn read_failure(what: &str, error: &consign_engine::Error) -> AttemptFailure {
+    AttemptFailure {
         error: format!("its {what} could not be read: {error}"),
         reason: PREFLIGHT,
         timed_out: false,

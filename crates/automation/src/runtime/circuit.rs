@@ -1,7 +1,7 @@
-//! Circuit breakers: what the end of a scheduled job does to one, and how operators see and reset it.
+//! Circuit breakers: applies the result of a scheduled job, and lets operators read and reset a breaker.
 //!
-//! Everything that is not a success counts, a cancelled job too:
-//! a run that somebody had to end is no sign of health.
+//! Every end other than success counts as a failure, including cancellation: a run that an operator had to stop is no sign of
+//! health.
 
 use consign_engine::{Engine, Error};
 use consign_kernel::error::Refusal;
@@ -11,19 +11,19 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::attempt::{Attempt, Ended};
-use super::commit::{Commit, Seen, TRIES_MAX, read, read_some};
+use super::attempt::{Attempt, AttemptReport};
 use super::job::Job;
-use super::keep;
-use super::service::{Inner, Runtime};
-use crate::breaker::{State, Transition};
+use super::lifecycle::{Runtime, RuntimeInner};
+use super::records;
+use super::unit_of_work::{TRIES_MAX, UnitOfWork, Versioned, get_record, get_record_or_default};
+use crate::breaker::{BreakerState, BreakerTransition};
 
-/// How a breaker stands, and what brought it there.
+/// The state of a breaker and its history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BreakerInfo {
     pub plugin: String,
     pub command: String,
-    pub state: State,
+    pub state: BreakerState,
     pub failure_count: u32,
     #[serde(with = "crate::instant::maybe")]
     pub opened_at: Option<Timestamp>,
@@ -32,12 +32,12 @@ pub struct BreakerInfo {
     pub last_job_id: Option<String>,
     #[serde(with = "crate::instant::maybe")]
     pub updated_at: Option<Timestamp>,
-    /// The newest first.
-    pub transitions: Vec<keep::CircuitChange>,
+    /// Newest first.
+    pub transitions: Vec<records::BreakerChange>,
 }
 
 impl Runtime {
-    /// Nothing for a plugin or command that is not there and never had a breaker.
+    /// `None` for a plugin or command that does not exist and never had a breaker.
     pub async fn breaker(
         &self,
         plugin: &str,
@@ -45,21 +45,22 @@ impl Runtime {
         limit: u32,
     ) -> Result<Option<BreakerInfo>, Error> {
         let engine = self.engine();
-        let seen: Seen<keep::Circuit> = read(engine, keep::breaker(plugin, command)).await?;
-        if seen.version == 0 && self.program().command(plugin, command).is_none() {
+        let record: Versioned<records::BreakerRecord> =
+            get_record_or_default(engine, records::breaker_key(plugin, command)).await?;
+        if record.version == 0 && self.program().command(plugin, command).is_none() {
             return Ok(None);
         }
         let history = format!("{plugin}/{command}");
         let history = engine.last_records(Kind::BreakerChange, &history, "", limit);
         let transitions = history.await?.into_iter().filter_map(|record| {
-            // One line that cannot be read does not hide the others.
+            // One unreadable line must not hide the others.
             serde_json::from_str(&record.value).ok()
         });
-        let keep::Circuit {
+        let records::BreakerRecord {
             breaker,
             last_failure_at,
             updated_at,
-        } = seen.value;
+        } = record.value;
         Ok(Some(BreakerInfo {
             plugin: plugin.to_owned(),
             command: command.to_owned(),
@@ -73,22 +74,23 @@ impl Runtime {
         }))
     }
 
-    /// Closes a breaker by hand; scheduled jobs go on with the next tick.
+    /// Closes a breaker on request of an operator; scheduled jobs continue with the next tick.
     pub async fn reset_breaker(&self, plugin: &str, command: &str) -> Result<(), Error> {
         let inner = &self.inner;
         for _ in 0..TRIES_MAX {
-            let key = keep::breaker(plugin, command);
-            let mut seen: Seen<keep::Circuit> = read(&inner.engine, key).await?;
-            let now = inner.instant();
-            let transition = seen.value.breaker.reset(now);
-            seen.value.updated_at = Some(now);
-            let mut commit = Commit::default();
-            change(&inner.engine, &seen, transition.clone(), None, &mut commit);
-            match inner.engine.together(commit.steps([])).await {
+            let key = records::breaker_key(plugin, command);
+            let mut record: Versioned<records::BreakerRecord> =
+                get_record_or_default(&inner.engine, key).await?;
+            let now = inner.wall_time();
+            let transition = record.value.breaker.reset(now);
+            record.value.updated_at = Some(now);
+            let mut unit = UnitOfWork::default();
+            write_transition(&inner.engine, &record, transition.clone(), None, &mut unit);
+            match inner.engine.together(unit.steps([])).await {
                 Err(Error::Refused(Refusal::VersionMismatch)) => {}
                 done => {
                     done?;
-                    inner.tell_transition(plugin, command, &transition);
+                    inner.emit_transition(plugin, command, &transition);
                     inner.replan.notify_one();
                     return Ok(());
                 }
@@ -98,34 +100,34 @@ impl Runtime {
     }
 }
 
-/// The breaker as it is now, and the line of its history that says why.
-pub(super) fn change(
+/// Writes the breaker and the line of its history that explains the change.
+pub(super) fn write_transition(
     engine: &Engine,
-    seen: &Seen<keep::Circuit>,
-    transition: Transition,
+    record: &Versioned<records::BreakerRecord>,
+    transition: BreakerTransition,
     job_id: Option<String>,
-    commit: &mut Commit,
+    unit: &mut UnitOfWork,
 ) {
-    let (plugin, command) = (&seen.key.owner, &seen.key.name);
+    let (plugin, command) = (&record.key.owner, &record.key.name);
     let until = engine.now().plus(RECORD_LIFE_US);
-    let line = keep::CircuitChange {
+    let line = records::BreakerChange {
         command: command.clone(),
         transition,
         job_id,
     };
-    let key = keep::breaker_change(plugin, command, seen.version + 1);
-    commit.put(key, &line, Some(until));
-    commit.replace(seen);
+    let key = records::breaker_change_key(plugin, command, record.version + 1);
+    unit.put(key, &line, Some(until));
+    unit.replace(record);
 }
 
-/// What the breaker and the schedule learn from the end of a scheduled job.
-pub(super) async fn count(
+/// Updates the breaker and the schedule after a scheduled job ended.
+pub(super) async fn record_result(
     engine: &Engine,
     attempt: &Attempt,
     succeeded: bool,
-    ended: &Ended,
-    commit: &mut Commit,
-) -> Result<Option<Transition>, Error> {
+    ended: &AttemptReport,
+    unit: &mut UnitOfWork,
+) -> Result<Option<BreakerTransition>, Error> {
     let Job {
         plugin, command, ..
     } = &attempt.job;
@@ -133,8 +135,9 @@ pub(super) async fn count(
         return Ok(None);
     };
     let now = ended.completed_at;
-    let mut seen: Seen<keep::Circuit> = read(engine, keep::breaker(plugin, command)).await?;
-    let circuit = &mut seen.value;
+    let mut record: Versioned<records::BreakerRecord> =
+        get_record_or_default(engine, records::breaker_key(plugin, command)).await?;
+    let circuit = &mut record.value;
     let id = attempt.job_id();
     let transition = circuit
         .breaker
@@ -146,30 +149,30 @@ pub(super) async fn count(
     match &transition {
         Some(transition) => {
             let (transition, job_id) = (transition.clone(), Some(id.clone()));
-            change(engine, &seen, transition, job_id, commit);
+            write_transition(engine, &record, transition, job_id, unit);
         }
-        None => commit.replace(&seen),
+        None => unit.replace(&record),
     }
     let entry = attempt.job.schedule_id.as_ref().and_then(|id| {
         let mut entries = configured.schedules.iter();
         entries.find(|entry| entry.id == *id)
     });
     if let (Some(entry), true) = (entry, succeeded) {
-        let key = keep::schedule(plugin, &entry.id);
-        if let Some(mut seen) = read_some::<keep::Schedule>(engine, key).await? {
+        let key = records::schedule_key(plugin, &entry.id);
+        if let Some(mut record) = get_record::<records::ScheduleRecord>(engine, key).await? {
             let draw = (engine.entropy().draw() >> 64) as u64;
-            entry.succeeded(&mut seen.value.state, now, draw);
-            seen.value.last_success_job_id = Some(id);
-            seen.value.updated_at = now;
-            commit.replace(&seen);
+            entry.succeeded(&mut record.value.state, now, draw);
+            record.value.last_success_job_id = Some(id);
+            record.value.updated_at = now;
+            unit.replace(&record);
         }
     }
     Ok(transition)
 }
 
-impl Inner {
-    pub(super) fn tell_transition(&self, plugin: &str, command: &str, change: &Transition) {
-        let Transition {
+impl RuntimeInner {
+    pub(super) fn emit_transition(&self, plugin: &str, command: &str, change: &BreakerTransition) {
+        let BreakerTransition {
             from, to, failures, ..
         } = change;
         tracing::warn!(
@@ -179,15 +182,15 @@ impl Inner {
             from = from.as_str(),
             to = to.as_str(),
             reason = change.reason.as_str(),
-            "a circuit breaker has changed"
+            "a circuit breaker changed its state"
         );
-        let told = json!({
+        let event = json!({
             "plugin": plugin, "command": command, "previous_state": from.as_str(), "state": to.as_str(),
             "failure_count": failures,
         });
-        if *to == State::HalfOpen {
-            self.tell("scheduler.circuit_half_open", told.clone());
+        if *to == BreakerState::HalfOpen {
+            self.emit("scheduler.circuit_half_open", event.clone());
         }
-        self.tell("scheduler.circuit_state_changed", told);
+        self.emit("scheduler.circuit_state_changed", event);
     }
 }

@@ -1,7 +1,7 @@
-//! What runs when: jobs are claimed as long as there is a free worker, of plugins that are below their own cap.
+//! The dispatcher: claims jobs while worker slots are free, only for plugins below their own concurrency limit.
 //!
-//! A plugin at its cap is not asked for, so its backlog stands in nobody's way. A lease is short and is extended while the process
-//! runs: whoever finds it gone knows that the job was cancelled or taken over.
+//! A plugin at its limit is left out of the claim, so its backlog does not block other plugins. Leases are short and extended
+//! while the process runs; a lost lease means that the job was cancelled or taken over.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,163 +16,167 @@ use consign_kernel::profile::Face;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::attempt::{Attempt, End, Ended};
-use super::finish::{self, Finished};
+use super::attempt::{Attempt, AttemptEnd, AttemptReport};
+use super::finish::{self, FinishedAttempt};
 use super::job::{Job, NAMESPACE, OWNER, job_id};
-use super::service::Inner;
+use super::lifecycle::RuntimeInner;
 use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
 use crate::program::{Plugin, Program};
 
 const LEASE_US: i64 = 60 * SECOND_US;
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
-/// A look at the ledger that nothing has asked for.
-const LOOK_EVERY: Duration = Duration::from_mins(1);
-/// Steps that wait for an intent.
+/// The longest wait before the dispatcher looks at the ledger without a wake.
+const POLL_INTERVAL: Duration = Duration::from_mins(1);
+/// The maximum number of steps that wait for an intent.
 const WAITS_MAX: usize = 1_000;
-/// Between two tries when the ledger cannot be reached.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The delay between retries while the ledger is unavailable.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What runs at this moment, in this process.
+/// The jobs that run in this process.
 #[derive(Default)]
-pub(super) struct Running {
-    /// How each is asked to end. A job that was taken again while its last attempt still ends has two places and one bell here.
-    bells: HashMap<IntentId, Arc<Notify>>,
-    places: usize,
+pub(super) struct RunningJobs {
+    /// How to cancel each job. A job that was claimed again while its previous attempt still ends has two slots and one signal.
+    cancel_signals: HashMap<IntentId, Arc<Notify>>,
+    slots: usize,
     by_plugin: HashMap<String, usize>,
-    /// Jobs that claims under way may bring: in all, and of each plugin.
-    claiming: usize,
-    claiming_by_plugin: HashMap<String, usize>,
+    /// Jobs that pending claims may return: in total, and per plugin.
+    pending_slots: usize,
+    pending_by_plugin: HashMap<String, usize>,
 }
 
-/// Whose jobs may be taken, and how many at once. They count as taken until [`Running::looked`].
+/// Which plugins a claim covers and how many jobs it may return. They count as running until [`RunningJobs::finish_claim`].
 #[derive(Default)]
-struct Wish {
+struct ClaimPlan {
     plugins: Vec<String>,
-    at_once: usize,
-    /// Of the workers' places.
-    places: usize,
+    jobs_max: usize,
+    /// How many of the jobs need a worker slot.
+    worker_slots: usize,
 }
 
-impl Running {
+impl RunningJobs {
     pub(super) fn count(&self) -> usize {
-        self.places
+        self.slots
     }
 
-    /// How many of the workers' places are taken. Who only waits needs none.
+    /// The number of used worker slots. A job that waits for an intent uses none.
     pub(super) fn working(&self) -> usize {
-        self.places - self.by_plugin.get(PUBLISH_PLUGIN).copied().unwrap_or(0)
+        self.slots - self.by_plugin.get(PUBLISH_PLUGIN).copied().unwrap_or(0)
     }
 
-    /// Asks the process of a job to end, if it runs here.
+    /// Cancels the process of a job if it runs here.
     pub(super) fn cancel(&self, id: IntentId) -> bool {
-        let found = self.bells.get(&id);
-        found.inspect(|bell| bell.notify_one()).is_some()
+        let found = self.cancel_signals.get(&id);
+        found.inspect(|signal| signal.notify_one()).is_some()
     }
 
     fn add(&mut self, id: IntentId, plugin: &str) -> Arc<Notify> {
         let cancel = Arc::new(Notify::new());
-        self.bells.insert(id, Arc::clone(&cancel));
-        self.places += 1;
+        self.cancel_signals.insert(id, Arc::clone(&cancel));
+        self.slots += 1;
         *self.by_plugin.entry(plugin.to_owned()).or_default() += 1;
         cancel
     }
 
-    /// Once for each [`Running::add`].
+    /// Must be called once for each [`RunningJobs::add`].
     fn remove(&mut self, id: IntentId, plugin: &str, cancel: &Arc<Notify>) {
-        self.places -= 1;
+        self.slots -= 1;
         if let Some(count) = self.by_plugin.get_mut(plugin) {
             *count -= 1;
         }
         if self
-            .bells
+            .cancel_signals
             .get(&id)
-            .is_some_and(|bell| Arc::ptr_eq(bell, cancel))
+            .is_some_and(|signal| Arc::ptr_eq(signal, cancel))
         {
-            self.bells.remove(&id);
+            self.cancel_signals.remove(&id);
         }
     }
 
-    /// Whether no other job of this plugin could begin.
+    /// Whether no further job of this plugin may start.
     pub(super) fn is_full(&self, program: &Program, plugin: &Plugin) -> bool {
         let own = self.by_plugin.get(&plugin.name).copied().unwrap_or(0);
         self.working() >= program.config().service.max_workers || own >= plugin.parallelism
     }
 
-    /// What may be taken without passing anybody's cap. `leaving` is a job that makes room for another.
-    fn wish(&mut self, program: &Program, leaving: Option<&str>) -> Option<Wish> {
-        let leaves_place = leaving.is_some_and(|plugin| plugin != PUBLISH_PLUGIN);
-        let taken = self.working() + self.claiming - usize::from(leaves_place);
+    /// Plans the largest claim that exceeds no limit. `ending` is the plugin of a job whose slot becomes free.
+    fn plan_claim(&mut self, program: &Program, ending: Option<&str>) -> Option<ClaimPlan> {
+        let frees_slot = ending.is_some_and(|plugin| plugin != PUBLISH_PLUGIN);
+        let taken = self.working() + self.pending_slots - usize::from(frees_slot);
         let free = program.config().service.max_workers.saturating_sub(taken);
         let own = |plugin| {
             let of = |counts: &HashMap<String, usize>| counts.get(plugin).copied().unwrap_or(0);
-            of(&self.by_plugin) + of(&self.claiming_by_plugin)
-                - usize::from(leaving == Some(plugin))
+            of(&self.by_plugin) + of(&self.pending_by_plugin) - usize::from(ending == Some(plugin))
         };
         let waits = WAITS_MAX.saturating_sub(own(PUBLISH_PLUGIN));
-        let mut wish = Wish {
+        let mut plan = ClaimPlan {
             plugins: Vec::new(),
-            at_once: if free > 0 { free } else { waits },
-            places: 0,
+            jobs_max: if free > 0 { free } else { waits },
+            worker_slots: 0,
         };
         if waits > 0 {
-            wish.plugins.push(PUBLISH_PLUGIN.to_owned());
-            wish.at_once = wish.at_once.min(waits);
+            plan.plugins.push(PUBLISH_PLUGIN.to_owned());
+            plan.jobs_max = plan.jobs_max.min(waits);
         }
         if free > 0 {
-            wish.plugins.push(SWITCH_PLUGIN.to_owned());
+            plan.plugins.push(SWITCH_PLUGIN.to_owned());
             for plugin in program.plugins() {
                 let room = plugin.parallelism.saturating_sub(own(plugin.name.as_str()));
                 if room > 0 {
-                    wish.at_once = wish.at_once.min(room);
-                    wish.plugins.push(plugin.name.clone());
+                    plan.jobs_max = plan.jobs_max.min(room);
+                    plan.plugins.push(plugin.name.clone());
                 }
             }
         }
-        if leaving.is_some() {
-            wish.at_once = wish.at_once.min(1);
+        if ending.is_some() {
+            plan.jobs_max = plan.jobs_max.min(1);
         }
-        if wish.plugins.is_empty() || wish.at_once == 0 {
+        if plan.plugins.is_empty() || plan.jobs_max == 0 {
             return None;
         }
-        wish.places = if free > 0 { wish.at_once } else { 0 };
-        self.claiming += wish.places;
-        for plugin in &wish.plugins {
-            *self.claiming_by_plugin.entry(plugin.clone()).or_default() += wish.at_once;
+        plan.worker_slots = if free > 0 { plan.jobs_max } else { 0 };
+        self.pending_slots += plan.worker_slots;
+        for plugin in &plan.plugins {
+            *self.pending_by_plugin.entry(plugin.clone()).or_default() += plan.jobs_max;
         }
-        Some(wish)
+        Some(plan)
     }
 
-    /// The claim for a wish is over, whatever it brought. Nothing is left to wish for.
-    fn looked(&mut self, wish: &mut Wish) {
-        let wish = std::mem::take(wish);
-        self.claiming -= wish.places;
-        for plugin in &wish.plugins {
-            if let Some(count) = self.claiming_by_plugin.get_mut(plugin) {
-                *count -= wish.at_once;
+    /// Releases the reservation of a claim, whatever it returned.
+    fn finish_claim(&mut self, plan: &mut ClaimPlan) {
+        let plan = std::mem::take(plan);
+        self.pending_slots -= plan.worker_slots;
+        for plugin in &plan.plugins {
+            if let Some(count) = self.pending_by_plugin.get_mut(plugin) {
+                *count -= plan.jobs_max;
             }
         }
     }
 }
 
-impl Inner {
-    fn claiming(
+impl RuntimeInner {
+    fn begin_claim(
         self: &Arc<Self>,
         program: &Program,
-        leaving: Option<&str>,
-    ) -> Option<Claiming<'_>> {
-        let wish = self.running().wish(program, leaving)?;
-        Some(Claiming { inner: self, wish })
+        ending: Option<&str>,
+    ) -> Option<PendingClaim<'_>> {
+        let plan = self.running().plan_claim(program, ending)?;
+        Some(PendingClaim { inner: self, plan })
     }
 
-    /// What may be taken in the place of a job that ends; nothing while the service stops, or on an errand.
-    fn claiming_next(self: &Arc<Self>, program: &Program, leaving: &str) -> Option<Claiming<'_>> {
-        let takes_more =
-            !*self.stopping.borrow() && self.errand.is_none() && self.scarcity.left().is_none();
-        let claiming = || self.claiming(program, Some(leaving));
-        takes_more.then(claiming).flatten()
+    /// Begins the claim for the slot of a job that ends; `None` while the runtime stops and in one-shot mode.
+    fn begin_next_claim(
+        self: &Arc<Self>,
+        program: &Program,
+        ending: &str,
+    ) -> Option<PendingClaim<'_>> {
+        let may_claim = !*self.stopping.borrow()
+            && self.one_shot.is_none()
+            && self.start_backoff.remaining().is_none();
+        let begin = || self.begin_claim(program, Some(ending));
+        may_claim.then(begin).flatten()
     }
 
-    fn claim(&self, plugins: Vec<String>, at_once: usize) -> Claim {
+    fn claim(&self, plugins: Vec<String>, jobs_max: usize) -> Claim {
         Claim {
             face: Face::Automation,
             namespace: NAMESPACE.to_owned(),
@@ -181,17 +185,17 @@ impl Inner {
             audience: Audience::Publisher(OWNER.to_owned()),
             worker_id: None,
             capabilities: plugins,
-            max: u32::try_from(at_once).unwrap_or(u32::MAX),
+            max: u32::try_from(jobs_max).unwrap_or(u32::MAX),
             lease_us: LEASE_US,
         }
     }
 }
 
-/// Takes jobs until the service stops.
-pub(super) async fn dispatch(inner: Arc<Inner>) {
+/// Claims jobs until the runtime stops.
+pub(super) async fn dispatch(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
     while !*stopping.borrow_and_update() {
-        if let Some(pause) = inner.scarcity.left() {
+        if let Some(pause) = inner.start_backoff.remaining() {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 _ = stopping.changed() => {}
@@ -199,11 +203,11 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
             continue;
         }
         let program = inner.program();
-        // Before the look: whatever changes afterwards is noticed.
-        let changed = inner.changed.notified();
+        // Subscribe before reading, so that no later change is missed.
+        let changed = inner.claims_changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        let Some(claiming) = inner.claiming(&program, None) else {
+        let Some(pending) = inner.begin_claim(&program, None) else {
             tokio::select! {
                 () = changed => {}
                 _ = stopping.changed() => {}
@@ -216,62 +220,65 @@ pub(super) async fn dispatch(inner: Arc<Inner>) {
                 _ = stopping.changed() => {}
             }
         };
-        let claim = claiming.claim();
-        let claimed = inner.engine.claim_unless(None, claim, LOOK_EVERY, leave);
+        let claim = pending.claim();
+        let claimed = inner.engine.claim_unless(None, claim, POLL_INTERVAL, leave);
         let claimed = claimed.await;
-        // It may have been exchanged while nothing was there to take.
+        // The program may have been replaced during the wait.
         let program = inner.program();
-        claiming.begin(&program, claimed.as_deref().unwrap_or_default());
+        pending.start(&program, claimed.as_deref().unwrap_or_default());
         if let Err(error) = claimed {
-            tracing::warn!(component = "dispatcher", %error, "no jobs could be taken");
-            inner.vitals.refused();
-            tokio::time::sleep(PAUSE).await;
+            tracing::warn!(component = "dispatcher", %error, "jobs could not be claimed");
+            inner.health.claim_refused();
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 }
 
-/// Takes a job that stands before all others of its kind.
-pub(super) async fn take(inner: &Arc<Inner>, job: &Intent) -> Result<(), consign_engine::Error> {
+/// Claims the job with the highest priority of its kind, for one-shot mode.
+pub(super) async fn claim_job(
+    inner: &Arc<RuntimeInner>,
+    job: &Intent,
+) -> Result<(), consign_engine::Error> {
     let program = inner.program();
     let claim = Claim {
         goal: Some(job.goal.clone()),
         ..inner.claim(job.capability.iter().cloned().collect(), 1)
     };
     let claimed = inner.engine.claim(None, claim, Duration::ZERO).await?;
-    begin_claimed(inner, inner.running(), &program, &claimed);
+    start_claimed(inner, inner.running(), &program, &claimed);
     Ok(())
 }
 
-/// A claim under way. However it ends, by a panic too, the places that are kept for it are free again: a dispatcher that begins
-/// anew would find none.
-struct Claiming<'i> {
-    inner: &'i Arc<Inner>,
-    wish: Wish,
+/// A claim in progress. Dropping it releases its slots, even after a panic; otherwise a restarted dispatcher would find none
+/// free.
+struct PendingClaim<'i> {
+    inner: &'i Arc<RuntimeInner>,
+    plan: ClaimPlan,
 }
 
-impl Claiming<'_> {
+impl PendingClaim<'_> {
     fn claim(&self) -> Claim {
         self.inner
-            .claim(self.wish.plugins.clone(), self.wish.at_once)
+            .claim(self.plan.plugins.clone(), self.plan.jobs_max)
     }
 
-    /// What the claim brought takes the places that were kept for it.
-    fn begin(mut self, program: &Arc<Program>, claimed: &[Intent]) {
+    /// Starts the claimed jobs in the reserved slots.
+    fn start(mut self, program: &Arc<Program>, claimed: &[Intent]) {
         let mut running = self.inner.running();
-        running.looked(&mut self.wish);
-        begin_claimed(self.inner, running, program, claimed);
+        running.finish_claim(&mut self.plan);
+        start_claimed(self.inner, running, program, claimed);
     }
 }
 
-impl Drop for Claiming<'_> {
+impl Drop for PendingClaim<'_> {
     fn drop(&mut self) {
-        self.inner.running().looked(&mut self.wish);
+        self.inner.running().finish_claim(&mut self.plan);
     }
 }
 
-fn begin_claimed(
-    inner: &Arc<Inner>,
-    mut running: MutexGuard<'_, Running>,
+fn start_claimed(
+    inner: &Arc<RuntimeInner>,
+    mut running: MutexGuard<'_, RunningJobs>,
     program: &Arc<Program>,
     claimed: &[Intent],
 ) {
@@ -284,64 +291,69 @@ fn begin_claimed(
         .collect();
     drop(running);
     if !claimed.is_empty() {
-        inner.begun.send_modify(|count| *count += 1);
+        inner.jobs_started.send_modify(|count| *count += 1);
     }
     for (intent, cancel) in claimed.iter().zip(begun) {
-        begin(inner, Arc::clone(program), intent.clone(), cancel);
+        spawn_attempt(inner, Arc::clone(program), intent.clone(), cancel);
     }
 }
 
-fn begin(inner: &Arc<Inner>, program: Arc<Program>, intent: Intent, cancel: Arc<Notify>) {
+fn spawn_attempt(
+    inner: &Arc<RuntimeInner>,
+    program: Arc<Program>,
+    intent: Intent,
+    cancel: Arc<Notify>,
+) {
     let id = intent.id;
     let inner = Arc::clone(inner);
     tokio::spawn(async move {
-        // However the task ends, the place is free again.
-        let place = Place {
+        // The slot is released however the task ends.
+        let slot = WorkerSlot {
             inner: &inner,
             id,
             plugin: intent.capability.clone().unwrap_or_default(),
             cancel,
-            left: AtomicBool::new(false),
+            released: AtomicBool::new(false),
             given_back: AtomicBool::new(false),
         };
-        Box::pin(work(&place, program, intent)).await;
+        Box::pin(work(&slot, program, intent)).await;
     });
 }
 
-/// One of the places that the workers have, taken by a job.
-struct Place<'i> {
-    inner: &'i Arc<Inner>,
+/// A worker slot that a job occupies.
+struct WorkerSlot<'i> {
+    inner: &'i Arc<RuntimeInner>,
     id: IntentId,
     plugin: String,
     cancel: Arc<Notify>,
-    left: AtomicBool,
-    /// Its job waits again, and keeps what it holds.
+    released: AtomicBool,
+    /// The job is queued again and keeps its served lease.
     given_back: AtomicBool,
 }
 
-impl Place<'_> {
-    fn leave(&self) {
-        if !self.left.swap(true, Ordering::Relaxed) {
+impl WorkerSlot<'_> {
+    fn release(&self) {
+        if !self.released.swap(true, Ordering::Relaxed) {
             let mut running = self.inner.running();
             running.remove(self.id, &self.plugin, &self.cancel);
         }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WorkerSlot<'_> {
     fn drop(&mut self) {
-        self.leave();
+        self.release();
         if !self.given_back.load(Ordering::Relaxed) {
-            self.inner.held().remove(&self.id);
+            self.inner.served_leases().remove(&self.id);
         }
-        self.inner.changed.notify_one();
-        self.inner.finished.send_modify(|count| *count += 1);
+        self.inner.claims_changed.notify_one();
+        self.inner.jobs_finished.send_modify(|count| *count += 1);
     }
 }
 
-async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
-    let inner = place.inner;
-    let started_at = inner.instant();
+async fn work(slot: &WorkerSlot<'_>, program: Arc<Program>, intent: Intent) {
+    let inner = slot.inner;
+    let started_at = inner.wall_time();
     let begun = Attempt::begin(&inner.engine, program, intent, started_at).await;
     let mut attempt = match begun {
         Ok(attempt) => attempt,
@@ -349,10 +361,10 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
             tracing::error!(
                 job_id = job_id(intent.id),
                 error = failure.error,
-                "a job was given up"
+                "a job that cannot be read was failed"
             );
-            if let Err(error) = finish::give_up(&inner.engine, &intent, &failure).await {
-                tracing::error!(job_id = job_id(intent.id), %error, "it could not be settled");
+            if let Err(error) = finish::fail_unreadable(&inner.engine, &intent, &failure).await {
+                tracing::error!(job_id = job_id(intent.id), %error, "the job could not be settled");
             }
             return;
         }
@@ -366,7 +378,7 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
     let id = attempt.job_id();
     let parent = attempt.intent.ties.parent.map(job_id);
     let number = attempt.intent.attempts;
-    inner.tell(
+    inner.emit(
         "job.started",
         json!({
             "job_id": id, "plugin": plugin, "command": command, "attempt": number,
@@ -374,16 +386,16 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
         }),
     );
     let spawned = |pid: u32| {
-        inner.scarcity.is_over();
-        let told = json!({"job_id": id, "plugin": plugin, "command": command, "pid": pid});
-        inner.tell("plugin.spawned", told);
+        inner.start_backoff.reset();
+        let event = json!({"job_id": id, "plugin": plugin, "command": command, "pid": pid});
+        inner.emit("plugin.spawned", event);
     };
-    let ended = match inner.takes_up(&attempt).await {
+    let ended = match inner.extend_served_lease(&attempt).await {
         Ok(()) => {
             let extension = extension(&attempt.intent);
             let cancelled = async {
                 tokio::select! {
-                    () = place.cancel.notified() => {}
+                    () = slot.cancel.notified() => {}
                     () = lease_is_lost(inner, &extension) => {}
                 }
             };
@@ -396,10 +408,10 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
                 )
                 .await
         }
-        Err(failure) => Attempt::over(End::Failed(failure), &inner.engine),
+        Err(failure) => Attempt::report(AttemptEnd::Failed(failure), &inner.engine),
     };
-    if let End::NoRoom(why) = &ended.end {
-        give_back(place, &attempt, why).await;
+    if let AttemptEnd::NoResources(why) = &ended.end {
+        give_back(slot, &attempt, why).await;
         return;
     }
     if let Some(stderr) = &ended.stderr {
@@ -411,20 +423,20 @@ async fn work(place: &Place<'_>, program: Arc<Program>, intent: Intent) {
             "the plugin wrote to its standard error"
         );
     }
-    if let Some(finished) = settle(place, &mut attempt, &ended).await {
+    if let Some(finished) = settle(slot, &mut attempt, &ended).await {
         report(inner, &attempt, &ended, &finished);
     }
 }
 
-/// The job waits again as if it had not been taken, and the dispatcher with it.
-async fn give_back(place: &Place<'_>, attempt: &Attempt, why: &str) {
-    let inner = place.inner;
+/// Returns the job to the queue without counting an attempt, and starts the back-off.
+async fn give_back(slot: &WorkerSlot<'_>, attempt: &Attempt, why: &str) {
+    let inner = slot.inner;
     let Job {
         plugin, command, ..
     } = &attempt.job;
     let job_id = attempt.job_id();
-    // Of all that fail for this reason at the same time, one is told.
-    if let Some(pause) = inner.scarcity.found() {
+    // Of several failures at the same time, only the first is logged.
+    if let Some(pause) = inner.start_backoff.start_failed() {
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         tracing::warn!(
             component = "dispatcher",
@@ -432,7 +444,7 @@ async fn give_back(place: &Place<'_>, attempt: &Attempt, why: &str) {
             job_id,
             pause_ms,
             error = why,
-            "the system has no room for another process; jobs wait, and no attempt is counted"
+            "the system has no resources for another process; jobs wait, and no attempt is counted"
         );
     }
     let extension = extension(&attempt.intent);
@@ -440,20 +452,20 @@ async fn give_back(place: &Place<'_>, attempt: &Attempt, why: &str) {
         loop {
             match finish::give_back(&inner.engine, &attempt.intent).await {
                 Ok(()) => {
-                    place.given_back.store(true, Ordering::Relaxed);
+                    slot.given_back.store(true, Ordering::Relaxed);
                     return;
                 }
                 Err(consign_engine::Error::Refused(refusal)) => {
-                    tracing::warn!(plugin, job_id, %refusal, "the job is not ours any more");
+                    tracing::warn!(plugin, job_id, %refusal, "the lease of the job is lost");
                     return;
                 }
                 Err(error) if *inner.stopping.borrow() => {
-                    tracing::error!(plugin, job_id, %error, "a job was not given back; it will run again");
+                    tracing::error!(plugin, job_id, %error, "a job was not returned to the queue; it will run again");
                     return;
                 }
                 Err(error) => {
-                    tracing::error!(plugin, job_id, %error, "a job could not be given back yet");
-                    tokio::time::sleep(PAUSE).await;
+                    tracing::error!(plugin, job_id, %error, "a job could not be returned to the queue; retrying");
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         }
@@ -462,13 +474,13 @@ async fn give_back(place: &Place<'_>, attempt: &Attempt, why: &str) {
         () = giving_back => {}
         () = lease_is_lost(inner, &extension) => {}
     }
-    inner.tell(
+    inner.emit(
         "job.postponed",
         json!({"job_id": job_id, "plugin": plugin, "command": command, "reason": "no_room"}),
     );
 }
 
-/// Asks for a lease as long as the first one.
+/// Requests a lease of the initial length.
 fn extension(intent: &Intent) -> Extend {
     Extend {
         id: intent.id,
@@ -478,8 +490,8 @@ fn extension(intent: &Intent) -> Extend {
     }
 }
 
-/// Keeps the lease, and returns when it cannot be kept any longer.
-async fn lease_is_lost(inner: &Inner, extension: &Extend) {
+/// Extends the lease until that fails, then returns.
+async fn lease_is_lost(inner: &RuntimeInner, extension: &Extend) {
     let mut pause = EXTEND_EVERY;
     loop {
         tokio::time::sleep(pause).await;
@@ -489,72 +501,81 @@ async fn lease_is_lost(inner: &Inner, extension: &Extend) {
             Ok(_) => EXTEND_EVERY,
             Err(error) => {
                 let job_id = job_id(extension.id);
-                tracing::warn!(job_id, %error, "a lease was not extended; it is tried again");
-                PAUSE
+                tracing::warn!(job_id, %error, "a lease could not be extended; retrying");
+                RETRY_DELAY
             }
         };
     }
 }
 
-/// The result of work that was done is not given up while the ledger is away, nor is the lease that gives the right to it: without
-/// one, others take the job for lost and run it again.
-async fn settle(place: &Place<'_>, attempt: &mut Attempt, ended: &Ended) -> Option<Finished> {
+/// Keeps the result of a finished run, and its lease, while the ledger is unavailable. Without the lease another node would take
+/// the job for lost and run it again.
+async fn settle(
+    slot: &WorkerSlot<'_>,
+    attempt: &mut Attempt,
+    ended: &AttemptReport,
+) -> Option<FinishedAttempt> {
     let extension = extension(&attempt.intent);
     let keeping = async {
-        lease_is_lost(place.inner, &extension).await;
-        // Perhaps only because the job was settled just now. If not, that is refused as well.
+        lease_is_lost(slot.inner, &extension).await;
+        // The lease may be gone because the job was just settled. If not, the settlement is refused as well.
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        finished = settle_in_the_end(place, attempt, ended) => finished,
+        finished = settle_until_recorded(slot, attempt, ended) => finished,
         () = keeping => None,
     }
 }
 
-async fn settle_in_the_end(
-    place: &Place<'_>,
+async fn settle_until_recorded(
+    slot: &WorkerSlot<'_>,
     attempt: &mut Attempt,
-    ended: &Ended,
-) -> Option<Finished> {
-    let inner = place.inner;
+    ended: &AttemptReport,
+) -> Option<FinishedAttempt> {
+    let inner = slot.inner;
     let (plugin, job_id) = (attempt.job.plugin.clone(), attempt.job_id());
     loop {
-        // Whoever ends makes room, and the next one is taken in the same commit.
+        // The next job is claimed in the commit that frees the slot.
         let program = inner.program();
-        let claiming = inner.claiming_next(&program, &plugin);
-        let next = claiming.as_ref().map(Claiming::claim);
+        let pending = inner.begin_next_claim(&program, &plugin);
+        let next = pending.as_ref().map(PendingClaim::claim);
         let finished = finish::finish(&inner.engine, attempt, ended, next.as_ref()).await;
-        if let (Some(claiming), Ok(finished)) = (claiming, &finished) {
-            place.leave();
-            claiming.begin(&program, &finished.next);
+        if let (Some(pending), Ok(finished)) = (pending, &finished) {
+            slot.release();
+            pending.start(&program, &finished.next);
         }
         match finished {
             Ok(finished) => return Some(finished),
-            // Perhaps only the intent is not ours any more; the job has an end of its own.
+            // Perhaps only the lease of the served intent is lost; the job can still be settled.
             Err(consign_engine::Error::Refused(refusal))
                 if refusal != Refusal::VersionMismatch && attempt.job.serves.take().is_some() =>
             {
-                tracing::warn!(plugin, job_id, %refusal, "its intent could not be settled");
+                tracing::warn!(plugin, job_id, %refusal, "the intent of the job could not be settled");
             }
-            // Others write what it writes all the time: that is no reason to run it again.
+            // A version conflict is normal under load and no reason to run the job again.
             Err(consign_engine::Error::Refused(refusal)) if refusal != Refusal::VersionMismatch => {
-                tracing::warn!(plugin, job_id, %refusal, "the job is not ours any more; its end is not recorded");
+                tracing::warn!(plugin, job_id, %refusal, "the lease of the job is lost; its result is not recorded");
                 return None;
             }
             Err(error) if *inner.stopping.borrow() => {
-                tracing::error!(plugin, job_id, %error, "the end of a job is not recorded; it will run again");
+                tracing::error!(plugin, job_id, %error, "the result of a job was not recorded; it will run again");
                 return None;
             }
             Err(error) => {
-                tracing::error!(plugin, job_id, %error, "the end of a job could not be recorded yet");
-                tokio::time::sleep(PAUSE).await;
+                tracing::error!(plugin, job_id, %error, "the result of a job could not be recorded; retrying");
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// For those who watch, and for the log.
-pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: &Finished) {
+/// Publishes the events of a finished attempt and logs it.
+pub(super) fn report(
+    inner: &RuntimeInner,
+    attempt: &Attempt,
+    ended: &AttemptReport,
+    finished: &FinishedAttempt,
+) {
     let Job {
         plugin, command, ..
     } = &attempt.job;
@@ -564,22 +585,22 @@ pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: 
         .duration_since(attempt.started_at)
         .as_millis();
     let duration_ms = i64::try_from(took).unwrap_or(i64::MAX);
-    let mut told = json!({
+    let mut event = json!({
         "job_id": id, "plugin": plugin, "command": command, "status": finished.status, "duration_ms": duration_ms,
     });
     if let Some(error) = &finished.error {
-        told["error"] = error.as_str().into();
+        event["error"] = error.as_str().into();
         let line = format!("{plugin}/{command} {}: {error}", finished.status);
-        told["message"] = line.as_str().into();
-        told["text"] = line.into();
+        event["message"] = line.as_str().into();
+        event["text"] = line.into();
     }
     let (attempts, attempts_max) = (attempt.intent.attempts, attempt.intent.attempts_max);
     match finished.status {
         "succeeded" => {
             if let Some(schedule_id) = &attempt.job.schedule_id {
                 let entry = (plugin.clone(), schedule_id.clone());
-                inner.succeeded().push(entry);
-                inner.look_again.notify_one();
+                inner.succeeded_schedules().push(entry);
+                inner.recheck.notify_one();
             }
             tracing::info!(
                 component = "dispatcher",
@@ -589,7 +610,7 @@ pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: 
                 duration_ms,
                 "job succeeded"
             );
-            inner.tell("job.completed", told);
+            inner.emit("job.completed", event);
         }
         "queued" => {
             let retry_at = finished.retry_at.map(|at| format!("{at:.9}"));
@@ -605,9 +626,9 @@ pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: 
                 attempt = attempts,
                 error = finished.error,
                 retry_at,
-                "an attempt failed; the job will be tried again"
+                "an attempt failed; the job will be retried"
             );
-            inner.tell(
+            inner.emit(
                 "job.retry_scheduled",
                 json!({
                     "job_id": id, "plugin": plugin, "command": command, "attempt": attempts, "max_attempts": attempts_max,
@@ -629,18 +650,18 @@ pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: 
                 let exhausted = json!({
                     "job_id": id, "plugin": plugin, "attempts": attempts, "final_error": finished.error, "reason": finished.reason,
                 });
-                inner.tell("job.retry_exhausted", exhausted);
+                inner.emit("job.retry_exhausted", exhausted);
             }
             let kind = if status == "timed_out" {
                 "job.timed_out"
             } else {
                 "job.failed"
             };
-            inner.tell(kind, told);
+            inner.emit(kind, event);
         }
     }
     if let Some(change) = &finished.circuit {
-        inner.tell_transition(plugin, command, change);
+        inner.emit_transition(plugin, command, change);
     }
     for (job, admitted) in &finished.children {
         let child = job_id(admitted.id);
@@ -651,13 +672,13 @@ pub(super) fn report(inner: &Inner, attempt: &Attempt, ended: &Ended, finished: 
                 plugin = job.plugin,
                 dedupe_key = key,
                 existing_job_id = child,
-                "a duplicate was not queued"
+                "a duplicate job was not queued"
             );
             continue;
         }
-        inner.entrust(admitted.id);
+        inner.track_one_shot_job(admitted.id);
         let position = job.position.as_ref();
-        inner.tell(
+        inner.emit(
             "router.enqueued",
             json!({
                 "job_id": child, "parent_job_id": id, "plugin": job.plugin, "command": job.command,
@@ -674,7 +695,7 @@ mod tests {
 
     #[test]
     fn a_job_that_was_taken_again_frees_both_its_places() {
-        let mut running = Running::default();
+        let mut running = RunningJobs::default();
         let id = IntentId([7; 16]);
         let first = running.add(id, PUBLISH_PLUGIN);
         let second = running.add(id, PUBLISH_PLUGIN);

@@ -1,7 +1,8 @@
-//! The end of an attempt as one commit: the job is settled, its successors are queued, and state, facts, breaker, schedule and log
-//! are written, all of it or nothing.
+//! The end of an attempt as one commit: settles the job, queues its successors, and writes state, facts, breaker, schedule and
+//! log, all or nothing.
 //!
-//! Whatever can be refused stands in front: records that must still be what was read, then the lease. Behind them nothing can fail.
+//! Ordering: steps that can be refused come first: the expected record versions, then the lease. The steps behind them cannot
+//! fail.
 
 use consign_engine::{Engine, Error};
 use consign_kernel::command::{Admit, Admitted, Answer, Claim, Command, Settle, Settlement};
@@ -13,45 +14,45 @@ use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::attempt::{Attempt, End, Ended, Failure};
-use super::commit::{Commit, Seen, TRIES_MAX};
+use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::job::{Job, SubmittedBy, job_id};
-use super::service::{instant, uuid};
-use super::successors::{self, Source};
-use super::{circuit, keep, memory, served, setup};
-use crate::breaker::Transition;
-use crate::pipeline::{BAGGAGE_BYTES_MAX, Emitted, JobEnd, NextJob};
-use crate::plugin::response::Response;
+use super::lifecycle::{timestamp, uuid};
+use super::successors::{self, EventSource};
+use super::unit_of_work::{TRIES_MAX, UnitOfWork, Versioned};
+use super::{circuit, plugin_state, records, served_intent, setup};
+use crate::breaker::BreakerTransition;
+use crate::pipeline::{BAGGAGE_BYTES_MAX, EventRef, JobEnd, NextJob};
+use crate::plugin::response::PluginResponse;
 
-/// What the copies of the baggage in the successors of one job may come to.
+/// The maximum total size of the baggage copies in the successors of one job.
 const BAGGAGE_COPIES_BYTES_MAX: usize = 64 << 20;
-/// Why an attempt failed whose process ended with the service.
+/// The failure reason of an attempt whose process ended with the service.
 pub(super) const RECOVERED: &str = "recovered";
-/// The command that runs once for a program and its configuration, and never again if it fails.
+/// The command that runs once per program and configuration and is never retried.
 pub(super) const INIT: &str = "init";
 
-/// What became of the job.
-pub(super) struct Finished {
-    /// In the protocol's words: `succeeded`, `failed`, `timed_out`, `dead`, or `queued` for another attempt.
+/// The result of finishing an attempt.
+pub(super) struct FinishedAttempt {
+    /// In the words of the protocol: `succeeded`, `failed`, `timed_out`, `dead`, or `queued` for another attempt.
     pub(super) status: &'static str,
     pub(super) error: Option<String>,
     pub(super) reason: Option<&'static str>,
     pub(super) retry_at: Option<Timestamp>,
-    /// What it did to the breaker.
-    pub(super) circuit: Option<Transition>,
+    /// The transition of the breaker, if any.
+    pub(super) circuit: Option<BreakerTransition>,
     pub(super) children: Vec<(Job, Admitted)>,
-    /// What the claim behind it took.
+    /// The jobs that the appended claim returned.
     pub(super) next: Vec<Intent>,
 }
 
-/// Settles the job with all that follows, and takes the next one in the same commit if there is a claim for it. An error means that
-/// nothing happened, or that nobody knows.
+/// Settles the job with everything that follows, and claims the next one in the same commit if `next` is set. After an error
+/// nothing was committed, or it is unknown whether it was.
 pub(super) async fn finish(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
+    ended: &AttemptReport,
     next: Option<&Claim>,
-) -> Result<Finished, Error> {
+) -> Result<FinishedAttempt, Error> {
     for _ in 0..TRIES_MAX {
         match try_to_finish(engine, attempt, ended, next).await {
             Err(Error::Refused(Refusal::VersionMismatch)) => {}
@@ -64,45 +65,47 @@ pub(super) async fn finish(
 async fn try_to_finish(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
+    ended: &AttemptReport,
     next: Option<&Claim>,
-) -> Result<Finished, Error> {
-    let mut commit = Commit::default();
+) -> Result<FinishedAttempt, Error> {
+    let mut unit = UnitOfWork::default();
     let settled = match &ended.end {
-        End::Succeeded(response) => succeed(engine, attempt, ended, response, &mut commit).await?,
-        End::Switched { matched, payload } => {
-            pass_on(engine, attempt, ended, *matched, payload, &mut commit)
+        AttemptEnd::Succeeded(response) => {
+            apply_success(engine, attempt, ended, response, &mut unit).await?
         }
-        End::Failed(failure) => Err(failure.clone()),
-        End::Cancelled => Err(Failure::for_good("it was cancelled")),
-        // Given back instead of settled; see `give_back`.
-        End::NoRoom(why) => Err(Failure::later(why)),
+        AttemptEnd::Switched { matched, payload } => {
+            route_switch(engine, attempt, ended, *matched, payload, &mut unit)
+        }
+        AttemptEnd::Failed(failure) => Err(failure.clone()),
+        AttemptEnd::Cancelled => Err(AttemptFailure::permanent("it was cancelled")),
+        // The dispatcher returns such a job to the queue instead; see `give_back`.
+        AttemptEnd::NoResources(why) => Err(AttemptFailure::retryable(why)),
     };
     if settled.is_err() {
-        // What was prepared for a success is void.
-        commit = Commit::default();
+        // The preparations for a success are void.
+        unit = UnitOfWork::default();
     }
     let failure = settled.as_ref().err();
     let (status, end) = status(attempt, failure);
     let mut circuit = None;
     if let Some(end) = end {
-        circuit = over(engine, attempt, ended, (status, end), failure, &mut commit).await?;
+        circuit = apply_job_end(engine, attempt, ended, (status, end), failure, &mut unit).await?;
     }
-    // The attempt's own outcome: what the job goes on to be is told by the queue.
+    // The log records the outcome of the attempt; the queue records the state of the job.
     let outcome = match failure {
-        Some(Failure {
+        Some(AttemptFailure {
             timed_out: true, ..
         }) => "timed_out",
         Some(_) => "failed",
         None => status,
     };
-    write_log(engine, attempt, ended, outcome, failure, &mut commit);
+    write_log(engine, attempt, ended, outcome, failure, &mut unit);
     let how = settlement(&settled);
-    let jobs = std::mem::take(&mut commit.jobs);
-    let mut steps = steps(attempt, how, commit, &jobs);
+    let jobs = std::mem::take(&mut unit.jobs);
+    let mut steps = steps(attempt, how, unit, &jobs);
     steps.extend(next.cloned().map(Command::Claim));
     let answers = engine.together(steps).await?;
-    let mut finished = Finished {
+    let mut finished = FinishedAttempt {
         status,
         error: failure.map(|failure| failure.error.clone()),
         reason: failure.map(|failure| failure.reason),
@@ -119,13 +122,13 @@ async fn try_to_finish(
         } else if let Answer::Settled { run_at, .. } = answer
             && status == "queued"
         {
-            finished.retry_at = Some(instant(run_at));
+            finished.retry_at = Some(timestamp(run_at));
         }
     }
     Ok(finished)
 }
 
-fn steps(attempt: &Attempt, how: Settlement, commit: Commit, jobs: &[Job]) -> Vec<Command> {
+fn steps(attempt: &Attempt, how: Settlement, unit: UnitOfWork, jobs: &[Job]) -> Vec<Command> {
     let intent = &attempt.intent;
     let settle = Command::Settle(Settle {
         id: intent.id,
@@ -133,7 +136,7 @@ fn steps(attempt: &Attempt, how: Settlement, commit: Commit, jobs: &[Job]) -> Ve
         token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
         how,
     });
-    let mut steps = commit.steps([settle]);
+    let mut steps = unit.steps([settle]);
     admit(&mut steps, attempt, jobs);
     steps
 }
@@ -149,10 +152,10 @@ fn admit(steps: &mut Vec<Command>, attempt: &Attempt, jobs: &[Job]) {
     }
 }
 
-/// What a success leaves in the job itself, or what failed.
-type Settled = Result<String, Failure>;
+/// The result text of a success, or the failure.
+type SettledAttempt = Result<String, AttemptFailure>;
 
-fn settlement(settled: &Settled) -> Settlement {
+fn settlement(settled: &SettledAttempt) -> Settlement {
     match settled {
         Ok(result) => Settlement::Complete {
             result: Some(Outcome {
@@ -168,48 +171,50 @@ fn settlement(settled: &Settled) -> Settlement {
     }
 }
 
-/// The word for what the job is afterwards, and its end if this was one.
-fn status(attempt: &Attempt, failure: Option<&Failure>) -> (&'static str, Option<JobEnd>) {
+/// The status of the job afterwards, and its final end if it has one.
+fn status(attempt: &Attempt, failure: Option<&AttemptFailure>) -> (&'static str, Option<JobEnd>) {
     let Some(failure) = failure else {
         return ("succeeded", Some(JobEnd::Succeeded));
     };
     let last = attempt.intent.attempts >= attempt.intent.attempts_max;
     match failure {
-        Failure { again: true, .. } if last => ("dead", Some(JobEnd::Dead)),
-        Failure { again: true, .. } => ("queued", None),
-        Failure {
+        AttemptFailure { again: true, .. } if last => ("dead", Some(JobEnd::Dead)),
+        AttemptFailure { again: true, .. } => ("queued", None),
+        AttemptFailure {
             timed_out: true, ..
         } => ("timed_out", Some(JobEnd::TimedOut)),
-        Failure { .. } => ("failed", Some(JobEnd::Failed)),
+        AttemptFailure { .. } => ("failed", Some(JobEnd::Failed)),
     }
 }
 
-async fn succeed(
+async fn apply_success(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
-    response: &Response,
-    commit: &mut Commit,
-) -> Result<Settled, Error> {
-    if let Err(failure) = memory::remember(engine, attempt, ended, response, commit).await? {
+    ended: &AttemptReport,
+    response: &PluginResponse,
+    unit: &mut UnitOfWork,
+) -> Result<SettledAttempt, Error> {
+    if let Err(failure) =
+        plugin_state::apply_updates(engine, attempt, ended, response, unit).await?
+    {
         return Ok(Err(failure));
     }
     if plant::on(Plant::FactsApart) {
-        engine.together(std::mem::take(commit).steps([])).await?;
+        engine.together(std::mem::take(unit).steps([])).await?;
     }
-    // Baggage is bounded itself, so a few events need no look at it.
+    // Baggage is bounded, so the sum needs no exact check for a few events.
     let most = response.events.len().saturating_mul(BAGGAGE_BYTES_MAX);
     let carried = || serde_json::to_string(&attempt.context).map_or(usize::MAX, |text| text.len());
     if most > BAGGAGE_COPIES_BYTES_MAX
         && response.events.len().saturating_mul(carried()) > BAGGAGE_COPIES_BYTES_MAX
     {
-        let error = "each of its events would carry the baggage, and that is too much of it";
-        return Ok(Err(Failure::for_good(error)));
+        let error = "the copies of the baggage in its events would be too large";
+        return Ok(Err(AttemptFailure::permanent(error)));
     }
-    let events: Vec<Emitted<'_>> = response
+    let events: Vec<EventRef<'_>> = response
         .events
         .iter()
-        .map(|event| Emitted {
+        .map(|event| EventRef {
             event_type: &event.kind,
             payload: &event.payload,
         })
@@ -222,18 +227,18 @@ async fn succeed(
     );
     let routed = match routed {
         Ok(routed) => routed,
-        Err(error) => return Ok(Err(Failure::for_good(error.to_string()))),
+        Err(error) => return Ok(Err(AttemptFailure::permanent(error.to_string()))),
     };
     let ids: Vec<String> = response.events.iter().map(|_| uuid(engine)).collect();
     let source = |next: &NextJob| match next.event {
-        Some(index) => Source {
+        Some(index) => EventSource {
             kind: next.event_type.clone(),
             plugin: attempt.job.plugin.clone(),
             at: ended.completed_at,
             id: ids[index].clone(),
             dedupe_key: response.events[index].dedupe_key.clone(),
         },
-        None => Source {
+        None => EventSource {
             kind: next.event_type.clone(),
             plugin: attempt.job.plugin.clone(),
             at: ended.completed_at,
@@ -242,26 +247,26 @@ async fn succeed(
         },
     };
     Ok(
-        successors::queue(engine, attempt, ended, routed, source, commit)
+        successors::queue(engine, attempt, ended, routed, source, unit)
             .map(|()| response.result.clone()),
     )
 }
 
-/// A condition was looked at; the event goes on as it came.
-fn pass_on(
+/// Routes an event after its condition was evaluated; the event itself is unchanged.
+fn route_switch(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
+    ended: &AttemptReport,
     matched: bool,
     payload: &Value,
-    commit: &mut Commit,
-) -> Settled {
+    unit: &mut UnitOfWork,
+) -> SettledAttempt {
     let text = |name: &str| {
         let value = attempt.job.payload.get(name).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
     };
     let kind = text("type");
-    let event = Emitted {
+    let event = EventRef {
         event_type: &kind,
         payload,
     };
@@ -269,51 +274,52 @@ fn pass_on(
         .program
         .router()
         .switched(successors::producer(attempt), event, matched)
-        .map_err(|error| Failure::for_good(error.to_string()))?;
-    let source = |_: &NextJob| Source {
+        .map_err(|error| AttemptFailure::permanent(error.to_string()))?;
+    let source = |_: &NextJob| EventSource {
         kind: kind.clone(),
         plugin: text("source"),
         at: text("timestamp").parse().unwrap_or(ended.completed_at),
         id: text("event_id"),
         dedupe_key: attempt.job.dedupe_key.clone(),
     };
-    successors::queue(engine, attempt, ended, routed, source, commit)?;
+    successors::queue(engine, attempt, ended, routed, source, unit)?;
     Ok(crate::pipeline::switch_result(matched).to_string())
 }
 
-/// Writes down an attempt that none of our processes ended, and what follows if the job is over. `mark` makes sure that it is done once.
-pub(super) async fn follow_up(
+/// Logs an attempt that no process of this runtime reported, and queues what follows if the job is over. Replacing `mark` in the
+/// same commit makes sure that this happens once.
+pub(super) async fn record_unreported_end(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
-    failure: &Failure,
-    mark: &Seen<keep::Watermark>,
-) -> Result<Finished, Error> {
-    let mut commit = Commit::default();
-    commit.replace(mark);
+    ended: &AttemptReport,
+    failure: &AttemptFailure,
+    mark: &Versioned<records::Watermark>,
+) -> Result<FinishedAttempt, Error> {
+    let mut unit = UnitOfWork::default();
+    unit.replace(mark);
     let mut circuit = None;
     let status = if failure.again { "queued" } else { "dead" };
     if !failure.again {
         let end = (status, JobEnd::Dead);
-        circuit = over(engine, attempt, ended, end, Some(failure), &mut commit).await?;
+        circuit = apply_job_end(engine, attempt, ended, end, Some(failure), &mut unit).await?;
     }
     let outcome = match failure {
-        Failure {
+        AttemptFailure {
             timed_out: true, ..
         } => "timed_out",
-        Failure { again: true, .. } => "failed",
-        Failure { .. } => "dead",
+        AttemptFailure { again: true, .. } => "failed",
+        AttemptFailure { .. } => "dead",
     };
-    write_log(engine, attempt, ended, outcome, Some(failure), &mut commit);
-    let jobs = std::mem::take(&mut commit.jobs);
-    let mut steps = commit.steps([]);
+    write_log(engine, attempt, ended, outcome, Some(failure), &mut unit);
+    let jobs = std::mem::take(&mut unit.jobs);
+    let mut steps = unit.steps([]);
     admit(&mut steps, attempt, &jobs);
     let answers = engine.together(steps).await?;
     let mut children = Vec::new();
     if let Some(Answer::Admitted(admitted)) = answers.into_iter().next_back() {
         children = jobs.into_iter().zip(admitted).collect();
     }
-    Ok(Finished {
+    Ok(FinishedAttempt {
         status,
         error: Some(failure.error.clone()),
         reason: Some(failure.reason),
@@ -324,21 +330,21 @@ pub(super) async fn follow_up(
     })
 }
 
-/// What follows from the end of a job, whoever ended it.
-async fn over(
+/// The consequences of the end of a job, whatever its cause.
+async fn apply_job_end(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
+    ended: &AttemptReport,
     end: (&'static str, JobEnd),
-    failure: Option<&Failure>,
-    commit: &mut Commit,
-) -> Result<Option<Transition>, Error> {
-    successors::hooks(engine, attempt, ended, end, failure, commit);
-    served::answer(engine, attempt, ended, failure, commit).await?;
+    failure: Option<&AttemptFailure>,
+    unit: &mut UnitOfWork,
+) -> Result<Option<BreakerTransition>, Error> {
+    successors::queue_hooks(engine, attempt, ended, end, failure, unit);
+    served_intent::settle(engine, attempt, ended, failure, unit).await?;
     if attempt.job.command == INIT {
-        setup::done(engine, attempt, failure, commit).await?;
+        setup::record_result(engine, attempt, failure, unit).await?;
     } else if attempt.job.submitted_by == SubmittedBy::Scheduler {
-        return circuit::count(engine, attempt, failure.is_none(), ended, commit).await;
+        return circuit::record_result(engine, attempt, failure.is_none(), ended, unit).await;
     }
     Ok(None)
 }
@@ -346,20 +352,20 @@ async fn over(
 fn write_log(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
+    ended: &AttemptReport,
     status: &str,
-    failure: Option<&Failure>,
-    commit: &mut Commit,
+    failure: Option<&AttemptFailure>,
+    unit: &mut UnitOfWork,
 ) {
     let job = &attempt.job;
-    let log = keep::Log {
+    let log = records::JobLog {
         job_id: attempt.job_id(),
         plugin: job.plugin.clone(),
         command: job.command.clone(),
         status: status.to_owned(),
         attempt: attempt.intent.attempts,
         submitted_by: job.submitted_by,
-        created_at: instant(attempt.intent.created_at),
+        created_at: timestamp(attempt.intent.created_at),
         started_at: attempt.started_at,
         completed_at: ended.completed_at,
         result: ended.stdout.clone(),
@@ -370,12 +376,11 @@ fn write_log(
         source_event_id: job.source_event_id.clone(),
     };
     let until = engine.now().plus(RECORD_LIFE_US);
-    let key = keep::log(&log.job_id, log.attempt);
-    commit.put(key, &log, Some(until));
+    let key = records::log_key(&log.job_id, log.attempt);
+    unit.put(key, &log, Some(until));
 }
 
-/// For a job whose process could not be started for want of the system's resources: it waits where it stood, as if it had not been
-/// taken.
+/// Returns a job to its place in the queue because the system had no resources to start its process. No attempt is counted.
 pub(super) async fn give_back(engine: &Engine, intent: &Intent) -> Result<(), Error> {
     let settle = Settle {
         id: intent.id,
@@ -387,11 +392,11 @@ pub(super) async fn give_back(engine: &Engine, intent: &Intent) -> Result<(), Er
     Ok(())
 }
 
-/// For a job that could not even be read: it is failed for good, and nothing follows from it.
-pub(super) async fn give_up(
+/// Fails a job that cannot be read, permanently and without successors.
+pub(super) async fn fail_unreadable(
     engine: &Engine,
     intent: &Intent,
-    failure: &Failure,
+    failure: &AttemptFailure,
 ) -> Result<IntentId, Error> {
     let settle = Settle {
         id: intent.id,

@@ -1,4 +1,4 @@
-//! A job as it lies in the ledger: an intent whose capability is the plugin and whose payload is the rest.
+//! A job as stored in the ledger: an intent whose capability is the plugin and whose payload is the rest.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::finish::INIT;
-use super::served::Served;
-use crate::pipeline::{PUBLISH_PLUGIN, Position, SWITCH_PLUGIN};
+use super::served_intent::ServedIntent;
+use crate::pipeline::{PUBLISH_PLUGIN, PipelinePosition, SWITCH_PLUGIN};
 use crate::program::Program;
 
-/// All jobs of a ledger lie in one namespace and belong to one publisher.
+/// All jobs of a ledger share one namespace and one publisher.
 pub const NAMESPACE: &str = "automation";
 pub const OWNER: &str = "automation";
 
-/// A job waits as long as it takes.
+/// A job does not expire while it waits.
 const LIFE_US: i64 = 100 * 365 * DAY_US;
-/// Between the parts of a series' name. No plugin or command has it in its name.
+/// Separates the parts of a series name. No plugin or command name contains it.
 const SEPARATOR: char = '\u{1f}';
-/// A switch is decided here and cannot fail for a while.
+/// The core evaluates a switch itself; it has no transient failures.
 const SWITCH_ATTEMPTS: u32 = 4;
-/// A step that waits for an intent is made to be taken up again, at every start if need be; its timeout ends it.
+/// A step that waits for an intent is claimed again at every start; its timeout ends it.
 const PUBLISH_ATTEMPTS: u32 = 1_000_000;
 
-/// Who asked for a job.
+/// The origin of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubmittedBy {
@@ -67,30 +67,30 @@ pub struct Job {
     pub dedupe_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_event_id: Option<String>,
-    /// Where its baggage is kept.
+    /// The record that holds the baggage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_context_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<Position>,
-    /// One run of a pipeline, from its first step on.
+    pub position: Option<PipelinePosition>,
+    /// Identifies one run of a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<String>,
-    /// The entry that the clock made it for.
+    /// The schedule entry that created the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_id: Option<String>,
-    /// The intent that it is to fulfil.
+    /// The intent that the job serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub serves: Option<Served>,
-    /// Plugin jobs from its first ancestor to it; zero if no event made it.
+    pub serves: Option<ServedIntent>,
+    /// The number of plugin jobs from the first ancestor; zero for a job that no event created.
     #[serde(default)]
     pub depth: u32,
-    /// Hooks that led to it.
+    /// The number of hooks in the chain that led to the job.
     #[serde(default)]
     pub hook_depth: u32,
 }
 
 impl Job {
-    /// A job that no event made.
+    /// A job that no event created.
     pub fn root(plugin: &str, command: &str, submitted_by: SubmittedBy, payload: Value) -> Self {
         Self {
             plugin: plugin.to_owned(),
@@ -113,8 +113,8 @@ impl Job {
         serde_json::from_str(&intent.payload)
     }
 
-    /// `window` is the time within which a job of the same key serves instead, if that is not the usual one; then one that is still
-    /// open serves as well.
+    /// `window` replaces the configured time within which a completed job with the same key makes this one a duplicate. With it,
+    /// an open job with the same key counts as well.
     pub fn intent(
         &self,
         program: &Program,
@@ -123,9 +123,9 @@ impl Job {
     ) -> NewIntent {
         let retry = program.plugin(&self.plugin).map(|plugin| plugin.retry);
         let attempts_max = match retry {
-            // Not even a crash brings it about again.
+            // It is not retried, even after a crash.
             Some(_) if self.command == INIT => 1,
-            // The intent has attempts of its own.
+            // The intent has its own attempts.
             Some(_) if self.serves.is_some() => 1,
             Some(retry) => u32::try_from(retry.max_attempts).unwrap_or(u32::MAX),
             None if self.plugin == PUBLISH_PLUGIN => PUBLISH_ATTEMPTS,
@@ -171,7 +171,7 @@ impl Job {
             return key.to_owned();
         }
         let name = format!("{plugin}{SEPARATOR}{command}{SEPARATOR}{key}");
-        // A key may be long, and an index of PostgreSQL takes no long texts.
+        // A key may be long, and PostgreSQL limits the size of an index entry.
         blake3::hash(name.as_bytes()).to_hex().to_string()
     }
 }
@@ -180,14 +180,14 @@ pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
 }
 
-/// The id as the protocol writes it.
+/// The id in the notation of the protocol.
 pub fn job_id(id: IntentId) -> String {
     let hex = id.to_string();
     let (a, b, c) = (&hex[..8], &hex[8..12], &hex[12..16]);
     format!("{a}-{b}-{c}-{}-{}", &hex[16..20], &hex[20..])
 }
 
-/// With or without its hyphens.
+/// With or without hyphens.
 pub fn parse_job_id(text: &str) -> Option<IntentId> {
     text.replace('-', "").to_ascii_lowercase().parse().ok()
 }

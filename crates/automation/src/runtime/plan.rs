@@ -1,4 +1,5 @@
-//! The agenda from the records and the configuration: entries that are new begin, changed ones begin anew, and those that are gone rest.
+//! Builds the due queue from records and configuration: new entries start, changed entries restart, and removed entries are
+//! paused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,35 +12,35 @@ use consign_kernel::record::{Kind, Record};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::agenda::Agenda;
-use super::commit::written;
-use super::keep::{self, ScheduleStatus};
-use super::look::Look;
-use super::service::Inner;
+use super::due_queue::DueQueue;
+use super::lifecycle::RuntimeInner;
+use super::records::{self, ScheduleStatus};
+use super::schedule_check::ScheduleCheck;
+use super::unit_of_work::record_put;
 use crate::program::Program;
 use crate::schedule::CatchUp;
 
 const PAGE_RECORDS: u32 = 500;
-/// Why an entry rests that the configuration does not have.
+/// The reason of an entry that is paused because the configuration does not have it.
 const NOT_CONFIGURED: &str = "not_configured";
 
-/// `is_start`: runs that were missed while the service was down are made up for. Gives the agenda, and whether it holds: if somebody
-/// wrote a record meanwhile, it has to be made again.
+/// With `is_start`, makes up for runs that were missed while the service was down. Returns the queue, and whether it is still
+/// valid: if another node wrote a record meanwhile, it must be built again.
 pub(super) async fn plan(
-    inner: &Inner,
+    inner: &RuntimeInner,
     program: &Program,
     zone: &TimeZone,
     is_start: bool,
-) -> Result<(Agenda, bool), Error> {
-    let mut agenda = Agenda::default();
+) -> Result<(DueQueue, bool), Error> {
+    let mut due_queue = DueQueue::default();
     let mut writes = Vec::new();
-    let mut late = Vec::new();
-    let now = inner.instant();
+    let mut late_checks = Vec::new();
+    let now = inner.wall_time();
     for plugin in program.plugins() {
-        let mut stored = stored(&inner.engine, &plugin.name).await?;
+        let mut stored = load_schedules(&inner.engine, &plugin.name).await?;
         let name: Arc<str> = Arc::from(plugin.name.as_str());
         for (index, entry) in plugin.schedules.iter().enumerate() {
-            let look = Look {
+            let check = ScheduleCheck {
                 inner,
                 program,
                 plugin,
@@ -48,58 +49,66 @@ pub(super) async fn plan(
             };
             let record = stored.remove(&entry.id);
             let version = record.as_ref().map_or(0, |record| record.version);
-            let known = record.as_ref().and_then(read);
+            let known = record.as_ref().and_then(parse_record);
             let is_known = known.is_some();
-            let (value, is_new) = revised(&look, known, now);
+            let (value, is_new) = updated_record(&check, known, now);
             if is_new {
-                let key = keep::schedule(&plugin.name, &entry.id);
-                writes.push(Command::Put(written(key, &value, None, Some(version))));
+                let key = records::schedule_key(&plugin.name, &entry.id);
+                writes.push(Command::Put(record_put(key, &value, None, Some(version))));
             }
             let is_active = value.status == ScheduleStatus::Active;
             let next = value.state.next_run_at.filter(|_| is_active);
-            agenda.add(&name, index, next);
+            due_queue.add(&name, index, next);
             if is_known && entry.catch_up != CatchUp::Skip {
-                late.push(look);
+                late_checks.push(check);
             }
         }
-        writes.extend(stored.values().filter_map(|record| rested(record, now)));
+        writes.extend(
+            stored
+                .values()
+                .filter_map(|record| pause_unconfigured(record, now)),
+        );
     }
     let configured = program.config().plugins.keys();
     for name in configured.filter(|name| program.plugin(name).is_none()) {
-        let stored = stored(&inner.engine, name).await?;
-        writes.extend(stored.values().filter_map(|record| rested(record, now)));
+        let stored = load_schedules(&inner.engine, name).await?;
+        writes.extend(
+            stored
+                .values()
+                .filter_map(|record| pause_unconfigured(record, now)),
+        );
     }
-    let holds = write(&inner.engine, writes).await?;
+    let holds = write_records(&inner.engine, writes).await?;
     if is_start {
-        for look in late {
-            look.catch_up().await?;
+        for check in late_checks {
+            check.catch_up().await?;
         }
     }
-    Ok((agenda, holds))
+    Ok((due_queue, holds))
 }
 
-/// What the entry is from now on, and whether that has to be written.
-fn revised(
-    look: &Look<'_>,
-    known: Option<keep::Schedule>,
+/// The new state of the entry, and whether it must be written.
+fn updated_record(
+    check: &ScheduleCheck<'_>,
+    known: Option<records::ScheduleRecord>,
     now: Timestamp,
-) -> (keep::Schedule, bool) {
-    let Look { entry, zone, .. } = look;
+) -> (records::ScheduleRecord, bool) {
+    let ScheduleCheck { entry, zone, .. } = check;
     let Some(mut value) = known else {
-        return (look.first_sight(now), true);
+        return (check.initial_state(now), true);
     };
     let was = value.clone();
     if value.rule != entry.rule() {
         value.rule = entry.rule();
-        entry.changed(&mut value.state, now, zone, look.draw());
+        entry.changed(&mut value.state, now, zone, check.draw());
         if value.status == ScheduleStatus::Exhausted {
             value.status = ScheduleStatus::Active;
         }
     } else if entry.is_too_far(&value.state, now, zone) {
-        entry.deduplicated(&mut value.state, now, zone, look.draw());
+        entry.deduplicated(&mut value.state, now, zone, check.draw());
     }
     if value.status == ScheduleStatus::Exhausted && plant::on(Plant::SpentShotFires) {
-        return (look.first_sight(now), true);
+        return (check.initial_state(now), true);
     }
     if value.status == ScheduleStatus::PausedInvalid {
         (value.status, value.reason) = (ScheduleStatus::Active, None);
@@ -115,25 +124,25 @@ fn revised(
     (value, is_new)
 }
 
-/// An entry that is not configured any more keeps what it knows, in case it comes back.
-fn rested(record: &Record, now: Timestamp) -> Option<Command> {
-    let mut value = read(record).filter(|value| value.status == ScheduleStatus::Active)?;
+/// An entry that is no longer configured keeps its state, in case it comes back.
+fn pause_unconfigured(record: &Record, now: Timestamp) -> Option<Command> {
+    let mut value = parse_record(record).filter(|value| value.status == ScheduleStatus::Active)?;
     value.status = ScheduleStatus::PausedInvalid;
     value.reason = Some(NOT_CONFIGURED.to_owned());
     value.updated_at = now;
-    let put = written(record.key.clone(), &value, None, Some(record.version));
+    let put = record_put(record.key.clone(), &value, None, Some(record.version));
     Some(Command::Put(put))
 }
 
-pub(super) fn read(record: &Record) -> Option<keep::Schedule> {
+pub(super) fn parse_record(record: &Record) -> Option<records::ScheduleRecord> {
     let (plugin, schedule_id) = (&record.key.owner, &record.key.name);
     serde_json::from_str(&record.value)
-        .inspect_err(|error| tracing::error!(component = "scheduler", plugin, schedule_id, %error, "the record of a schedule cannot be read"))
+        .inspect_err(|error| tracing::error!(component = "scheduler", plugin, schedule_id, %error, "the record of a schedule is unreadable"))
         .ok()
 }
 
-/// All entries of a plugin that the ledger knows, by id.
-pub(super) async fn stored(
+/// All stored entries of a plugin, by id.
+pub(super) async fn load_schedules(
     engine: &Engine,
     plugin: &str,
 ) -> Result<BTreeMap<String, Record>, Error> {
@@ -156,8 +165,8 @@ pub(super) async fn stored(
     }
 }
 
-/// Whether all of them were still as they were read.
-async fn write(engine: &Engine, writes: Vec<Command>) -> Result<bool, Error> {
+/// Returns whether all records still had the version that was read.
+async fn write_records(engine: &Engine, writes: Vec<Command>) -> Result<bool, Error> {
     let mut holds = true;
     for piece in writes.chunks(PAGE_RECORDS as usize) {
         for answer in engine.execute(None, piece.to_vec()).await? {

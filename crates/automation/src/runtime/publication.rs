@@ -1,4 +1,4 @@
-//! Intents that the automations publish: a pipeline's step, and a webhook.
+//! Publishes intents for pipeline steps and webhooks.
 //!
 //! The publisher is the operator, whose workers hold the main key; such intents are private to them.
 
@@ -10,11 +10,11 @@ use consign_kernel::profile::ProfileId;
 use consign_kernel::{limits, once};
 use serde_json::Value;
 
-use super::service::Runtime;
+use super::lifecycle::Runtime;
 use super::trigger::Enqueued;
 use crate::config::model;
 
-/// Key id of the publisher, and of whoever claims for the plugins.
+/// The key id of the publisher, and of the goal workers.
 pub(super) const OPERATOR: &str = "main";
 
 pub(super) struct Publication {
@@ -24,18 +24,18 @@ pub(super) struct Publication {
     pub(super) payload: String,
     pub(super) attempts_max: u32,
     pub(super) ttl_us: i64,
-    pub(super) once: Option<Once>,
-    /// The job that publishes it.
+    pub(super) once: Option<PublicationKey>,
+    /// The job that publishes the intent.
     pub(super) parent: Option<IntentId>,
 }
 
-/// By what a repetition is known, and for how long.
-pub(super) struct Once {
+/// The idempotency key of a publication and its lifetime.
+pub(super) struct PublicationKey {
     pub(super) key: String,
     pub(super) lifetime_us: i64,
 }
 
-/// No intent carries so much.
+/// Refuses a payload that is too large for an intent.
 pub(super) fn check_size(payload: &str) -> Result<(), String> {
     let (bytes, max) = (payload.len(), limits::PAYLOAD_BYTES_MAX);
     if bytes > max {
@@ -86,11 +86,11 @@ pub(super) async fn admit(engine: &Engine, publication: Publication) -> Result<A
     let answer = engine.apply(None, Command::Admit(admit)).await?;
     let Answer::Admitted(admitted) = answer else {
         return Err(Error::Internal(
-            "an admission answered something else".to_owned(),
+            "unexpected answer to an admission".to_owned(),
         ));
     };
     let first = admitted.into_iter().next();
-    first.ok_or_else(|| Error::Internal("an admission answered nothing".to_owned()))
+    first.ok_or_else(|| Error::Internal("an admission returned no result".to_owned()))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -102,20 +102,21 @@ pub enum PublishError {
 }
 
 impl Runtime {
-    /// Publishes what a webhook told. `delivery` is by what its sender knows it, so that it can be sent again.
+    /// Publishes the payload of a webhook. `delivery` is the sender's id of this delivery, which makes repeated deliveries
+    /// idempotent.
     pub async fn publish(
         &self,
         path: &str,
-        publication: &model::Publication,
+        publication: &model::IntentTemplate,
         payload: &Value,
         delivery: Option<&str>,
     ) -> Result<Enqueued, PublishError> {
         let payload = payload.to_string();
         check_size(&payload).map_err(PublishError::TooLarge)?;
-        // Hashed, for a sender's words may have any length.
+        // Hashed, because the sender's id may have any length.
         let key = |delivery: &str| {
-            let told = [path, delivery].join("\n");
-            format!("webhook:{}", blake3::hash(told.as_bytes()).to_hex())
+            let text = [path, delivery].join("\n");
+            format!("webhook:{}", blake3::hash(text.as_bytes()).to_hex())
         };
         let admitted = admit(
             self.engine(),
@@ -125,7 +126,7 @@ impl Runtime {
                 payload,
                 attempts_max: publication.attempts_max,
                 ttl_us: limits::INTENT_TTL_US,
-                once: delivery.map(|delivery| Once {
+                once: delivery.map(|delivery| PublicationKey {
                     key: key(delivery),
                     lifetime_us: limits::IDEMPOTENCY_US,
                 }),

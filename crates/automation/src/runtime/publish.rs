@@ -1,6 +1,6 @@
-//! A step that hands its work over: it publishes an intent for any worker of the Intent Protocol, and waits for what becomes of it.
+//! The `core.publish` step: publishes an intent for any worker of the Intent Protocol and waits for its end.
 //!
-//! The intent is published once, however often the step is tried, and while it waits the step takes no worker's place.
+//! The intent is published once, however often the step is retried. A waiting step uses no worker slot.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
 use serde_json::{Map, Value, json};
 
-use super::attempt::{Attempt, End, Failure};
+use super::attempt::{Attempt, AttemptEnd, AttemptFailure};
 use super::job::micros;
-use super::publication::{self, OPERATOR, Once, Publication};
+use super::publication::{self, OPERATOR, Publication, PublicationKey};
 use crate::config::intents::{is_goal, is_namespace};
 use crate::nesting::is_too_deep;
-use crate::plugin::response::{EmittedEvent, Response};
+use crate::plugin::response::{EmittedEvent, PluginResponse};
 
 const NAMESPACE_DEFAULT: &str = "default";
 const TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
 const TIMEOUT_MAX: Duration = Duration::from_hours(23);
-/// The event of a step whose intent was fulfilled.
+/// The type of the event that follows when the intent was fulfilled.
 const FULFILLED: &str = "intent.fulfilled";
-/// Without news, the intent is looked at so often.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Of the intents that a step has published there is one; the rest are jobs that follow from it.
-const PUBLISHED_MAX: u32 = 1_000;
-const STOPPED: &str = "the pipeline step that published it stopped waiting";
+/// How often the intent is read without a wake.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// A step publishes one intent; its other children are the jobs that follow from it.
+const CHILDREN_MAX: u32 = 1_000;
+const STOPPED: &str = "the pipeline step that published it timed out";
 const CANCELLED: &str = "the pipeline step that published it was cancelled";
-/// What says how to publish, and is not part of what is published.
+/// Keys of the payload that control the publication and are not published.
 const CONTROLS: [&str; 5] = ["goal", "namespace", "timeout", "max_attempts", "intent"];
 
-/// What the step asks for.
-struct Wanted {
+/// The publication that the step requests.
+struct PublishRequest {
     goal: String,
     namespace: String,
     payload: String,
@@ -47,64 +47,68 @@ pub(super) async fn publish(
     attempt: &Attempt,
     payload: Value,
     cancel: impl Future<Output = ()>,
-) -> End {
-    let wanted = match wanted(attempt, payload) {
-        Ok(wanted) => wanted,
-        Err(error) => return End::Failed(Failure::for_good(error)),
+) -> AttemptEnd {
+    let request = match request(attempt, payload) {
+        Ok(request) => request,
+        Err(error) => return AttemptEnd::Failed(AttemptFailure::permanent(error)),
     };
-    let id = match admit(engine, attempt, &wanted).await {
+    let id = match admit(engine, attempt, &request).await {
         Ok(id) => id,
         Err(error) => {
-            return End::Failed(Failure::later(format!(
-                "it could not be published: {error}"
+            return AttemptEnd::Failed(AttemptFailure::retryable(format!(
+                "the intent could not be published: {error}"
             )));
         }
     };
     let ended = tokio::select! {
-        ended = settled(engine, id) => ended,
-        () = tokio::time::sleep(left(engine, attempt, wanted.timeout)) => {
-            give_up(engine, id, STOPPED).await;
-            return End::Failed(Failure {
-                error: format!("intent {id} was not fulfilled within {:?}", wanted.timeout),
+        ended = until_settled(engine, id) => ended,
+        () = tokio::time::sleep(time_left(engine, attempt, request.timeout)) => {
+            cancel_or_warn(engine, id, STOPPED).await;
+            return AttemptEnd::Failed(AttemptFailure {
+                error: format!("intent {id} was not fulfilled within {:?}", request.timeout),
                 reason: "timeout",
                 timed_out: true,
                 again: false,
             });
         }
         () = cancel => {
-            // A step that was only taken over waits elsewhere, for the same intent.
+            // If another node took the step over, it waits there for the same intent.
             if let Ok(Some(job)) = engine.observe(attempt.intent.id).await
                 && job.state == State::DeadLetter
             {
-                give_up(engine, id, CANCELLED).await;
+                cancel_or_warn(engine, id, CANCELLED).await;
             }
-            return End::Cancelled;
+            return AttemptEnd::Cancelled;
         }
     };
     match ended {
-        Err(error) => End::Failed(Failure::later(error.to_string())),
-        Ok(None) => End::Failed(Failure::for_good(format!("intent {id} was removed"))),
-        Ok(Some(intent)) if intent.state == State::Acked => End::Succeeded(fulfilled(&intent)),
+        Err(error) => AttemptEnd::Failed(AttemptFailure::retryable(error.to_string())),
+        Ok(None) => AttemptEnd::Failed(AttemptFailure::permanent(format!(
+            "intent {id} was removed"
+        ))),
+        Ok(Some(intent)) if intent.state == State::Acked => {
+            AttemptEnd::Succeeded(fulfilled(&intent))
+        }
         Ok(Some(intent)) => {
             let why = intent
                 .last_error
                 .unwrap_or_else(|| "no reason was given".to_owned());
-            End::Failed(Failure::for_good(format!(
+            AttemptEnd::Failed(AttemptFailure::permanent(format!(
                 "intent {id} was not fulfilled: {why}"
             )))
         }
     }
 }
 
-/// Counted from when the job was queued: each start takes it up again.
-fn left(engine: &Engine, attempt: &Attempt, timeout: Duration) -> Duration {
+/// Counted from the creation of the job, because each start continues the same wait.
+fn time_left(engine: &Engine, attempt: &Attempt, timeout: Duration) -> Duration {
     let waited_us = engine.now().0.saturating_sub(attempt.intent.created_at.0);
     let waited = Duration::from_micros(u64::try_from(waited_us).unwrap_or(0));
     timeout.saturating_sub(waited)
 }
 
-/// Where the intent goes is said by the step alone: what a sender put under the same names is payload.
-fn wanted(attempt: &Attempt, payload: Value) -> Result<Wanted, String> {
+/// Only the configuration of the step chooses the goal; keys of the same name from a sender are payload.
+fn request(attempt: &Attempt, payload: Value) -> Result<PublishRequest, String> {
     let Value::Object(mut payload) = payload else {
         return Err("the step needs a payload that is an object".to_owned());
     };
@@ -121,7 +125,7 @@ fn wanted(attempt: &Attempt, payload: Value) -> Result<Wanted, String> {
     let goal = goal.ok_or("the step needs `with: {goal: …}`, the goal of the intent")?;
     let namespace = text("namespace").unwrap_or(NAMESPACE_DEFAULT);
     if !is_goal(goal) || !is_namespace(namespace) {
-        return Err("the goal or the namespace is none that an intent can have".to_owned());
+        return Err("the goal or the namespace is not valid for an intent".to_owned());
     }
     let timeout = match text("timeout") {
         None => TIMEOUT_DEFAULT,
@@ -134,7 +138,7 @@ fn wanted(attempt: &Attempt, payload: Value) -> Result<Wanted, String> {
     let whole = Value::Object(payload);
     let published = controls.get("intent").unwrap_or(&whole).to_string();
     publication::check_size(&published)?;
-    Ok(Wanted {
+    Ok(PublishRequest {
         goal: goal.to_owned(),
         namespace: namespace.to_owned(),
         payload: published,
@@ -145,14 +149,18 @@ fn wanted(attempt: &Attempt, payload: Value) -> Result<Wanted, String> {
     })
 }
 
-async fn admit(engine: &Engine, attempt: &Attempt, wanted: &Wanted) -> Result<IntentId, Error> {
+async fn admit(
+    engine: &Engine,
+    attempt: &Attempt,
+    request: &PublishRequest,
+) -> Result<IntentId, Error> {
     let publication = Publication {
-        goal: wanted.goal.clone(),
-        namespace: wanted.namespace.clone(),
-        payload: wanted.payload.clone(),
-        attempts_max: wanted.attempts_max,
-        ttl_us: limits::INTENT_TTL_US.max(micros(wanted.timeout)),
-        once: Some(Once {
+        goal: request.goal.clone(),
+        namespace: request.namespace.clone(),
+        payload: request.payload.clone(),
+        attempts_max: request.attempts_max,
+        ttl_us: limits::INTENT_TTL_US.max(micros(request.timeout)),
+        once: Some(PublicationKey {
             key: format!("automation:{}", attempt.job_id()),
             lifetime_us: limits::RETENTION_US,
         }),
@@ -161,9 +169,9 @@ async fn admit(engine: &Engine, attempt: &Attempt, wanted: &Wanted) -> Result<In
     Ok(publication::admit(engine, publication).await?.id)
 }
 
-/// Waits for the end of the intent; `None` if it is gone.
-async fn settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error> {
-    let mut news = engine.follow_publisher(OPERATOR);
+/// Waits for the end of the intent; `None` if it was deleted.
+async fn until_settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error> {
+    let mut changes = engine.follow_publisher(OPERATOR);
     loop {
         let Some(intent) = engine.observe(id).await? else {
             return Ok(None);
@@ -171,19 +179,19 @@ async fn settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error>
         if intent.settled_at.is_some() {
             return Ok(Some(intent));
         }
-        // News are a hint; looking again is what it rests on.
-        let _ = tokio::time::timeout(LOOK_EVERY, news.changed()).await;
+        // A wake is only a hint; the poll makes the wait reliable.
+        let _ = tokio::time::timeout(POLL_INTERVAL, changes.changed()).await;
     }
 }
 
-async fn give_up(engine: &Engine, id: IntentId, reason: &str) {
-    if let Err(error) = take_back(engine, id, reason).await {
-        tracing::warn!(%id, %error, "an intent that nobody waits for could not be cancelled");
+async fn cancel_or_warn(engine: &Engine, id: IntentId, reason: &str) {
+    if let Err(error) = cancel_unless_settled(engine, id, reason).await {
+        tracing::warn!(%id, %error, "an abandoned intent could not be cancelled");
     }
 }
 
-/// Cancels an intent unless it is over: what a worker has done stays done.
-async fn take_back(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Error> {
+/// Cancels an intent unless it is settled.
+async fn cancel_unless_settled(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Error> {
     let intent = engine.observe(id).await?;
     if intent.is_some_and(|intent| intent.settled_at.is_none()) {
         let operator = Operator::vouched();
@@ -192,20 +200,20 @@ async fn take_back(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Takes back what a step has published that ended while nobody waited in its name: before it was taken up again after a restart, or
+/// Cancels the intent of a step that ended while no process waited for it: before the step was claimed again after a restart, or
 /// while no service ran.
-pub(super) async fn abandon(engine: &Engine, step: IntentId) -> Result<(), Error> {
-    let published = engine.children(step, PUBLISHED_MAX).await?;
+pub(super) async fn cancel_published(engine: &Engine, step: IntentId) -> Result<(), Error> {
+    let published = engine.children(step, CHILDREN_MAX).await?;
     let intents = published
         .iter()
         .filter(|row| row.profile == ProfileId::Intent);
     for intent in intents {
-        take_back(engine, intent.id, CANCELLED).await?;
+        cancel_unless_settled(engine, intent.id, CANCELLED).await?;
     }
     Ok(())
 }
 
-fn fulfilled(intent: &Intent) -> Response {
+fn fulfilled(intent: &Intent) -> PluginResponse {
     let result = intent
         .result
         .as_ref()
@@ -219,7 +227,7 @@ fn fulfilled(intent: &Intent) -> Response {
     let payload = json!({
         "result": result, "intent_id": intent.id.to_string(), "namespace": intent.namespace, "goal": intent.goal,
     });
-    Response {
+    PluginResponse {
         result: format!("intent {} was fulfilled", intent.id),
         events: vec![EmittedEvent {
             kind: FULFILLED.to_owned(),

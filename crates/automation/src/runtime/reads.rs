@@ -1,8 +1,8 @@
-//! What people and programs ask about jobs, in the shapes of the protocol's HTTP interface.
+//! Queries about jobs, in the JSON shapes of the protocol's HTTP interface.
 //!
-//! Invariant: nothing here changes anything, and every question looks at a bounded number of rows. What jobs carry may be large: lists
-//! and counts are made of outlines, and whoever needs more holds it one job at a time. The faces and the command line show the same
-//! shapes, so they are made in one place.
+//! Invariant: a query changes nothing and reads a bounded number of rows. Payloads may be large, so lists and counts use
+//! outlines, and whole rows are held one at a time. The HTTP face and the command line show the same shapes, so they are built
+//! here.
 
 mod catalogue;
 mod checks;
@@ -10,7 +10,7 @@ mod inspect;
 mod jobs;
 mod logs;
 mod overview;
-pub(super) mod room;
+pub(super) mod response_budget;
 mod runs;
 
 use consign_engine::Outline;
@@ -21,12 +21,12 @@ use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use jobs::{JobFilter, TREE_MAX, Tree};
+pub use jobs::{JobFilter, JobTree, TREE_MAX};
 pub use logs::{LogCursor, LogFilter};
 
-use super::service::instant;
+use super::lifecycle::timestamp;
 
-/// The words for where a job can be, as the protocol has them.
+/// The statuses of a job in the words of the protocol.
 const STATUSES: [&str; 6] = [
     "queued",
     "running",
@@ -36,8 +36,8 @@ const STATUSES: [&str; 6] = [
     "dead",
 ];
 
-/// The word that a filter means; some have a second name.
-pub fn status_word(text: &str) -> Option<&'static str> {
+/// The status that a filter names; some have an alias.
+pub fn parse_status(text: &str) -> Option<&'static str> {
     let meant = match text {
         "pending" => "queued",
         "ok" => "succeeded",
@@ -47,7 +47,7 @@ pub fn status_word(text: &str) -> Option<&'static str> {
     STATUSES.into_iter().find(|word| *word == meant)
 }
 
-/// The state in which jobs of this word are.
+/// The state that corresponds to a status.
 fn state_of(word: &str) -> Option<State> {
     match word {
         "queued" => Some(State::Queued),
@@ -59,7 +59,7 @@ fn state_of(word: &str) -> Option<State> {
     }
 }
 
-fn word_of(job: &Outline) -> &'static str {
+fn status_of(job: &Outline) -> &'static str {
     let word = job.profile.profile().word(job.state, job.cause);
     word.unwrap_or("queued")
 }
@@ -72,25 +72,25 @@ fn is_job(intent: &Intent) -> bool {
     intent.profile == ProfileId::Automation
 }
 
-/// Which attempt it is in, or will be.
+/// The number of the current or next attempt.
 fn attempt_of(job: &Outline) -> u32 {
     job.attempts + u32::from(job.state == State::Queued)
 }
 
-fn moment(at: Micros) -> Value {
-    written(instant(at))
+fn micros_json(at: Micros) -> Value {
+    timestamp_json(timestamp(at))
 }
 
-fn written(at: Timestamp) -> Value {
+fn timestamp_json(at: Timestamp) -> Value {
     Value::String(format!("{at:.9}"))
 }
 
-/// What a plugin printed, as JSON if it is that.
+/// The output of a plugin: parsed if it is JSON, otherwise as text.
 fn parsed(stdout: &str) -> Value {
     serde_json::from_str(stdout).unwrap_or_else(|_| Value::String(stdout.to_owned()))
 }
 
-/// Adds what is there.
+/// Inserts the value if it is present.
 fn put(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         object.insert(key.to_owned(), value.into());
@@ -111,11 +111,11 @@ mod tests {
             ("timed_out", "timed_out"),
             ("dead", "dead"),
         ] {
-            assert_eq!(status_word(text), Some(word));
+            assert_eq!(parse_status(text), Some(word));
             assert!(state_of(word).is_some());
         }
         for text in ["", "Queued", "completed", "queued "] {
-            assert_eq!(status_word(text), None, "{text}");
+            assert_eq!(parse_status(text), None, "{text}");
         }
     }
 }

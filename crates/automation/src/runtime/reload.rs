@@ -1,6 +1,6 @@
-//! Another configuration while the service runs: it holds from the next dispatch on, and jobs under way keep theirs.
+//! Reloads the configuration: a new one applies from the next dispatch on, and running jobs keep theirs.
 //!
-//! What was opened at start (the ledger, the listeners) cannot change this way; such a configuration is refused as a whole.
+//! What was opened at the start (ledger, listeners) cannot change; such a configuration is refused as a whole.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use std::sync::atomic::Ordering;
 
 use consign_engine::Error;
 
-use super::removed::is_removed;
-use super::service::{Inner, Runtime};
+use super::lifecycle::{Runtime, RuntimeInner};
+use super::removed_plugins::is_removed;
 use super::setup;
 use crate::config::Config;
 use crate::program::{Plugin, Program};
 
-/// What a reload did.
+/// The effects of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     pub added: Vec<String>,
-    /// Disabled, or gone from the configuration and the disk alike.
+    /// Disabled, or removed from both configuration and disk.
     pub removed: Vec<String>,
-    /// There, and not fit to run at the moment; their jobs wait.
+    /// Present but not runnable at the moment; their jobs wait.
     pub left_out: Vec<String>,
-    /// Queued jobs of removed plugins that are dead now.
+    /// Queued jobs of removed plugins that were cancelled.
     pub ended_jobs: usize,
-    /// Something that follows from it is not done yet, as the log says; it is tried again.
+    /// Some follow-up work failed, as logged, and is retried.
     pub unfinished: bool,
 }
 
@@ -37,10 +37,10 @@ pub enum ReloadError {
 }
 
 impl Runtime {
-    /// From now on this configuration holds. If there is an error, the old one holds on.
+    /// Makes this configuration the current one. After an error the old one stays.
     pub async fn reload(&self, program: Arc<Program>) -> Result<Reloaded, ReloadError> {
         let old = self.program();
-        if let Some(key) = fixed(old.config(), program.config()) {
+        if let Some(key) = unreloadable_change(old.config(), program.config()) {
             return Err(ReloadError::NeedsRestart(key));
         }
         let names = |program: &Program| -> BTreeSet<String> {
@@ -57,12 +57,12 @@ impl Runtime {
             plugins.iter().map(|plugin| plugin.name.clone()).collect()
         };
         let (removed, left_out) = (named(removed), named(left_out));
-        // What can fail comes first: behind it the new one holds, whatever happens.
-        self.inner.note_removed(&program, &removed).await?;
+        // The step that can fail comes first; after it the new configuration applies in any case.
+        self.inner.record_removed(&program, &removed).await?;
         self.adopt(Arc::clone(&program));
-        let (ended_jobs, unfinished) = self.follow(&program).await;
-        self.inner.loose_ends.notify_one();
-        self.inner.until_served().await;
+        let (ended_jobs, unfinished) = self.apply_follow_ups(&program).await;
+        self.inner.unreported_ends.notify_one();
+        self.inner.wait_until_serving().await;
         let added = after.difference(&before).cloned().collect();
         let reloaded = Reloaded {
             added,
@@ -79,27 +79,27 @@ impl Runtime {
         Ok(reloaded)
     }
 
-    /// Sets up what is new and ends what waits for plugins that are gone; gives how many jobs, and whether something is left to do.
-    async fn follow(&self, program: &Arc<Program>) -> (usize, bool) {
+    /// Sets up new plugins and cancels the jobs of removed ones. Returns the number of cancelled jobs, and whether work remains.
+    async fn apply_follow_ups(&self, program: &Arc<Program>) -> (usize, bool) {
         let inner = &self.inner;
-        // Before it is tried: whoever asked for the reload may hang up in the middle.
-        inner.setup_owed.store(true, Ordering::SeqCst);
-        let set_up = setup::set_up(inner, program).await;
+        // Set before the attempt: the caller of the reload may disconnect halfway.
+        inner.setup_pending.store(true, Ordering::SeqCst);
+        let set_up = setup::queue_setups(inner, program).await;
         if set_up.is_ok() {
-            inner.setup_owed.store(false, Ordering::SeqCst);
+            inner.setup_pending.store(false, Ordering::SeqCst);
         }
         let mut ended = 0;
-        let all_ended = inner.end_removed(&mut ended).await;
+        let all_ended = inner.cancel_removed_jobs(&mut ended).await;
         let error = set_up.and(all_ended).err();
         if let Some(error) = &error {
-            tracing::warn!(component = "reload", %error, "the new configuration holds, and not all that follows from it is done; it is tried again");
+            tracing::warn!(component = "reload", %error, "the new configuration is active, but follow-up work failed and will be retried");
         }
         (ended, error.is_some())
     }
 }
 
-/// The first key that differs and must not.
-fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
+/// The first setting that differs and cannot be reloaded.
+fn unreloadable_change(old: &Config, new: &Config) -> Option<&'static str> {
     let webhooks = |config: &Config| {
         let webhooks = config.webhooks.as_ref();
         webhooks.and_then(|webhooks| webhooks.listen.clone())
@@ -114,15 +114,15 @@ fn fixed(old: &Config, new: &Config) -> Option<&'static str> {
     differing.next().map(|(key, _)| key)
 }
 
-impl Inner {
-    /// What follows from a configuration that holds, as far as it could not be done at once.
-    pub(super) async fn catch_up_with_reload(&self) -> Result<(), Error> {
-        if self.setup_owed.swap(false, Ordering::SeqCst)
-            && let Err(error) = setup::set_up(self, &self.program()).await
+impl RuntimeInner {
+    /// Retries the follow-up work of a reload that failed the first time.
+    pub(super) async fn finish_reload(&self) -> Result<(), Error> {
+        if self.setup_pending.swap(false, Ordering::SeqCst)
+            && let Err(error) = setup::queue_setups(self, &self.program()).await
         {
-            self.setup_owed.store(true, Ordering::SeqCst);
+            self.setup_pending.store(true, Ordering::SeqCst);
             return Err(error);
         }
-        self.end_removed(&mut 0).await
+        self.cancel_removed_jobs(&mut 0).await
     }
 }

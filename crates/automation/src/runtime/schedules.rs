@@ -1,4 +1,4 @@
-//! Schedules as operators see them: where each stands, and the hand that pauses, resumes and runs one.
+//! Schedules for operators: their state, and pause, resume and run.
 
 use consign_engine::Error;
 use consign_kernel::error::Refusal;
@@ -7,17 +7,17 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::commit::{Commit, TRIES_MAX, read_some};
 use super::job::{Job, SubmittedBy};
-use super::keep::{self, ScheduleStatus};
+use super::lifecycle::Runtime;
 use super::plan;
-use super::service::Runtime;
+use super::records::{self, ScheduleStatus};
 use super::trigger::Enqueued;
-use crate::breaker::{Breaker, Policy, State};
+use super::unit_of_work::{TRIES_MAX, UnitOfWork, get_record};
+use crate::breaker::{Breaker, BreakerPolicy, BreakerState};
 use crate::program::Program;
-use crate::schedule::Entry;
+use crate::schedule::ScheduleEntry;
 
-/// How many coming instants are told.
+/// How many coming runs are listed.
 const COMING: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,12 +25,12 @@ pub struct ScheduleInfo {
     pub plugin: String,
     pub schedule_id: String,
     pub command: String,
-    /// `every`, `cron`, `at` or `after`; empty for an entry that is not configured any more.
+    /// `every`, `cron`, `at` or `after`; empty for an entry that is no longer configured.
     pub mode: &'static str,
     pub status: ScheduleStatus,
     pub reason: Option<String>,
     pub timezone: Option<String>,
-    /// If its breaker is open, not before that lets a run through.
+    /// Not before the breaker lets a run through, if it is open.
     #[serde(with = "crate::instant::maybe")]
     pub next_run_at: Option<Timestamp>,
     #[serde(with = "crate::instant::maybe")]
@@ -52,32 +52,38 @@ pub enum ScheduleError {
 }
 
 impl Runtime {
-    /// All entries, by plugin and in the order of the file; behind them those that the configuration no longer has.
+    /// All entries, by plugin and in the order of the file; entries that are no longer configured come last.
     pub async fn schedules(&self) -> Result<Vec<ScheduleInfo>, Error> {
         let program = self.program();
         let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
-        let now = self.inner.instant();
+        let now = self.inner.wall_time();
         let mut found = Vec::new();
         for plugin in program.plugins() {
-            let mut stored = plan::stored(self.engine(), &plugin.name).await?;
-            let circuits = self.circuits(&plugin.name).await?;
+            let mut stored = plan::load_schedules(self.engine(), &plugin.name).await?;
+            let circuits = self.breakers(&plugin.name).await?;
             for entry in &plugin.schedules {
                 let known = stored.remove(&entry.id);
-                let known = known.and_then(|record| plan::read(&record));
+                let known = known.and_then(|record| plan::parse_record(&record));
                 let breaker = circuits.get(&entry.command).map(|circuit| &circuit.breaker);
-                let held_until = breaker.and_then(|one| held_until(one, plugin.breaker, now));
-                found.push(info(&plugin.name, entry, known, (now, held_until), &zone));
+                let refused_until = breaker.and_then(|one| refused_until(one, plugin.breaker, now));
+                found.push(configured_schedule_info(
+                    &plugin.name,
+                    entry,
+                    known,
+                    (now, refused_until),
+                    &zone,
+                ));
             }
             let gone = stored.values().filter_map(|record| {
-                let known = plan::read(record)?;
-                Some(told(&plugin.name, &record.key.name, "", known))
+                let known = plan::parse_record(record)?;
+                Some(schedule_info(&plugin.name, &record.key.name, "", known))
             });
             found.extend(gone);
         }
         Ok(found)
     }
 
-    /// It makes no more jobs until it is resumed, also after a restart.
+    /// Stops creating jobs until the schedule is resumed, even after a restart.
     pub async fn pause_schedule(&self, plugin: &str, id: &str) -> Result<(), ScheduleError> {
         self.set_status(plugin, id, ScheduleStatus::PausedManual)
             .await
@@ -87,7 +93,7 @@ impl Runtime {
         self.set_status(plugin, id, ScheduleStatus::Active).await
     }
 
-    /// One job as the entry would make it, now. It says nothing about the entry and its breaker.
+    /// Queues the job of the entry now. The entry and its breaker are not affected.
     pub async fn run_schedule(
         &self,
         plugin: &str,
@@ -110,29 +116,29 @@ impl Runtime {
         let program = self.program();
         let entry = entry(&program, plugin, id)?;
         for _ in 0..TRIES_MAX {
-            let key = keep::schedule(plugin, id);
-            let seen = read_some::<keep::Schedule>(self.engine(), key).await?;
-            let Some(mut seen) = seen else {
-                // Configured, but the first plan has not come that far.
+            let key = records::schedule_key(plugin, id);
+            let record = get_record::<records::ScheduleRecord>(self.engine(), key).await?;
+            let Some(mut record) = record else {
+                // Configured, but not planned yet.
                 return Err(Error::Refused(Refusal::NotFound).into());
             };
-            let value = &mut seen.value;
-            let now = self.inner.instant();
+            let value = &mut record.value;
+            let now = self.inner.wall_time();
             if value.status == ScheduleStatus::PausedManual && wanted == ScheduleStatus::Active {
                 let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
                 let draw = (self.engine().entropy().draw() >> 64) as u64;
                 entry.resumed(&mut value.state, now, &zone, draw);
             }
             value.status = match value.state.next_run_at {
-                // One that is over stays over, paused or not.
+                // An exhausted entry stays exhausted.
                 None => ScheduleStatus::Exhausted,
                 Some(_) => wanted,
             };
             value.reason = None;
             value.updated_at = now;
-            let mut commit = Commit::default();
-            commit.replace(&seen);
-            match self.engine().together(commit.steps([])).await {
+            let mut unit = UnitOfWork::default();
+            unit.replace(&record);
+            match self.engine().together(unit.steps([])).await {
                 Err(Error::Refused(Refusal::VersionMismatch)) => {}
                 done => {
                     done?;
@@ -145,7 +151,11 @@ impl Runtime {
     }
 }
 
-fn entry<'p>(program: &'p Program, plugin: &str, id: &str) -> Result<&'p Entry, ScheduleError> {
+fn entry<'p>(
+    program: &'p Program,
+    plugin: &str,
+    id: &str,
+) -> Result<&'p ScheduleEntry, ScheduleError> {
     let mut entries = program
         .plugin(plugin)
         .into_iter()
@@ -158,25 +168,25 @@ fn entry<'p>(program: &'p Program, plugin: &str, id: &str) -> Result<&'p Entry, 
         })
 }
 
-fn info(
+fn configured_schedule_info(
     plugin: &str,
-    entry: &Entry,
-    known: Option<keep::Schedule>,
-    (now, held_until): (Timestamp, Option<Timestamp>),
+    entry: &ScheduleEntry,
+    known: Option<records::ScheduleRecord>,
+    (now, refused_until): (Timestamp, Option<Timestamp>),
     zone: &TimeZone,
 ) -> ScheduleInfo {
-    let mut known = known.unwrap_or_else(|| keep::Schedule {
+    let mut known = known.unwrap_or_else(|| records::ScheduleRecord {
         command: entry.command.clone(),
         rule: entry.rule(),
         status: ScheduleStatus::Active,
         reason: None,
-        state: entry.first_sight(now, zone, 0),
+        state: entry.initial_state(now, zone, 0),
         last_success_job_id: None,
         updated_at: now,
     });
     let is_active = known.status == ScheduleStatus::Active;
-    if let (Some(next), Some(held_until)) = (&mut known.state.next_run_at, held_until) {
-        *next = held_until.max(*next);
+    if let (Some(next), Some(refused_until)) = (&mut known.state.next_run_at, refused_until) {
+        *next = refused_until.max(*next);
     }
     let next = if is_active {
         entry.coming(&known.state, now, zone, COMING)
@@ -187,18 +197,23 @@ fn info(
     ScheduleInfo {
         timezone: timezone.map(str::to_owned),
         next,
-        ..told(plugin, &entry.id, entry.mode_word(), known)
+        ..schedule_info(plugin, &entry.id, entry.mode_word(), known)
     }
 }
 
-/// Until when a breaker that is not closed lets nothing through, which is not in the past.
-fn held_until(breaker: &Breaker, policy: Policy, now: Timestamp) -> Option<Timestamp> {
-    let is_closed = breaker.state == State::Closed;
+/// Until when a breaker that is not closed refuses runs; never in the past.
+fn refused_until(breaker: &Breaker, policy: BreakerPolicy, now: Timestamp) -> Option<Timestamp> {
+    let is_closed = breaker.state == BreakerState::Closed;
     let probes_at = breaker.probes_at(policy).unwrap_or(now);
     (!is_closed).then_some(probes_at.max(now))
 }
 
-fn told(plugin: &str, id: &str, mode: &'static str, known: keep::Schedule) -> ScheduleInfo {
+fn schedule_info(
+    plugin: &str,
+    id: &str,
+    mode: &'static str,
+    known: records::ScheduleRecord,
+) -> ScheduleInfo {
     ScheduleInfo {
         plugin: plugin.to_owned(),
         schedule_id: id.to_owned(),

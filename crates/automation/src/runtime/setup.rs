@@ -1,8 +1,8 @@
-//! The one-time setup of plugins: `init` runs once for a program and its configuration, and again when either is another.
+//! The one-time setup of plugins: `init` runs once per program and configuration, and again when either changes.
 //!
-//! It is a job like any other, queued before anything else of the plugin, and nothing waits for it: a job that needs what it
-//! prepares fails and is tried again. It is never tried again itself; if it fails, the plugin counts as unhealthy until its program
-//! or configuration changes or somebody runs `init` by hand.
+//! The setup is an ordinary job that is queued before any other of the plugin. No job waits for it: a job that needs it fails and
+//! is retried. The setup itself is never retried. After a failure the plugin is unhealthy until its program or configuration
+//! changes or an operator runs `init`.
 
 use std::sync::Arc;
 use std::{fs, io};
@@ -13,29 +13,30 @@ use consign_kernel::error::Refusal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::attempt::{Attempt, Failure};
-use super::commit::{Commit, Seen, read, read_some};
+use super::attempt::{Attempt, AttemptFailure};
 use super::finish::INIT;
 use super::job::{Job, SubmittedBy};
-use super::keep;
-use super::service::{Inner, Runtime};
+use super::lifecycle::{Runtime, RuntimeInner};
+use super::records;
+use super::unit_of_work::{UnitOfWork, Versioned, get_record, get_record_or_default};
 use crate::plugin::discovery::MANIFEST;
 use crate::program::{Plugin, Program};
 
-/// How the setup of a plugin went.
+/// The result of a plugin's setup.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SetupInfo {
     pub plugin: String,
     #[serde(flatten)]
-    pub setup: keep::Setup,
+    pub setup: records::SetupRecord,
 }
 
 impl Runtime {
-    /// Of the plugins that have an `init`.
+    /// The setups of all plugins that have an `init`.
     pub async fn setups(&self) -> Result<Vec<SetupInfo>, Error> {
         let mut found = Vec::new();
         for plugin in self.program().plugins() {
-            let setup = read_some::<keep::Setup>(self.engine(), keep::setup(&plugin.name));
+            let setup =
+                get_record::<records::SetupRecord>(self.engine(), records::setup_key(&plugin.name));
             if let Some(setup) = setup.await? {
                 found.push(SetupInfo {
                     plugin: plugin.name.clone(),
@@ -47,8 +48,11 @@ impl Runtime {
     }
 }
 
-/// Queues `init` for those plugins that are new or not what they were.
-pub(super) async fn set_up(inner: &Inner, program: &Arc<Program>) -> Result<(), Error> {
+/// Queues `init` for plugins that are new or have changed.
+pub(super) async fn queue_setups(
+    inner: &RuntimeInner,
+    program: &Arc<Program>,
+) -> Result<(), Error> {
     for plugin in program.plugins() {
         if plugin.manifest.command(INIT).is_none() {
             continue;
@@ -58,13 +62,13 @@ pub(super) async fn set_up(inner: &Inner, program: &Arc<Program>) -> Result<(), 
         let fingerprint = match fingerprint.await {
             Ok(Ok(fingerprint)) => fingerprint,
             Ok(Err(error)) => {
-                tracing::error!(plugin = plugin.name, %error, "the program of a plugin cannot be read; it is not set up");
+                tracing::error!(plugin = plugin.name, %error, "the program of a plugin cannot be read; its setup is skipped");
                 continue;
             }
             Err(error) => return Err(Error::Internal(error.to_string())),
         };
-        match queue(inner, program, plugin, &fingerprint).await {
-            // Another node queued it just now.
+        match queue_setup(inner, program, plugin, &fingerprint).await {
+            // Another node has just queued it.
             Ok(()) | Err(Error::Refused(Refusal::VersionMismatch)) => {}
             Err(error) => return Err(error),
         }
@@ -72,26 +76,27 @@ pub(super) async fn set_up(inner: &Inner, program: &Arc<Program>) -> Result<(), 
     Ok(())
 }
 
-async fn queue(
-    inner: &Inner,
+async fn queue_setup(
+    inner: &RuntimeInner,
     program: &Program,
     plugin: &Plugin,
     fingerprint: &str,
 ) -> Result<(), Error> {
-    let mut seen: Seen<keep::Setup> = read(&inner.engine, keep::setup(&plugin.name)).await?;
-    if seen.value.fingerprint == fingerprint {
+    let mut record: Versioned<records::SetupRecord> =
+        get_record_or_default(&inner.engine, records::setup_key(&plugin.name)).await?;
+    if record.value.fingerprint == fingerprint {
         return Ok(());
     }
-    seen.value = keep::Setup {
+    record.value = records::SetupRecord {
         fingerprint: fingerprint.to_owned(),
         pending: true,
-        ..keep::Setup::default()
+        ..records::SetupRecord::default()
     };
-    let mut commit = Commit::default();
-    commit.replace(&seen);
+    let mut unit = UnitOfWork::default();
+    unit.replace(&record);
     let payload = json!({"fingerprint": fingerprint});
     let job = Job::root(&plugin.name, INIT, SubmittedBy::Scheduler, payload);
-    let mut steps = commit.steps([]);
+    let mut steps = unit.steps([]);
     steps.push(Command::Admit(Admit {
         items: vec![job.intent(program, None, None)],
         cap: None,
@@ -99,36 +104,37 @@ async fn queue(
     inner.engine.together(steps).await?;
     tracing::info!(
         plugin = plugin.name,
-        "a plugin is new or another one than before; it is set up"
+        "the setup of a new or changed plugin was queued"
     );
     Ok(())
 }
 
-/// An `init` that was asked for by hand says how the plugin is, but not for which program it was made.
-pub(super) async fn done(
+/// Records the result of `init`. A run by hand updates the health but not the fingerprint.
+pub(super) async fn record_result(
     engine: &Engine,
     attempt: &Attempt,
-    failure: Option<&Failure>,
-    commit: &mut Commit,
+    failure: Option<&AttemptFailure>,
+    unit: &mut UnitOfWork,
 ) -> Result<(), Error> {
-    let mut seen: Seen<keep::Setup> = read(engine, keep::setup(&attempt.job.plugin)).await?;
+    let mut record: Versioned<records::SetupRecord> =
+        get_record_or_default(engine, records::setup_key(&attempt.job.plugin)).await?;
     let made_for = attempt
         .job
         .payload
         .get("fingerprint")
         .and_then(Value::as_str);
-    if made_for.is_some_and(|made_for| made_for != seen.value.fingerprint) {
-        // Another one is on its way already, for a newer program.
+    if made_for.is_some_and(|made_for| made_for != record.value.fingerprint) {
+        // A setup for a newer program is already queued.
         return Ok(());
     }
-    seen.value = keep::Setup {
-        fingerprint: seen.value.fingerprint,
+    record.value = records::SetupRecord {
+        fingerprint: record.value.fingerprint,
         job_id: attempt.job_id(),
         pending: false,
         healthy: failure.is_none(),
         error: failure.map(|failure| failure.error.clone()),
     };
-    commit.replace(&seen);
+    unit.replace(&record);
     Ok(())
 }
 

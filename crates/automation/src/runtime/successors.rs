@@ -1,28 +1,28 @@
-//! Jobs that follow: what the router says comes next becomes jobs with their events and their baggage.
+//! Builds the jobs that follow from a job: what the router selects, with events and baggage.
 //!
-//! Nothing is written here; it all goes into the [`Commit`] that brings it about.
+//! Nothing is written here; everything is added to the [`UnitOfWork`] of the caller.
 
 use consign_engine::Engine;
 use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::attempt::{Attempt, End, Ended, Failure};
-use super::commit::Commit;
+use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::finish::RECOVERED;
 use super::job::{Job, SubmittedBy};
-use super::keep;
-use super::service::uuid;
-use crate::pipeline::{Hook, JobEnd, NextJob, Notice, Position, Producer, Routed};
-use crate::plugin::request::{Event, HANDLE};
+use super::lifecycle::uuid;
+use super::records;
+use super::unit_of_work::UnitOfWork;
+use crate::pipeline::{Hook, JobEnd, NextJob, Notice, PipelinePosition, Producer, Routed};
+use crate::plugin::request::{HANDLE, PluginEvent};
 use crate::plugin::response::EmittedEvent;
 
-/// Jobs that one job may bring about.
+/// The maximum number of successors of one job.
 const CHILDREN_MAX: usize = 1_000;
 
-/// Where an event came from, for the job that it makes.
+/// The origin of an event, for the job that it creates.
 #[derive(Clone)]
-pub(super) struct Source {
+pub(super) struct EventSource {
     pub(super) kind: String,
     pub(super) plugin: String,
     pub(super) at: Timestamp,
@@ -30,15 +30,15 @@ pub(super) struct Source {
     pub(super) dedupe_key: Option<String>,
 }
 
-impl Source {
-    /// The event around a payload, as `handle` gets it.
+impl EventSource {
+    /// Wraps a payload in the event that `handle` receives.
     pub(super) fn wrap(self, payload: Value) -> Value {
         let emitted = EmittedEvent {
             kind: self.kind,
             payload,
             dedupe_key: self.dedupe_key,
         };
-        let stamped = Event::stamped(emitted, self.plugin, self.at, self.id);
+        let stamped = PluginEvent::stamped(emitted, self.plugin, self.at, self.id);
         serde_json::to_value(stamped).expect("texts and JSON values always serialise")
     }
 }
@@ -52,23 +52,23 @@ pub(super) fn producer(attempt: &Attempt) -> Producer<'_> {
     }
 }
 
-/// Queues what follows from the events of a job.
+/// Adds the jobs that follow from the events of a job.
 pub(super) fn queue(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
+    ended: &AttemptReport,
     routed: Routed,
-    source: impl Fn(&NextJob) -> Source,
-    commit: &mut Commit,
-) -> Result<(), Failure> {
-    tell(attempt, &routed.notices);
+    source: impl Fn(&NextJob) -> EventSource,
+    unit: &mut UnitOfWork,
+) -> Result<(), AttemptFailure> {
+    log_notices(attempt, &routed.notices);
     if routed.jobs.len() > CHILDREN_MAX {
         let count = routed.jobs.len();
-        let error = format!("its events lead to {count} jobs; one job may make {CHILDREN_MAX}");
-        return Err(Failure::for_good(error));
+        let error = format!("its events lead to {count} jobs; the maximum is {CHILDREN_MAX}");
+        return Err(AttemptFailure::permanent(error));
     }
     let parent_context = &attempt.job.event_context_id;
-    // The steps of one entrance belong together.
+    // Steps that one event enters together belong to one run.
     let mut instances: Vec<(String, Option<usize>, String)> = Vec::new();
     for next in routed.jobs {
         let source = source(&next);
@@ -90,50 +90,50 @@ pub(super) fn queue(
         let context_id = has_context.then(|| uuid(engine));
         if let Some(id) = &context_id {
             let parent_id = parent_context.clone();
-            keep_context(id, &next, parent_id, ended.completed_at, commit);
+            write_context(id, &next, parent_id, ended.completed_at, unit);
         }
-        // A chain of hooks stays one chain when events lead from one hook to the next.
+        // The hook depth is inherited, so that a chain of hooks stays bounded when events lead from one to the next.
         let hook_depth = if plant::on(Plant::ForgottenHooks) {
             0
         } else {
             attempt.job.hook_depth
         };
-        commit.jobs.push(Job {
+        unit.jobs.push(Job {
             hook_depth,
-            ..child(next, source, instance_id, context_id)
+            ..child_job(next, source, instance_id, context_id)
         });
     }
     Ok(())
 }
 
-/// Queues the first steps of a pipeline that somebody enters by its name.
-pub(super) fn enter(
+/// Adds the first steps of a pipeline that is started by name.
+pub(super) fn enter_pipeline(
     engine: &Engine,
     routed: Routed,
-    source: &Source,
+    source: &EventSource,
     submitted_by: SubmittedBy,
-    commit: &mut Commit,
+    unit: &mut UnitOfWork,
 ) {
     let instance_id = uuid(engine);
     for next in routed.jobs {
         let context_id = uuid(engine);
-        keep_context(&context_id, &next, None, source.at, commit);
+        write_context(&context_id, &next, None, source.at, unit);
         let (source, instance_id) = (source.clone(), Some(instance_id.clone()));
-        commit.jobs.push(Job {
+        unit.jobs.push(Job {
             submitted_by,
-            ..child(next, source, instance_id, Some(context_id))
+            ..child_job(next, source, instance_id, Some(context_id))
         });
     }
 }
 
-/// Queues the pipelines that hang on the end of a job.
-pub(super) fn hooks(
+/// Adds the pipelines whose trigger is the end of this job.
+pub(super) fn queue_hooks(
     engine: &Engine,
     attempt: &Attempt,
-    ended: &Ended,
+    ended: &AttemptReport,
     (status, end): (&str, JobEnd),
-    failure: Option<&Failure>,
-    commit: &mut Commit,
+    failure: Option<&AttemptFailure>,
+    unit: &mut UnitOfWork,
 ) {
     let plugin = &attempt.job.plugin;
     let configured = attempt.program.plugin(plugin);
@@ -152,10 +152,10 @@ pub(super) fn hooks(
                 continue;
             }
         };
-        tell(attempt, &routed.notices);
+        log_notices(attempt, &routed.notices);
         let instance_id = uuid(engine);
         for next in routed.jobs {
-            let source = Source {
+            let source = EventSource {
                 kind: next.event_type.clone(),
                 plugin: plugin.clone(),
                 at: ended.completed_at,
@@ -164,23 +164,23 @@ pub(super) fn hooks(
             };
             let context_id = (!next.context.is_empty()).then(|| uuid(engine));
             if let Some(id) = &context_id {
-                keep_context(id, &next, None, source.at, commit);
+                write_context(id, &next, None, source.at, unit);
             }
-            commit.jobs.push(Job {
+            unit.jobs.push(Job {
                 submitted_by: SubmittedBy::Hook,
                 hook_depth: depth + 1,
-                ..child(next, source, Some(instance_id.clone()), context_id)
+                ..child_job(next, source, Some(instance_id.clone()), context_id)
             });
         }
     }
 }
 
-/// What a hook is told of the job.
+/// The payload that a hook receives about the job.
 fn notification(
     attempt: &Attempt,
-    ended: &Ended,
+    ended: &AttemptReport,
     status: &str,
-    failure: Option<&Failure>,
+    failure: Option<&AttemptFailure>,
 ) -> Value {
     let Job {
         plugin, command, ..
@@ -188,7 +188,7 @@ fn notification(
     let mut payload = json!({
         "job_id": attempt.job_id(), "plugin": plugin, "command": command, "status": status,
     });
-    if let End::Succeeded(response) = &ended.end {
+    if let AttemptEnd::Succeeded(response) = &ended.end {
         payload["result"] = response.result.as_str().into();
     }
     if let Some(failure) = failure {
@@ -204,27 +204,27 @@ fn notification(
     payload
 }
 
-fn keep_context(
+fn write_context(
     id: &str,
     next: &NextJob,
     parent_id: Option<String>,
     created_at: Timestamp,
-    commit: &mut Commit,
+    unit: &mut UnitOfWork,
 ) {
     let position = next.position.as_ref();
-    let context = keep::Context {
+    let context = records::EventContext {
         parent_id,
         pipeline_name: position.map(|position| position.pipeline.clone()),
         step_id: position.map(|position| position.step.clone()),
         accumulated: next.context.clone(),
         created_at,
     };
-    commit.put(keep::context(id), &context, None);
+    unit.put(records::context_key(id), &context, None);
 }
 
-fn child(
+fn child_job(
     next: NextJob,
-    source: Source,
+    source: EventSource,
     instance_id: Option<String>,
     event_context_id: Option<String>,
 ) -> Job {
@@ -251,12 +251,12 @@ fn child(
     }
 }
 
-fn tell(attempt: &Attempt, notices: &[Notice]) {
+fn log_notices(attempt: &Attempt, notices: &[Notice]) {
     let (plugin, job_id) = (&attempt.job.plugin, attempt.job_id());
     for notice in notices {
         match notice {
             Notice::Unmatched { event_type } => {
-                tracing::debug!(plugin, job_id, event_type, "nothing follows from the event");
+                tracing::debug!(plugin, job_id, event_type, "the event has no followers");
             }
             Notice::Cut { target, depth } => {
                 tracing::error!(
@@ -264,11 +264,11 @@ fn tell(attempt: &Attempt, notices: &[Notice]) {
                     job_id,
                     target,
                     depth,
-                    "too many hops; the event ends here"
+                    "too many hops; the event is dropped"
                 );
             }
             Notice::Gone(position) => {
-                let Position { pipeline, step, .. } = position;
+                let PipelinePosition { pipeline, step, .. } = position;
                 tracing::warn!(
                     plugin,
                     job_id,

@@ -1,4 +1,4 @@
-//! Jobs that are asked for: by the command line, the API, a webhook or the clock.
+//! Enqueues jobs for the command line, the API, webhooks and the scheduler.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
 use serde_json::{Value, json};
 
-use super::commit::Commit;
 use super::job::{Job, SubmittedBy, job_id};
-use super::service::{Runtime, uuid};
-use super::successors::{self, Source};
-use crate::pipeline::{BaggageError, Emitted, Trigger};
+use super::lifecycle::{Runtime, uuid};
+use super::successors::{self, EventSource};
+use super::unit_of_work::UnitOfWork;
+use crate::pipeline::{BaggageError, EventRef, Trigger};
 use crate::plugin::request::HANDLE;
 use crate::program::Program;
 
-/// A job in the queue, or the one that serves instead of it.
+/// A queued job, or the existing job that makes it a duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enqueued {
     pub id: IntentId,
-    /// Nothing was queued: this one serves.
+    /// Nothing was queued; `id` is that of the existing job.
     pub duplicate: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum TriggerError {
-    /// No such plugin, command or pipeline can be run; in the words of the [`Program`].
+    /// No such plugin, command or pipeline can be run; the text is that of the [`Program`].
     #[error("{0}")]
     Missing(String),
     #[error(transparent)]
@@ -36,7 +36,7 @@ pub enum TriggerError {
 }
 
 impl TriggerError {
-    /// How many bytes the baggage had and how many it may have, if it was too much.
+    /// The actual and the maximum size of the baggage, if it was too large.
     pub fn baggage_bytes(&self) -> Option<(usize, usize)> {
         if let Self::Routing(error) = self
             && let BaggageError::TooLarge {
@@ -51,7 +51,7 @@ impl TriggerError {
 }
 
 impl Runtime {
-    /// One job of a plugin. For `handle` the payload becomes an event of this type.
+    /// Enqueues a job of a plugin. For `handle` the payload becomes an event of this type.
     pub async fn run_plugin(
         &self,
         plugin: &str,
@@ -76,25 +76,25 @@ impl Runtime {
         Ok(self.enqueue(job, None).await?)
     }
 
-    /// An event that comes from outside.
-    fn source(&self, kind: &str, submitted_by: SubmittedBy) -> Source {
-        Source {
+    /// The source of an event from outside.
+    fn source(&self, kind: &str, submitted_by: SubmittedBy) -> EventSource {
+        EventSource {
             kind: kind.to_owned(),
             plugin: submitted_by.as_str().to_owned(),
-            at: self.inner.instant(),
+            at: self.inner.wall_time(),
             id: uuid(self.engine()),
             dedupe_key: None,
         }
     }
 
-    /// Queues a job that no other one brought about. See [`Job::intent`] for `window`.
+    /// Enqueues a job without a parent. See [`Job::intent`] for `window`.
     pub async fn enqueue(&self, job: Job, window: Option<Duration>) -> Result<Enqueued, Error> {
         let jobs = self.enqueue_all(vec![job], Vec::new(), window).await?;
         let first = jobs.first().copied();
-        first.ok_or_else(|| Error::Internal("an admission answered nothing".to_owned()))
+        first.ok_or_else(|| Error::Internal("an admission returned no result".to_owned()))
     }
 
-    /// All of them, with what is written beside them, or none.
+    /// Enqueues all jobs together with the commands in `beside`, or none.
     pub(super) async fn enqueue_all(
         &self,
         jobs: Vec<Job>,
@@ -123,12 +123,12 @@ impl Runtime {
                     plugin,
                     dedupe_key,
                     existing_job_id = id,
-                    "a duplicate was not queued"
+                    "a duplicate job was not queued"
                 );
             } else {
-                self.inner.entrust(admitted.id);
+                self.inner.track_one_shot_job(admitted.id);
                 let (command, submitted_by) = (&job.command, job.submitted_by.as_str());
-                self.inner.tell(
+                self.inner.emit(
                     "job.enqueued",
                     json!({
                         "job_id": id, "plugin": plugin, "command": command, "submitted_by": submitted_by,
@@ -144,7 +144,7 @@ impl Runtime {
         Ok(enqueued)
     }
 
-    /// Enters a pipeline by its name; one job for each of its first steps.
+    /// Starts a pipeline by name; returns one job for each of its first steps.
     pub async fn run_pipeline(
         &self,
         name: &str,
@@ -159,7 +159,7 @@ impl Runtime {
             Trigger::Hook(hook) => hook.as_str().to_owned(),
         };
         let payload = or_empty(payload);
-        let event = Emitted {
+        let event = EventRef {
             event_type: &kind,
             payload: &payload,
         };
@@ -168,13 +168,13 @@ impl Runtime {
             .start(name, event)
             .ok_or_else(no_pipeline)??;
         let source = self.source(&kind, submitted_by);
-        let mut commit = Commit::default();
-        successors::enter(self.engine(), routed, &source, submitted_by, &mut commit);
-        let jobs = std::mem::take(&mut commit.jobs);
-        let enqueued = self.enqueue_all(jobs, commit.steps([]), None).await?;
+        let mut unit = UnitOfWork::default();
+        successors::enter_pipeline(self.engine(), routed, &source, submitted_by, &mut unit);
+        let jobs = std::mem::take(&mut unit.jobs);
+        let enqueued = self.enqueue_all(jobs, unit.steps([]), None).await?;
         let ids: Vec<String> = enqueued.iter().map(|job| job_id(job.id)).collect();
-        let told = json!({"job_id": ids.first(), "job_ids": ids, "job_count": ids.len(), "pipeline": name});
-        self.inner.tell("pipeline.enqueued", told);
+        let event = json!({"job_id": ids.first(), "job_ids": ids, "job_count": ids.len(), "pipeline": name});
+        self.inner.emit("pipeline.enqueued", event);
         Ok(enqueued)
     }
 }

@@ -1,10 +1,10 @@
 //! Cron expressions of exactly five fields: minute, hour, day of month, month, day of week.
 //!
-//! The matching library knows more notations (seconds, `L`, `W`, `#`, `@daily`) and forgives more; here only what every cron
-//! knows is let through, so an expression means the same everywhere.
+//! The matching library accepts more notations (seconds, `L`, `W`, `#`, `@daily`); only those that every cron knows are allowed
+//! here, so that an expression means the same everywhere.
 //!
-//! Clock changes: an expression that names its minutes and hours keeps its runs, so one that the clock skips happens when the clock has
-//! jumped, and one that the clock repeats happens once. With a `*` in minute or hour it follows the minutes that really pass.
+//! Clock changes: an expression with fixed minutes and hours keeps its runs: a skipped time fires right after the change, and a
+//! repeated time fires once. With a `*` in minute or hour, the expression follows the minutes that actually pass.
 
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::DateTime;
@@ -12,7 +12,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Span, Timestamp, ToSpan};
 
 const YEARS_MAX: i64 = 5;
-/// More than any clock change of our time skips.
+/// Longer than any current clock change.
 const SKIPPED_HOURS_MAX: i64 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum Error {
     )]
     Fields(String),
     #[error(
-        "`{field}` in cron `{text}` is no {name}; write *, a value, a-b, a step as */n or a-b/n, or a list of these, within {min}-{max}"
+        "`{field}` in cron `{text}` is not a {name}; write *, a value, a-b, a step as */n or a-b/n, or a list of these, within {min}-{max}"
     )]
     Field {
         text: String,
@@ -38,7 +38,7 @@ pub enum Error {
 #[derive(Clone, Debug)]
 pub struct Cron {
     text: String,
-    /// Boxed because it is a big table next to the few words of the other modes.
+    /// Boxed because the table is large compared to the other modes.
     pattern: Box<croner::Cron>,
     /// Minute or hour has a `*`.
     follows_minutes: bool,
@@ -51,7 +51,7 @@ impl PartialEq for Cron {
 }
 
 impl Cron {
-    /// As it was written.
+    /// The original text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -82,7 +82,7 @@ impl Cron {
             pattern: Box::new(cron),
             follows_minutes: fields.iter().take(2).any(|field| field.contains('*')),
         };
-        // The calendar repeats, so any five years with a leap day in them tell whether a date exists at all.
+        // The calendar repeats, so any five years with a leap day show whether a date exists at all.
         let somewhen = Timestamp::UNIX_EPOCH;
         found
             .next(somewhen, true, &TimeZone::UTC)
@@ -94,7 +94,7 @@ impl Cron {
         &self.text
     }
 
-    /// The first matching minute after `from`, or at it when `inclusive`; none within five years gives `None`.
+    /// The first matching minute after `from`, or at it if `inclusive`; `None` if there is none within five years.
     pub fn next(&self, from: Timestamp, inclusive: bool, zone: &TimeZone) -> Option<Timestamp> {
         let wall = from.to_zoned(zone.clone());
         let limit = wall
@@ -109,7 +109,7 @@ impl Cron {
         Some(found).filter(|found| *found <= limit)
     }
 
-    /// The library treats a list of hours like a `*`, so the times are found on the wall clock and placed by [`instant_of`].
+    /// The library treats a list of hours like a `*`, so times are computed on the wall clock and converted by [`instant_of`].
     fn next_named(
         &self,
         wall: DateTime,
@@ -117,7 +117,7 @@ impl Cron {
         inclusive: bool,
         zone: &TimeZone,
     ) -> Option<Timestamp> {
-        // A time that was just skipped lies before the wall clock and is due all the same.
+        // A time that was just skipped lies before the wall clock but is still due.
         let mut start = (wall.checked_sub(SKIPPED_HOURS_MAX.hours()).ok()?, true);
         loop {
             let time = self.pattern.find_next_occurrence(&start.0, start.1).ok()?;
@@ -130,7 +130,7 @@ impl Cron {
     }
 }
 
-/// The clock change for a time that it skips, and the first of two instants for one that it repeats.
+/// For a skipped time, the clock change; for a repeated time, the first of its two instants.
 fn instant_of(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let ambiguous = zone.to_ambiguous_timestamp(time);
     match ambiguous.offset() {
@@ -145,20 +145,20 @@ fn instant_of(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     }
 }
 
-struct Rule {
+struct FieldRule {
     name: &'static str,
     min: u8,
     max: u8,
-    /// Names of the values from `first_named` on.
+    /// Names of the values, starting with `first_named`.
     names: &'static [&'static str],
     first_named: u8,
 }
 
-const FIELDS: [Rule; 5] = [
-    Rule::numeric("minute", 0, 59),
-    Rule::numeric("hour", 0, 23),
-    Rule::numeric("day of month", 1, 31),
-    Rule {
+const FIELDS: [FieldRule; 5] = [
+    FieldRule::numeric("minute", 0, 59),
+    FieldRule::numeric("hour", 0, 23),
+    FieldRule::numeric("day of month", 1, 31),
+    FieldRule {
         name: "month",
         min: 1,
         max: 12,
@@ -167,7 +167,7 @@ const FIELDS: [Rule; 5] = [
         ],
         first_named: 1,
     },
-    Rule {
+    FieldRule {
         name: "day of week",
         min: 0,
         max: 7,
@@ -176,7 +176,7 @@ const FIELDS: [Rule; 5] = [
     },
 ];
 
-impl Rule {
+impl FieldRule {
     const fn numeric(name: &'static str, min: u8, max: u8) -> Self {
         Self {
             name,
@@ -187,7 +187,7 @@ impl Rule {
         }
     }
 
-    /// The field with names turned into numbers, if it is well formed.
+    /// The field with names replaced by numbers, if it is well formed.
     fn plain(&self, field: &str) -> Option<String> {
         if field == "*" {
             return Some(field.to_owned());
@@ -204,20 +204,21 @@ impl Rule {
         let (first, last) = match range.split_once('-') {
             Some((first, last)) => (self.value(first)?, self.value(last)?),
             None if range == "*" => (self.min, self.last()),
-            // A step needs a range to walk.
+            // A step needs a range.
             None if step.is_some() => return None,
             None => (self.value(range)?, self.value(range)?),
         };
         if first > last {
             return None;
         }
-        // Spelled out: the library refuses a step longer than its range, and `*/1` must count as a restriction of its day field.
+        // Expanded, because the library refuses a step longer than its range, and `*/1` must count as a restriction of its day
+        // field.
         let values = (first..=last).step_by(usize::from(step.unwrap_or(1)));
         let values: Vec<String> = values.map(|value| value.to_string()).collect();
         Some(values.join(","))
     }
 
-    /// The end of `*`: seven is a second name for Sunday and must not be walked as a day of its own.
+    /// The end of `*`: seven is an alias for Sunday and must not count as another day.
     fn last(&self) -> u8 {
         if self.max == 7 { 6 } else { self.max }
     }
@@ -234,12 +235,11 @@ impl Rule {
     }
 }
 
-/// Digits only: the standard parser would also take a sign.
+/// Digits only: the standard parser would also accept a sign.
 fn number(text: &str) -> Option<u8> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
-#[path = "cron_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Is an entry due, and when is it due next.
+//! Decides whether an entry is due, and when it is due next.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{CatchUp, Entry, IfRunning, Mode};
+use super::entry::{CatchUp, IfRunning, ScheduleEntry, ScheduleMode};
 use super::fraction_of;
 use super::window::Closed;
 
-/// So many missed runs are made up for at most; of more, the newest are worth most.
+/// The maximum number of missed runs to make up for; the newest ones are kept.
 pub const SLOTS_MAX: usize = 100;
 
-/// What the caller stores for an entry.
+/// The stored state of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct ScheduleState {
     #[serde(with = "crate::instant::maybe")]
     pub last_fired_at: Option<Timestamp>,
     #[serde(with = "crate::instant::maybe")]
     pub last_success_at: Option<Timestamp>,
-    /// The next run, jitter included; `None` once the entry is exhausted.
+    /// The next run including jitter; `None` once the entry is exhausted.
     #[serde(with = "crate::instant::maybe")]
     pub next_run_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum DueDecision {
     Fire,
     NotDue(Timestamp),
-    /// Due, but held back by its hours or weekdays until the instant given.
+    /// Due, but outside of its hours or weekdays until the given time.
     Outside(Closed, Timestamp),
     Exhausted,
 }
 
-impl Decision {
-    /// Why a tick makes no job of the entry.
+impl DueDecision {
+    /// Why a tick creates no job for the entry.
     pub fn skip(self) -> Option<Skip> {
         match self {
             Self::Fire => None,
@@ -48,7 +48,7 @@ impl Decision {
     }
 }
 
-/// Why a tick made no job, in the words of the event stream.
+/// Why a tick created no job, in the words of the event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     NotDue,
@@ -79,7 +79,7 @@ impl Skip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     Enqueue,
-    /// End the jobs that are queued or running, then enqueue.
+    /// Cancel the queued and running jobs, then enqueue.
     CancelThenEnqueue,
     Skip(Skip),
 }
@@ -91,79 +91,96 @@ pub struct CatchUpJob {
     pub dedupe_key: String,
 }
 
-impl Entry {
-    /// The state of an entry that was never seen before. A one-shot delay starts here, so the caller must store it at once.
-    pub fn first_sight(&self, now: Timestamp, system_zone: &TimeZone, draw: u64) -> State {
+impl ScheduleEntry {
+    /// The state of a new entry. A one-shot delay starts here, so the caller must store the state at once.
+    pub fn initial_state(
+        &self,
+        now: Timestamp,
+        system_zone: &TimeZone,
+        draw: u64,
+    ) -> ScheduleState {
         let next_run_at = match &self.mode {
-            Mode::Every(_) => Some(now),
-            // The minute that has begun still counts.
-            Mode::Cron(_) => self.slot(minute_of(now), true, system_zone, draw),
-            Mode::At(at) => Some(*at),
-            Mode::After(delay) => Some(later(now, *delay)),
+            ScheduleMode::Every(_) => Some(now),
+            // The current minute still counts.
+            ScheduleMode::Cron(_) => self.slot(minute_of(now), true, system_zone, draw),
+            ScheduleMode::At(at) => Some(*at),
+            ScheduleMode::After(delay) => Some(later(now, *delay)),
         };
-        State {
+        ScheduleState {
             last_fired_at: None,
             last_success_at: None,
             next_run_at,
         }
     }
 
-    pub fn due(&self, state: &State, now: Timestamp) -> Decision {
+    pub fn due(&self, state: &ScheduleState, now: Timestamp) -> DueDecision {
         let Some(next) = state.next_run_at else {
-            return Decision::Exhausted;
+            return DueDecision::Exhausted;
         };
         if now < next {
-            return Decision::NotDue(next);
+            return DueDecision::NotDue(next);
         }
         let zone = self.timezone.clone().unwrap_or(TimeZone::UTC);
         match self.window.closed(now, &zone) {
-            Some((reason, opens_at)) => Decision::Outside(reason, opens_at),
-            None => Decision::Fire,
+            Some((reason, opens_at)) => DueDecision::Outside(reason, opens_at),
+            None => DueDecision::Fire,
         }
     }
 
-    /// A job was enqueued. Slots that were missed meanwhile are covered by it. An `every` entry stays due until a run succeeds.
-    pub fn fired(&self, state: &mut State, now: Timestamp, system_zone: &TimeZone, draw: u64) {
+    /// A job was enqueued. It covers slots that were missed meanwhile. An `every` entry stays due until a run succeeds.
+    pub fn fired(
+        &self,
+        state: &mut ScheduleState,
+        now: Timestamp,
+        system_zone: &TimeZone,
+        draw: u64,
+    ) {
         state.last_fired_at = Some(now);
         match &self.mode {
-            Mode::Every(_) => {}
-            Mode::Cron(_) => state.next_run_at = self.slot(now, false, system_zone, draw),
-            Mode::At(_) | Mode::After(_) => state.next_run_at = None,
+            ScheduleMode::Every(_) => {}
+            ScheduleMode::Cron(_) => state.next_run_at = self.slot(now, false, system_zone, draw),
+            ScheduleMode::At(_) | ScheduleMode::After(_) => state.next_run_at = None,
         }
     }
 
-    /// It rested for a while. What was due meanwhile was not wanted; an interval or an instant that has passed is due now.
-    pub fn resumed(&self, state: &mut State, now: Timestamp, system_zone: &TimeZone, draw: u64) {
-        if matches!(self.mode, Mode::Cron(_)) {
+    /// The entry was paused and continues. Cron slots of the pause are dropped; an interval or a time that has passed is due now.
+    pub fn resumed(
+        &self,
+        state: &mut ScheduleState,
+        now: Timestamp,
+        system_zone: &TimeZone,
+        draw: u64,
+    ) {
+        if matches!(self.mode, ScheduleMode::Cron(_)) {
             state.next_run_at = self.slot(now, false, system_zone, draw);
         }
     }
 
     /// A job of this entry succeeded.
-    pub fn succeeded(&self, state: &mut State, completed_at: Timestamp, draw: u64) {
+    pub fn succeeded(&self, state: &mut ScheduleState, completed_at: Timestamp, draw: u64) {
         state.last_success_at = Some(completed_at);
         self.postpone(state, completed_at, draw);
     }
 
-    /// The queue already had this job: an interval starts anew, as if it had just succeeded.
+    /// The job was a duplicate: an interval restarts as if it had just succeeded.
     pub fn deduplicated(
         &self,
-        state: &mut State,
+        state: &mut ScheduleState,
         now: Timestamp,
         system_zone: &TimeZone,
         draw: u64,
     ) {
         match &self.mode {
-            Mode::Every(_) => self.postpone(state, now, draw),
-            Mode::Cron(_) => state.next_run_at = self.slot(now, false, system_zone, draw),
-            Mode::At(_) | Mode::After(_) => state.next_run_at = None,
+            ScheduleMode::Every(_) => self.postpone(state, now, draw),
+            ScheduleMode::Cron(_) => state.next_run_at = self.slot(now, false, system_zone, draw),
+            ScheduleMode::At(_) | ScheduleMode::After(_) => state.next_run_at = None,
         }
     }
 
-    /// The next runs, if each succeeds at once and none is held back by more than its hours and weekdays.
+    /// The next runs, if each succeeds at once and only hours and weekdays delay it.
     pub fn coming(
         &self,
-        state: &State,
+        state: &ScheduleState,
         now: Timestamp,
         system_zone: &TimeZone,
         count: usize,
@@ -176,36 +193,47 @@ impl Entry {
             let at = closed.map_or(at, |(_, opens_at)| opens_at);
             found.push(at);
             next = match &self.mode {
-                Mode::Every(every) => Some(later(at, *every)),
-                Mode::Cron(_) => self.slot(at, false, system_zone, 0),
-                Mode::At(_) | Mode::After(_) => None,
+                ScheduleMode::Every(every) => Some(later(at, *every)),
+                ScheduleMode::Cron(_) => self.slot(at, false, system_zone, 0),
+                ScheduleMode::At(_) | ScheduleMode::After(_) => None,
             };
         }
         found
     }
 
-    /// Its rule is another one than before: what was run stays known, the next run is set by the new one.
-    pub fn changed(&self, state: &mut State, now: Timestamp, system_zone: &TimeZone, draw: u64) {
+    /// The rule changed: the history is kept, and the new rule sets the next run.
+    pub fn changed(
+        &self,
+        state: &mut ScheduleState,
+        now: Timestamp,
+        system_zone: &TimeZone,
+        draw: u64,
+    ) {
         state.next_run_at = match (&self.mode, state.last_success_at) {
-            (Mode::Every(every), Some(last)) => Some(later(last, *every)),
-            _ => self.first_sight(now, system_zone, draw).next_run_at,
+            (ScheduleMode::Every(every), Some(last)) => Some(later(last, *every)),
+            _ => self.initial_state(now, system_zone, draw).next_run_at,
         };
     }
 
-    /// Whether the next run is further away than this entry ever puts it: then the clock was set back.
-    pub fn is_too_far(&self, state: &State, now: Timestamp, system_zone: &TimeZone) -> bool {
+    /// Whether the next run is further away than this entry ever sets it, which means that the clock was set back.
+    pub fn is_too_far(
+        &self,
+        state: &ScheduleState,
+        now: Timestamp,
+        system_zone: &TimeZone,
+    ) -> bool {
         let next = match &self.mode {
-            Mode::Every(every) => Some(later(now, *every)),
-            Mode::Cron(_) => self.slot(now, false, system_zone, 0),
-            Mode::At(_) | Mode::After(_) => None,
+            ScheduleMode::Every(every) => Some(later(now, *every)),
+            ScheduleMode::Cron(_) => self.slot(now, false, system_zone, 0),
+            ScheduleMode::At(_) | ScheduleMode::After(_) => None,
         };
         let latest = next.map(|next| later(next, self.jitter));
         latest.is_some_and(|latest| state.next_run_at.is_some_and(|next| next > latest))
     }
 
-    /// The jobs to make at start for the whole intervals that went by without a run.
-    pub fn catch_up(&self, state: &State, plugin: &str, now: Timestamp) -> Vec<CatchUpJob> {
-        let Mode::Every(every) = self.mode else {
+    /// The jobs to create at start for whole intervals without a run.
+    pub fn catch_up(&self, state: &ScheduleState, plugin: &str, now: Timestamp) -> Vec<CatchUpJob> {
+        let ScheduleMode::Every(every) = self.mode else {
             return Vec::new();
         };
         let Some(last) = state.last_fired_at.or(state.last_success_at) else {
@@ -231,8 +259,8 @@ impl Entry {
         slots.collect()
     }
 
-    /// What to do while `outstanding` jobs of the same plugin and command are queued or running. This is also the poll guard:
-    /// never more than `outstanding_max` of them at once.
+    /// What to do while `outstanding` jobs of the same plugin and command are queued or running. This also limits polls: there
+    /// are never more than `outstanding_max` of them at once.
     pub fn overlap(&self, outstanding: u32, outstanding_max: u32) -> Overlap {
         match self.if_running {
             _ if outstanding == 0 => Overlap::Enqueue,
@@ -245,8 +273,8 @@ impl Entry {
         }
     }
 
-    fn postpone(&self, state: &mut State, from: Timestamp, draw: u64) {
-        if let Mode::Every(every) = self.mode {
+    fn postpone(&self, state: &mut ScheduleState, from: Timestamp, draw: u64) {
+        if let ScheduleMode::Every(every) = self.mode {
             let wait = every.saturating_add(fraction_of(self.jitter, draw));
             state.next_run_at = Some(later(from, wait));
         }
@@ -259,7 +287,7 @@ impl Entry {
         system_zone: &TimeZone,
         draw: u64,
     ) -> Option<Timestamp> {
-        let Mode::Cron(cron) = &self.mode else {
+        let ScheduleMode::Cron(cron) = &self.mode else {
             return None;
         };
         let own = self.timezone.as_ref();
@@ -280,5 +308,4 @@ fn minute_of(now: Timestamp) -> Timestamp {
 }
 
 #[cfg(test)]
-#[path = "due_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! One entry of `schedules:`, read from configuration.
+//! One entry of `schedules:`, parsed from the configuration.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::cron::{self, Cron};
-use super::window::{self, Window};
+use super::window::{self, FiringWindow};
 use crate::scalar::{self, ScalarError};
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum Error {
     },
     #[error(transparent)]
     Cron(#[from] cron::Error),
-    #[error("at `{0}` is no instant; write RFC 3339 with a zone, such as 2026-03-01T09:00:00Z")]
+    #[error("at `{0}` is not a time; write RFC 3339 with a zone, such as 2026-03-01T09:00:00Z")]
     Instant(String),
     #[error("timezone `{0}` is unknown; write an IANA name, such as Europe/Berlin")]
     Zone(String),
@@ -87,13 +87,13 @@ const KEYS: [&str; 14] = [
 ];
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Mode {
-    /// Again and again, counted from each successful end.
+pub enum ScheduleMode {
+    /// Repeatedly, counted from each successful end.
     Every(Duration),
     Cron(Cron),
     /// Once.
     At(Timestamp),
-    /// Once, counted from the instant the entry was first seen.
+    /// Once, counted from the first time the entry was seen.
     After(Duration),
 }
 
@@ -114,22 +114,22 @@ pub enum IfRunning {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct ScheduleEntry {
     pub id: String,
-    pub mode: Mode,
+    pub mode: ScheduleMode,
     pub command: String,
     pub payload: Map<String, Value>,
     pub jitter: Duration,
     pub catch_up: CatchUp,
     pub if_running: IfRunning,
-    pub window: Window,
-    /// As configured; without it cron follows the system's zone and windows follow UTC.
+    pub window: FiringWindow,
+    /// As configured; the default is the system's zone for cron and UTC for windows.
     pub timezone: Option<TimeZone>,
 }
 
-impl Entry {
+impl ScheduleEntry {
     pub fn from_json(value: &Value) -> Result<Self, Error> {
-        let fields = Fields(value.as_object().ok_or(Error::Shape)?);
+        let fields = EntryFields(value.as_object().ok_or(Error::Shape)?);
         let mode = fields.mode()?;
         let catch_up = match fields.text("catch_up")?.unwrap_or("skip") {
             "skip" => CatchUp::Skip,
@@ -137,7 +137,7 @@ impl Entry {
             "run_all" => CatchUp::RunAll,
             other => return Err(unknown("catch_up", other, "skip, run_once or run_all")),
         };
-        if catch_up != CatchUp::Skip && !matches!(mode, Mode::Every(_)) {
+        if catch_up != CatchUp::Skip && !matches!(mode, ScheduleMode::Every(_)) {
             return Err(Error::CatchUpMode);
         }
         let if_running = match fields.text("if_running")?.unwrap_or("skip") {
@@ -159,12 +159,12 @@ impl Entry {
             jitter: fields.duration("jitter")?.unwrap_or_default(),
             catch_up,
             if_running,
-            window: Window::parse(fields.text("only_between")?, fields.0.get("not_on"))?,
+            window: FiringWindow::parse(fields.text("only_between")?, fields.0.get("not_on"))?,
             timezone: fields.text("timezone")?.map(zone).transpose()?,
         })
     }
 
-    /// Keys that nothing reads: worth a warning, for they may be misspelt.
+    /// Unknown keys, which may be misspelt.
     pub fn unknown_keys(value: &Value) -> Vec<&str> {
         let keys = value.as_object().into_iter().flat_map(Map::keys);
         keys.map(String::as_str)
@@ -172,7 +172,7 @@ impl Entry {
             .collect()
     }
 
-    /// The manifest has the last word on what can be scheduled.
+    /// The manifest decides which commands can be scheduled.
     pub fn check_command(
         &self,
         plugin: &str,
@@ -190,36 +190,36 @@ impl Entry {
     /// `every`, `cron`, `at` or `after`.
     pub fn mode_word(&self) -> &'static str {
         match self.mode {
-            Mode::Every(_) => "every",
-            Mode::Cron(_) => "cron",
-            Mode::At(_) => "at",
-            Mode::After(_) => "after",
+            ScheduleMode::Every(_) => "every",
+            ScheduleMode::Cron(_) => "cron",
+            ScheduleMode::At(_) => "at",
+            ScheduleMode::After(_) => "after",
         }
     }
 
-    /// When it runs, in one line that changes with it.
+    /// The rule in one line; it changes whenever the rule does.
     pub fn rule(&self) -> String {
         match &self.mode {
-            Mode::Every(every) => format!("every {every:?}"),
-            Mode::Cron(cron) => {
+            ScheduleMode::Every(every) => format!("every {every:?}"),
+            ScheduleMode::Cron(cron) => {
                 let zone = self.timezone.as_ref().and_then(TimeZone::iana_name);
                 format!("cron {} {}", cron.text(), zone.unwrap_or("local"))
             }
-            Mode::At(at) => format!("at {at}"),
-            Mode::After(delay) => format!("after {delay:?}"),
+            ScheduleMode::At(at) => format!("at {at}"),
+            ScheduleMode::After(delay) => format!("after {delay:?}"),
         }
     }
 
-    /// The key under which the queue recognises a second copy of this entry's job.
+    /// The key by which the queue recognises a duplicate of this entry's job.
     pub fn dedupe_key(&self, plugin: &str) -> String {
         format!("{plugin}:{}:{}", self.command, self.id)
     }
 
-    /// How long a finished job blocks its copies: the interval, or one tick where there is none.
+    /// How long a finished job blocks its duplicates: the interval, or one tick for other modes.
     pub fn dedupe_ttl(&self, tick: Duration) -> Duration {
         match self.mode {
-            Mode::Every(every) => every,
-            Mode::Cron(_) | Mode::At(_) | Mode::After(_) => tick,
+            ScheduleMode::Every(every) => every,
+            ScheduleMode::Cron(_) | ScheduleMode::At(_) | ScheduleMode::After(_) => tick,
         }
     }
 }
@@ -232,10 +232,10 @@ fn unknown(key: &'static str, found: &str, expected: &'static str) -> Error {
     }
 }
 
-struct Fields<'a>(&'a Map<String, Value>);
+struct EntryFields<'a>(&'a Map<String, Value>);
 
-impl<'a> Fields<'a> {
-    fn mode(&self) -> Result<Mode, Error> {
+impl<'a> EntryFields<'a> {
+    fn mode(&self) -> Result<ScheduleMode, Error> {
         let given = |key: &&&str| self.0.get(**key).is_some_and(|value| !value.is_null());
         let modes = ["every", "cron", "at", "after"]
             .iter()
@@ -246,17 +246,19 @@ impl<'a> Fields<'a> {
         }
         if let Some(text) = self.text("every")? {
             let every = scalar::interval(text).map_err(|source| scalar_error("every", source))?;
-            return Ok(Mode::Every(every));
+            return Ok(ScheduleMode::Every(every));
         }
         if let Some(text) = self.text("cron")? {
-            return Ok(Mode::Cron(Cron::parse(text)?));
+            return Ok(ScheduleMode::Cron(Cron::parse(text)?));
         }
         if let Some(text) = self.text("at")? {
             let at = text.trim().parse();
-            return Ok(Mode::At(at.map_err(|_| Error::Instant(text.to_owned()))?));
+            return Ok(ScheduleMode::At(
+                at.map_err(|_| Error::Instant(text.to_owned()))?,
+            ));
         }
         let after = self.duration("after")?;
-        Ok(Mode::After(after.ok_or(Error::Modes(0))?))
+        Ok(ScheduleMode::After(after.ok_or(Error::Modes(0))?))
     }
 
     fn payload(&self) -> Result<Map<String, Value>, Error> {
@@ -299,12 +301,13 @@ mod tests {
 
     #[test]
     fn defaults_are_filled_in_and_the_payload_is_kept_du_073() {
-        let entry = Entry::from_json(&json!({"every": "15m", "payload": {"a": [1]}})).unwrap();
+        let entry =
+            ScheduleEntry::from_json(&json!({"every": "15m", "payload": {"a": [1]}})).unwrap();
         assert_eq!(
             (entry.id.as_str(), entry.command.as_str()),
             ("default", "poll")
         );
-        assert_eq!(entry.mode, Mode::Every(Duration::from_mins(15)));
+        assert_eq!(entry.mode, ScheduleMode::Every(Duration::from_mins(15)));
         assert_eq!(Value::Object(entry.payload.clone()), json!({"a": [1]}));
         assert_eq!(
             (entry.catch_up, entry.if_running),
@@ -318,13 +321,13 @@ mod tests {
 
     #[test]
     fn entries_of_one_plugin_have_keys_of_their_own_du_072() {
-        let key = |value| Entry::from_json(&value).unwrap().dedupe_key("mail");
+        let key = |value| ScheduleEntry::from_json(&value).unwrap().dedupe_key("mail");
         assert_eq!(key(json!({"every": "1h"})), "mail:poll:default");
         assert_eq!(
             key(json!({"id": "night", "cron": "0 3 * * *", "command": "sync"})),
             "mail:sync:night"
         );
-        let cron = Entry::from_json(&json!({"cron": "0 3 * * *"})).unwrap();
+        let cron = ScheduleEntry::from_json(&json!({"cron": "0 3 * * *"})).unwrap();
         assert_eq!(
             cron.dedupe_ttl(Duration::from_mins(1)),
             Duration::from_mins(1)
@@ -333,13 +336,13 @@ mod tests {
 
     #[test]
     fn scheduled_handle_and_undeclared_commands_are_refused_du_071() {
-        let found = Entry::from_json(&json!({"every": "1h", "command": "handle"}));
+        let found = ScheduleEntry::from_json(&json!({"every": "1h", "command": "handle"}));
         assert_eq!(found, Err(Error::ScheduledHandle));
         assert_eq!(
             Error::ScheduledHandle.reason(),
             "scheduled_handle_disallowed"
         );
-        let entry = Entry::from_json(&json!({"every": "1h", "command": "sync"})).unwrap();
+        let entry = ScheduleEntry::from_json(&json!({"every": "1h", "command": "sync"})).unwrap();
         assert_eq!(
             entry.check_command("mail", |command| command == "sync"),
             Ok(())
@@ -358,15 +361,18 @@ mod tests {
     #[test]
     fn bad_entries_say_what_to_write() {
         let check = |value: Value, expected: &str| {
-            let found = Entry::from_json(&value).unwrap_err().to_string();
+            let found = ScheduleEntry::from_json(&value).unwrap_err().to_string();
             assert!(found.contains(expected), "{value}: {found}");
         };
         check(json!("15m"), "{every: 15m}");
         check(json!({}), "exactly one");
         check(json!({"every": "1h", "after": "1m"}), "has 2");
         check(json!({"every": 15}), "quotes");
-        check(json!({"every": "often"}), "every: `often` is no interval");
-        check(json!({"after": "10"}), "after: `10` is no duration");
+        check(
+            json!({"every": "often"}),
+            "every: `often` is not an interval",
+        );
+        check(json!({"after": "10"}), "after: `10` is not a duration");
         check(json!({"cron": "* * *"}), "five fields");
         check(json!({"at": "2026-03-01"}), "RFC 3339");
         check(json!({"every": "1h", "timezone": "Mars/Base"}), "IANA");
@@ -383,7 +389,7 @@ mod tests {
         check(json!({"every": "1h", "if_running": "wait"}), "cancel");
         check(json!({"every": "1h", "payload": [1]}), "a mapping");
         assert_eq!(
-            Entry::unknown_keys(&json!({"every": "1h", "jiter": "1m"})),
+            ScheduleEntry::unknown_keys(&json!({"every": "1h", "jiter": "1m"})),
             ["jiter"]
         );
     }

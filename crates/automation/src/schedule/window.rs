@@ -1,6 +1,6 @@
 //! The hours and weekdays in which a schedule may fire.
 //!
-//! A closed window skips a firing without using it up: the entry stays due until the window opens.
+//! A closed window delays a run without dropping it: the entry stays due until the window opens.
 
 use consign_kernel::plant::{self, Plant};
 use jiff::civil::Time;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("only_between `{0}` is no window; write two different times as 08:00-22:00")]
+    #[error("only_between `{0}` is not a window; write two different times as 08:00-22:00")]
     Between(String),
     #[error(
-        "not_on {0} is no weekday; write mon to sun, monday to sunday, or 0-7 with 0 and 7 as Sunday"
+        "not_on {0} is not a weekday; write mon to sun, monday to sunday, or 0-7 with 0 and 7 as Sunday"
     )]
     Weekday(String),
     #[error("not_on must be a list of weekdays, such as [sat, sun]")]
@@ -24,7 +24,7 @@ pub enum Error {
     NoDayLeft,
 }
 
-/// Why a due entry is held back.
+/// Why a due entry is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     Hours,
@@ -32,14 +32,14 @@ pub enum Closed {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    /// First minute inside and first minute outside; the first may be the later one, over midnight.
+pub struct FiringWindow {
+    /// First minute inside and first minute outside; the first may be later than the second, across midnight.
     between: Option<(Time, Time)>,
     /// Bit n set: not on day n, 0 = Sunday.
     not_on: u8,
 }
 
-impl Window {
+impl FiringWindow {
     pub fn parse(between: Option<&str>, not_on: Option<&Value>) -> Result<Self, Error> {
         let between = between.map(parse_between).transpose()?;
         let days = match not_on {
@@ -58,11 +58,12 @@ impl Window {
         Ok(Self { between, not_on })
     }
 
-    /// `None` when open at `now`; otherwise why not, and the instant from which it is open again.
+    /// `None` if open at `now`; otherwise the reason, and when it opens again.
     pub fn closed(&self, now: Timestamp, zone: &TimeZone) -> Option<(Closed, Timestamp)> {
         let reason = self.reason(now, zone)?;
         let mut at = now;
-        // Each step goes to the start of the window or of a day. One day in seven is open, and a clock change may take that one away.
+        // Each step moves to the start of the window or of a day. At least one day in seven is open, and a clock change may
+        // remove that one.
         for _ in 0..40 {
             at = self.next_edge(at, zone);
             if self.reason(at, zone).is_none() {
@@ -171,15 +172,15 @@ mod tests {
     fn hours_include_their_start_and_exclude_their_end_also_over_midnight_du_066() {
         consign_testkit::plants::from_environment();
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
-        let day = Window::parse(Some("08:00-22:00"), None).unwrap();
-        let open = |window: &Window, text| window.closed(at(text), &berlin).is_none();
+        let day = FiringWindow::parse(Some("08:00-22:00"), None).unwrap();
+        let open = |window: &FiringWindow, text| window.closed(at(text), &berlin).is_none();
         assert!(open(&day, "2026-01-05T07:00:00Z") && open(&day, "2026-01-05T20:59:59Z"));
         assert!(!open(&day, "2026-01-05T06:59:59Z") && !open(&day, "2026-01-05T21:00:00Z"));
         assert_eq!(
             day.closed(at("2026-01-05T21:00:00Z"), &berlin),
             Some((Closed::Hours, at("2026-01-06T07:00:00Z")))
         );
-        let night = Window::parse(Some("22:00-06:00"), None).unwrap();
+        let night = FiringWindow::parse(Some("22:00-06:00"), None).unwrap();
         assert!(open(&night, "2026-01-05T21:00:00Z") && open(&night, "2026-01-05T04:59:00Z"));
         assert!(!open(&night, "2026-01-05T05:00:00Z") && !open(&night, "2026-01-05T20:59:00Z"));
         for bad in [
@@ -191,7 +192,7 @@ mod tests {
             "a-b",
             "08:60-09:00",
         ] {
-            assert!(Window::parse(Some(bad), None).is_err(), "{bad}");
+            assert!(FiringWindow::parse(Some(bad), None).is_err(), "{bad}");
         }
     }
 
@@ -205,17 +206,17 @@ mod tests {
             json!(1),
             json!("1"),
         ] {
-            let window = Window::parse(None, Some(&json!([day]))).unwrap();
+            let window = FiringWindow::parse(None, Some(&json!([day]))).unwrap();
             assert_eq!(
                 window.closed(at(monday), &TimeZone::UTC),
                 Some((Closed::Weekday, at("2026-01-06T00:00:00Z"))),
                 "{day}"
             );
         }
-        let tuesday = Window::parse(None, Some(&json!(["tues"]))).unwrap();
+        let tuesday = FiringWindow::parse(None, Some(&json!(["tues"]))).unwrap();
         assert_eq!(tuesday.closed(at(monday), &TimeZone::UTC), None);
         for sunday in [json!([0]), json!([7]), json!(["sunday"])] {
-            let window = Window::parse(None, Some(&sunday)).unwrap();
+            let window = FiringWindow::parse(None, Some(&sunday)).unwrap();
             assert!(
                 window
                     .closed(at("2026-01-04T12:00:00Z"), &TimeZone::UTC)
@@ -233,10 +234,10 @@ mod tests {
             json!([1.5]),
             json!([true]),
         ] {
-            assert!(Window::parse(None, Some(&bad)).is_err(), "{bad}");
+            assert!(FiringWindow::parse(None, Some(&bad)).is_err(), "{bad}");
         }
         let all = json!([0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(Window::parse(None, Some(&all)), Err(Error::NoDayLeft));
+        assert_eq!(FiringWindow::parse(None, Some(&all)), Err(Error::NoDayLeft));
     }
 
     proptest! {
@@ -247,12 +248,12 @@ mod tests {
             let time = |minute: u32| format!("{:02}:{:02}", minute / 60 % 24, minute % 60);
             let between = format!("{}-{}", time(start), time(start + length));
             let days: Vec<u8> = (0..7).filter(|day| not_on & (1 << day) != 0).collect();
-            let window = Window::parse(Some(&between), Some(&json!(days))).unwrap();
+            let window = FiringWindow::parse(Some(&between), Some(&json!(days))).unwrap();
             let zone = TimeZone::get("America/New_York").unwrap();
             let now = Timestamp::from_second(now).unwrap();
             if let Some((_, opens)) = window.closed(now, &zone) {
                 prop_assert!(opens > now);
-                // A window inside the hour that a clock change skips stays closed that day, and opens on the next edge.
+                // A window inside the hour that a clock change skips stays closed that day and opens on the next edge.
                 prop_assert!(window.closed(opens, &zone).is_none());
             }
         }

@@ -1,4 +1,4 @@
-//! The automation runtime from outside: files, and real processes.
+//! The automation crate from outside: files and real processes.
 
 #![expect(
     clippy::unwrap_used,

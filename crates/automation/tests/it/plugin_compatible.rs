@@ -1,19 +1,19 @@
-//! Plugins written the way they are found in the wild, loaded and run without a change to them.
+//! Plugins as they exist in practice, loaded and run unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use consign_automation::plugin::command::Access;
+use consign_automation::plugin::command::CommandAccess;
 use consign_automation::plugin::discovery::{Weight, discover};
-use consign_automation::plugin::outcome::{Outcome, Reason, classify, warnings};
-use consign_automation::plugin::registry::{Declaration, Plugin, register};
-use consign_automation::plugin::run::{Ended, Job, Limits};
+use consign_automation::plugin::outcome::{FailureReason, PluginOutcome, classify, warnings};
+use consign_automation::plugin::registry::{Declaration, RegisteredPlugin, register};
+use consign_automation::plugin::run::{ProcessEnd, ProcessSpec, RunLimits};
 use consign_automation::plugin::trust::Symlinks;
 use serde_json::{Value, json};
 
 use crate::plugin_world::{World, environment, failure, finish};
 
-/// A list of commands, flow and block style mixed, comments, a schema in each form, and keys of later cores.
+/// A list of commands, flow and block style mixed, comments, a schema in each form, and keys of later versions.
 const LIST_MANIFEST: &str = r#"---
 # yaml-language-server: $schema=./manifest.schema.json
 manifest_spec: "ductile.plugin"
@@ -103,7 +103,7 @@ EOF
 esac
 "#;
 
-/// Trusts that members may be null or absent, and answers with members of its own.
+/// Expects that fields may be null or absent, and responds with extra fields.
 const PYTHON: &str = r#"#!/usr/bin/env python3
 import json, sys
 req = json.loads(sys.stdin.read())
@@ -121,7 +121,7 @@ if req["command"] == "handle":
 print(json.dumps(resp, indent=2, ensure_ascii=False))
 "#;
 
-fn load(world: &World, config: &Value) -> BTreeMap<String, Plugin> {
+fn load(world: &World, config: &Value) -> BTreeMap<String, RegisteredPlugin> {
     let discovery = discover(&[world.path("plugins")], Symlinks::Refuse).unwrap();
     let skipped = discovery.notes.iter();
     let skipped: Vec<_> = skipped
@@ -144,14 +144,14 @@ fn load(world: &World, config: &Value) -> BTreeMap<String, Plugin> {
         .collect()
 }
 
-async fn run(plugin: &Plugin, request: &Value) -> Ended {
-    finish(Job {
+async fn run(plugin: &RegisteredPlugin, request: &Value) -> ProcessEnd {
+    finish(ProcessSpec {
         entrypoint: plugin.entrypoint.clone(),
         launcher: None,
         environment: environment(),
         request: format!("{request}\n").into_bytes(),
         timeout: Duration::from_secs(15),
-        limits: Limits::default(),
+        limits: RunLimits::default(),
     })
     .await
 }
@@ -173,7 +173,7 @@ fn both_forms_of_commands_load_with_all_that_is_said_around_them_du_030() {
     let weather = &plugins["weather"].manifest;
     assert_eq!(weather.version.as_deref(), Some("0.3.1"));
     let poll = weather.command("poll").unwrap();
-    assert_eq!(poll.access, Access::Read);
+    assert_eq!(poll.access, CommandAccess::Read);
     assert_eq!(
         poll.output_schema.as_ref().unwrap()["properties"]["place"]["type"],
         "string"
@@ -190,10 +190,10 @@ fn both_forms_of_commands_load_with_all_that_is_said_around_them_du_030() {
         .map(|one| (one.name.as_str(), one.access))
         .collect();
     let expected = [
-        ("poll", Access::Read),
-        ("handle", Access::Write),
-        ("oauth_callback", Access::Write),
-        ("health", Access::Write),
+        ("poll", CommandAccess::Read),
+        ("handle", CommandAccess::Write),
+        ("oauth_callback", CommandAccess::Write),
+        ("health", CommandAccess::Write),
     ];
     assert_eq!(accesses, expected);
     assert!(inbox.config_required.is_empty() && inbox.fact_outputs.len() == 1);
@@ -208,7 +208,7 @@ async fn indented_answers_of_bash_with_noise_on_standard_error_are_taken_du_037(
         &json!({"protocol": 2, "command": "poll"}),
     )
     .await;
-    let Outcome::Succeeded(response) = classify(&ended) else {
+    let PluginOutcome::Succeeded(response) = classify(&ended) else {
         panic!("{ended:?}");
     };
     assert_eq!(response.events[0].kind, "weather.turned");
@@ -228,7 +228,7 @@ async fn an_error_with_events_and_retry_false_is_an_error_and_nothing_more_du_04
     )
     .await;
     let failure = failure(&ended);
-    assert_eq!(failure.reason, Reason::PluginRetryFalse);
+    assert_eq!(failure.reason, FailureReason::PluginRetryFalse);
     assert_eq!(failure.error, "unsupported");
     assert!(!failure.is_retryable());
     assert_eq!(warnings(&ended), ["the plugin exited with code 1"]);
@@ -244,7 +244,7 @@ async fn null_and_absent_members_pass_in_both_directions_du_037() {
         json!({"command": "poll"}),
     ] {
         let ended = run(inbox, &request).await;
-        let Outcome::Succeeded(response) = classify(&ended) else {
+        let PluginOutcome::Succeeded(response) = classify(&ended) else {
             panic!("{ended:?}");
         };
         assert_eq!(response.result, "seen 0");
@@ -252,7 +252,7 @@ async fn null_and_absent_members_pass_in_both_directions_du_037() {
     }
     let event = json!({"command": "handle", "event": {"type": "mail.came"}, "state": {"seen": 4}});
     let ended = run(inbox, &event).await;
-    let Outcome::Succeeded(response) = classify(&ended) else {
+    let PluginOutcome::Succeeded(response) = classify(&ended) else {
         panic!("{ended:?}");
     };
     assert_eq!(
@@ -280,11 +280,11 @@ async fn a_missing_interpreter_is_told_and_leaves_the_others_alone_du_038() {
     assert_eq!(plugins.len(), 4);
     let request = json!({"protocol": 2, "command": "poll"});
     let odd = failure(&run(&plugins["odd"], &request).await);
-    assert_eq!(odd.reason, Reason::SpawnError);
+    assert_eq!(odd.reason, FailureReason::SpawnError);
     assert!(odd.error.contains("interpreter"), "{odd:?}");
     let env = failure(&run(&plugins["env"], &request).await);
-    assert_eq!(env.reason, Reason::NilResponse);
+    assert_eq!(env.reason, FailureReason::NilResponse);
     assert!(env.error.contains("no-such-runtime"), "{env:?}");
     let inbox = run(&plugins["inbox"], &request).await;
-    assert!(matches!(classify(&inbox), Outcome::Succeeded(_)));
+    assert!(matches!(classify(&inbox), PluginOutcome::Succeeded(_)));
 }

@@ -1,16 +1,16 @@
-//! Plugins that get less than the server has: limits and sandboxes, from the configuration to the process.
+//! Confined plugins: limits and sandboxes, from the configuration to the process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use consign_automation::plugin::confine::{Confinement, Guarded};
-use consign_automation::plugin::outcome::{Failure, Outcome, Reason, classify};
-use consign_automation::plugin::run::{Ended, Job, Launcher};
+use consign_automation::plugin::confine::{Confinement, GuardedPaths};
+use consign_automation::plugin::outcome::{FailureReason, PluginFailure, PluginOutcome, classify};
+use consign_automation::plugin::run::{Launcher, ProcessEnd, ProcessSpec};
 use serde_json::Value;
 
 use crate::plugin_world::{OK, World, configured, environment, failure, finish};
 
-/// The `limits` and `sandbox` of a plugin, as a configuration says them.
+/// The `limits` and `sandbox` of a plugin, as written in a configuration.
 fn confinement(world: &World, keys: &str) -> Confinement {
     let text = format!("plugin_roots: [plugins]\nplugins:\n  p:\n{keys}");
     configured(world, &text).unwrap().plugins["p"]
@@ -31,7 +31,7 @@ fn launcher() -> Launcher {
     }
 }
 
-async fn run_confined(world: &World, mut job: Job, keys: &str) -> Ended {
+async fn run_confined(world: &World, mut job: ProcessSpec, keys: &str) -> ProcessEnd {
     let directory = job.entrypoint.parent().unwrap().to_path_buf();
     let temporary = world.path("temporary");
     fs::create_dir_all(&temporary).unwrap();
@@ -41,20 +41,20 @@ async fn run_confined(world: &World, mut job: Job, keys: &str) -> Ended {
         &launcher(),
         &directory,
         &job.environment,
-        &Guarded::default(),
+        &GuardedPaths::default(),
     );
     assert!(job.launcher.is_some());
     finish(job).await
 }
 
-fn result(ended: &Ended) -> Value {
-    let Outcome::Succeeded(response) = classify(ended) else {
+fn result(ended: &ProcessEnd) -> Value {
+    let PluginOutcome::Succeeded(response) = classify(ended) else {
         panic!("{ended:?}");
     };
     serde_json::from_str(&response.result).unwrap()
 }
 
-/// Tries each of these on a path, and answers with a letter for each that worked.
+/// Tries each operation on a path, and responds with a letter for each that worked.
 const TRIES: &str = r"
 def tries(path):
     done = ''
@@ -74,7 +74,7 @@ def tries(path):
     return done
 ";
 
-fn trying(world: &World, paths: &[&Path]) -> Job {
+fn trying(world: &World, paths: &[&Path]) -> ProcessSpec {
     let paths: Vec<_> = paths.iter().map(|path| path.to_str().unwrap()).collect();
     let paths = serde_json::to_string(&paths).unwrap();
     world.python(&format!(
@@ -111,7 +111,7 @@ async fn a_sandbox_opens_what_is_named_and_nothing_else() {
     assert_eq!(confined, serde_json::json!(expected));
     assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
 
-    // Without a sandbox all of it is possible, or nothing was tried.
+    // Without a sandbox all of it is possible; otherwise the test would prove nothing.
     let free = result(&finish(trying(&world, &paths[..2])).await);
     assert_eq!(free, serde_json::json!(["rwt", "lcd"]));
 }
@@ -126,13 +126,18 @@ async fn of_etc_a_sandbox_opens_what_programs_need_and_no_configuration() {
     let confined = run_confined(&world, job, "    sandbox: true\n").await;
     assert_eq!(result(&confined), serde_json::json!(["r", "", ""]));
     assert_eq!(confined.stderr.text(), "", "the interpreter lacks nothing");
-    // What is needed of the rest can be named.
+    // Further paths can be configured.
     let job = trying(&world, &[&hidden]);
     let named = run_confined(&world, job, "    sandbox: {read: [/etc/profile]}\n").await;
     assert_eq!(result(&named), serde_json::json!(["r"]));
 }
 
-async fn run_guarded(world: &World, mut job: Job, keys: &str, guarded: &Guarded) -> Ended {
+async fn run_guarded(
+    world: &World,
+    mut job: ProcessSpec,
+    keys: &str,
+    guarded: &GuardedPaths,
+) -> ProcessEnd {
     let directory = job.entrypoint.parent().unwrap().to_path_buf();
     let confinement = confinement(world, keys);
     job.launcher = confinement.launcher(&launcher(), &directory, &job.environment, guarded);
@@ -144,7 +149,7 @@ async fn what_is_guarded_is_left_out_of_the_systems_own_directories() {
     let world = World::new();
     let [hidden, above, beside] = ["/usr/share/doc", "/usr/share", "/usr/lib"].map(Path::new);
     assert!(hidden.exists() && beside.exists(), "so nothing was tried");
-    let guarded = Guarded::default().and_hidden([hidden.to_path_buf()]);
+    let guarded = GuardedPaths::default().and_hidden([hidden.to_path_buf()]);
     let job = trying(&world, &[hidden, above, beside]);
     let ended = run_guarded(&world, job, "    sandbox: true\n", &guarded).await;
     assert_eq!(result(&ended), serde_json::json!(["", "", "l"]));
@@ -157,7 +162,7 @@ async fn a_plugin_gets_a_temporary_directory_of_its_own_where_the_usual_one_hold
     let secret = world.file("usual/state/keys/secret", "secret", 0o644);
     let other = world.file("usual/other", "x", 0o644);
     let own = world.path("usual/state/tmp/p");
-    let guarded = Guarded {
+    let guarded = GuardedPaths {
         hidden: vec![world.path("usual/state/keys")],
         kept: Vec::new(),
         spare: Some(own.clone()),
@@ -174,10 +179,10 @@ async fn a_plugin_gets_a_temporary_directory_of_its_own_where_the_usual_one_hold
     let ended = run_guarded(&world, asking, "    sandbox: true\n", &guarded).await;
     assert_eq!(result(&ended), own.to_str().unwrap());
 
-    // Without one, nothing runs.
-    let guarded = Guarded::default().and_hidden(guarded.hidden);
+    // Without Landlock, nothing runs.
+    let guarded = GuardedPaths::default().and_hidden(guarded.hidden);
     let failure = failure(&run_guarded(&world, job, "    sandbox: true\n", &guarded).await);
-    assert_eq!(failure.reason, Reason::ExitCode78);
+    assert_eq!(failure.reason, FailureReason::ExitCode78);
 }
 
 #[tokio::test]
@@ -186,7 +191,7 @@ async fn a_sandbox_that_would_open_what_is_guarded_runs_nothing() {
     world.file("state/keys/secret", "secret", 0o644);
     world.file("plugin/table", "", 0o644);
     let state = world.path("state");
-    let guarded = Guarded {
+    let guarded = GuardedPaths {
         hidden: vec![state.join("keys")],
         kept: vec![world.path("plugin")],
         spare: Some(state.join("tmp")),
@@ -199,7 +204,7 @@ async fn a_sandbox_that_would_open_what_is_guarded_runs_nothing() {
     ] {
         let keys = format!("    sandbox: {{{key}: ['{}']}}\n", path.display());
         let failure = failure(&run_guarded(&world, world.bash(OK), &keys, &guarded).await);
-        assert_eq!(failure.reason, Reason::ExitCode78, "{key} {path:?}");
+        assert_eq!(failure.reason, FailureReason::ExitCode78, "{key} {path:?}");
         assert!(
             failure.error.contains("belongs to the service itself"),
             "{failure:?}"
@@ -250,7 +255,7 @@ async fn children_of_a_sandboxed_plugin_are_in_its_sandbox_and_cannot_signal_out
     );
     let ended = run_confined(&world, world.bash(&script), "    sandbox: true\n").await;
     assert!(
-        matches!(classify(&ended), Outcome::Succeeded(_)),
+        matches!(classify(&ended), PluginOutcome::Succeeded(_)),
         "{ended:?}"
     );
     assert!(!ended.stderr.text().contains("signalled"), "{ended:?}");
@@ -264,14 +269,14 @@ async fn a_sandbox_that_names_what_is_not_there_fails_with_the_path_and_is_not_r
     let missing = world.path("missing");
     let keys = format!("    sandbox: {{write: [{}]}}\n", missing.display());
     let failure = failure(&run_confined(&world, world.bash(OK), &keys).await);
-    assert_eq!(failure.reason, Reason::ExitCode78);
+    assert_eq!(failure.reason, FailureReason::ExitCode78);
     assert!(
         failure.error.contains(missing.to_str().unwrap()),
         "{failure:?}"
     );
 }
 
-/// Makes the kernel answer as one without Landlock: the system call that everything begins with is not there.
+/// Makes the kernel respond like one without Landlock: the first system call does not exist.
 const WITHOUT_LANDLOCK: &str = r"#!/usr/bin/env python3
 import ctypes, os, struct, sys
 code = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7fff0000)]
@@ -299,19 +304,19 @@ async fn a_kernel_without_landlock_runs_nothing_unless_less_is_enough() {
             &base,
             &world.path("plugin"),
             &job.environment,
-            &Guarded::default(),
+            &GuardedPaths::default(),
         );
         finish(job).await
     };
     let failure = failure(&start("    sandbox: true\n").await);
-    assert_eq!(failure.reason, Reason::ExitCode78);
+    assert_eq!(failure.reason, FailureReason::ExitCode78);
     assert!(
         failure.error.contains("sandbox.best_effort: true"),
         "{failure:?}"
     );
     let ended = start("    sandbox: {best_effort: true}\n").await;
     assert!(
-        matches!(classify(&ended), Outcome::Succeeded(_)),
+        matches!(classify(&ended), PluginOutcome::Succeeded(_)),
         "{ended:?}"
     );
 }
@@ -345,9 +350,13 @@ async fn each_limit_ends_what_exceeds_it() {
         let keys = format!("    limits: {{{limit}}}\n");
         let free = run_confined(&world, world.python(ok), &keys).await;
         assert_eq!(result(&free), 1, "{limit} is too little for anything");
-        let failure: Failure =
+        let failure: PluginFailure =
             failure(&run_confined(&world, world.python(&format!("{body}\n{ok}")), &keys).await);
-        assert_eq!(failure.reason, Reason::NilResponse, "{limit}: {failure:?}");
+        assert_eq!(
+            failure.reason,
+            FailureReason::NilResponse,
+            "{limit}: {failure:?}"
+        );
         assert!(failure.error.contains(told), "{limit}: {failure:?}");
     }
     assert!(fs::metadata(world.path("temporary/big")).unwrap().len() <= 1 << 20);
@@ -380,7 +389,7 @@ async fn a_confined_program_that_cannot_start_says_why_du_038() {
         let mut job = world.bash(OK);
         job.entrypoint = program;
         let failure = failure(&run_confined(&world, job, "    limits: {open_files: 64}\n").await);
-        assert_eq!(failure.reason, Reason::PluginError);
+        assert_eq!(failure.reason, FailureReason::PluginError);
         assert!(
             failure.is_retryable() && failure.error.contains(part),
             "{failure:?}"
@@ -392,7 +401,7 @@ async fn a_confined_program_that_cannot_start_says_why_du_038() {
         arguments: Vec::new(),
     });
     let failure = failure(&finish(job).await);
-    assert_eq!(failure.reason, Reason::SpawnError);
+    assert_eq!(failure.reason, FailureReason::SpawnError);
     assert!(failure.error.contains("no-launcher"), "{failure:?}");
 }
 
@@ -409,7 +418,7 @@ fn a_plugin_without_these_keys_has_no_launcher() {
             &launcher(),
             &world.path(""),
             &environment(),
-            &Guarded::default(),
+            &GuardedPaths::default(),
         );
         assert_eq!(found, None, "{keys}");
     }

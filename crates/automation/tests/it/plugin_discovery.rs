@@ -113,7 +113,7 @@ fn the_search_ends_at_a_depth_and_says_so_du_026() {
     world.plugin("root/1/2/3/4/5/6/7/x/9", "too-deep");
     let discovery = found(&world, &["root"]);
     assert_eq!(names(&discovery), ["reached"]);
-    assert!(told(&discovery.notes, Weight::Warning).contains("9: lies more than 8"));
+    assert!(told(&discovery.notes, Weight::Warning).contains("9: is more than 8"));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn an_untrustworthy_entrypoint_is_refused_du_028() {
         (".", "outside of its plugin's directory"),
         ("missing.sh", "cannot be examined"),
         ("plain.sh", "chmod +x"),
-        ("folder", "is no file"),
+        ("folder", "is not a file"),
         ("open/run.sh", "chmod go-w"),
     ] {
         let text = manifest("x").replace("run.sh", entrypoint);
@@ -179,8 +179,8 @@ fn what_its_group_or_others_may_write_is_refused_with_the_way_out_du_028() {
         let path = world.path(path);
         let before = fs::metadata(&path).unwrap().permissions();
         for (mode, whom) in [
-            (0o777, "everybody"),
-            (0o757, "everybody"),
+            (0o777, "any user"),
+            (0o757, "any user"),
             (0o775, "its group"),
             (0o775 | 0o2000, "its group"),
         ] {
@@ -199,7 +199,7 @@ fn what_its_group_or_others_may_write_is_refused_with_the_way_out_du_028() {
 #[test]
 fn what_belongs_to_another_user_is_refused_with_the_way_out_du_028() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        // Only root gives files away; others never find themselves in this place.
+        // Only root can change the owner of a file; other users skip this part.
         return;
     }
     let world = World::new();
@@ -244,12 +244,8 @@ fn a_root_that_everybody_may_write_is_told_with_what_follows_du_028() {
     let world = World::new();
     world.plugin("root/x", "x");
     for (mode, may, left) in [
-        (
-            0o777,
-            "add plugins and replace those that are there;",
-            &[][..],
-        ),
-        // Nobody can replace what is there, and what others add is theirs, which is refused.
+        (0o777, "add and replace plugins;", &[][..]),
+        // In a sticky directory existing plugins cannot be replaced, and plugins of other users are refused.
         (0o1777, "add plugins;", &["x"]),
     ] {
         chmod(&world.path("root"), mode);

@@ -1,18 +1,18 @@
-//! Processes that try to outlive, outrun or outtalk the one that started them.
+//! Processes that try to survive, outrun or flood their parent.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use consign_automation::plugin::outcome::{Outcome, Reason, classify};
+use consign_automation::plugin::outcome::{FailureReason, PluginOutcome, classify};
 use consign_automation::plugin::run::run;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::plugin_world::{OK, World, chmod, failure, finish, is_soon_dead};
 
-/// Long enough for a script to come to its point on a busy machine.
+/// Long enough for a script to reach its point on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// Leaves its own group for that of the server, where no signal to its group finds it.
+/// Moves to the server's process group, where no signal to its own group reaches it.
 const LEAVES_ITS_GROUP: &str = "os.setpgid(0, os.getpgid(os.getppid()))\nassert os.getpgrp() != os.getpid()\n\
      os.write(1, str(os.getpid()).encode())\nimport signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
      time.sleep(60)";
@@ -25,7 +25,7 @@ async fn a_plugin_that_leaves_its_group_is_ended_all_the_same_du_044() {
     let started_at = Instant::now();
     let ended = tokio::time::timeout(Duration::from_secs(10), finish(job)).await;
     let ended = ended.expect("the run waits for a process that nobody kills");
-    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
     assert!(is_soon_dead(&ended.stdout.text()).await);
     assert!(started_at.elapsed() < Duration::from_secs(5));
 }
@@ -46,7 +46,7 @@ async fn a_plugin_that_stops_itself_is_ended_at_its_deadline_du_044() {
     let mut job = world.bash("sleep 60 & echo $!\nkill -STOP 0");
     job.timeout = PATIENCE;
     let ended = finish(job).await;
-    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
     assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
     assert!(is_soon_dead(&ended.stdout.text()).await);
 }
@@ -60,7 +60,7 @@ async fn a_detached_process_that_prints_forever_holds_nobody_up_du_044() {
     let job = world.bash(&script.replace("PIDFILE", note.to_str().unwrap()));
     let ended = finish(job).await;
     let id = fs::read_to_string(&note).unwrap();
-    // Nobody reads its pipe any more, so it ends by itself; killing it is for the day when it does not.
+    // Its pipe is closed, so it ends by itself; the kill is a precaution.
     let is_dead = is_soon_dead(&id).await;
     if !is_dead {
         kill_process(
@@ -77,7 +77,7 @@ async fn a_detached_process_that_prints_forever_holds_nobody_up_du_044() {
     );
     assert!(ended.stdout.bytes.len() <= 10 << 20);
     assert!(
-        matches!(classify(&ended), Outcome::Failed(_)),
+        matches!(classify(&ended), PluginOutcome::Failed(_)),
         "noise is no answer"
     );
 }
@@ -88,7 +88,7 @@ async fn a_plugin_that_closes_its_pipes_and_lives_on_is_ended_at_its_deadline_du
     let mut job = world.bash("exec <&- >&- 2>&-\nsleep 60");
     job.timeout = PATIENCE;
     let ended = finish(job).await;
-    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
     assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
 }
 
@@ -100,7 +100,7 @@ async fn children_that_are_made_without_end_end_with_their_group_du_044() {
     );
     job.timeout = Duration::from_millis(700);
     let ended = finish(job).await;
-    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
     let group: i32 = ended.stdout.text().trim().parse().unwrap();
     let group = Pid::from_raw(group).unwrap();
     for _ in 0..200 {
@@ -132,11 +132,14 @@ async fn a_plugin_that_is_replaced_while_it_runs_ends_as_what_it_was() {
         fs::write(&replaced, "").unwrap();
     };
     let (ended, ()) = tokio::join!(finish(job), update);
-    assert!(matches!(classify(&ended), Outcome::Succeeded(old) if old.result == "old"));
+    assert!(matches!(classify(&ended), PluginOutcome::Succeeded(old) if old.result == "old"));
     let ended = finish(next.clone()).await;
-    assert!(matches!(classify(&ended), Outcome::Succeeded(new) if new.result == "new"));
+    assert!(matches!(classify(&ended), PluginOutcome::Succeeded(new) if new.result == "new"));
     chmod(&next.entrypoint, 0o644);
-    assert_eq!(failure(&finish(next).await).reason, Reason::SpawnError);
+    assert_eq!(
+        failure(&finish(next).await).reason,
+        FailureReason::SpawnError
+    );
 }
 
 #[tokio::test]
@@ -152,9 +155,13 @@ async fn answers_that_are_deep_doubled_or_full_of_nothing_are_refused_du_038() {
         "print('\\ufeff{\"status\":\"ok\",\"result\":\"r\"}')",
     ] {
         let failure = failure(&finish(world.python(body)).await);
-        assert_eq!(failure.reason, Reason::Protocol, "{body}: {failure:?}");
+        assert_eq!(
+            failure.reason,
+            FailureReason::Protocol,
+            "{body}: {failure:?}"
+        );
         assert!(failure.error.len() < 2_000, "{body}");
     }
     let ended = finish(world.bash(OK)).await;
-    assert!(matches!(classify(&ended), Outcome::Succeeded(_)));
+    assert!(matches!(classify(&ended), PluginOutcome::Succeeded(_)));
 }

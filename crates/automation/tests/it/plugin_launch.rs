@@ -1,6 +1,6 @@
-//! The launcher of confined plugins as a program of its own, for the tests; in the product its one program plays this part.
+//! The launcher of confined plugins as a separate program for tests; in the product the main binary has this role.
 //!
-//! It becomes the plugin; only if it cannot does it answer in its place.
+//! It executes the plugin, and responds itself only if that fails.
 
 #![expect(
     clippy::print_stdout,

@@ -1,12 +1,12 @@
-//! What a manifest may say.
+//! Valid and invalid manifests.
 
-use consign_automation::plugin::command::Access;
-use consign_automation::plugin::manifest::{Manifest, parse};
+use consign_automation::plugin::command::CommandAccess;
+use consign_automation::plugin::manifest::{PluginManifest, parse};
 use serde_json::json;
 
 use crate::plugin_world::manifest;
 
-fn read(text: &str) -> Manifest {
+fn read(text: &str) -> PluginManifest {
     parse(text).unwrap().manifest
 }
 
@@ -112,9 +112,9 @@ fn commands_are_a_map_or_a_list_du_030() {
         .map(|one| (one.name.as_str(), one.access))
         .collect();
     let expected = [
-        ("poll", Access::Read),
-        ("sync", Access::Write),
-        ("o-auth_2", Access::Write),
+        ("poll", CommandAccess::Read),
+        ("sync", CommandAccess::Write),
+        ("o-auth_2", CommandAccess::Write),
     ];
     assert_eq!(access, expected);
 
@@ -124,7 +124,7 @@ fn commands_are_a_map_or_a_list_du_030() {
             "`commands.poll.type` is `execute`",
         ),
         ("[{type: read}]", "`commands.name` is ``"),
-        ("{9lives: {}}", "begins with a letter"),
+        ("{9lives: {}}", "starts with a letter"),
         ("{'a b': {}}", "`commands.name` is `a b`"),
         ("[{name: a}, {name: a}]", "every name once"),
         ("[]", "`commands` is missing"),

@@ -1,13 +1,13 @@
-//! The plugins that come with the product, as real processes: what they promise, and what they do with bad inputs.
+//! The bundled plugins as real processes: their behaviour with good and bad input.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use consign_automation::plugin::discovery::{Discovery, Found, discover};
-use consign_automation::plugin::outcome::{Outcome, Reason, classify};
-use consign_automation::plugin::response::Response;
-use consign_automation::plugin::run::{Ended, Job, Limits};
+use consign_automation::plugin::discovery::{DiscoveredPlugin, Discovery, discover};
+use consign_automation::plugin::outcome::{FailureReason, PluginOutcome, classify};
+use consign_automation::plugin::response::PluginResponse;
+use consign_automation::plugin::run::{ProcessEnd, ProcessSpec, RunLimits};
 use consign_automation::plugin::trust::Symlinks;
 use serde_json::{Value, json};
 
@@ -23,12 +23,12 @@ fn ours() -> Discovery {
     discover(&[root], Symlinks::Refuse).unwrap()
 }
 
-fn found(name: &str) -> Found {
+fn found(name: &str) -> DiscoveredPlugin {
     ours().plugins[name].clone()
 }
 
-/// `members` replace those of a request that is empty but whole.
-fn job(found: &Found, command: &str, members: &Value) -> Job {
+/// `members` replace those of a minimal valid request.
+fn job(found: &DiscoveredPlugin, command: &str, members: &Value) -> ProcessSpec {
     let mut request = json!({
         "protocol": 2, "job_id": "j", "command": command, "config": {}, "state": {}, "context": {},
         "deadline_at": "2026-02-08T10:00:00Z",
@@ -36,35 +36,35 @@ fn job(found: &Found, command: &str, members: &Value) -> Job {
     for (name, value) in members.as_object().unwrap() {
         request[name] = value.clone();
     }
-    Job {
+    ProcessSpec {
         entrypoint: found.entrypoint.clone(),
         launcher: None,
         environment: environment(),
         request: request.to_string().into_bytes(),
         timeout: Duration::from_secs(20),
-        limits: Limits::default(),
+        limits: RunLimits::default(),
     }
 }
 
-async fn run(name: &str, command: &str, members: Value) -> Ended {
+async fn run(name: &str, command: &str, members: Value) -> ProcessEnd {
     finish(job(&found(name), command, &members)).await
 }
 
-fn succeeded(ended: &Ended) -> Response {
-    let Outcome::Succeeded(response) = classify(ended) else {
+fn succeeded(ended: &ProcessEnd) -> PluginResponse {
+    let PluginOutcome::Succeeded(response) = classify(ended) else {
         panic!("{ended:?}");
     };
     response
 }
 
-async fn ask(name: &str, command: &str, members: Value) -> Response {
+async fn ask(name: &str, command: &str, members: Value) -> PluginResponse {
     succeeded(&run(name, command, members).await)
 }
 
-/// The error of a request that no retry makes better.
+/// The error of a request that is not retryable.
 async fn refused(name: &str, command: &str, members: Value) -> String {
     let failure = failure(&run(name, command, members).await);
-    assert_eq!(failure.reason, Reason::ExitCode78, "{failure:?}");
+    assert_eq!(failure.reason, FailureReason::ExitCode78, "{failure:?}");
     failure.error
 }
 
@@ -138,21 +138,21 @@ async fn null_absent_and_odd_members_are_answered_and_never_break_them() {
                 let ended = finish(job(&found, command, &members)).await;
                 let text = ended.stderr.text();
                 assert_eq!(text, "", "{name} {command} {members}");
-                if let Outcome::Failed(failure) = classify(&ended) {
+                if let PluginOutcome::Failed(failure) = classify(&ended) {
                     assert_eq!(
                         failure.reason,
-                        Reason::ExitCode78,
+                        FailureReason::ExitCode78,
                         "{name} {command}: {failure:?}"
                     );
                 }
             }
         }
         let absent = br#"{"protocol":2,"command":"poll"}"#.to_vec();
-        let ended = finish(Job {
+        let ended = finish(ProcessSpec {
             request: absent,
             ..job(&found, "poll", &json!({}))
         })
         .await;
-        assert_eq!(failure(&ended).reason, Reason::ExitCode78, "{name}");
+        assert_eq!(failure(&ended).reason, FailureReason::ExitCode78, "{name}");
     }
 }

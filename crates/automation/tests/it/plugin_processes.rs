@@ -1,19 +1,19 @@
-//! Real processes on good and on bad days.
+//! Real processes that succeed and fail.
 
 use std::time::{Duration, Instant};
 
-use consign_automation::plugin::environment::{Variables, for_plugins};
-use consign_automation::plugin::outcome::{Outcome, Reason, classify, warnings};
-use consign_automation::plugin::run::{How, run};
+use consign_automation::plugin::environment::{PluginVariables, for_plugins};
+use consign_automation::plugin::outcome::{FailureReason, PluginOutcome, classify, warnings};
+use consign_automation::plugin::run::{ExitKind, run};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::plugin_world::{OK, World, environment, failure, finish, is_alive, is_soon_dead};
 
-/// Long enough for a script to come to its point on a busy machine.
+/// Long enough for a script to reach its point on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-fn is_success(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Succeeded(response) if response.result == "done")
+fn is_success(outcome: &PluginOutcome) -> bool {
+    matches!(outcome, PluginOutcome::Succeeded(response) if response.result == "done")
 }
 
 #[tokio::test]
@@ -23,8 +23,8 @@ async fn a_plugin_that_hangs_is_ended_with_its_children_du_044() {
     job.timeout = PATIENCE;
     job.limits.grace = Duration::from_secs(5);
     let ended = finish(job).await;
-    assert_eq!(classify(&ended), Outcome::TimedOut);
-    assert_eq!(classify(&ended).reason(), Some(Reason::Timeout));
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
+    assert_eq!(classify(&ended).reason(), Some(FailureReason::Timeout));
     assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
     assert!(is_soon_dead(&ended.stdout.text()).await);
 }
@@ -38,7 +38,7 @@ async fn sigterm_comes_first_and_an_answer_after_the_deadline_rescues_nothing_du
     job.timeout = PATIENCE;
     job.limits.grace = Duration::from_secs(5);
     let ended = finish(job).await;
-    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
     assert_eq!(ended.stderr.text(), "asked\n");
     assert!(ended.stdout.text().contains("done"));
     assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
@@ -58,7 +58,7 @@ async fn what_a_plugin_started_has_the_grace_too_though_the_plugin_ends_at_once_
     job.timeout = PATIENCE;
     job.limits.grace = Duration::from_secs(5);
     let ended = finish(job).await;
-    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
     assert_eq!(std::fs::read_to_string(tidied).unwrap(), "yes\n");
     assert!(ended.elapsed < Duration::from_secs(5), "{ended:?}");
 }
@@ -69,7 +69,7 @@ async fn a_plugin_that_ignores_sigterm_is_killed_after_the_grace_du_044() {
     let mut job = world.bash("trap '' TERM\nsleep 60 & echo $!\nwhile :; do sleep 60; done");
     job.timeout = PATIENCE;
     let ended = finish(job).await;
-    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
     assert!(
         ended.elapsed >= PATIENCE + Duration::from_millis(400),
         "{ended:?}"
@@ -107,7 +107,7 @@ async fn output_over_the_limit_fails_with_its_beginning_kept_du_042() {
         world.python("sys.stdout.write('x' * 20_000_000); sys.stdout.flush(); os.write(2, b'end')");
     let ended = finish(job).await;
     let failure = failure(&ended);
-    assert_eq!(failure.reason, Reason::OutputTooLong);
+    assert_eq!(failure.reason, FailureReason::OutputTooLong);
     assert!(failure.is_retryable());
     assert_eq!(ended.stdout.bytes.len(), 10 << 20);
     assert!(ended.stdout.bytes.iter().all(|byte| *byte == b'x'));
@@ -134,7 +134,7 @@ async fn endless_standard_error_only_lasts_until_the_deadline_du_043() {
     let mut job = world.bash("while :; do echo noise >&2; done");
     job.timeout = PATIENCE;
     let ended = finish(job).await;
-    assert_eq!(classify(&ended), Outcome::TimedOut);
+    assert_eq!(classify(&ended), PluginOutcome::TimedOut);
     assert_eq!(ended.stderr.bytes.len(), 64 << 10);
     assert!(ended.elapsed < Duration::from_secs(5));
 }
@@ -143,11 +143,11 @@ async fn endless_standard_error_only_lasts_until_the_deadline_du_043() {
 async fn a_broken_answer_fails_with_all_output_kept_du_038() {
     let world = World::new();
     for (body, reason) in [
-        (r#"echo '{"status":"ok","resu'"#, Reason::Protocol),
-        ("echo Starting; echo '{}'", Reason::Protocol),
-        ("printf '\\xff\\xfe'", Reason::Protocol),
-        ("echo", Reason::NilResponse),
-        ("exit 3", Reason::NilResponse),
+        (r#"echo '{"status":"ok","resu'"#, FailureReason::Protocol),
+        ("echo Starting; echo '{}'", FailureReason::Protocol),
+        ("printf '\\xff\\xfe'", FailureReason::Protocol),
+        ("echo", FailureReason::NilResponse),
+        ("exit 3", FailureReason::NilResponse),
     ] {
         let ended = finish(world.bash(&format!("echo because >&2\n{body}"))).await;
         let failure = failure(&ended);
@@ -169,7 +169,7 @@ async fn an_exit_code_other_than_78_leaves_the_word_to_the_answer_du_040() {
     let failure = failure(&finish(world.bash(refused)).await);
     assert_eq!(
         (failure.reason, failure.error.as_str()),
-        (Reason::PluginError, "no network")
+        (FailureReason::PluginError, "no network")
     );
 }
 
@@ -182,7 +182,7 @@ async fn exit_code_78_is_final_whatever_was_answered_du_039() {
         r#"echo '{"status":"error","error":"no api key"}'"#,
     ] {
         let failure = failure(&finish(world.bash(&format!("{body}; exit 78"))).await);
-        assert_eq!(failure.reason, Reason::ExitCode78);
+        assert_eq!(failure.reason, FailureReason::ExitCode78);
         assert!(!failure.is_retryable());
         assert!(
             body == OK || failure.error.contains("no api key"),
@@ -216,7 +216,7 @@ async fn a_plugin_may_write_before_it_reads_a_large_request_du_047() {
     );
     job.request = vec![b' '; 5_000_000];
     let ended = finish(job).await;
-    let Outcome::Succeeded(response) = classify(&ended) else {
+    let PluginOutcome::Succeeded(response) = classify(&ended) else {
         panic!("{ended:?}");
     };
     assert_eq!(response.result, "5000000");
@@ -226,9 +226,9 @@ async fn a_plugin_may_write_before_it_reads_a_large_request_du_047() {
 async fn a_plugin_that_kills_its_group_kills_nobody_else_du_038() {
     let world = World::new();
     let failure = failure(&finish(world.bash("kill -9 0; sleep 60")).await);
-    assert_eq!(failure.reason, Reason::NilResponse);
+    assert_eq!(failure.reason, FailureReason::NilResponse);
     assert!(
-        failure.error.contains("was ended by signal 9"),
+        failure.error.contains("was killed by signal 9"),
         "{failure:?}"
     );
 }
@@ -255,16 +255,16 @@ async fn a_program_that_cannot_start_says_why_du_038() {
         let mut job = world.bash(OK);
         job.entrypoint = program;
         let ended = finish(job).await;
-        assert!(matches!(ended.how, How::NotStarted(_)));
+        assert!(matches!(ended.how, ExitKind::NotStarted(_)));
         let failure = failure(&ended);
-        assert_eq!(failure.reason, Reason::SpawnError);
+        assert_eq!(failure.reason, FailureReason::SpawnError);
         assert!(
             failure.is_retryable() && failure.error.contains(part),
             "{failure:?}"
         );
     }
     let failure = failure(&finish(world.job("#!/usr/bin/env no-such-interpreter\n")).await);
-    assert_eq!(failure.reason, Reason::NilResponse);
+    assert_eq!(failure.reason, FailureReason::NilResponse);
     assert!(failure.error.contains("127") && failure.error.contains("no-such-interpreter"));
 }
 
@@ -272,7 +272,7 @@ async fn a_program_that_cannot_start_says_why_du_038() {
 async fn no_arguments_little_environment_and_our_directory_du_046() {
     let world = World::new();
     let mut server = environment();
-    server.extend(Variables::from([
+    server.extend(PluginVariables::from([
         ("HOME".into(), "/home/x".into()),
         ("LC_TIME".into(), "C".into()),
         ("MINE".into(), "yes".into()),
@@ -286,13 +286,13 @@ async fn no_arguments_little_environment_and_our_directory_du_046() {
     job.environment = for_plugins(&server, &["MINE".to_owned(), "ABSENT".to_owned()]);
     let mut told = None;
     let ended = run(job, |id| told = Some(id), std::future::pending()).await;
-    let Outcome::Succeeded(response) = classify(&ended) else {
+    let PluginOutcome::Succeeded(response) = classify(&ended) else {
         panic!("{ended:?}");
     };
     let seen: serde_json::Value = serde_json::from_str(&response.result).unwrap();
     assert_eq!(seen[0], serde_json::json!([]));
     let mut names: Vec<_> = seen[1].as_array().unwrap().clone();
-    // Python makes this one up by itself.
+    // Python adds this one itself.
     names.retain(|name| name != "LC_CTYPE");
     assert_eq!(names, ["HOME", "LC_TIME", "MINE", "PATH"]);
     assert_eq!(seen[2], std::env::current_dir().unwrap().to_str().unwrap());
@@ -306,7 +306,7 @@ async fn a_cancelled_run_ends_its_group_with_grace() {
     let job = world.bash("trap 'echo asked >&2; exit 0' TERM\nsleep 60 & echo $!\nwait");
     let cancel = tokio::time::sleep(PATIENCE);
     let ended = tokio::spawn(run(job, |_| (), cancel)).await.unwrap();
-    assert_eq!(classify(&ended), Outcome::Cancelled);
+    assert_eq!(classify(&ended), PluginOutcome::Cancelled);
     assert_eq!(ended.stderr.text(), "asked\n");
     assert!(is_soon_dead(&ended.stdout.text()).await);
 }

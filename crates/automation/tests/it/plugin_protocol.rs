@@ -1,7 +1,9 @@
-//! What is said over the pipes.
+//! Requests and responses on the pipes.
 
-use consign_automation::plugin::request::{Event, Request};
-use consign_automation::plugin::response::{Answer, EmittedEvent, Level, Response, parse};
+use consign_automation::plugin::request::{PluginEvent, PluginRequest};
+use consign_automation::plugin::response::{
+    EmittedEvent, Level, PluginReply, PluginResponse, parse,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -9,21 +11,21 @@ fn object(value: Value) -> Map<String, Value> {
     serde_json::from_value(value).unwrap()
 }
 
-fn request(command: &str) -> Request {
+fn request(command: &str) -> PluginRequest {
     let emitted = EmittedEvent {
         kind: "weight.changed".to_owned(),
         payload: json!({"kg": 70}),
         dedupe_key: None,
     };
     let time = "2026-02-08T10:00:00Z".parse().unwrap();
-    Request {
+    PluginRequest {
         job_id: "job-1".to_owned(),
         plugin: "scales".to_owned(),
         command: command.to_owned(),
         config: object(json!({"key": "k"})),
         state: Map::new(),
         context: object(json!({"trace": 1})),
-        event: Some(Event::stamped(
+        event: Some(PluginEvent::stamped(
             emitted,
             "withings".to_owned(),
             time,
@@ -34,7 +36,7 @@ fn request(command: &str) -> Request {
     }
 }
 
-fn sent(request: &Request) -> Value {
+fn sent(request: &PluginRequest) -> Value {
     let line = request.to_line();
     assert_eq!(
         line.iter().position(|byte| *byte == b'\n'),
@@ -43,9 +45,9 @@ fn sent(request: &Request) -> Value {
     serde_json::from_slice(&line).unwrap()
 }
 
-fn accepted(answer: &Value) -> Response {
+fn accepted(answer: &Value) -> PluginResponse {
     match parse(answer.to_string().as_bytes()) {
-        Ok(Answer::Ok(response)) => response,
+        Ok(PluginReply::Ok(response)) => response,
         other => panic!("{other:?}"),
     }
 }
@@ -77,7 +79,7 @@ fn source_time_and_id_of_an_event_are_the_cores_du_036() {
     ]});
     let emitted = accepted(&forged).events.remove(0);
     let time = "2026-02-08T10:00:00Z".parse().unwrap();
-    let event = Event::stamped(emitted, "withings".to_owned(), time, "ev-1".to_owned());
+    let event = PluginEvent::stamped(emitted, "withings".to_owned(), time, "ev-1".to_owned());
     let expected = json!({
         "type": "t",
         "payload": {"a": 1, "result": "r"},
@@ -126,7 +128,7 @@ fn a_full_answer_is_read_and_what_is_unknown_ignored_du_037() {
         json!({"status": "ok", "result": "r", "events": null, "state_updates": null, "logs": null});
     assert!(accepted(&bare).state_updates.is_empty());
     let indented = format!("\n\n{}\n\n", serde_json::to_string_pretty(&answer).unwrap());
-    assert!(matches!(parse(indented.as_bytes()), Ok(Answer::Ok(_))));
+    assert!(matches!(parse(indented.as_bytes()), Ok(PluginReply::Ok(_))));
 }
 
 #[test]
@@ -211,7 +213,7 @@ fn an_answer_that_would_grow_without_bound_is_refused() {
     }
     let error = "é".repeat(100_000);
     let answer = json!({"status": "error", "error": error}).to_string();
-    let Ok(Answer::Error(refusal)) = parse(answer.as_bytes()) else {
+    let Ok(PluginReply::Error(refusal)) = parse(answer.as_bytes()) else {
         panic!("it is a refusal");
     };
     assert!(refusal.error.len() < 5_000 && refusal.error.ends_with('…'));
@@ -224,7 +226,7 @@ fn a_refusal_carries_neither_state_nor_events_and_is_retried_by_default_du_041()
             r#"{{"status":"error","error":"no network","events":[{{"type":"x"}}],"state_updates":{{"a":1}}{rest}}}"#
         );
         match parse(text.as_bytes()) {
-            Ok(Answer::Error(refusal)) => refusal,
+            Ok(PluginReply::Error(refusal)) => refusal,
             other => panic!("{other:?}"),
         }
     };
@@ -239,7 +241,7 @@ proptest! {
         let whole = br#"{"status":"ok","result":"r","events":[]}  "#;
         let cut_off = parse(&whole[..cut.min(39)]);
         prop_assert!(cut_off.is_err());
-        if let Ok(Answer::Ok(response)) = parse(&bytes) {
+        if let Ok(PluginReply::Ok(response)) = parse(&bytes) {
             prop_assert!(!response.result.trim().is_empty());
         }
     }

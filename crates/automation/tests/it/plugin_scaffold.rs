@@ -1,43 +1,43 @@
-//! New plugins: they work as they are made, and nothing is overwritten.
+//! Scaffolded plugins work immediately, and nothing is overwritten.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use consign_automation::plugin::discovery::{Found, discover};
-use consign_automation::plugin::outcome::{Outcome, Reason, classify};
-use consign_automation::plugin::request::{Event, Request};
-use consign_automation::plugin::response::{EmittedEvent, Response};
-use consign_automation::plugin::run::{Job, Limits};
+use consign_automation::plugin::discovery::{DiscoveredPlugin, discover};
+use consign_automation::plugin::outcome::{FailureReason, PluginOutcome, classify};
+use consign_automation::plugin::request::{PluginEvent, PluginRequest};
+use consign_automation::plugin::response::{EmittedEvent, PluginResponse};
+use consign_automation::plugin::run::{ProcessSpec, RunLimits};
 use consign_automation::plugin::scaffold::{Error, Language, create, plan};
 use consign_automation::plugin::trust::Symlinks;
 use serde_json::{Map, Value, json};
 
 use crate::plugin_world::{World, environment, failure, finish};
 
-fn made(world: &World, name: &str, language: Language) -> Found {
+fn made(world: &World, name: &str, language: Language) -> DiscoveredPlugin {
     create(&world.path(""), name, language).unwrap();
     let mut discovery = discover(&[world.path("")], Symlinks::Refuse).unwrap();
     assert_eq!(discovery.notes, []);
     discovery.plugins.remove(name).unwrap()
 }
 
-fn request(command: &str, state: Map<String, Value>) -> Request {
+fn request(command: &str, state: Map<String, Value>) -> PluginRequest {
     let emitted = EmittedEvent {
         kind: "file.changed".to_owned(),
         payload: json!({"command": "health"}),
         dedupe_key: None,
     };
     let time = "2026-02-08T10:00:00Z".parse().unwrap();
-    Request {
+    PluginRequest {
         job_id: "4f0c6b1e".to_owned(),
         plugin: "any".to_owned(),
         command: command.to_owned(),
         config: serde_json::from_value(json!({"command": "sneaky"})).unwrap(),
         state,
         context: Map::new(),
-        event: Some(Event::stamped(
+        event: Some(PluginEvent::stamped(
             emitted,
             "s".to_owned(),
             time,
@@ -48,20 +48,24 @@ fn request(command: &str, state: Map<String, Value>) -> Request {
     }
 }
 
-fn job(entrypoint: &Path, request: Vec<u8>) -> Job {
-    Job {
+fn job(entrypoint: &Path, request: Vec<u8>) -> ProcessSpec {
+    ProcessSpec {
         entrypoint: entrypoint.to_path_buf(),
         launcher: None,
         environment: environment(),
         request,
         timeout: Duration::from_secs(15),
-        limits: Limits::default(),
+        limits: RunLimits::default(),
     }
 }
 
-async fn answer(found: &Found, command: &str, state: Map<String, Value>) -> Response {
+async fn answer(
+    found: &DiscoveredPlugin,
+    command: &str,
+    state: Map<String, Value>,
+) -> PluginResponse {
     let ended = finish(job(&found.entrypoint, request(command, state).to_line())).await;
-    let Outcome::Succeeded(response) = classify(&ended) else {
+    let PluginOutcome::Succeeded(response) = classify(&ended) else {
         panic!("{command}: {ended:?}");
     };
     response
@@ -89,11 +93,11 @@ async fn a_new_plugin_in_bash_or_python_answers_every_command_that_it_declares_d
         ))
         .await;
         let unknown = failure(&unknown);
-        assert_eq!(unknown.reason, Reason::PluginRetryFalse);
+        assert_eq!(unknown.reason, FailureReason::PluginRetryFalse);
         assert!(unknown.error.contains("sync"), "{unknown:?}");
         let old = br#"{"protocol":1,"command":"poll"}"#.to_vec();
         let old = failure(&finish(job(&found.entrypoint, old)).await);
-        assert_eq!(old.reason, Reason::ExitCode78, "{old:?}");
+        assert_eq!(old.reason, FailureReason::ExitCode78, "{old:?}");
     }
 }
 
@@ -112,7 +116,7 @@ async fn a_new_rust_plugin_says_how_it_is_built_and_runs_what_was_built() {
     let found = made(&world, "fast", Language::Rust);
     let request = request("health", Map::new()).to_line();
     let unbuilt = failure(&finish(job(&found.entrypoint, request.clone())).await);
-    assert_eq!(unbuilt.reason, Reason::ExitCode78);
+    assert_eq!(unbuilt.reason, FailureReason::ExitCode78);
     assert!(
         unbuilt.error.contains("cargo build --release"),
         "{unbuilt:?}"
@@ -120,7 +124,7 @@ async fn a_new_rust_plugin_says_how_it_is_built_and_runs_what_was_built() {
     let script = "#!/bin/sh\nread line\necho '{\"status\":\"ok\",\"result\":\"built\"}'\n";
     world.file("fast/target/release/plugin", script, 0o755);
     let ended = finish(job(&found.entrypoint, request)).await;
-    assert!(matches!(classify(&ended), Outcome::Succeeded(built) if built.result == "built"));
+    assert!(matches!(classify(&ended), PluginOutcome::Succeeded(built) if built.result == "built"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! How long a command may run: from the configuration to the process that is ended.
+//! Timeouts of commands, from the configuration to the killed process.
 
 use std::time::Duration;
 
-use consign_automation::plugin::outcome::{Outcome, classify};
+use consign_automation::plugin::outcome::{PluginOutcome, classify};
 
 use crate::plugin_world::{OK, World, configured, finish};
 
@@ -50,7 +50,7 @@ async fn a_command_is_ended_at_the_time_that_the_configuration_gives_it_du_045()
         let ended = finish(job).await;
         let outcome = classify(&ended);
         assert_eq!(
-            outcome == Outcome::TimedOut,
+            outcome == PluginOutcome::TimedOut,
             is_ended,
             "{command}: {ended:?}"
         );

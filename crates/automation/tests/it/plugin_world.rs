@@ -1,4 +1,4 @@
-//! Plugins on disk, and runs of them with short patience.
+//! Plugins on disk, and runs with short timeouts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use consign_automation::config::{self, Config};
-use consign_automation::plugin::environment::Variables;
-use consign_automation::plugin::outcome::{Failure, Outcome, classify};
-use consign_automation::plugin::run::{Ended, Job, Limits, run};
+use consign_automation::plugin::environment::PluginVariables;
+use consign_automation::plugin::outcome::{PluginFailure, PluginOutcome, classify};
+use consign_automation::plugin::run::{ProcessEnd, ProcessSpec, RunLimits, run};
 use tempfile::TempDir;
 
 pub(crate) const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
 
-/// Some directories that vanish with it.
+/// Temporary directories that are removed on drop.
 pub(crate) struct World {
     directory: TempDir,
 }
@@ -40,7 +40,7 @@ impl World {
         path
     }
 
-    /// A plugin that would pass every check.
+    /// A plugin that passes every check.
     pub(crate) fn plugin(&self, directory: &str, name: &str) -> PathBuf {
         self.file(&format!("{directory}/run.sh"), "#!/bin/sh\n", 0o755);
         self.manifest(directory, &manifest(name))
@@ -50,25 +50,25 @@ impl World {
         self.file(&format!("{directory}/manifest.yaml"), text, 0o644)
     }
 
-    pub(crate) fn bash(&self, body: &str) -> Job {
+    pub(crate) fn bash(&self, body: &str) -> ProcessSpec {
         self.job(&format!("#!/usr/bin/env bash\n{body}\n"))
     }
 
-    pub(crate) fn python(&self, body: &str) -> Job {
+    pub(crate) fn python(&self, body: &str) -> ProcessSpec {
         let script = format!("#!/usr/bin/env python3\nimport json, os, sys, time\n{body}\n");
         self.job(&script)
     }
 
-    pub(crate) fn job(&self, script: &str) -> Job {
-        Job {
+    pub(crate) fn job(&self, script: &str) -> ProcessSpec {
+        ProcessSpec {
             entrypoint: self.file("plugin/run", script, 0o755),
             launcher: None,
             environment: environment(),
             request: b"{}\n".to_vec(),
             timeout: Duration::from_secs(15),
-            limits: Limits {
+            limits: RunLimits {
                 grace: Duration::from_millis(400),
-                ..Limits::default()
+                ..RunLimits::default()
             },
         }
     }
@@ -85,12 +85,12 @@ pub(crate) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-pub(crate) fn environment() -> Variables {
+pub(crate) fn environment() -> PluginVariables {
     let path = OsString::from("/usr/bin:/bin:/usr/local/bin");
-    Variables::from([("PATH".into(), path)])
+    PluginVariables::from([("PATH".into(), path)])
 }
 
-/// The configuration in `config.yaml` of a world, or all that is wrong with it.
+/// The configuration in `config.yaml` of a world, or all its problems.
 pub(crate) fn configured(world: &World, text: &str) -> Result<Config, String> {
     let path = world.file("config.yaml", text, 0o600);
     let environment = config::Environment {
@@ -99,25 +99,25 @@ pub(crate) fn configured(world: &World, text: &str) -> Result<Config, String> {
         system_dir: world.path("etc"),
         processors: 2,
     };
-    let loaded = config::load(&path, &environment, config::Verify::No);
+    let loaded = config::load(&path, &environment, config::SealCheck::No);
     let problems = loaded.problems.iter().map(ToString::to_string);
     let problems: Vec<String> = problems.collect();
     loaded.config.ok_or_else(|| problems.join("\n"))
 }
 
-/// To the end, with nobody who cancels.
-pub(crate) async fn finish(job: Job) -> Ended {
+/// Runs to the end without cancellation.
+pub(crate) async fn finish(job: ProcessSpec) -> ProcessEnd {
     run(job, |_| (), std::future::pending()).await
 }
 
-pub(crate) fn failure(ended: &Ended) -> Failure {
-    let Outcome::Failed(failure) = classify(ended) else {
+pub(crate) fn failure(ended: &ProcessEnd) -> PluginFailure {
+    let PluginOutcome::Failed(failure) = classify(ended) else {
         panic!("{ended:?}");
     };
     failure
 }
 
-/// Whether a process lives; one that has ended and that nobody has waited for does not.
+/// Whether a process is alive; a zombie is not.
 pub(crate) fn is_alive(id: &str) -> bool {
     let id = id.trim();
     assert!(id.parse::<u32>().is_ok(), "`{id}` is no process");
@@ -125,7 +125,7 @@ pub(crate) fn is_alive(id: &str) -> bool {
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap().starts_with('Z'))
 }
 
-/// A killed process is gone a moment later.
+/// Waits until a killed process is gone.
 pub(crate) async fn is_soon_dead(id: &str) -> bool {
     for _ in 0..100 {
         if !is_alive(id) {

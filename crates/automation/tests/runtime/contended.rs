@@ -1,8 +1,8 @@
-//! Ends of jobs that the ledger does not take at once.
+//! Settlements that the ledger refuses at first.
 
 use std::time::{Duration, Instant};
 
-use consign_automation::runtime::keep;
+use consign_automation::runtime::records;
 use consign_kernel::state::{State, Verb};
 use serde_json::{Value, json};
 
@@ -23,12 +23,13 @@ async fn while_the_ledger_refuses_the_end_of_a_job_its_lease_is_kept_and_that_of
     let id = world.jobs_are("quick", 1).await.remove(0).1.id;
     let done = world.until(id, |_| world.obstacles.met() > 0).await;
     assert_eq!(done.state, State::Dispatched);
-    // Without the lease the job would be taken for lost, here or by another node.
+    // Without the lease another node would take the job for lost.
     let kept = world
         .until(id, |job| job.lease_until > done.lease_until)
         .await;
     assert_eq!((kept.state, kept.attempts), (State::Dispatched, 1));
-    // And without that of the intent another worker would do what is done. It was kept when the job was queued, when it began, and since.
+    // Without the lease of the intent another worker would repeat the work. It was extended when the job was queued, when it
+    // started, and since.
     let served = world.intent(intent).await;
     let began = Instant::now();
     while details(&world, &served, Verb::Extend).await.len() < 3 {
@@ -50,7 +51,7 @@ async fn an_end_that_others_are_faster_than_again_and_again_is_not_given_up_du_1
     let runtime = world.start("").await;
     let first = run(&runtime, "counter", "poll", Value::Null).await;
     world.ended(first).await;
-    // More than one round of tries, so that it also comes back after a pause.
+    // More than one series of retries, so that the retry after a delay is covered, too.
     let rivals = 120;
     world.obstacles.send_rivals(rivals);
     let id = run(&runtime, "counter", "poll", Value::Null).await;
@@ -59,8 +60,8 @@ async fn an_end_that_others_are_faster_than_again_and_again_is_not_given_up_du_1
     assert_eq!(world.obstacles.met(), rivals);
     assert_eq!(world.read("ran"), "xx", "it ran again");
     assert_eq!(world.log(id, 1).await.status, "succeeded");
-    let state = world.record(keep::state("counter")).await.unwrap();
-    let state: keep::State = serde_json::from_str(&state.value).unwrap();
+    let state = world.record(records::state_key("counter")).await.unwrap();
+    let state: records::PluginState = serde_json::from_str(&state.value).unwrap();
     assert_eq!(state.state["seen"], 1);
     runtime.stop(Duration::from_secs(10)).await;
 }

@@ -1,4 +1,4 @@
-//! What runs when, and what becomes of attempts.
+//! The dispatcher, and the outcomes of attempts.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::world::{OK, WAITS, World, keyed, run};
 
-/// Far more than the dispatcher takes to begin a job.
+/// Far more than the dispatcher needs to start a job.
 const MOMENT: Duration = Duration::from_millis(500);
-/// Says when it begins and ends, and takes a moment in between.
+/// Records its start and end, with a pause in between.
 const SLOW: &str = r#"echo "+$(basename $(dirname $0))" >> $here/order; sleep 0.1; echo "-$(basename $(dirname $0))" >> $here/order
 echo '{"status":"ok","result":"done"}'"#;
 
@@ -46,7 +46,7 @@ async fn a_job_runs_and_its_outcome_is_kept_du_123() {
     assert!(log.started_at <= log.completed_at && log.created_at <= log.started_at);
 }
 
-/// The end of a job makes room for the next one, which is taken in the same commit on a node that serves.
+/// The end of a job frees a slot, and the next job is claimed in the same commit on the same node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draining_node_finishes_what_runs_and_begins_nothing_until_it_is_resumed() {
     let world = World::new();
@@ -146,7 +146,7 @@ async fn a_failing_job_is_tried_again_and_dies_du_056_du_059_du_060() {
     assert_eq!(waiting.last_error.as_deref(), Some("broken"));
     let failed_at = world.log(id, 1).await.completed_at.as_microsecond();
     let wait_us = waiting.run_at.0 - failed_at;
-    // From one base to two, and what a commit takes.
+    // Between one and two times the base, plus the time of a commit.
     assert!((300_000..1_500_000).contains(&wait_us), "{wait_us}");
     let dead = world.ended(id).await;
     assert_eq!((dead.state, dead.attempts), (State::DeadLetter, 2));
@@ -373,7 +373,7 @@ async fn a_key_may_be_long_du_052() {
     let world = World::new();
     world.plugin("echo", OK);
     let runtime = world.start("").await;
-    // Nothing that an index could make shorter.
+    // Incompressible, so that an index entry cannot be shortened.
     let numbers = (0..4_000_u32).map(|number| number.wrapping_mul(2_654_435_761));
     let key: Vec<String> = numbers.map(|number| format!("{number:08x}")).collect();
     let key = key.concat();

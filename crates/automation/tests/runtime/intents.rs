@@ -1,4 +1,4 @@
-//! The other side of the Intent Protocol, as tests play it: publishers and workers with the main key, for one goal.
+//! Publishers and workers of the Intent Protocol with the main key, for one goal.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::world::{PATIENCE, World};
 
 const NAMESPACE: &str = "images";
 const GOAL: &str = "resize";
-/// Key id of the operator, to whom all of them belong.
+/// The key id of the operator, who owns all of them.
 const MAIN: &str = "main";
 
-/// An intent that may be tried three times.
+/// An intent with three attempts.
 pub(crate) fn wanted(payload: &Value) -> NewIntent {
     NewIntent {
         profile: ProfileId::Intent,
@@ -67,12 +67,12 @@ async fn claim(world: &World, max: u32, patience: Duration) -> Vec<Intent> {
     world.engine.claim(None, claim, patience).await.unwrap()
 }
 
-/// What a worker finds at this moment.
+/// What a worker can claim now.
 pub(crate) async fn left(world: &World, max: u32) -> Vec<Intent> {
     claim(world, max, Duration::ZERO).await
 }
 
-/// What a worker gets as soon as there is something.
+/// Waits until a worker can claim something.
 pub(crate) async fn claimed(world: &World) -> Intent {
     claim(world, 1, PATIENCE).await.remove(0)
 }
@@ -88,7 +88,7 @@ pub(crate) async fn settle(world: &World, intent: &Intent, how: Settlement) {
     settled.unwrap();
 }
 
-/// What the history of an intent says about its steps of one kind.
+/// The details of all facts of one kind in the history of an intent.
 pub(crate) async fn details(world: &World, intent: &Intent, verb: Verb) -> Vec<String> {
     let facts = world.engine.timeline(intent.seq).await.unwrap();
     let found = facts.into_iter().filter(|fact| fact.verb == verb);

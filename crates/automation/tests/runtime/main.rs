@@ -1,4 +1,4 @@
-//! The running service: real plugins in bash and Python, and a real ledger. `postgres.rs` runs the same tests.
+//! The runtime with real plugins in bash and Python, and a real ledger. `postgres.rs` runs the same tests.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,19 +8,19 @@
 mod breaker;
 mod contended;
 mod dispatch;
-mod errand;
+mod health;
 mod intents;
+mod one_shot;
 mod pipelines;
 mod publish;
 mod recovery;
 mod reload;
 mod retention;
 mod scheduler;
-mod serves;
+mod served_intents;
 mod setup;
 mod state;
 mod tables;
-mod vitals;
 mod world;
 
 use consign_testkit::ledger::Backend;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, run};
 
-/// Appends what it was given, and answers with an event.
+/// Appends its input, and responds with an event.
 const STEP: &str = "
 with open(here + '/trace', 'a') as trace:
     trace.write(json.dumps({'plugin': request['context'].get('ductile_plugin'), 'payload': (request.get('event') or {}).get('payload'),
@@ -95,7 +95,7 @@ async fn a_routed_job_inherits_the_key_and_source_time_and_id_are_the_cores_du_0
         let at: jiff::Timestamp = event["timestamp"].as_str().unwrap().parse().unwrap();
         assert!(before <= at && at <= jiff::Timestamp::now(), "{at}");
     }
-    // The same event once more: both targets have it already.
+    // The same event again: both targets are duplicates.
     let again = run(&runtime, "source", "poll", Value::Null).await;
     assert_eq!(world.tree(again).await.len(), 1);
 }
@@ -221,7 +221,7 @@ routes: [{from: alarm, event_type: alarm.done, to: asks}]
     world.ended(id).await;
     let asked = world.jobs_are("asks", 3).await;
     world.ended(asked[2].1.id).await;
-    // Whatever it would bring about is queued with its end.
+    // The successors are queued together with its end.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     let plugins = ["asks", "alarm"].map(|plugin| world.jobs(plugin));
     let [asks, alarm] = plugins;

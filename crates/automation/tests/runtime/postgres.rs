@@ -1,4 +1,4 @@
-//! The tests of `main.rs`, all of them, on a PostgreSQL database each.
+//! All tests of `main.rs`, each on its own PostgreSQL database.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,19 +8,19 @@
 mod breaker;
 mod contended;
 mod dispatch;
-mod errand;
+mod health;
 mod intents;
+mod one_shot;
 mod pipelines;
 mod publish;
 mod recovery;
 mod reload;
 mod retention;
 mod scheduler;
-mod serves;
+mod served_intents;
 mod setup;
 mod state;
 mod tables;
-mod vitals;
 mod world;
 
 use consign_testkit::ledger::Backend;

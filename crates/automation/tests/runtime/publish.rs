@@ -1,4 +1,4 @@
-//! A pipeline step that leaves its work to a worker of the Intent Protocol.
+//! The `core.publish` step and workers of the Intent Protocol.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn started() -> (World, Runtime, IntentId) {
     (world, runtime, id)
 }
 
-/// One more run of the pipeline; gives its first step.
+/// Starts another run of the pipeline; returns its first step.
 async fn entered(runtime: &Runtime) -> IntentId {
     let jobs = runtime.run_pipeline("p", json!({"size": 3}), SubmittedBy::Api);
     jobs.await.unwrap()[0].id
@@ -51,7 +51,7 @@ async fn a_step_publishes_an_intent_and_goes_on_with_its_result() {
     let intent = claimed(&world).await;
     assert_eq!(intent.payload, r#"{"size":3}"#);
     assert_eq!(intent.ties.parent, Some(id));
-    // It only waits, so the one worker is free for others.
+    // A waiting step uses no slot, so the only worker is free.
     let other = crate::world::run(&runtime, "after", "handle", json!({})).await;
     assert_eq!(world.ended(other).await.state, State::Acked);
     let result = Some(Outcome {

@@ -1,9 +1,9 @@
-//! Ends of the service, and what the next start finds.
+//! Crashes of the service, and recovery by the next start.
 
 use std::time::Duration;
 
 use consign_automation::runtime::job::{NAMESPACE, OWNER};
-use consign_automation::runtime::keep;
+use consign_automation::runtime::records;
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
@@ -43,7 +43,7 @@ async fn what_a_dead_start_left_runs_again_at_once_du_116() {
     let first = world.start("").await;
     let id = run(&first, "once", "poll", Value::Null).await;
     world.until(id, |_| world.path("second").exists()).await;
-    // It is not there any more, as far as the ledger can tell.
+    // As far as the ledger knows, it is gone.
     first.stop(Duration::ZERO).await;
     let _second = world.start("").await;
     let done = world.ended(id).await;
@@ -75,7 +75,7 @@ ok(state_updates={'late': late}, events=[{'type': 'e', 'payload': {'late': late}
     first.stop(Duration::ZERO).await;
     let _second = world.start(config).await;
     assert_eq!(world.tree(id).await.len(), 2);
-    // Now the first process answers too.
+    // Now the first process responds, too.
     std::fs::write(world.path("go"), "").unwrap();
     while first.running() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -83,8 +83,8 @@ ok(state_updates={'late': late}, events=[{'type': 'e', 'payload': {'late': late}
     let tree = world.tree(id).await;
     assert_eq!((tree.len(), tree[0].1.attempts), (2, 2));
     assert_eq!(tree[1].0.payload["payload"]["late"], false);
-    let state = world.record(keep::state("once")).await.unwrap();
-    let state: keep::State = serde_json::from_str(&state.value).unwrap();
+    let state = world.record(records::state_key("once")).await.unwrap();
+    let state: records::PluginState = serde_json::from_str(&state.value).unwrap();
     assert_eq!((state.facts, &state.state["late"]), (1, &false.into()));
     let facts = world.engine.last_records(Kind::PluginFact, "once", "", 10);
     assert_eq!(facts.await.unwrap().len(), 1);
@@ -125,7 +125,7 @@ pipelines: [{name: alarm, on-hook: job.failed, steps: [{uses: alarm}]}]";
         (&true.into(), &"dead".into())
     );
     second.stop(Duration::from_secs(5)).await;
-    // A third start finds nothing left to tell.
+    // A third start finds nothing to recover.
     let _third = world.start(config).await;
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     assert_eq!(world.jobs("alarm").await.len(), 1);
@@ -187,7 +187,7 @@ plugins: {mail: {circuit_breaker: {threshold: 1}, schedules: [{every: 1h, comman
     let breaker = runtime.breaker("mail", "work", 1).await.unwrap().unwrap();
     assert_eq!(
         (breaker.state, breaker.failure_count),
-        (consign_automation::breaker::State::Open, 1)
+        (consign_automation::breaker::BreakerState::Open, 1)
     );
     let polls = runtime.breaker("mail", "poll", 1).await.unwrap().unwrap();
     assert_eq!(polls.failure_count, 0, "nobody scheduled it");

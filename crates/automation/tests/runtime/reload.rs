@@ -1,9 +1,9 @@
-//! Another configuration while the service runs.
+//! Reloads of the configuration.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use consign_automation::runtime::{ReloadError, Runtime, keep};
+use consign_automation::runtime::{ReloadError, Runtime, records};
 use consign_kernel::ids::IntentId;
 use consign_kernel::state::State;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::{OK, PATIENCE, WAITS, World, run};
 
 const TICK: &str = "service: {tick_interval: 100ms}\n";
-/// While it is busy, everything else waits.
+/// While it runs, all other jobs wait.
 const ONE_WORKER: &str = "service: {tick_interval: 100ms, max_workers: 1}\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +25,7 @@ async fn queued_jobs_of_a_removed_plugin_die_and_running_ones_go_on_du_118() {
     let running = run(&runtime, "mail", "poll", Value::Null).await;
     world.until(running, |_| world.path("began").exists()).await;
     let mut waiting = Vec::new();
-    // More than one piece.
+    // More than one batch.
     for _ in 0..450 {
         waiting.push(run(&runtime, "mail", "poll", Value::Null).await);
     }
@@ -66,7 +66,7 @@ async fn queued_jobs_of_a_plugin_that_is_only_left_out_wait_for_it_du_118() {
         world.plugin(name, OK);
     }
     let manifest = |name: &str| world.path(&format!("plugins/{name}/manifest.yaml"));
-    // The name of a plugin need not be that of its directory.
+    // The name of a plugin may differ from that of its directory.
     let renamed = world.path("plugins/elsewhere");
     std::fs::rename(world.path("plugins/broken"), &renamed).unwrap();
     let config = format!("{ONE_WORKER}plugins: {{bare: {{}}, other: {{uses: bare}}}}");
@@ -94,7 +94,7 @@ async fn queued_jobs_of_a_plugin_that_is_only_left_out_wait_for_it_du_118() {
     assert_eq!(reloaded.left_out, names);
     assert_eq!(reloaded.ended_jobs, 0);
     std::fs::write(world.path("go"), "").unwrap();
-    // More than one round of those who end what is over.
+    // More than one housekeeping round.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     for id in &waiting {
         assert_eq!(world.intent(*id).await.state, State::Queued);
@@ -269,8 +269,8 @@ async fn a_removal_that_was_cut_off_is_gone_on_with_at_the_next_start_du_116_du_
     std::fs::write(world.path("go"), "").unwrap();
     let runtime = world.start(ONE_WORKER).await;
     assert_eq!(world.ended(waiting).await.state, State::DeadLetter);
-    // Nothing is left to do, so one that comes back in another way is nobody's to end.
-    let note = keep::removal("here", "mail");
+    // Nothing is left to do, so a job that is queued in another way is not cancelled.
+    let note = records::removal_key("here", "mail");
     let began = Instant::now();
     while world.record(note.clone()).await.is_some() {
         assert!(began.elapsed() < PATIENCE, "the note stays");
@@ -279,7 +279,7 @@ async fn a_removal_that_was_cut_off_is_gone_on_with_at_the_next_start_du_116_du_
     runtime.stop(Duration::from_secs(5)).await;
 }
 
-/// What the overview and the doctor say of the jobs of `mail`, which is the same.
+/// The check of the jobs of `mail`, which is the same in status and doctor.
 async fn stranded(runtime: &Runtime) -> Option<Value> {
     let of = |checks: &[Value]| {
         let mut checks = checks.iter();
@@ -307,7 +307,7 @@ async fn jobs_of_a_plugin_that_means_nothing_here_wait_and_are_told_du_116() {
         assert!(detail.contains(part), "{detail}");
     }
     assert_eq!(runtime.status().await.unwrap()["healthy"], false);
-    // More than one round of those who end what is over.
+    // More than one housekeeping round.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(world.intent(waiting).await.state, State::Queued);
     std::fs::rename(aside, world.path("plugins/mail")).unwrap();

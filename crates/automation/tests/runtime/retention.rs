@@ -1,4 +1,4 @@
-//! What is old goes, on the tick.
+//! Deletion of old rows by housekeeping.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn old_jobs_logs_and_facts_go_and_open_ones_stay_du_121() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    // The setting of today holds for what was written before it, too; and of past jobs, what only their facts need goes with these.
+    // The current setting also applies to rows written before; and records that only facts need are deleted with them.
     for left in [
         "SELECT count(*) FROM job_log",
         "SELECT count(*) FROM records WHERE kind = 24",

@@ -1,10 +1,10 @@
-//! Jobs that the clock makes.
+//! Scheduled jobs.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use consign_automation::runtime::SubmittedBy;
-use consign_automation::runtime::keep::{self, ScheduleStatus};
+use consign_automation::runtime::records::{self, ScheduleStatus};
 use consign_kernel::state::State;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ async fn an_interval_begins_at_start_and_is_counted_from_each_success_du_061_du_
     for pair in jobs.windows(2) {
         let ended = world.ended(pair[0].1.id).await;
         let apart_us = pair[1].1.created_at.0 - ended.settled_at.unwrap().0;
-        // The end is told a moment before it is in the ledger; a tick comes at most a little late.
+        // The event is published slightly before the end is in the ledger; a tick is at most slightly late.
         assert!((550_000..1_500_000).contains(&apart_us), "{apart_us}");
     }
     let asked: Value = serde_json::from_str(&world.read("asked")).unwrap();
@@ -76,7 +76,9 @@ async fn a_cron_slot_fires_once_and_missed_ones_coalesce_du_062() {
     a_while().await;
     assert_eq!(world.jobs("mail").await.len(), 0);
     known.state.next_run_at = Some(Timestamp::now() - 800.hours());
-    world.put(keep::schedule("mail", "default"), &known).await;
+    world
+        .put(records::schedule_key("mail", "default"), &known)
+        .await;
     runtime.resume_schedule("mail", "default").await.unwrap();
     world.jobs_are("mail", 1).await;
     a_while().await;
@@ -126,7 +128,7 @@ async fn jitter_is_drawn_once_per_run_du_065() {
             known.state.last_success_at.is_some()
         })
         .await;
-    let wait = |known: &keep::Schedule| {
+    let wait = |known: &records::ScheduleRecord| {
         let next = known.state.next_run_at.unwrap();
         next.duration_since(known.state.last_success_at.unwrap())
     };
@@ -191,7 +193,7 @@ async fn missed_runs_are_made_up_for_as_the_entry_says_du_068() {
         writeln!(config, "  {plugin}: {{schedules: [{entry}]}}").unwrap();
     }
     let first = world.start(&config).await;
-    let succeeded = |known: &keep::Schedule| known.last_success_job_id.is_some();
+    let succeeded = |known: &records::ScheduleRecord| known.last_success_job_id.is_some();
     for (plugin, _) in plugins {
         world.schedule_is(plugin, "default", succeeded).await;
         assert_eq!(
@@ -203,10 +205,13 @@ async fn missed_runs_are_made_up_for_as_the_entry_says_du_068() {
     first.stop(Duration::from_secs(5)).await;
     for (plugin, _) in plugins {
         let mut known = world.schedule(plugin, "default").await;
-        // As if it had been down for half a day. The runs before are not remembered, or they would serve.
+        // As if the service had been down for half a day. Earlier runs are deleted; otherwise they would make the new ones
+        // duplicates.
         known.state.last_fired_at = Some(Timestamp::now() - 330.minutes());
         known.state.next_run_at = Some(Timestamp::now() - 270.minutes());
-        world.put(keep::schedule(plugin, "default"), &known).await;
+        world
+            .put(records::schedule_key(plugin, "default"), &known)
+            .await;
     }
     world
         .engine
@@ -300,10 +305,13 @@ async fn a_slot_is_queued_behind_the_one_before_it_and_no_more_than_allowed_du_0
         // As if the next slot had come.
         let mut known = world.schedule_is("mail", "default", |_| true).await;
         known.state.next_run_at = Some(Timestamp::now() - 1.minute());
-        world.put(keep::schedule("mail", "default"), &known).await;
+        world
+            .put(records::schedule_key("mail", "default"), &known)
+            .await;
         runtime.resume_schedule("mail", "default").await.unwrap();
         if count < 3 {
-            let fired = |known: &keep::Schedule| known.state.next_run_at > Some(Timestamp::now());
+            let fired =
+                |known: &records::ScheduleRecord| known.state.next_run_at > Some(Timestamp::now());
             world.schedule_is("mail", "default", fired).await;
             assert_eq!(world.jobs("mail").await.len(), count);
         }
@@ -407,7 +415,9 @@ async fn slots_that_pass_while_an_entry_is_paused_are_not_made_up_for() {
     runtime.pause_schedule("mail", "default").await.unwrap();
     let mut paused = world.schedule("mail", "default").await;
     paused.state.next_run_at = Some(Timestamp::now() - 1.hour());
-    world.put(keep::schedule("mail", "default"), &paused).await;
+    world
+        .put(records::schedule_key("mail", "default"), &paused)
+        .await;
     runtime.resume_schedule("mail", "default").await.unwrap();
     a_while().await;
     assert_eq!(world.jobs("mail").await.len(), 0);
@@ -424,7 +434,7 @@ async fn a_clock_that_was_set_back_does_not_silence_an_entry() {
         "{every: 400ms}, {id: slot, cron: '* * * * *', command: work}",
     );
     let runtime = world.start(&config).await;
-    let succeeded = |known: &keep::Schedule| known.last_success_job_id.is_some();
+    let succeeded = |known: &records::ScheduleRecord| known.last_success_job_id.is_some();
     for id in ["default", "slot"] {
         world.schedule_is("mail", id, succeeded).await;
     }
@@ -433,7 +443,7 @@ async fn a_clock_that_was_set_back_does_not_silence_an_entry() {
     for id in ["default", "slot"] {
         let mut known = world.schedule("mail", id).await;
         known.state.next_run_at = Some(Timestamp::now() + 8_760.hours());
-        world.put(keep::schedule("mail", id), &known).await;
+        world.put(records::schedule_key("mail", id), &known).await;
     }
     let count = world.jobs("mail").await.len();
     let _again = world.start(&config).await;
@@ -450,7 +460,7 @@ async fn a_clock_that_was_set_back_does_not_silence_an_entry() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_entries_that_are_not_due_cost_a_tick_nothing() {
     let world = World::new();
-    // In several files, for one may not be that long.
+    // In several files, because of the size limit per file.
     let mut config = format!("{TICK}include: [");
     for number in 0..4 {
         let plugin = format!("mail{number}");
@@ -466,7 +476,7 @@ async fn ten_thousand_entries_that_are_not_due_cost_a_tick_nothing() {
     let runtime = world.start(&format!("{config}]")).await;
     let idle = told(&runtime, "scheduler.tick", |data| data["entries"] == 10_000).await;
     assert_eq!(idle["looked_at"], 0);
-    // The quickest of some, for the machine does other things too.
+    // The fastest of several runs, because the machine is busy.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let ticks = runtime.hub().after(0).into_iter();
     let ticks = ticks.filter(|told| told.kind == "scheduler.tick");
@@ -485,11 +495,11 @@ async fn an_entry_that_left_rests_and_goes_on_when_it_comes_back() {
     let runtime = world.start(&both).await;
     world.jobs_are("mail", 2).await;
     runtime.adopt(world.program(TICK));
-    let gone = |known: &keep::Schedule| known.status == ScheduleStatus::PausedInvalid;
+    let gone = |known: &records::ScheduleRecord| known.status == ScheduleStatus::PausedInvalid;
     let known = world.schedule_is("mail", "default", gone).await;
     assert_eq!(known.reason.as_deref(), Some("not_configured"));
     runtime.adopt(world.program(&both));
-    let back = |known: &keep::Schedule| known.status == ScheduleStatus::Active;
+    let back = |known: &records::ScheduleRecord| known.status == ScheduleStatus::Active;
     world.schedule_is("mail", "default", back).await;
     a_while().await;
     assert_eq!(world.jobs("mail").await.len(), 2, "neither begins anew");

@@ -45,7 +45,7 @@ async fn init_runs_once_and_again_for_another_program_or_configuration_du_034() 
         let setup = settled(&runtime, "mail").await;
         assert!(setup.setup.healthy, "{setup:?}");
         expected += usize::from(runs);
-        // Whatever were queued with it would have run by now.
+        // Any job that was queued with it would have run by now.
         let after = run(&runtime, "mail", "poll", Value::Null).await;
         world.ended(after).await;
         let asked = world.read("asked");
@@ -60,7 +60,7 @@ async fn init_runs_once_and_again_for_another_program_or_configuration_du_034() 
     }
 }
 
-/// What the overview and the doctor say of a plugin, which is the same. Whoever is well is not named in the overview.
+/// The check of a plugin, which is the same in status and doctor. The status does not list healthy plugins.
 async fn said_of(runtime: &Runtime, plugin: &str) -> Option<String> {
     let name = format!("plugin {plugin}");
     let detail = |checks: &[Value]| {

@@ -1,6 +1,6 @@
-//! What plugins remember.
+//! Plugin state and facts.
 
-use consign_automation::runtime::keep;
+use consign_automation::runtime::records;
 use consign_kernel::record::Kind;
 use consign_kernel::state::State;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{World, run};
 
 async fn state(world: &World, plugin: &str) -> Value {
-    let record = world.record(keep::state(plugin)).await.unwrap();
+    let record = world.record(records::state_key(plugin)).await.unwrap();
     serde_json::from_str::<Value>(&record.value).unwrap()["state"].clone()
 }
 
@@ -26,7 +26,7 @@ async fn without_rules_updates_are_merged_and_sent_next_time_du_079_du_082() {
         state(&world, "counter").await,
         json!({"seen": 3, "last": 2})
     );
-    // What an update does not name stays, below the first level nothing does; and a restart forgets nothing.
+    // Keys that an update does not name stay, except below the first level; and the state survives a restart.
     world.python("counter", "", "ok(state_updates={'last': {'a': 1}})");
     let id = run(&runtime, "counter", "poll", Value::Null).await;
     world.ended(id).await;
@@ -45,7 +45,7 @@ async fn without_rules_updates_are_merged_and_sent_next_time_du_079_du_082() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_appends_facts_and_mirrors_the_last_one_du_080() {
     let world = World::new();
-    // The view is named, left out, or left empty: it is the same one.
+    // The view may be named, left out or empty.
     for view in [
         "",
         ", compatibility_view: ''",
@@ -76,7 +76,7 @@ async fn mirrors(world: &World, plugin: &str, view: &str) {
         .last_records(Kind::PluginFact, plugin, "", 10)
         .await
         .unwrap();
-    let facts: Vec<keep::Fact> = facts
+    let facts: Vec<records::PluginFact> = facts
         .iter()
         .map(|record| serde_json::from_str(&record.value).unwrap())
         .collect();
@@ -108,7 +108,7 @@ async fn too_much_to_remember_fails_the_job_and_changes_nothing_du_081() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mebibyte_is_remembered_and_a_byte_more_is_not_also_as_a_fact_du_081() {
     let world = World::new();
-    // The snapshot is `{"s":"xx…"}`; under `work` it becomes a fact too.
+    // The snapshot is `{"s":"xx…"}`; under `work` it becomes a fact, too.
     let body = "ok(state_updates={'s': 'x' * (request['payload']['bytes'] - 8)})";
     let rule = "fact_outputs: [{when: {command: work}, from: state_updates, fact_type: seen}]\n";
     world.python("big", rule, body);

@@ -1,6 +1,6 @@
-//! The protocol's tables, as a stranger reads them.
+//! The protocol's tables as SQL clients read them.
 
-use consign_automation::runtime::{job_id, keep};
+use consign_automation::runtime::{job_id, records};
 use consign_kernel::command::Command;
 use consign_kernel::record::Put;
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ pipelines: [{name: p, on: e, steps: [{id: a, uses: end}, {id: b, uses: end}]}]
     world.ended(two).await;
     let sql = |text: &str| world.ledger.sql(text);
     let (one, two) = (job_id(one), job_id(two));
-    // Times are told by their length alone.
+    // Times are compared by length only.
     assert_eq!(
         sql(
             "SELECT plugin, command, state, failure_count, length(opened_at), length(last_failure_at), last_job_id, length(updated_at) FROM circuit_breakers ORDER BY plugin"
@@ -195,7 +195,7 @@ pipelines: [{name: p, on: e, steps: [{id: a, uses: end}, {id: b, uses: end}]}]
     let log = sql(
         "SELECT job_id, length(created_at), length(completed_at), result FROM job_log WHERE plugin = 'two'",
     );
-    // What was printed ends with a line of its own.
+    // The printed output ends with a newline.
     let log = log.concat();
     let begins = format!("{two}|30|30|{{");
     assert!(log.starts_with(&begins) && log.contains("broken"), "{log}");
@@ -222,7 +222,7 @@ async fn no_character_of_a_plugin_makes_a_table_unreadable() {
     }
 }
 
-/// Whoever reads new facts by their ids meets each of them once, whatever the clock said when they were made.
+/// A client that reads new facts by id reads each of them once, whatever the clock showed when they were written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_ids_of_facts_only_grow_du_122() {
     let world = World::new();
@@ -231,7 +231,7 @@ async fn the_ids_of_facts_only_grow_du_122() {
         ("a", "2026-02-01"),
         ("c", "2026-01-01"),
     ] {
-        let fact = keep::Fact {
+        let fact = records::PluginFact {
             seq: 1,
             fact_type: "seen".to_owned(),
             job_id: "j".to_owned(),
@@ -240,14 +240,14 @@ async fn the_ids_of_facts_only_grow_du_122() {
             created_at: format!("{created_at}T00:00:00Z").parse().unwrap(),
         };
         let put = Command::Put(Put {
-            key: keep::fact(plugin, 1),
+            key: records::fact_key(plugin, 1),
             value: serde_json::to_string(&fact).unwrap(),
             expires_at: None,
             expect: None,
         });
         world.engine.apply(None, put).await.unwrap();
-        let record = world.record(keep::fact(plugin, 1)).await.unwrap();
-        let kept: keep::Fact = serde_json::from_str(&record.value).unwrap();
+        let record = world.record(records::fact_key(plugin, 1)).await.unwrap();
+        let kept: records::PluginFact = serde_json::from_str(&record.value).unwrap();
         assert_eq!(kept, fact);
     }
     let ids = "SELECT id, plugin_name, seq FROM plugin_facts ORDER BY id";

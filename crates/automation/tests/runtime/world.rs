@@ -1,4 +1,4 @@
-//! A folder with plugins and a configuration, and the service that runs them.
+//! A directory with plugins and a configuration, and the runtime.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_automation::config::{Environment, Verify};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::config::{Environment, SealCheck};
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
-use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, keep, parse_job_id};
+use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, parse_job_id, records};
 use consign_engine::{
     Engine, EngineClock, IntentFilter, Options as EngineOptions, SealKey, Timekeeper,
 };
@@ -28,16 +28,16 @@ use tempfile::TempDir;
 
 /// Far more than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// The body of a plugin that is done at once.
+/// The body of a plugin that ends at once.
 pub(crate) const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;
-/// What a plugin does that begins, says so in `$here/began`, and waits for `$here/go`.
+/// A plugin that starts, writes `$here/began`, and waits for `$here/go`.
 pub(crate) const WAITS: &str = "touch $here/began; while [ ! -e $here/go ]; do sleep 0.02; done; ";
 
 pub(crate) struct World {
     folder: TempDir,
     pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
-    /// In the way of those who settle jobs, if a test puts them there.
+    /// Faults that a test can inject into settlements.
     pub(crate) obstacles: Arc<Obstacles>,
 }
 
@@ -74,7 +74,7 @@ impl World {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// A plugin in bash that knows poll, handle and work. `$here` is the folder of the world, `$request` what it is asked.
+    /// A plugin in bash with poll, handle and work. `$here` is the directory of the world, `$request` the request.
     pub(crate) fn plugin(&self, name: &str, body: &str) {
         let head = format!(
             "#!/usr/bin/env bash\nhere='{}'\nrequest=$(cat)\n",
@@ -83,7 +83,7 @@ impl World {
         self.script(name, "", &format!("{head}{body}\n"));
     }
 
-    /// The same in Python; `request` is what it is asked, `ok(**more)` answers.
+    /// The same in Python; `request` is the request, `ok(**more)` responds.
     pub(crate) fn python(&self, name: &str, more: &str, body: &str) {
         let head = format!(
             "#!/usr/bin/env python3\nimport json, os, sys, time\nhere = {:?}\nrequest = json.load(sys.stdin)\n\
@@ -106,7 +106,7 @@ impl World {
         fs::set_permissions(folder.join("run"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// The program of a configuration, to which the roots of the plugins are added.
+    /// The program of a configuration, with the plugin roots added.
     pub(crate) fn program(&self, config: &str) -> Arc<Program> {
         Arc::new(self.loaded(config))
     }
@@ -121,7 +121,7 @@ impl World {
             system_dir: self.path("etc"),
             processors: 4,
         };
-        let loaded = program::load(&path, &environment, Verify::AsConfigured);
+        let loaded = program::load(&path, &environment, SealCheck::AsConfigured);
         loaded
             .program
             .unwrap_or_else(|| panic!("{:#?}", loaded.problems))
@@ -136,14 +136,14 @@ impl World {
         Runtime::start(options).await.unwrap()
     }
 
-    /// A process that is there for the jobs that it is asked for.
-    pub(crate) async fn on_errand(&self, config: &str) -> Runtime {
-        let program = self.loaded(config).for_an_errand();
+    /// Starts in one-shot mode.
+    pub(crate) async fn start_one_shot(&self, config: &str) -> Runtime {
+        let program = self.loaded(config).for_one_shot();
         let options = self.options("here", Arc::new(program));
-        Runtime::on_errand(options).await.unwrap()
+        Runtime::start_one_shot(options).await.unwrap()
     }
 
-    /// One that takes no jobs at all.
+    /// A runtime that claims no jobs.
     pub(crate) fn idle(&self, config: &str) -> Runtime {
         Runtime::idle(self.options("here", self.program(config)))
     }
@@ -153,7 +153,7 @@ impl World {
             engine: self.engine.clone(),
             program,
             node: node.to_owned(),
-            guarded: Guarded::default(),
+            guarded: GuardedPaths::default(),
             launcher: Launcher {
                 program: env!("CARGO_BIN_EXE_plugin-launch").into(),
                 arguments: Vec::new(),
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// A service that can die.
+    /// A runtime that can be killed.
     pub(crate) fn start_mortal(&self, config: &str) -> Mortal {
         let threads = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// Waits until nothing waits or runs any more, below this job.
+    /// Waits until this job and all its descendants are over.
     pub(crate) async fn tree(&self, root: IntentId) -> Vec<(Job, Intent)> {
         let mut found = vec![self.ended(root).await];
         let mut next = 0;
@@ -207,7 +207,7 @@ impl World {
         found.into_iter().map(read).collect()
     }
 
-    /// All jobs of a plugin that the ledger has, the oldest first.
+    /// All jobs of a plugin in the ledger, oldest first.
     pub(crate) async fn jobs(&self, plugin: &str) -> Vec<(Job, Intent)> {
         let page = self.engine.intents(IntentFilter {
             face: Face::Automation,
@@ -223,7 +223,7 @@ impl World {
         read.filter(|(job, _)| job.plugin == plugin).collect()
     }
 
-    /// Waits until a plugin has had so many jobs.
+    /// Waits until a plugin has this many jobs.
     pub(crate) async fn jobs_are(&self, plugin: &str, count: usize) -> Vec<(Job, Intent)> {
         let began = Instant::now();
         loop {
@@ -236,21 +236,28 @@ impl World {
         }
     }
 
-    pub(crate) async fn schedule(&self, plugin: &str, id: &str) -> keep::Schedule {
-        let record = self.record(keep::schedule(plugin, id)).await.unwrap();
+    pub(crate) async fn schedule(&self, plugin: &str, id: &str) -> records::ScheduleRecord {
+        let record = self
+            .record(records::schedule_key(plugin, id))
+            .await
+            .unwrap();
         serde_json::from_str(&record.value).unwrap()
     }
 
-    /// Waits until a schedule is as wanted.
+    /// Waits until a schedule is in the wanted state.
     pub(crate) async fn schedule_is(
         &self,
         plugin: &str,
         id: &str,
-        wanted: impl Fn(&keep::Schedule) -> bool,
-    ) -> keep::Schedule {
+        wanted: impl Fn(&records::ScheduleRecord) -> bool,
+    ) -> records::ScheduleRecord {
         let began = Instant::now();
         loop {
-            if self.record(keep::schedule(plugin, id)).await.is_some() {
+            if self
+                .record(records::schedule_key(plugin, id))
+                .await
+                .is_some()
+            {
                 let found = self.schedule(plugin, id).await;
                 if wanted(&found) {
                     return found;
@@ -273,15 +280,15 @@ impl World {
         put.unwrap();
     }
 
-    pub(crate) async fn log(&self, id: IntentId, attempt: u32) -> keep::Log {
-        let key = keep::log(&consign_automation::runtime::job_id(id), attempt);
+    pub(crate) async fn log(&self, id: IntentId, attempt: u32) -> records::JobLog {
+        let key = records::log_key(&consign_automation::runtime::job_id(id), attempt);
         let record = self.engine.record(key).await.unwrap().unwrap();
         serde_json::from_str(&record.value).unwrap()
     }
 
-    /// Waits until the attempt is in the log.
-    pub(crate) async fn logged(&self, id: IntentId, attempt: u32) -> keep::Log {
-        let key = keep::log(&consign_automation::runtime::job_id(id), attempt);
+    /// Waits until the attempt is logged.
+    pub(crate) async fn logged(&self, id: IntentId, attempt: u32) -> records::JobLog {
+        let key = records::log_key(&consign_automation::runtime::job_id(id), attempt);
         let began = Instant::now();
         while self.record(key.clone()).await.is_none() {
             assert!(began.elapsed() < PATIENCE, "no log of {key:?}");
@@ -295,20 +302,20 @@ impl World {
     }
 }
 
-/// A service with threads of its own.
+/// A runtime with its own threads.
 pub(crate) struct Mortal {
     pub(crate) runtime: Runtime,
     threads: tokio::runtime::Runtime,
 }
 
 impl Mortal {
-    /// All that it was about is dropped where it stands, as if its process were killed.
+    /// Drops everything at once, as if the process was killed.
     pub(crate) fn die(self) {
         tokio::task::block_in_place(|| self.threads.shutdown_timeout(PATIENCE));
     }
 }
 
-/// Waits until this was told, and gives its data.
+/// Waits for an event of this kind, and returns its data.
 pub(crate) async fn told(runtime: &Runtime, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -322,7 +329,7 @@ pub(crate) async fn told(runtime: &Runtime, kind: &str, wanted: impl Fn(&Value) 
     }
 }
 
-/// One job of a plugin's command.
+/// Enqueues one job of a plugin's command.
 pub(crate) async fn run(
     runtime: &Runtime,
     plugin: &str,

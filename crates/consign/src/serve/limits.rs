@@ -1,7 +1,7 @@
 //! How many connections each listener may have, from the number of files this process may have open.
 
 use consign_automation::plugin::open_files;
-use consign_faces::automation::listeners::Shares;
+use consign_faces::automation::listeners::ConnectionShares;
 use consign_faces::web::server::CONNECTIONS_MAX_DEFAULT;
 
 /// Kept free of connections, for the ledger, the files of plugins and whatever a system library opens.
@@ -36,16 +36,16 @@ impl Connections {
     }
 
     /// Of the automation's listeners beside the main one.
-    pub(super) fn beside(self) -> Shares {
-        Shares {
+    pub(super) fn beside(self) -> ConnectionShares {
+        ConnectionShares {
             api: (self.0 / 4).max(1),
             webhooks: (self.0 / 8).max(1),
         }
     }
 
     /// Of the automation's listeners where there is no other.
-    pub(crate) fn alone(self) -> Shares {
-        Shares {
+    pub(crate) fn alone(self) -> ConnectionShares {
+        ConnectionShares {
             api: (self.0 / 4 * 3).max(1),
             webhooks: (self.0 / 4).max(1),
         }

@@ -3,8 +3,8 @@
 //! Invariant: the data directory is locked before anything in it is made or read.
 
 pub(crate) mod begin;
-mod beside;
 mod cleanup;
+mod embedded_automation;
 mod greeting;
 pub(crate) mod ledger;
 pub(crate) mod limits;

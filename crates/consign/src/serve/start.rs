@@ -22,7 +22,7 @@ use consign_faces::web::{layers, tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::beside::Ready;
+use super::embedded_automation::PreparedAutomation;
 use super::greeting::{self, Greeting};
 use super::ledger::{Ledger, random_bytes};
 use super::limits::Connections;
@@ -35,7 +35,7 @@ use crate::lock::{self, DataLock};
 use crate::place::{Named, Place};
 use crate::planted;
 use crate::secrets::{Overrides, Secret, Secrets};
-use crate::system::{Files, NODE};
+use crate::system::{NODE, ReloadHandle};
 
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
@@ -44,7 +44,11 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let settings = protocol_settings()?;
     let site_settings = site::settings(args.site_file.as_deref())?;
     refuse_open_plain(&args, &settings)?;
-    let automation = args.config.as_deref().map(Ready::load).transpose()?;
+    let automation = args
+        .config
+        .as_deref()
+        .map(PreparedAutomation::load)
+        .transpose()?;
     let data = args.data.directory();
     data.refuse_writable_by_others()?;
     data.create()?;
@@ -135,7 +139,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let node = if shared {
         automation
             .as_ref()
-            .map(Ready::node)
+            .map(PreparedAutomation::node)
             .transpose()?
             .unwrap_or_default()
     } else {
@@ -160,7 +164,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         }
         None => None,
     };
-    let files = automation.as_ref().map(|running| running.files.clone());
+    let reload_automation = automation.as_ref().map(|running| running.reload.clone());
     let site = match site_settings {
         Some(asked) => {
             let node = if shared {
@@ -208,7 +212,13 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let served = server
         .run(
             service,
-            until_told(drain, reload, files, ledger.clone(), disowned.clone())?,
+            until_told(
+                drain,
+                reload,
+                reload_automation,
+                ledger.clone(),
+                disowned.clone(),
+            )?,
         )
         .await;
     match served {
@@ -225,7 +235,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         tracing::error!(%error, "the local socket ended by a panic");
     }
     if let Some(automation) = automation {
-        automation.stopped().await;
+        automation.wait_until_stopped().await;
     }
     timekeeping
         .await
@@ -281,7 +291,7 @@ impl Drop for NotedAddress<'_> {
 fn until_told(
     drain: watch::Sender<bool>,
     reload: Option<tls::Reload>,
-    files: Option<Files>,
+    reload_automation: Option<ReloadHandle>,
     ledger: Ledger,
     mut disowned: watch::Receiver<Option<Failure>>,
 ) -> anyhow::Result<impl Future<Output = ()>> {
@@ -302,8 +312,8 @@ fn until_told(
                         None => tracing::info!("SIGHUP: there is no certificate to reload"),
                     }
                     // Beside this loop: whoever ends the server does not wait for it.
-                    if let Some(files) = files.clone() {
-                        tokio::spawn(async move { files.reload().await });
+                    if let Some(automation) = reload_automation.clone() {
+                        tokio::spawn(async move { automation.reload().await });
                     }
                 }
             }

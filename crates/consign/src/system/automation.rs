@@ -1,20 +1,20 @@
-//! The runtime of one configuration tree, from its start to its end, whoever owns the ledger.
+//! The running automation of one configuration tree, on any ledger.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use consign_automation::config::{Problem, Severity, Verify};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::config::{ConfigProblem, SealCheck, Severity};
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::Engine;
-use consign_faces::automation as face;
-use consign_faces::automation::listeners::{self, Listeners, Serving, Shares};
+use consign_faces::automation;
+use consign_faces::automation::listeners::{self, AutomationListeners, ConnectionShares, Serving};
 use consign_faces::automation::loader::Loader;
-use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret as Checked};
+use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret};
 use consign_faces::web::door::Door;
 use consign_faces::web::unix::Socket;
 use tokio::sync::watch;
@@ -22,50 +22,50 @@ use tokio::task::JoinHandle;
 
 use super::state::StateDir;
 use crate::PLUGIN_LAUNCH;
-use crate::commands::automation::config::tree::Tree;
+use crate::commands::automation::config::tree::ConfigTree;
 use crate::failure::Failure;
 use crate::serve::ledger::random_bytes;
 
-/// How long jobs that run may take when the service is told to stop; those that need longer run again at the next start.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a stop waits for running jobs; those that need longer run again at the next start.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-const STAYS: &str = "the configuration was not reloaded; the old one stays";
+const RELOAD_FAILED: &str = "the configuration was not reloaded; the old one stays active";
 
-/// A running runtime, the files that it follows, and the ways in.
+/// A running automation with its listeners.
 #[derive(Debug)]
 pub(crate) struct Automation {
-    files: Files,
+    reload: ReloadHandle,
     control: JoinHandle<()>,
     serving: JoinHandle<Result<(), listeners::Error>>,
     drain: watch::Sender<bool>,
 }
 
-/// A runtime and the files that it follows.
+/// The runtime and the loader of its configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Files {
+pub(crate) struct ReloadHandle {
     runtime: Runtime,
     loader: Loader,
 }
 
 impl Automation {
-    /// `node` names this process among those that share the ledger; what an earlier start of that name left behind is taken
-    /// back. The caller holds the lock of the state directory.
+    /// `node` is the name of this process among those that share the ledger; jobs that an earlier start with this name left
+    /// behind are recovered. The caller holds the lock of the state directory.
     pub(crate) async fn start(
         engine: Engine,
-        tree: Tree,
+        tree: ConfigTree,
         program: Program,
         node: String,
         door: Door,
-        guarded: Guarded,
-        connections: Shares,
+        guarded: GuardedPaths,
+        connections: ConnectionShares,
     ) -> anyhow::Result<Self> {
         refuse_short_secrets(&program)?;
         let state = StateDir::of(program.config());
         let socket = state.socket();
         state.clear_temporary();
         let plugins = program.plugins().count();
-        // An address that is taken is known before anything runs.
-        let listeners = Listeners::bind(&program, connections, door.trust_proxy).await?;
+        // Bind first, so that an address in use is detected before anything runs.
+        let listeners = AutomationListeners::bind(&program, connections, door.trust_proxy).await?;
         let (api, webhooks) = (listeners.api(), listeners.webhooks());
         let runtime = Runtime::start(Options {
             engine,
@@ -86,12 +86,12 @@ impl Automation {
             door,
             throttles: true,
         };
-        // Before the socket: whoever finds that finds the token of this start.
+        // Before the socket, so that a client that finds the socket finds the token of this start.
         let token = state.new_control_token()?;
-        let token = Checked::new(token.reveal().to_owned());
-        // The caller holds the lock of the directory, so a socket that is there is left over.
+        let token = Secret::new(token.reveal().to_owned());
+        // The caller holds the lock of the directory, so an existing socket is stale.
         let bound = Socket::bind(&socket);
-        let bound = bound.with_context(|| format!("cannot make {}", socket.display()))?;
+        let bound = bound.with_context(|| format!("cannot create {}", socket.display()))?;
         let (of_control, to_control) = (runtime.clone(), serving.clone());
         let control = tokio::spawn(async move {
             listeners::control(bound, of_control, &to_control, token).await;
@@ -108,18 +108,18 @@ impl Automation {
             plugins,
             api,
             webhooks,
-            "the automation runs"
+            "the automation is running"
         );
         Ok(Self {
-            files: Files { runtime, loader },
+            reload: ReloadHandle { runtime, loader },
             control,
             serving,
             drain,
         })
     }
 
-    /// What is odd about a configuration that holds.
-    pub(crate) fn tell(problems: &[Problem]) {
+    /// Logs the warnings and notices of a valid configuration.
+    pub(crate) fn log_problems(problems: &[ConfigProblem]) {
         for problem in problems {
             let (file, line) = (problem.file.display(), problem.line);
             let (message, fix) = (&problem.message, &problem.fix);
@@ -134,58 +134,58 @@ impl Automation {
         }
     }
 
-    /// What a SIGHUP needs.
-    pub(crate) fn files(&self) -> Files {
-        self.files.clone()
+    /// The handle for a reload on SIGHUP.
+    pub(crate) fn reload_handle(&self) -> ReloadHandle {
+        self.reload.clone()
     }
 
-    /// Takes no more requests and no more jobs, and waits for those that run, for a bounded time.
+    /// Stops accepting requests and claiming jobs, and waits for running ones up to a limit.
     pub(crate) async fn stop(self) {
-        let runtime = &self.files.runtime;
+        let runtime = &self.reload.runtime;
         let running = runtime.running();
-        tracing::info!(component = "service", running, "the automation stops");
+        tracing::info!(component = "service", running, "the automation is stopping");
         self.drain.send_replace(true);
-        runtime.stop(STOP_PATIENCE).await;
-        // Whoever still waits there is cut off; what was asked for is in the ledger or was not begun.
+        runtime.stop(STOP_TIMEOUT).await;
+        // Open requests are cut off; what they asked for is either in the ledger or was not started.
         self.control.abort();
         match self.serving.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(component = "service", %error, "requests were cut off");
             }
-            Err(error) => tracing::error!(component = "service", %error, "a server broke off"),
+            Err(error) => tracing::error!(component = "service", %error, "a listener panicked"),
         }
     }
 }
 
-impl Files {
+impl ReloadHandle {
     pub(super) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// Reads the configuration again. One that does not hold is told in the log, and the old one stays.
+    /// Reloads the configuration. An invalid one is logged, and the old one stays.
     pub(crate) async fn reload(&self) {
         if let Err(error) = self.loader.reload(&self.runtime).await {
-            tracing::error!(component = "reload", %error, "{STAYS}");
+            tracing::error!(component = "reload", %error, "{RELOAD_FAILED}");
         }
     }
 }
 
-/// Reads the configuration of a tree again, for whoever asks.
-pub(super) fn loader(runtime: &Runtime, tree: &Arc<Tree>) -> Loader {
+/// A loader that reads the configuration of a tree again.
+pub(super) fn loader(runtime: &Runtime, tree: &Arc<ConfigTree>) -> Loader {
     let (runtime, tree) = (runtime.clone(), Arc::clone(tree));
     Loader::new(move || {
-        // The strictness that holds cannot be taken away by the file that it is about.
+        // The running strictness applies, so that a file cannot lower it for itself.
         let strictness = runtime.program().config().service.strictness;
-        let loaded = tree.load(Verify::AsRunning(strictness));
+        let loaded = tree.load(SealCheck::AsRunning(strictness));
         let (program, problems) = loaded.map_err(|refused| refused.to_string())?;
-        Automation::tell(&problems);
+        Automation::log_problems(&problems);
         refuse_short_secrets(&program).map_err(|refused| refused.to_string())?;
         Ok(Arc::new(program))
     })
 }
 
-/// Short ones can be guessed, however seldom one may try.
+/// Short secrets can be guessed, even at a low rate.
 fn refuse_short_secrets(program: &Program) -> Result<(), Failure> {
     let config = program.config();
     let token = config.registry.shorter_than(SECRET_CHARS_MIN);
@@ -205,22 +205,22 @@ fn refuse_short_secrets(program: &Program) -> Result<(), Failure> {
     Err(Failure::usage(message).hint(hint))
 }
 
-/// The HTTP interface for those whom something else has let in already.
+/// The HTTP interface for callers that are authenticated already.
 pub(super) fn local_router(
     runtime: &Runtime,
     loader: Loader,
     draining: watch::Receiver<bool>,
 ) -> Router {
-    let options = face::Options {
+    let options = automation::Options {
         loader,
-        access: face::Access::Local,
+        access: automation::ApiAccess::Local,
         draining,
         binary_path: std::env::current_exe().ok(),
     };
-    face::router(runtime.clone(), options)
+    automation::router(runtime.clone(), options)
 }
 
-/// Our own program, still the one that runs if its file was replaced.
+/// This binary, even if its file was replaced.
 pub(super) fn launcher() -> Launcher {
     Launcher {
         program: "/proc/self/exe".into(),

@@ -1,13 +1,13 @@
-//! The log of the service: lines on standard output, JSON unless the configuration says text.
+//! The log of the service: lines on standard output, as JSON unless the configuration selects text.
 //!
-//! Invariant: every JSON line has `timestamp`, `level`, `component` and `message`; `plugin` and `job_id` are there where the line
-//! is about one.
+//! Invariant: every JSON line has `timestamp`, `level`, `component` and `message`; `plugin` and `job_id` are present where they
+//! apply.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use consign_automation::config::model::{LogLevel, Service};
+use consign_automation::config::model::{LogLevel, ServiceConfig};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -17,29 +17,29 @@ use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The running log, for those who change what it shows.
-pub(super) struct Log {
+/// A handle to change the format and level of the running log.
+pub(super) struct LogHandle {
     is_json: Arc<AtomicBool>,
-    /// Nothing to set where `RUST_LOG` filters.
+    /// `None` if `RUST_LOG` sets the filter.
     filter: Option<Box<dyn Fn(EnvFilter) + Send + Sync>>,
 }
 
-/// `RUST_LOG` beats the configuration.
-pub(super) fn start(service: &Service) -> Log {
+/// `RUST_LOG` overrides the configuration.
+pub(super) fn start(service: &ServiceConfig) -> LogHandle {
     let given = EnvFilter::try_from_default_env().ok();
     let is_given = given.is_some();
     let is_json = Arc::new(AtomicBool::new(service.log_json));
     let lines = tracing_subscriber::fmt()
         .with_writer(std::io::stdout)
         .with_ansi(false)
-        .event_format(Lines {
+        .event_format(LineFormat {
             is_json: Arc::clone(&is_json),
             text: tracing_subscriber::fmt::format().with_target(false),
         })
         .with_env_filter(given.unwrap_or_else(|| filter(service)))
         .with_filter_reloading();
     let handle = lines.reload_handle();
-    // A second start in one process keeps the first one's log.
+    // A second start in one process keeps the log of the first.
     let _ = lines.try_init();
     let set = move |filter| {
         if let Err(error) = handle.reload(filter) {
@@ -47,15 +47,15 @@ pub(super) fn start(service: &Service) -> Log {
         }
     };
     let filter: Box<dyn Fn(EnvFilter) + Send + Sync> = Box::new(set);
-    Log {
+    LogHandle {
         is_json,
         filter: (!is_given).then_some(filter),
     }
 }
 
-impl Log {
-    /// From now on as this configuration has it.
-    pub(super) fn follow(&self, service: &Service) {
+impl LogHandle {
+    /// Applies the format and level of this configuration.
+    pub(super) fn apply(&self, service: &ServiceConfig) {
         self.is_json.store(service.log_json, Ordering::Relaxed);
         if let Some(set) = &self.filter {
             set(filter(service));
@@ -63,7 +63,7 @@ impl Log {
     }
 }
 
-fn filter(service: &Service) -> EnvFilter {
+fn filter(service: &ServiceConfig) -> EnvFilter {
     EnvFilter::new(match service.log_level {
         LogLevel::Debug => "debug",
         LogLevel::Info => "info",
@@ -72,13 +72,13 @@ fn filter(service: &Service) -> EnvFilter {
     })
 }
 
-/// One line for each event, in the form of the moment.
-struct Lines {
+/// Formats each event as one line, in the current format.
+struct LineFormat {
     is_json: Arc<AtomicBool>,
     text: Format,
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -99,10 +99,10 @@ where
 
 fn json_line(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     let metadata = event.metadata();
-    let mut fields = Fields(Map::new());
+    let mut fields = JsonFields(Map::new());
     event.record(&mut fields);
     let mut line = fields.0;
-    // What the event says of itself cannot take their place.
+    // Fields of the event cannot override these.
     let now = format!("{:.6}", Timestamp::now());
     line.insert("timestamp".to_owned(), now.into());
     line.insert("level".to_owned(), metadata.level().to_string().into());
@@ -112,21 +112,21 @@ fn json_line(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     writeln!(writer, "{}", Value::Object(line))
 }
 
-/// The part of the program that speaks, where it does not say so itself.
+/// The component of an event that does not name one.
 fn component(target: &str) -> &str {
     let last = target.rsplit("::").next().unwrap_or(target);
     last.strip_prefix("consign_").unwrap_or(last)
 }
 
-struct Fields(Map<String, Value>);
+struct JsonFields(Map<String, Value>);
 
-impl Fields {
+impl JsonFields {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.insert(field.name().to_owned(), value.into());
     }
 }
 
-impl Visit for Fields {
+impl Visit for JsonFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field, format!("{value:?}"));
     }

@@ -1,6 +1,6 @@
-//! What the service tells a supervisor of the systemd kind: that it is ready, reloads, stops, and is alive.
+//! Notifies a supervisor such as systemd: ready, reloading, stopping and watchdog.
 //!
-//! Invariant: without a supervisor everything here does nothing. A message that cannot be sent is no reason to stop working.
+//! Invariant: without a supervisor this does nothing. A message that cannot be sent is not an error of the service.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -11,8 +11,8 @@ use tokio::time::{MissedTickBehavior, interval};
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
     socket: Option<UnixDatagram>,
-    /// How often it wants to hear that we are alive.
-    alive_within: Option<Duration>,
+    /// The watchdog interval that the supervisor expects.
+    watchdog_interval: Option<Duration>,
 }
 
 impl Supervisor {
@@ -21,35 +21,35 @@ impl Supervisor {
         let socket = variable("NOTIFY_SOCKET").and_then(|address| connect(&address));
         let meant_for_us =
             variable("WATCHDOG_PID").is_none_or(|pid| pid.parse() == Ok(std::process::id()));
-        let alive_within = variable("WATCHDOG_USEC")
+        let watchdog_interval = variable("WATCHDOG_USEC")
             .filter(|_| meant_for_us)
             .and_then(|micros| micros.parse().ok())
             .filter(|micros| *micros > 0)
             .map(Duration::from_micros);
         Self {
-            alive_within: alive_within.filter(|_| socket.is_some()),
+            watchdog_interval: watchdog_interval.filter(|_| socket.is_some()),
             socket,
         }
     }
 
     pub(super) fn ready(&self) {
-        self.tell("READY=1\nSTATUS=running");
+        self.send("READY=1\nSTATUS=running");
     }
 
     pub(super) fn reloading(&self) {
-        self.tell("RELOADING=1\nSTATUS=reloading the configuration");
+        self.send("RELOADING=1\nSTATUS=reloading the configuration");
     }
 
     pub(super) fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=waiting for running jobs");
+        self.send("STOPPING=1\nSTATUS=waiting for running jobs");
     }
 
-    /// Says again and again that we are alive, but only while we are well: else we are ended and begin anew. Never ends.
-    pub(super) async fn keep_alive<F>(&self, ailment: impl Fn() -> F)
+    /// Sends watchdog messages while the service is healthy; without them the supervisor restarts it. Never returns.
+    pub(super) async fn keep_alive<F>(&self, unhealthy_reason: impl Fn() -> F)
     where
         F: Future<Output = Option<String>>,
     {
-        let Some(within) = self.alive_within else {
+        let Some(within) = self.watchdog_interval else {
             return std::future::pending().await;
         };
         let mut beat = interval(within / 2);
@@ -57,36 +57,36 @@ impl Supervisor {
         let mut was_well = true;
         loop {
             beat.tick().await;
-            let ailment = ailment().await;
-            match &ailment {
-                None => self.tell("WATCHDOG=1"),
-                Some(ailment) if was_well => {
-                    let message = "the supervisor does not hear that the service is alive until it is well again";
-                    tracing::error!(component = "service", ailment, "{message}");
+            let unhealthy_reason = unhealthy_reason().await;
+            match &unhealthy_reason {
+                None => self.send("WATCHDOG=1"),
+                Some(unhealthy_reason) if was_well => {
+                    let message = "the service is unhealthy; watchdog messages stop until it is healthy again";
+                    tracing::error!(component = "service", unhealthy_reason, "{message}");
                 }
                 Some(_) => {}
             }
-            was_well = ailment.is_none();
+            was_well = unhealthy_reason.is_none();
         }
     }
 
-    fn tell(&self, message: &str) {
+    fn send(&self, message: &str) {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.send(message.as_bytes())
         {
-            tracing::warn!(component = "service", %error, "the supervisor was not told");
+            tracing::warn!(component = "service", %error, "a message to the supervisor was not sent");
         }
     }
 }
 
-/// A path, or behind an `@` a name that is no file.
+/// A path, or with a leading `@` the name of an abstract socket.
 fn connect(address: &str) -> Option<UnixDatagram> {
     let address = match address.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(address),
     };
     let socket = UnixDatagram::unbound().ok()?;
-    // A supervisor that does not listen must not hold us up.
+    // A supervisor that does not read must not block the service.
     socket.set_nonblocking(true).ok()?;
     socket.connect_addr(&address.ok()?).ok()?;
     Some(socket)
@@ -104,7 +104,7 @@ mod tests {
         theirs.set_nonblocking(true).unwrap();
         let supervisor = Supervisor {
             socket: Some(ours),
-            alive_within: Some(Duration::from_secs(2)),
+            watchdog_interval: Some(Duration::from_secs(2)),
         };
         let is_well = AtomicBool::new(true);
         let heard = || {
@@ -112,21 +112,21 @@ mod tests {
             let beats = std::iter::from_fn(|| theirs.recv(&mut buffer).ok());
             beats.count()
         };
-        let ailment = || {
+        let unhealthy_reason = || {
             let is_unwell = !is_well.load(Ordering::SeqCst);
             std::future::ready(is_unwell.then(|| "unwell".to_owned()))
         };
         let story = async {
             for (well, least) in [(true, 3), (false, 0), (true, 3)] {
                 is_well.store(well, Ordering::SeqCst);
-                // Beside the beats, which fall on whole seconds.
+                // Between the messages, which are sent at whole seconds.
                 tokio::time::sleep(Duration::from_millis(3_500)).await;
                 let count = heard();
                 assert!(if well { count >= least } else { count == 0 }, "{count}");
             }
         };
         tokio::select! {
-            () = supervisor.keep_alive(ailment) => {}
+            () = supervisor.keep_alive(unhealthy_reason) => {}
             () = story => {}
         }
     }

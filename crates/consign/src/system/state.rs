@@ -1,7 +1,7 @@
-//! The directory of an automation service: the ledger, the lock of the one service that works on it, keys, and the control socket.
+//! The state directory of an automation service: ledger, lock, keys and control socket.
 //!
-//! Invariant: where the last service kept its jobs in the store of a server, a note says so, and nobody opens the ledger of this
-//! directory in its place until a service begins it on purpose.
+//! Invariant: if the last service kept its jobs in the store of a server, a note says so, and the ledger of this directory is not
+//! opened until a service takes it into use.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use consign_automation::config::{Config, STAND_IN};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_engine::{Engine, Timekeeper};
 use data_encoding::HEXLOWER;
 use serde_json::json;
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
-use crate::commands::automation::config::tree::Tree;
+use crate::commands::automation::config::tree::ConfigTree;
 use crate::data_dir::{DataDir, create_private, drawn_once, read_note, remove_note, write_private};
 use crate::failure::{Exit, Failure};
 use crate::lock::{self, DataLock};
@@ -30,13 +30,13 @@ use crate::serve::ledger::{Ledger, random_bytes};
 
 const LOCK: &str = "ductile.lock";
 const SOCKET: &str = "ductile.sock";
-const ELSEWHERE: &str = "ledger_elsewhere";
+const EXTERNAL_LEDGER: &str = "ledger_elsewhere";
 const CONTROL_TOKEN: &str = "control_token";
-/// Of plugins in a sandbox that cannot have the usual directory.
+/// Temporary files of sandboxed plugins that cannot use the default directory.
 const TEMPORARY: &str = "tmp";
-/// What to do about a ledger that only another server opens.
-pub(crate) const ASK_ITS_SERVER: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` begins a new ledger";
-/// Jobs are pruned by the service itself; this is for what else a ledger may hold.
+/// The hint for a ledger that only another server can open.
+pub(crate) const START_SERVER_HINT: &str = "start that server again with `consign serve --config`; without it, `consign store backup` and `consign store check` work on its store, and `system start` starts a new ledger";
+/// The service prunes jobs itself; this is for other rows of the ledger.
 const CLEANUP_INTERVAL: Duration = Duration::from_hours(6);
 
 #[derive(Clone, Debug)]
@@ -52,13 +52,13 @@ impl StateDir {
         Self { dir, ledger }
     }
 
-    /// That of a tree whose variables may be unset here, as long as the place of the directory needs none of them.
-    pub(crate) fn at(tree: &Tree) -> anyhow::Result<Self> {
+    /// The state directory of a tree with unset variables, as long as its path needs none of them.
+    pub(crate) fn of_tree(tree: &ConfigTree) -> anyhow::Result<Self> {
         let config = tree.with_stand_ins().peek()?;
         let path = config.state_path.to_string_lossy();
         if path.contains(STAND_IN) {
             let message = "`state.path` needs a variable that is not set";
-            let hint = "set it as it is set for the service";
+            let hint = "set it to the value that the service uses";
             return Err(Failure::new(Exit::Config, message).hint(hint).into());
         }
         Ok(Self::of(&config))
@@ -68,17 +68,17 @@ impl StateDir {
         &self.ledger
     }
 
-    /// Where a running service takes commands.
+    /// The control socket of the running service.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join(SOCKET)
     }
 
-    /// What whoever speaks to the socket must send. It lies where no sandbox lets a plugin read.
+    /// The file with the token of the control socket. No sandbox lets a plugin read it.
     pub(super) fn control_token(&self) -> PathBuf {
         DataDir::new(&self.dir).key_file(CONTROL_TOKEN)
     }
 
-    /// Makes the token of a service that begins; that of one before is void.
+    /// Creates the token of a starting service; the previous one becomes invalid.
     pub(super) fn new_control_token(&self) -> anyhow::Result<Secret> {
         let keys = DataDir::new(&self.dir).keys();
         create_private(&keys)?;
@@ -90,95 +90,101 @@ impl StateDir {
         Ok(token)
     }
 
-    /// What of this directory, and of our own program, is closed to plugins in a sandbox.
-    pub(crate) fn guarded(&self) -> Guarded {
-        let own = [LOCK, SOCKET, ELSEWHERE].map(|name| self.dir.join(name));
+    /// The files of this directory, and this binary, that no sandbox opens.
+    pub(crate) fn guarded(&self) -> GuardedPaths {
+        let own = [LOCK, SOCKET, EXTERNAL_LEDGER].map(|name| self.dir.join(name));
         let keys = DataDir::new(&self.dir).keys();
-        let guarded = Guarded {
+        let guarded = GuardedPaths {
             kept: std::env::current_exe().into_iter().collect(),
             spare: Some(self.dir.join(TEMPORARY)),
-            ..Guarded::default()
+            ..GuardedPaths::default()
         };
         guarded.and_hidden(own).and_hidden([keys])
     }
 
-    /// What plugins of an earlier start left in their temporary directories.
+    /// Removes temporary files of plugins from earlier starts.
     pub(super) fn clear_temporary(&self) {
-        // It is mostly not there, and what cannot be removed is in nobody's way.
+        // The directory rarely exists, and leftover files are harmless.
         let _ = std::fs::remove_dir_all(self.dir.join(TEMPORARY));
     }
 
-    /// The process of the running service; 0 if it has not said which it is.
-    pub(crate) fn running(&self) -> Option<u32> {
+    /// The pid of the running service; 0 if it is not known.
+    pub(crate) fn service_pid(&self) -> Option<u32> {
         lock::holder(&self.dir.join(LOCK))
     }
 
-    /// Makes the directory and holds it. A second service ends here.
+    /// Creates and locks the directory. Fails if another service holds the lock.
     pub(crate) fn lock(&self) -> anyhow::Result<DataLock> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.dir)
-            .with_context(|| format!("cannot make the directory {}", self.dir.display()))?;
+            .with_context(|| format!("cannot create the directory {}", self.dir.display()))?;
         DataLock::state(&self.dir.join(LOCK), &self.dir.display().to_string())
     }
 
-    /// The name of this directory's service in a shared database. Whoever holds the lock is the only one of that name, so the jobs
-    /// that run under it at a start are left over and taken back at once. Drawn once: host names and paths are the same on many machines.
+    /// The node name of this directory's service in a shared database. The holder of the lock is the only one with this name, so
+    /// jobs that run under it at a start are stale and recovered at once. The name is random, because host names and paths are
+    /// not unique.
     pub(crate) fn node(&self, _lock: &DataLock) -> anyhow::Result<String> {
         drawn_once(&self.dir)
     }
 
-    /// Notes that the jobs lie in the store of a server, without its password.
-    pub(crate) fn note_elsewhere(&self, _lock: &DataLock, place: &Place) -> anyhow::Result<()> {
+    /// Records that the jobs are in the store of a server, without its password.
+    pub(crate) fn record_external_ledger(
+        &self,
+        _lock: &DataLock,
+        place: &Place,
+    ) -> anyhow::Result<()> {
         let place = format!("{}\n", place.noted());
-        write_private(&self.dir.join(ELSEWHERE), place.as_bytes())
+        write_private(&self.dir.join(EXTERNAL_LEDGER), place.as_bytes())
     }
 
-    /// The store of a server that holds the jobs, if the last service here was one beside the Intent Protocol.
-    pub(crate) fn elsewhere(&self) -> anyhow::Result<Option<String>> {
-        self.noted(ELSEWHERE)
+    /// The store of the server that holds the jobs, if the last service here was an embedded one.
+    pub(crate) fn external_ledger(&self) -> anyhow::Result<Option<String>> {
+        self.note(EXTERNAL_LEDGER)
     }
 
-    /// From now on the jobs lie here. Gives where those of before lie.
-    pub(crate) fn begin(&self, _open: &Open) -> anyhow::Result<Option<String>> {
-        let before = self.elsewhere()?;
-        remove_note(&self.dir.join(ELSEWHERE))?;
+    /// Takes the ledger of this directory into use. Returns where the jobs were stored before.
+    pub(crate) fn use_own_ledger(&self, _open: &OpenLedger) -> anyhow::Result<Option<String>> {
+        let before = self.external_ledger()?;
+        remove_note(&self.dir.join(EXTERNAL_LEDGER))?;
         Ok(before)
     }
 
-    /// Refuses to take the ledger of this directory for that of the service.
-    pub(crate) fn require_here(&self, hint: &str) -> anyhow::Result<()> {
-        let Some(place) = self.elsewhere()? else {
+    /// Fails if the jobs are in the store of a server.
+    pub(crate) fn require_own_ledger(&self, hint: &str) -> anyhow::Result<()> {
+        let Some(place) = self.external_ledger()? else {
             return Ok(());
         };
         let message = format!(
-            "the jobs of this configuration lie in {place}, the store of a `consign serve --config`"
+            "the jobs of this configuration are in {place}, the store of a `consign serve --config`"
         );
         let context = json!({"ledger": place});
         Err(Failure::failed(message).hint(hint).context(context).into())
     }
 
-    fn noted(&self, name: &str) -> anyhow::Result<Option<String>> {
+    fn note(&self, name: &str) -> anyhow::Result<Option<String>> {
         read_note(&self.dir.join(name))
     }
 }
 
-/// A ledger that is a file of the state directory, open for this process alone.
+/// The ledger file of the state directory, opened exclusively by this process.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenLedger {
     pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
     stop: watch::Sender<bool>,
     timekeeping: JoinHandle<()>,
-    /// Makes lock files again that somebody removes.
-    keeping: JoinHandle<Failure>,
+    /// Recreates lock files that were removed.
+    lock_keeping: JoinHandle<Failure>,
     _locks: Vec<Arc<DataLock>>,
 }
 
-impl Open {
-    /// Takes the lock, then opens the ledger, making what is missing. The keys lie beside it, as in a server's data directory.
-    pub(crate) async fn new(state: &StateDir, allowed: BeginArgs) -> anyhow::Result<Self> {
+impl OpenLedger {
+    /// Takes the lock, then opens the ledger and creates what is missing. The keys are stored beside it, as in a server's data
+    /// directory.
+    pub(crate) async fn open(state: &StateDir, allowed: BeginArgs) -> anyhow::Result<Self> {
         let lock = Arc::new(state.lock()?);
         let place = Place::File(state.ledger.clone());
         let ledger_lock = place.lock()?.map(Arc::new);
@@ -205,17 +211,15 @@ impl Open {
             ledger,
             stop,
             timekeeping,
-            keeping: tokio::spawn(lock::until_taken(locks.clone())),
+            lock_keeping: tokio::spawn(lock::until_taken(locks.clone())),
             _locks: locks,
         })
     }
 
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
-        self.timekeeping
-            .await
-            .context("the timekeeper ended by a panic")?;
-        self.keeping.abort();
+        self.timekeeping.await.context("the timekeeper panicked")?;
+        self.lock_keeping.abort();
         self.ledger.close();
         if self.ledger.is_lost() {
             return Err(self.ledger.loss().into());
@@ -236,13 +240,13 @@ mod tests {
             ledger: folder.path().join("state.db"),
         };
         let lock = state.lock().unwrap();
-        assert_eq!(state.elsewhere().unwrap(), None);
-        state.require_here("").unwrap();
+        assert_eq!(state.external_ledger().unwrap(), None);
+        state.require_own_ledger("").unwrap();
         let place = Place::end("postgres://ada:hidden@127.0.0.1/db", None).unwrap();
-        state.note_elsewhere(&lock, &place).unwrap();
-        let noted = state.elsewhere().unwrap();
+        state.record_external_ledger(&lock, &place).unwrap();
+        let noted = state.external_ledger().unwrap();
         assert_eq!(noted.as_deref(), Some("postgres://127.0.0.1/db"));
-        let refused = state.require_here("").unwrap_err().to_string();
+        let refused = state.require_own_ledger("").unwrap_err().to_string();
         assert!(refused.contains("postgres://127.0.0.1/db"), "{refused}");
     }
 }

@@ -143,7 +143,7 @@ fn failures_are_json_when_json_was_asked_for_du_113() {
         "--json",
     ];
     let error = failed(&world.run(&world.ductile(), &both, &[]), 1);
-    assert!(word(&error["error"]).contains("give one of them"));
+    assert!(word(&error["error"]).contains("give only one of them"));
     let nowhere = world.run(
         &world.ductile(),
         &["config", "get", "service.name", "--json"],
@@ -289,7 +289,7 @@ fn a_seal_is_written_only_when_asked_and_plugins_are_in_it_du_017() {
     let checked = printed(&world.act(&["check", "--json"]));
     assert!(
         word(&checked["warnings"][0]["message"])
-            .contains("the program of `hello` is not what was sealed")
+            .contains("the program of `hello` differs from its seal")
     );
     let sealed = world.read(".checksums");
     assert_eq!(code(&world.act(&["lock", "--dry-run"])), 0);
@@ -367,7 +367,7 @@ fn a_token_is_shown_once_and_lives_by_its_variable_du_023() {
     let delete = ["token", "delete", "admin-cli"];
     let refused = act(&delete);
     assert_eq!(code(&refused), 78, "nobody vouched for the change");
-    assert!(text(&refused.stderr).contains("config.yaml is not what was sealed"));
+    assert!(text(&refused.stderr).contains("config.yaml differs from its seal"));
     assert_eq!(code(&act(&["lock"])), 0);
     assert_eq!(code(&act(&delete)), 0);
     assert_eq!(

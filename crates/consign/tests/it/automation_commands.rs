@@ -225,22 +225,22 @@ fn failures_say_what_to_do_and_are_json_when_that_was_asked_for_du_113() {
         assert!(error["code"].is_string() && error["context"].is_object());
         assert_eq!(code(&world.ductile(args)), 1, "{args:?}");
     };
-    failed(&["run", "nobody"], "there is no plugin `nobody`");
+    failed(&["run", "nobody"], "no plugin has the name `nobody`");
     failed(
         &["run", "echo", "--command", "dance"],
         "has no command `dance`",
     );
-    failed(&["run", "echo", "--payload", "[1]"], "no JSON object");
+    failed(&["run", "echo", "--payload", "[1]"], "not a JSON object");
     failed(
         &["run", "nobody", "--dry-run"],
-        "there is no plugin `nobody`",
+        "no plugin has the name `nobody`",
     );
     failed(
         &["pipeline", "run", "nothing"],
-        "there is no pipeline `nothing`",
+        "no pipeline has the name `nothing`",
     );
-    failed(&["job", "show", "x"], "there is no such job");
-    failed(&["logs", "nobody"], "there is no plugin `nobody`");
+    failed(&["job", "show", "x"], "no job has this id");
+    failed(&["logs", "nobody"], "no plugin has the name `nobody`");
     let hinted = world.consign(&["run", "nobody"]);
     assert!(
         text(&hinted.stderr).contains("`consign automation config check --verbose`"),

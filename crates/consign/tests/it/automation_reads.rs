@@ -72,11 +72,7 @@ fn a_job_is_inspected_with_its_lineage_its_baggage_and_its_moves_du_113() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    refused(
-        &world,
-        &["job", "inspect", "nothing"],
-        "there is no such job",
-    );
+    refused(&world, &["job", "inspect", "nothing"], "no job has this id");
 }
 
 #[test]
@@ -103,7 +99,7 @@ fn a_run_is_shown_step_by_step_with_and_without_a_service_du_085() {
     }
     let nobody = "018bcfe5-6800-7000-8000-080e072a033d";
     let args = ["pipeline", "show", "--run", nobody];
-    refused(&world, &args, "there is no such run of a pipeline");
+    refused(&world, &args, "no pipeline run has this id");
     let both = world.ductile(&["pipeline", "show", "line", "--run", &id]);
     assert_eq!(code(&both), 1, "{both:?}");
 }
@@ -171,7 +167,7 @@ fn logs_are_asked_for_by_the_id_of_a_job_or_the_name_of_a_plugin_du_124() {
     }
     assert_eq!(world.json(&["logs", "echo"])["total"], 2);
     let nobody = "018bcfe5-6800-7000-8000-080e072a033d";
-    refused(&world, &["job", "logs", nobody], "there is no such job");
+    refused(&world, &["job", "logs", nobody], "no job has this id");
     refused(&world, &["job", "logs", "nobody"], "nobody");
 }
 
@@ -302,7 +298,7 @@ fn checks_of_ledger_and_service_end_with_their_verdict_du_113() {
     assert!(shown.starts_with("ok      integrity\n"), "{shown}");
     {
         let service = world.start();
-        let error = refused(&world, &["system", "selfcheck"], "works on this ledger");
+        let error = refused(&world, &["system", "selfcheck"], "uses this ledger");
         assert_eq!(error["context"]["active_pid"], service.pid());
         let doctor = world.json(&["system", "doctor"]);
         assert_eq!(doctor["healthy"], true, "{doctor}");

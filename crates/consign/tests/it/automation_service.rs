@@ -98,7 +98,7 @@ fn a_changed_file_of_tokens_is_refused_at_start_and_by_a_reload_du_018_du_117() 
     let mut service = world.start();
     tokens("other-key");
     service.signal("HUP");
-    service.until_logged("the configuration was not reloaded; the old one stays");
+    service.until_logged("the configuration was not reloaded; the old one stays active");
     service.signal("TERM");
     assert!(service.wait().success());
     let refused = world.refused();
@@ -131,7 +131,7 @@ fn sighup_reloads_and_a_bad_configuration_keeps_the_old_one_du_117() {
     assert_eq!(names(&world), ["echo", "second"]);
     world.config("plugins: {echo: {}, second: {}, third: {}}\n");
     service.signal("HUP");
-    service.until_logged("the configuration was not reloaded; the old one stays");
+    service.until_logged("the configuration was not reloaded; the old one stays active");
     world.config("plugins: {echo: {}, second: {}}\n");
     assert_eq!(names(&world), ["echo", "second"]);
     assert_eq!(code(&world.ductile(&["run", "second", "--wait"])), 0);
@@ -271,7 +271,7 @@ fn no_secret_of_the_configuration_or_of_a_caller_is_logged_at_any_level_du_120()
     let log = service.log();
     let started = log
         .iter()
-        .find(|line| line["message"] == "the automation runs");
+        .find(|line| line["message"] == "the automation is running");
     let started = started.expect("it says so");
     let (api, hooks) = (word(&started["api"]), word(&started["webhooks"]));
     for (address, head) in [

@@ -115,7 +115,7 @@ impl World {
         let mut command = self.command(&self.path("ductile"), &["system", "start"]);
         command.envs(variables.iter().copied());
         let service = Service::spawn(command);
-        service.until_logged("the automation runs");
+        service.until_logged("the automation is running");
         service
     }
 

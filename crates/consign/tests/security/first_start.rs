@@ -90,7 +90,7 @@ fn first_start_of_an_automation_shows_no_secret() {
         .arg(world.path("config.yaml"))
         .stderr(std::fs::File::create(world.path("stderr")).expect("a file can be made"));
     let mut service = crate::automation_world::Service::spawn(command);
-    service.until_logged("the automation runs");
+    service.until_logged("the automation is running");
     service.signal("TERM");
     assert!(service.wait().success());
     let said = format!("{}{}", service.lines().join("\n"), world.read("stderr"));

@@ -74,7 +74,7 @@ fn start(world: &World, program: &str) -> Service {
         .current_dir(world.path(""))
         .stdin(Stdio::null());
     let service = Service::spawn(command);
-    service.until_logged("the automation runs");
+    service.until_logged("the automation is running");
     service
 }
 

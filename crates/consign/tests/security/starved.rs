@@ -18,7 +18,7 @@ plugins:
   broken: {retry: {max_attempts: 1}, serves: [{goal: break}]}
 ";
 const OK: &str = r#"printf '{"status":"ok","result":"done"}'"#;
-const TOLD: &str = "the system has no room for another process";
+const TOLD: &str = "the system has no resources for another process";
 /// Long enough for several tries in vain.
 const STARVED: Duration = Duration::from_millis(1_500);
 

@@ -1,35 +1,35 @@
-//! Lists of checks: what needs a hand, and whether the ledger holds what it must.
+//! Lists of checks: problems that need attention, and the consistency of the ledger.
 
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::Face;
-use super::reject::{Reject, ok};
-use super::right::{Allowed, SystemRead};
+use super::ApiState;
+use super::api_error::{ApiError, ok};
+use super::auth::{AuthorizedCaller, SystemRead};
 
-/// The configuration is the one on the disk: one that would be refused is known before somebody restarts the service.
+/// Checks the configuration on disk, so that an invalid one is found before a restart.
 pub(super) async fn doctor(
-    State(face): State<Face>,
-    _: Allowed<SystemRead>,
-) -> Result<Response, Reject> {
-    let config = match face.options.loader.read().await {
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<SystemRead>,
+) -> Result<Response, ApiError> {
+    let config = match state.options.loader.read().await {
         Ok(_) => json!({"name": "config", "ok": true}),
         Err(detail) => json!({"name": "config", "ok": false, "detail": detail}),
     };
     let mut checks = vec![config];
-    checks.extend(face.runtime.doctor().await?);
-    Ok(judged(&checks))
+    checks.extend(state.runtime.doctor().await?);
+    Ok(checks_response(&checks))
 }
 
 pub(super) async fn selfcheck(
-    State(face): State<Face>,
-    _: Allowed<SystemRead>,
-) -> Result<Response, Reject> {
-    Ok(judged(&face.runtime.selfcheck().await?))
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<SystemRead>,
+) -> Result<Response, ApiError> {
+    Ok(checks_response(&state.runtime.selfcheck().await?))
 }
 
-fn judged(checks: &[Value]) -> Response {
+fn checks_response(checks: &[Value]) -> Response {
     let healthy = checks.iter().all(|check| check["ok"] == true);
     ok(&json!({"healthy": healthy, "checks": checks}))
 }

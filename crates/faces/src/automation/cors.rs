@@ -1,4 +1,4 @@
-//! Which web pages of other origins may call us: those that the configuration lists, letter by letter, and no others.
+//! CORS: allows exactly the origins that the configuration lists.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -10,24 +10,28 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::Face;
+use super::ApiState;
 
-/// Lets a request pass, and tells the browser of a listed page that it may read the answer.
-pub(super) async fn answer(State(face): State<Face>, request: Request, next: Next) -> Response {
-    let origin = listed(&face, request.headers());
+/// Passes the request on, and adds the headers that allow a listed origin to read the response.
+pub(super) async fn answer(
+    State(state): State<ApiState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let origin = listed(&state, request.headers());
     let asks_first = request.method() == Method::OPTIONS
         && request.headers().contains_key(ORIGIN)
         && request
             .headers()
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if asks_first {
-        // Without the headers below this is a no.
+        // Without the headers below, the browser denies access.
         StatusCode::NO_CONTENT.into_response()
     } else {
         next.run(request).await
     };
     let headers = response.headers_mut();
-    if !face
+    if !state
         .runtime
         .program()
         .config()
@@ -63,10 +67,10 @@ pub(super) async fn answer(State(face): State<Face>, request: Request, next: Nex
     response
 }
 
-fn listed(face: &Face, headers: &HeaderMap) -> Option<HeaderValue> {
+fn listed(state: &ApiState, headers: &HeaderMap) -> Option<HeaderValue> {
     let mut origins = headers.get_all(ORIGIN).iter();
     let only = origins.next().filter(|_| origins.next().is_none())?;
-    let program = face.runtime.program();
+    let program = state.runtime.program();
     let mut allowed = program.config().api.allowed_origins.iter();
     allowed
         .any(|allowed| allowed.as_bytes() == only.as_bytes())

@@ -1,6 +1,7 @@
-//! `GET /events`: what happens right now, as server-sent events.
+//! `GET /events`: live events as server-sent events.
 //!
-//! Invariant: a stream holds one page and its place, however slow its reader is. Who falls behind loses events; the numbers show it.
+//! Invariant: a stream holds one page and its position, however slow its reader is. A slow reader loses events; the numbers show
+//! the gap.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,13 +10,13 @@ use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::Response;
-use consign_automation::runtime::{Runtime, Told};
+use consign_automation::runtime::{Runtime, RuntimeEvent};
 use http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
-use super::reject::Reject;
-use super::right::{Allowed, EventsRead};
-use super::{Face, drained, hung_up};
+use super::api_error::ApiError;
+use super::auth::{AuthorizedCaller, EventsRead};
+use super::{ApiState, until_disconnected, until_draining};
 use crate::web::pages::Pages;
 use crate::web::places::Place;
 use crate::web::presence::Presence;
@@ -24,41 +25,41 @@ const PAGES_AHEAD: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(super) async fn events(
-    State(face): State<Face>,
-    allowed: Allowed<EventsRead>,
+    State(state): State<ApiState>,
+    allowed: AuthorizedCaller<EventsRead>,
     presence: Option<Extension<Presence>>,
     headers: HeaderMap,
-) -> Result<Response, Reject> {
-    let place = std::sync::Arc::clone(&face.streams).try_acquire_owned();
+) -> Result<Response, ApiError> {
+    let place = std::sync::Arc::clone(&state.streams).try_acquire_owned();
     let full = "too many event streams are open; close one first";
-    let place = place.map_err(|_| Reject::busy(full))?;
+    let place = place.map_err(|_| ApiError::busy(full))?;
     let of_token = match allowed.token() {
         Some(token) => {
             let full = "this token has too many event streams open; close one first";
-            let taken = face.streams_of_token.take(token);
-            Some(taken.ok_or_else(|| Reject::busy(full))?)
+            let taken = state.streams_of_token.take(token);
+            Some(taken.ok_or_else(|| ApiError::busy(full))?)
         }
         None => None,
     };
-    let news = face.runtime.hub().follow();
-    let last = *news.borrow();
+    let changes = state.runtime.hub().follow();
+    let last = *changes.borrow();
     let seen = headers.get("last-event-id");
     let seen = seen.and_then(|id| id.to_str().ok()?.parse().ok());
     let after = match seen {
-        // One that was not given out yet is no number of ours, or the clock was set back: all that is kept is new to its reader.
+        // An unknown, larger number means that the clock was set back: all retained events are new to this reader.
         Some(seen) if seen > last => 0,
         Some(seen) => seen,
         None => last,
     };
     let (pages, body) = Pages::new(PAGES_AHEAD);
-    let stream = Stream {
-        runtime: face.runtime.clone(),
+    let stream = EventStream {
+        runtime: state.runtime.clone(),
         allowed,
         after,
-        news,
+        changes,
         pages,
         presence,
-        draining: face.options.draining.clone(),
+        draining: state.options.draining.clone(),
         _place: place,
         _of_token: of_token,
     };
@@ -71,11 +72,11 @@ pub(super) async fn events(
     Ok(response)
 }
 
-struct Stream {
+struct EventStream {
     runtime: Runtime,
-    allowed: Allowed<EventsRead>,
+    allowed: AuthorizedCaller<EventsRead>,
     after: u64,
-    news: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
     pages: mpsc::Sender<Bytes>,
     presence: Option<Extension<Presence>>,
     draining: watch::Receiver<bool>,
@@ -83,40 +84,41 @@ struct Stream {
     _of_token: Option<Place<[u8; 32]>>,
 }
 
-impl Stream {
-    /// Ends when the reader goes away, its token is taken away, or the server drains.
+impl EventStream {
+    /// Ends when the reader disconnects, its token is revoked, or the server drains.
     async fn run(mut self) {
-        // A block without data is no event, but its id is remembered: who comes back before the first event goes on here.
+        // A block without data is no event, but sets the last event id: a reader that reconnects before the first event continues
+        // here.
         let connected = format!(": connected\nid: {}\n\n", self.after);
-        let mut gone = pin!(hung_up(self.presence.take()));
-        // Who left is looked for from the first page on; otherwise only a heartbeat would tell, and then the one after it.
+        let mut gone = pin!(until_disconnected(self.presence.take()));
+        // A disconnect is detected from the first page on; otherwise only the second heartbeat would fail.
         tokio::select! {
             biased;
             () = &mut gone => return,
             sent = self.pages.send(Bytes::from(connected)) => if sent.is_err() { return },
         }
         loop {
-            self.news.mark_unchanged();
-            if *self.draining.borrow() || !self.allowed.still(&self.runtime) {
+            self.changes.mark_unchanged();
+            if *self.draining.borrow() || !self.allowed.is_still_authorized(&self.runtime) {
                 return;
             }
-            let told = self.runtime.hub().after(self.after);
-            if let Some(last) = told.last() {
+            let events = self.runtime.hub().after(self.after);
+            if let Some(last) = events.last() {
                 self.after = last.number;
-                let text: String = told.iter().map(block).collect();
+                let text: String = events.iter().map(block).collect();
                 if self.pages.send(Bytes::from(text)).await.is_err() {
                     return;
                 }
                 continue;
             }
             tokio::select! {
-                changed = self.news.changed() => if changed.is_err() { return },
+                changed = self.changes.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(HEARTBEAT) => {
                     if self.pages.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
                         return;
                     }
                 }
-                () = drained(&mut self.draining) => return,
+                () = until_draining(&mut self.draining) => return,
                 () = self.pages.closed() => return,
                 () = &mut gone => return,
             }
@@ -124,10 +126,10 @@ impl Stream {
     }
 }
 
-fn block(told: &Told) -> String {
-    let data = serde_json::to_string(told).expect("texts and JSON values always serialise");
+fn block(event: &RuntimeEvent) -> String {
+    let data = serde_json::to_string(event).expect("texts and JSON values always serialise");
     format!(
         "id: {}\nevent: {}\ndata: {data}\n\n",
-        told.number, told.kind
+        event.number, event.kind
     )
 }

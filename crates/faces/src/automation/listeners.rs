@@ -1,6 +1,7 @@
-//! The two addresses of a configuration: the API's and the webhooks', each with a server of its own.
+//! The listeners of a configuration: API and webhooks, each with its own server.
 //!
-//! They are bound before anything is served, so that a taken address is known at the start. The control socket is the third way in.
+//! Both are bound before anything is served, so that an address in use is detected at the start. The control socket is served
+//! separately.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,11 +15,11 @@ use consign_automation::program::Program;
 use consign_automation::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::api_error::ApiError;
 use super::loader::Loader;
-use super::reject::Reject;
 use super::{
-    Access, Options, UNREADABLE_BODY, door, drained, on_panic, on_too_many_failures, router,
-    webhooks,
+    ApiAccess, Options, UNREADABLE_BODY, listener_policy, on_panic, on_too_many_failures, router,
+    until_draining, webhooks,
 };
 use crate::web::credentials::{self, Secret};
 use crate::web::door::Door;
@@ -26,17 +27,17 @@ use crate::web::layers;
 use crate::web::server::{self, Server};
 use crate::web::unix::Socket;
 
-/// Each may hold a body, and anybody may send one.
+/// Each connection may hold a body, and anyone may send one.
 const WEBHOOK_CONNECTIONS_MAX: usize = 512;
-/// So that no stranger takes all of them alone; a proxy in front still gets enough.
+/// A limit per client, so that no client uses all connections; a proxy still gets enough.
 const WEBHOOK_CONNECTIONS_PER_CLIENT_MAX: usize = 128;
-/// Whoever is silent must soon make room, for no signature is asked for before the request has come.
+/// Short, because the signature is checked only after the request was received.
 const WEBHOOK_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Does not quote it, for a variable may have filled it in.
-    #[error("`{key}` is no address; write one such as 127.0.0.1:8080")]
+    /// The value is not quoted, because it may come from a variable.
+    #[error("`{key}` is not an address; write one such as 127.0.0.1:8080")]
     Address {
         key: &'static str,
         source: io::Error,
@@ -45,17 +46,17 @@ pub enum Error {
     Server(#[from] server::Error),
 }
 
-/// How many connections each of the two may have.
+/// The maximum number of connections of each listener.
 #[derive(Clone, Copy, Debug)]
-pub struct Shares {
+pub struct ConnectionShares {
     pub api: usize,
     pub webhooks: usize,
 }
 
-/// What both servers are told.
+/// The common settings of all listeners.
 #[derive(Clone, Debug)]
 pub struct Serving {
-    /// Turns true when the process is about to end.
+    /// Becomes true when the process is about to stop.
     pub draining: watch::Receiver<bool>,
     pub binary_path: Option<PathBuf>,
     pub loader: Loader,
@@ -63,12 +64,12 @@ pub struct Serving {
     pub request_id_seed: u128,
     /// Whether wrong credentials are counted; off in tests that present many from one address.
     pub throttles: bool,
-    /// The switches of the server beside which this runs. They do not hold for the control socket, which is the operator's.
+    /// The policy of the server. It does not apply to the control socket, which belongs to the operator.
     pub door: Door,
 }
 
 impl Serving {
-    fn options(&self, access: Access) -> Options {
+    fn options(&self, access: ApiAccess) -> Options {
         Options {
             access,
             draining: self.draining.clone(),
@@ -91,18 +92,18 @@ impl Serving {
     }
 }
 
-/// Bound addresses at which nobody answers yet.
+/// Bound addresses that are not served yet.
 #[derive(Debug)]
-pub struct Listeners {
+pub struct AutomationListeners {
     api: Option<Server>,
     webhooks: Option<Server>,
 }
 
-impl Listeners {
+impl AutomationListeners {
     /// Must be called inside a tokio runtime.
     pub async fn bind(
         program: &Program,
-        shares: Shares,
+        shares: ConnectionShares,
         behind_proxy: bool,
     ) -> Result<Self, Error> {
         let config = program.config();
@@ -140,9 +141,9 @@ impl Listeners {
         self.webhooks.as_ref().map(Server::local_addr)
     }
 
-    /// Serves until it is time to drain, then until requests under way are answered or took too long.
+    /// Serves until the drain starts, then until open requests are answered or time out.
     pub async fn run(self, runtime: Runtime, serving: Serving) -> Result<(), Error> {
-        let options = || serving.options(Access::Tokens);
+        let options = || serving.options(ApiAccess::Tokens);
         let api = router(runtime.clone(), options());
         let hooks = webhooks::router(runtime, options());
         let (api, hooks) = tokio::join!(
@@ -153,18 +154,20 @@ impl Listeners {
     }
 }
 
-/// Serves everything on a socket to whoever sends its token with each request, as a bearer. That the file of the socket is its
-/// user's alone is not enough: a plugin runs as that user, and no sandbox keeps it from connecting.
+/// Serves the control socket to callers that send its token as a bearer token with each request. The mode of the socket file is
+/// not enough: a plugin runs as the same user, and no sandbox prevents it from connecting.
 pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token: Secret) {
-    let router = router(runtime, serving.options(Access::Local));
-    let router = router.layer(from_fn_with_state(token, token_first));
+    let router = router(runtime, serving.options(ApiAccess::Local));
+    let router = router.layer(from_fn_with_state(token, require_control_token));
     let service = layers::around(router, serving.layers());
     let mut draining = serving.draining.clone();
     let patience = server::DRAIN_TIMEOUT_DEFAULT;
-    socket.run(service, drained(&mut draining), patience).await;
+    socket
+        .run(service, until_draining(&mut draining), patience)
+        .await;
 }
 
-async fn token_first(
+async fn require_control_token(
     State(token): State<Secret>,
     request: axum::extract::Request,
     next: Next,
@@ -173,7 +176,7 @@ async fn token_first(
     if presented.is_some_and(|presented| token.matches(presented)) {
         return next.run(request).await;
     }
-    Reject::without_control_token().into_response()
+    ApiError::without_control_token().into_response()
 }
 
 fn api_options(addr: SocketAddr) -> server::Options {
@@ -207,7 +210,7 @@ async fn resolved(listen: &str) -> io::Result<SocketAddr> {
         listen
     };
     let mut found = tokio::net::lookup_host(listen).await?;
-    let nothing = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let nothing = || io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     found.next().ok_or_else(nothing)
 }
 
@@ -220,7 +223,7 @@ async fn serve(
         return Ok(());
     };
     let mut draining = serving.draining.clone();
-    let router = door::kept(router, serving.door);
+    let router = listener_policy::apply(router, serving.door);
     let service = layers::around(router, serving.layers());
-    Ok(server.run(service, drained(&mut draining)).await?)
+    Ok(server.run(service, until_draining(&mut draining)).await?)
 }

@@ -1,4 +1,4 @@
-//! Another configuration for the running service, whoever asks for it: the API, the control socket, or a signal.
+//! Reloads the configuration for the API, the control socket and signals.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use consign_automation::program::Program;
 use consign_automation::runtime::{ReloadError, Reloaded, Runtime};
 use tokio::sync::Mutex;
 
-type Load = dyn Fn() -> Result<Arc<Program>, String> + Send + Sync;
+type LoadFn = dyn Fn() -> Result<Arc<Program>, String> + Send + Sync;
 
-/// Reads the configuration again. One reload at a time, so that the newest reading wins.
+/// Reads the configuration again. Reloads are serialized, so that the newest file wins.
 #[derive(Clone)]
 pub struct Loader {
-    load: Arc<Load>,
+    load: Arc<LoadFn>,
     turn: Arc<Mutex<()>>,
 }
 
@@ -25,7 +25,7 @@ pub enum Error {
 }
 
 impl Loader {
-    /// The error of `load` tells people what is wrong with the configuration.
+    /// The error text of `load` describes the problems of the configuration.
     pub fn new(load: impl Fn() -> Result<Arc<Program>, String> + Send + Sync + 'static) -> Self {
         Self {
             load: Arc::new(load),
@@ -33,14 +33,14 @@ impl Loader {
         }
     }
 
-    /// If there is an error, the old configuration holds on.
+    /// After an error the old configuration stays.
     pub async fn reload(&self, runtime: &Runtime) -> Result<Reloaded, Error> {
         let _turn = self.turn.lock().await;
         let program = self.read().await.map_err(Error::Unusable)?;
         Ok(runtime.reload(program).await?)
     }
 
-    /// What a reload would begin with; nothing takes it over.
+    /// Loads the configuration without applying it.
     pub(super) async fn read(&self) -> Result<Arc<Program>, String> {
         let load = Arc::clone(&self.load);
         let loaded = tokio::task::spawn_blocking(move || load()).await;

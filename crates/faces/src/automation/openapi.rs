@@ -1,35 +1,41 @@
-//! The interface described for programs: one operation for each command of each plugin, made from the manifests.
+//! The `OpenAPI` document: one operation for each command of each plugin, built from the manifests.
 
 use axum::extract::State;
 use axum::response::Response;
-use consign_automation::plugin::command::Command;
+use consign_automation::plugin::command::PluginCommand;
 use consign_automation::program::{Plugin, Program};
 use serde_json::{Map, Value, json};
 
-use super::Face;
+use super::ApiState;
 use super::about::DESCRIPTION;
+use super::api_error::{ApiError, ok};
+use super::auth::{AnyToken, AuthorizedCaller};
 use super::query::Segments;
-use super::reject::{Reject, ok};
-use super::right::{Allowed, Anybody};
 
-pub(super) async fn whole(State(face): State<Face>, _: Allowed<Anybody>) -> Response {
-    let program = face.runtime.program();
+pub(super) async fn whole(
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<AnyToken>,
+) -> Response {
+    let program = state.runtime.program();
     ok(&document(&program, program.plugins()))
 }
 
 pub(super) async fn of_plugin(
-    State(face): State<Face>,
-    _: Allowed<Anybody>,
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<AnyToken>,
     Segments(name): Segments<String>,
-) -> Result<Response, Reject> {
-    let program = face.runtime.program();
-    let unknown = || Reject::not_found(program.missing_plugin(&name));
+) -> Result<Response, ApiError> {
+    let program = state.runtime.program();
+    let unknown = || ApiError::not_found(program.missing_plugin(&name));
     let plugin = program.plugin(&name).ok_or_else(unknown)?;
     Ok(ok(&document(&program, std::iter::once(plugin))))
 }
 
-pub(super) async fn ai_plugin(State(face): State<Face>, _: Allowed<Anybody>) -> Response {
-    let program = face.runtime.program();
+pub(super) async fn ai_plugin(
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<AnyToken>,
+) -> Response {
+    let program = state.runtime.program();
     let name = &program.config().service.name;
     ok(&json!({
         "schema_version": "v1",
@@ -61,14 +67,14 @@ fn document<'p>(program: &Program, plugins: impl Iterator<Item = &'p Plugin>) ->
     })
 }
 
-fn operation(plugin: &Plugin, command: &Command) -> Value {
+fn operation(plugin: &Plugin, command: &PluginCommand) -> Value {
     let described = |text: &str| json!({"description": text});
     let mut operation = json!({
         "operationId": format!("{}__{}", plugin.name, command.name),
         "tags": [plugin.name],
         "responses": {
-            "202": described("The job is queued; its id is in the answer."),
-            "400": described("The body is not as it should be."),
+            "202": described("The job is queued; its id is in the response."),
+            "400": described("The body is not valid."),
             "401": described("The token is missing or unknown."),
             "403": described("The token's scopes do not allow this."),
         },

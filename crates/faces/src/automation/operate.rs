@@ -1,4 +1,4 @@
-//! Schedules, breakers and the configuration, for those who run the service.
+//! Schedules, breakers and reloads, for operators.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -7,40 +7,40 @@ use consign_engine::Error;
 use consign_kernel::error::Refusal;
 use serde_json::json;
 
-use super::query::{Params, Segments};
-use super::reject::{Reject, ok};
-use super::right::{Allowed, JobsRead, SystemWrite};
-use super::{Face, loader};
+use super::api_error::{ApiError, ok};
+use super::auth::{AuthorizedCaller, JobsRead, SystemWrite};
+use super::query::{QueryParams, Segments};
+use super::{ApiState, loader};
 
 const COMMAND_DEFAULT: &str = "poll";
 const TRANSITIONS_DEFAULT: usize = 20;
 const TRANSITIONS_MAX: usize = 200;
 
 pub(super) async fn schedules(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
-) -> Result<Response, Reject> {
-    let schedules = face.runtime.schedules().await?;
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<JobsRead>,
+) -> Result<Response, ApiError> {
+    let schedules = state.runtime.schedules().await?;
     Ok(ok(&json!({"schedules": schedules})))
 }
 
-/// The same under the name that older clients know, with the jobs of each that are not over.
+/// The schedules with their open jobs, under the path that older clients use.
 pub(super) async fn scheduler_jobs(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
-) -> Result<Response, Reject> {
-    let runtime = face.runtime.clone();
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<JobsRead>,
+) -> Result<Response, ApiError> {
+    let runtime = state.runtime.clone();
     let read = async move { Ok(ok(&runtime.scheduler_jobs().await?)) };
-    face.runtime.aside(read).await
+    state.runtime.run_blocking(read).await
 }
 
-/// One that the configuration has; what is left of others is only listed.
+/// One configured schedule; removed ones appear only in the list.
 pub(super) async fn schedule(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<JobsRead>,
     Segments((plugin, id)): Segments<(String, String)>,
-) -> Result<Response, Reject> {
-    let schedules = face.runtime.schedules().await?;
+) -> Result<Response, ApiError> {
+    let schedules = state.runtime.schedules().await?;
     let mut configured = schedules
         .iter()
         .filter(|schedule| !schedule.mode.is_empty());
@@ -53,37 +53,37 @@ pub(super) async fn schedule(
 }
 
 pub(super) async fn pause(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
-) -> Result<Response, Reject> {
-    face.runtime.pause_schedule(&plugin, &id).await?;
-    stands(&face, &plugin, &id).await
+) -> Result<Response, ApiError> {
+    state.runtime.pause_schedule(&plugin, &id).await?;
+    schedule_response(&state, &plugin, &id).await
 }
 
 pub(super) async fn resume(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
-) -> Result<Response, Reject> {
-    face.runtime.resume_schedule(&plugin, &id).await?;
-    stands(&face, &plugin, &id).await
+) -> Result<Response, ApiError> {
+    state.runtime.resume_schedule(&plugin, &id).await?;
+    schedule_response(&state, &plugin, &id).await
 }
 
 pub(super) async fn run(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<SystemWrite>,
     Segments((plugin, id)): Segments<(String, String)>,
-) -> Result<Response, Reject> {
-    let submitter = face.submitter();
-    let enqueued = face.runtime.run_schedule(&plugin, &id, submitter).await?;
+) -> Result<Response, ApiError> {
+    let submitter = state.submitter();
+    let enqueued = state.runtime.run_schedule(&plugin, &id, submitter).await?;
     let job_id = job_id(enqueued.id);
     let body = json!({"plugin": plugin, "schedule_id": id, "job_id": job_id, "status": "queued"});
     Ok(ok(&body))
 }
 
-async fn stands(face: &Face, plugin: &str, id: &str) -> Result<Response, Reject> {
-    let schedules = face.runtime.schedules().await?;
+async fn schedule_response(state: &ApiState, plugin: &str, id: &str) -> Result<Response, ApiError> {
+    let schedules = state.runtime.schedules().await?;
     let found = schedules
         .iter()
         .find(|schedule| schedule.plugin == plugin && schedule.schedule_id == id);
@@ -91,47 +91,47 @@ async fn stands(face: &Face, plugin: &str, id: &str) -> Result<Response, Reject>
 }
 
 pub(super) async fn breaker(
-    State(face): State<Face>,
-    _: Allowed<JobsRead>,
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<JobsRead>,
     Segments(plugin): Segments<String>,
-    params: Params,
-) -> Result<Response, Reject> {
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
     let limit = params.limit(TRANSITIONS_DEFAULT, TRANSITIONS_MAX)?;
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    let breaker = face.runtime.breaker(&plugin, command, limit).await?;
+    let breaker = state.runtime.breaker(&plugin, command, limit).await?;
     Ok(ok(&json!(breaker.ok_or_else(no_breaker)?)))
 }
 
 pub(super) async fn reset(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<SystemWrite>,
     Segments(plugin): Segments<String>,
-    params: Params,
-) -> Result<Response, Reject> {
+    params: QueryParams,
+) -> Result<Response, ApiError> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
-    // A breaker that nobody has must not come into being by being reset.
-    let known = face.runtime.breaker(&plugin, command, 1).await?;
+    // A reset must not create a breaker that does not exist.
+    let known = state.runtime.breaker(&plugin, command, 1).await?;
     known.ok_or_else(no_breaker)?;
-    face.runtime.reset_breaker(&plugin, command).await?;
-    let breaker = face.runtime.breaker(&plugin, command, 1).await?;
+    state.runtime.reset_breaker(&plugin, command).await?;
+    let breaker = state.runtime.breaker(&plugin, command, 1).await?;
     Ok(ok(&json!(breaker)))
 }
 
-fn no_breaker() -> Reject {
-    Reject::not_found("there is no such plugin or command")
+fn no_breaker() -> ApiError {
+    ApiError::not_found("no such plugin or command exists")
 }
 
 pub(super) async fn reload(
-    State(face): State<Face>,
-    _: Allowed<SystemWrite>,
-) -> Result<Response, Reject> {
-    let reloaded = face.options.loader.reload(&face.runtime).await?;
-    let at = face.runtime.now();
+    State(state): State<ApiState>,
+    _: AuthorizedCaller<SystemWrite>,
+) -> Result<Response, ApiError> {
+    let reloaded = state.options.loader.reload(&state.runtime).await?;
+    let at = state.runtime.now();
     let message = if reloaded.unfinished {
-        "the configuration was loaded anew; not all that follows from it is done, and it is tried again: see the log"
+        "the configuration was reloaded; follow-up work failed and will be retried, see the log"
     } else {
-        "the configuration was loaded anew"
+        "the configuration was reloaded"
     };
     Ok(ok(&json!({
         "status": "ok", "reloaded_at": format!("{at:.9}"), "message": message,
@@ -140,7 +140,7 @@ pub(super) async fn reload(
     })))
 }
 
-impl From<ScheduleError> for Reject {
+impl From<ScheduleError> for ApiError {
     fn from(error: ScheduleError) -> Self {
         match error {
             ScheduleError::NoSchedule { .. } => Self::not_found(error.to_string()),
@@ -152,7 +152,7 @@ impl From<ScheduleError> for Reject {
     }
 }
 
-impl From<loader::Error> for Reject {
+impl From<loader::Error> for ApiError {
     fn from(error: loader::Error) -> Self {
         match error {
             loader::Error::Unusable(_) | loader::Error::Refused(ReloadError::NeedsRestart(_)) => {

@@ -1,16 +1,16 @@
-//! What a request asks for besides its path: the query, decoded and bounded, and the variable parts of the path.
+//! Parses query strings and path segments.
 
 use axum::extract::{FromRequestParts, Path, Query};
 use http::request::Parts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use consign_automation::runtime::reads::{JobFilter, LogCursor, LogFilter, status_word};
+use consign_automation::runtime::reads::{JobFilter, LogCursor, LogFilter, parse_status};
 use consign_automation::runtime::{SubmittedBy, job_id, parse_job_id};
 
-use super::reject::Reject;
+use super::api_error::ApiError;
 
-/// More than any question here needs.
+/// Longer than any valid query.
 const QUERY_BYTES_MAX: usize = 4 << 10;
 const LIMIT_DEFAULT: usize = 50;
 const JOBS_LIMIT_MAX: usize = 1_000;
@@ -25,26 +25,26 @@ const SUBMITTERS: [SubmittedBy; 7] = [
     SubmittedBy::Intent,
 ];
 
-/// The first of a repeated name counts, and an empty value counts as absent.
+/// The first value of a repeated name counts, and an empty value counts as absent.
 #[derive(Debug)]
-pub(super) struct Params(Vec<(String, String)>);
+pub(super) struct QueryParams(Vec<(String, String)>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Params {
-    type Rejection = Reject;
+impl<S: Send + Sync> FromRequestParts<S> for QueryParams {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Reject> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let bytes = parts.uri.query().map_or(0, str::len);
         if bytes > QUERY_BYTES_MAX {
             let error = format!("the query has {bytes} bytes; {QUERY_BYTES_MAX} are allowed");
-            return Err(Reject::bad(error));
+            return Err(ApiError::bad(error));
         }
         let Query(pairs) = Query::try_from_uri(&parts.uri)
-            .map_err(|_| Reject::bad("the query cannot be decoded"))?;
+            .map_err(|_| ApiError::bad("the query cannot be decoded"))?;
         Ok(Self(pairs))
     }
 }
 
-impl Params {
+impl QueryParams {
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name);
         found
@@ -56,42 +56,42 @@ impl Params {
         self.get(name).map(str::to_owned)
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Reject> {
+    pub(super) fn flag(&self, name: &str) -> Result<bool, ApiError> {
         match self.get(name) {
             None | Some("false" | "0") => Ok(false),
             Some("true" | "1") => Ok(true),
-            Some(_) => Err(Reject::bad(format!("{name} must be true or false"))),
+            Some(_) => Err(ApiError::bad(format!("{name} must be true or false"))),
         }
     }
 
-    pub(super) fn limit(&self, default: usize, max: usize) -> Result<usize, Reject> {
+    pub(super) fn limit(&self, default: usize, max: usize) -> Result<usize, ApiError> {
         let Some(text) = self.get("limit") else {
             return Ok(default);
         };
         let limit = text.parse().ok().filter(|limit| (1..=max).contains(limit));
-        limit.ok_or_else(|| Reject::bad(format!("limit must be a whole number from 1 to {max}")))
+        limit.ok_or_else(|| ApiError::bad(format!("limit must be a whole number from 1 to {max}")))
     }
 
-    fn status(&self) -> Result<Option<&'static str>, Reject> {
+    fn status(&self) -> Result<Option<&'static str>, ApiError> {
         let Some(text) = self.get("status") else {
             return Ok(None);
         };
         let unknown = "status must be queued, running, succeeded, failed, timed_out or dead";
-        let word = status_word(text).ok_or_else(|| Reject::bad(unknown))?;
+        let word = parse_status(text).ok_or_else(|| ApiError::bad(unknown))?;
         Ok(Some(word))
     }
 
-    fn instant(&self, name: &str) -> Result<Option<Timestamp>, Reject> {
+    fn instant(&self, name: &str) -> Result<Option<Timestamp>, ApiError> {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };
-        // A plus sign that was not encoded arrives as a space.
+        // An unencoded plus sign arrives as a space.
         let at = text.replace(' ', "+").parse();
-        let unknown = format!("{name} must be an instant such as 2026-02-25T10:00:00Z");
-        at.map(Some).map_err(|_| Reject::bad(unknown))
+        let unknown = format!("{name} must be a timestamp such as 2026-02-25T10:00:00Z");
+        at.map(Some).map_err(|_| ApiError::bad(unknown))
     }
 
-    pub(super) fn jobs(&self) -> Result<JobFilter, Reject> {
+    pub(super) fn jobs(&self) -> Result<JobFilter, ApiError> {
         Ok(JobFilter {
             plugin: self.text("plugin"),
             command: self.text("command"),
@@ -100,23 +100,23 @@ impl Params {
         })
     }
 
-    fn cursor(&self) -> Result<Option<LogCursor>, Reject> {
+    fn cursor(&self) -> Result<Option<LogCursor>, ApiError> {
         let Some(text) = self.get("cursor") else {
             return Ok(None);
         };
-        let unknown = "cursor must be one that an answer of /job-logs gave";
-        let cursor = LogCursor::parse(text).ok_or_else(|| Reject::bad(unknown))?;
+        let unknown = "cursor must come from a response of /job-logs";
+        let cursor = LogCursor::parse(text).ok_or_else(|| ApiError::bad(unknown))?;
         Ok(Some(cursor))
     }
 
-    pub(super) fn queue_limit(&self) -> Result<usize, Reject> {
+    pub(super) fn queue_limit(&self) -> Result<usize, ApiError> {
         self.limit(JOBS_LIMIT_MAX, JOBS_LIMIT_MAX)
     }
 
-    pub(super) fn logs(&self) -> Result<LogFilter, Reject> {
+    pub(super) fn logs(&self) -> Result<LogFilter, ApiError> {
         let id = self.get("job_id").map(|text| {
             let id = parse_job_id(text).map(job_id);
-            id.ok_or_else(|| Reject::bad("job_id is no id of a job"))
+            id.ok_or_else(|| ApiError::bad("job_id is not a job id"))
         });
         let submitted_by = self.text("submitted_by");
         let known = SUBMITTERS.map(SubmittedBy::as_str);
@@ -124,13 +124,15 @@ impl Params {
             && !known.contains(&by.as_str())
         {
             let known = known.join(", ");
-            return Err(Reject::bad(format!("submitted_by must be one of {known}")));
+            return Err(ApiError::bad(format!(
+                "submitted_by must be one of {known}"
+            )));
         }
         let (from, to) = (self.instant("from")?, self.instant("to")?);
         if let (Some(from), Some(to)) = (from, to)
             && from > to
         {
-            return Err(Reject::bad("from is later than to"));
+            return Err(ApiError::bad("from is later than to"));
         }
         Ok(LogFilter {
             job_id: id.transpose()?,
@@ -148,16 +150,16 @@ impl Params {
     }
 }
 
-/// The variable parts of a path; what cannot be decoded is nothing we have.
+/// The variable segments of a path; those that cannot be decoded are not found.
 #[derive(Debug)]
 pub(super) struct Segments<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segments<T> {
-    type Rejection = Reject;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Reject> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let decoded = Path::<T>::from_request_parts(parts, state).await;
-        let unknown = |_| Reject::not_found("there is nothing at this path");
+        let unknown = |_| ApiError::not_found("this path does not exist");
         decoded
             .map(|Path(segments)| Self(segments))
             .map_err(unknown)

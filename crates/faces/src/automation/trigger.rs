@@ -1,4 +1,4 @@
-//! Starting a command or a pipeline, and waiting for a pipeline that is synchronous.
+//! Starts commands and pipelines, and waits for synchronous pipelines.
 
 use std::time::Instant;
 
@@ -7,47 +7,47 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use consign_automation::nesting::{LEVELS_MAX, is_too_deep};
-use consign_automation::plugin::command::Access;
+use consign_automation::plugin::command::CommandAccess;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Enqueued, job_id};
 use consign_kernel::plant::{self, Plant};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::query::{Params, Segments};
-use super::reject::{Reject, answer, ok};
-use super::right::{Allowed, PluginRead, PluginWrite};
-use super::{Face, drained, hung_up};
+use super::api_error::{ApiError, answer, ok};
+use super::auth::{AuthorizedCaller, PluginRead, PluginWrite};
+use super::query::{QueryParams, Segments};
+use super::{ApiState, until_disconnected, until_draining};
 use crate::web::body;
 use crate::web::body_budget::BodySender;
 use crate::web::presence::Presence;
 
-/// The type of the event that a direct call of `handle` becomes.
+/// The event type of a direct call of `handle`.
 const EVENT_TYPE: &str = "api.trigger";
-/// Above the largest baggage, so that too much of it is told as such.
+/// Larger than the maximum baggage, so that oversized baggage gets its own error.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
 pub(super) async fn plugin(
-    State(face): State<Face>,
-    allowed: Allowed<PluginRead>,
+    State(state): State<ApiState>,
+    allowed: AuthorizedCaller<PluginRead>,
     Segments((plugin, command)): Segments<(String, String)>,
     body: Body,
-) -> Result<Response, Reject> {
-    let program = face.runtime.program();
+) -> Result<Response, ApiError> {
+    let program = state.runtime.program();
     if program.plugin(&plugin).is_none() {
-        return Err(Reject::not_found(program.missing_plugin(&plugin)));
+        return Err(ApiError::not_found(program.missing_plugin(&plugin)));
     }
     let Some(known) = program.command(&plugin, &command) else {
         let error = program.missing_command(&plugin, &command);
-        return Err(Reject::not_found(error));
+        return Err(ApiError::not_found(error));
     };
-    if known.access == Access::Write && !plant::on(Plant::ReaderWrites) {
+    if known.access == CommandAccess::Write && !plant::on(Plant::ReaderWrites) {
         allowed.needs("plugin:rw")?;
     }
     let payload = payload(body, allowed.body_sender()).await?;
-    let enqueued = face
+    let enqueued = state
         .runtime
-        .run_plugin(&plugin, &command, payload, EVENT_TYPE, face.submitter())
+        .run_plugin(&plugin, &command, payload, EVENT_TYPE, state.submitter())
         .await?;
     let body = json!({
         "job_id": job_id(enqueued.id), "status": "queued", "plugin": plugin, "command": command,
@@ -56,20 +56,20 @@ pub(super) async fn plugin(
 }
 
 pub(super) async fn pipeline(
-    State(face): State<Face>,
-    allowed: Allowed<PluginWrite>,
+    State(state): State<ApiState>,
+    allowed: AuthorizedCaller<PluginWrite>,
     Segments(name): Segments<String>,
-    params: Params,
+    params: QueryParams,
     presence: Option<Extension<Presence>>,
     body: Body,
-) -> Result<Response, Reject> {
+) -> Result<Response, ApiError> {
     let forced = params.flag("async")?;
-    let program = face.runtime.program();
-    let unknown = || Reject::not_found(Program::missing_pipeline(&name));
+    let program = state.runtime.program();
+    let unknown = || ApiError::not_found(Program::missing_pipeline(&name));
     let pipeline = program.router().pipeline(&name).ok_or_else(unknown)?;
     let payload = payload(body, allowed.body_sender()).await?;
     if forced || !pipeline.synchronous {
-        let jobs = start(&face, &name, payload).await?;
+        let jobs = start(&state, &name, payload).await?;
         let ids: Vec<String> = jobs.iter().map(|job| job_id(job.id)).collect();
         let mut body =
             json!({"job_id": ids[0], "status": "queued", "plugin": "pipeline", "command": name});
@@ -81,72 +81,76 @@ pub(super) async fn pipeline(
     let entries = pipeline.graph.entries().count();
     if entries > 1 {
         let error = format!(
-            "the pipeline begins with {entries} jobs, and one is waited for; use ?async=true"
+            "the pipeline starts with {entries} jobs, but a synchronous call waits for one; use ?async=true"
         );
-        return Err(Reject::bad(error));
+        return Err(ApiError::bad(error));
     }
-    let full = "as many callers wait for a pipeline as are allowed; try again, or use ?async=true";
-    // Before anything is queued: a caller that is turned away has started nothing.
-    let _seat = face.runtime.seat().ok_or_else(|| Reject::busy(full))?;
+    let full =
+        "the maximum number of callers waits for a pipeline already; try again, or use ?async=true";
+    // Before anything is queued, so that a refused caller has started nothing.
+    let _permit = state
+        .runtime
+        .wait_permit()
+        .ok_or_else(|| ApiError::busy(full))?;
     let api = &program.config().api;
     let patience = pipeline.timeout.min(api.max_sync_timeout);
     let began = Instant::now();
-    let jobs = start(&face, &name, payload).await?;
+    let jobs = start(&state, &name, payload).await?;
     let root = jobs[0].id;
-    let mut draining = face.options.draining.clone();
+    let mut draining = state.options.draining.clone();
     let over = tokio::select! {
-        over = face.runtime.tree_is_over(root, patience) => over?,
-        () = drained(&mut draining) => false,
-        () = hung_up(presence) => false,
+        over = state.runtime.wait_for_tree(root, patience) => over?,
+        () = until_draining(&mut draining) => false,
+        () = until_disconnected(presence) => false,
     };
     if !over {
         let body = json!({
             "job_id": job_id(root), "status": "running", "timeout_exceeded": true,
-            "message": "the pipeline takes longer than this call waits; it goes on, ask for its job",
+            "message": "the pipeline takes longer than this call waits; it continues, poll its job",
         });
         return Ok(answer(StatusCode::ACCEPTED, &body));
     }
     let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let runtime = face.runtime.clone();
+    let runtime = state.runtime.clone();
     let read = async move {
-        let whole = runtime.outcome(root).await?;
-        let gone = || Reject::not_found("the job was removed just now");
+        let whole = runtime.tree_outcome(root).await?;
+        let gone = || ApiError::not_found("the job has just been removed");
         let mut whole = whole.ok_or_else(gone)?;
         whole["duration_ms"] = took.into();
         Ok(ok(&whole))
     };
-    face.runtime.aside(read).await
+    state.runtime.run_blocking(read).await
 }
 
-/// At least one job.
-async fn start(face: &Face, name: &str, payload: Value) -> Result<Vec<Enqueued>, Reject> {
-    let jobs = face
+/// Returns at least one job.
+async fn start(state: &ApiState, name: &str, payload: Value) -> Result<Vec<Enqueued>, ApiError> {
+    let jobs = state
         .runtime
-        .run_pipeline(name, payload, face.submitter())
+        .run_pipeline(name, payload, state.submitter())
         .await?;
     if jobs.is_empty() {
-        return Err(Reject::conflict(format!(
+        return Err(ApiError::conflict(format!(
             "the pipeline `{name}` starts no job"
         )));
     }
     Ok(jobs)
 }
 
-/// The `payload` of a body that may be empty; null if there is none.
-async fn payload(body: Body, sender: BodySender) -> Result<Value, Reject> {
+/// The `payload` of a body; null if there is none.
+async fn payload(body: Body, sender: BodySender) -> Result<Value, ApiError> {
     let body = body::receive(body, BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await?;
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Null);
     }
     let parsed: Map<String, Value> = serde_json::from_slice(&body)
-        .map_err(|error| Reject::bad(format!("the body is no JSON object: {error}")))?;
+        .map_err(|error| ApiError::bad(format!("the body is not a JSON object: {error}")))?;
     match parsed.get("payload") {
         None | Some(Value::Null) => Ok(Value::Null),
         Some(payload) if is_too_deep(payload) => {
             let error = format!("payload is nested more than {LEVELS_MAX} levels deep");
-            Err(Reject::bad(error))
+            Err(ApiError::bad(error))
         }
         Some(payload @ Value::Object(_)) => Ok(payload.clone()),
-        Some(_) => Err(Reject::bad("payload must be an object")),
+        Some(_) => Err(ApiError::bad("payload must be an object")),
     }
 }

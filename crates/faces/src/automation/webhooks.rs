@@ -1,7 +1,7 @@
-//! Webhooks: other services tell us that something happened, and a plugin hears of it, or an intent is published.
+//! Webhooks: a signed delivery creates an event for a plugin or publishes an intent.
 //!
-//! Invariant: nothing is queued unless the signature over the very bytes that came fits the endpoint's secret, and whoever has
-//! no such signature learns nothing. No more is read than the endpoint takes, for no longer than a while. Bodies are not logged.
+//! Invariant: nothing is queued unless the signature over the received bytes matches the endpoint's secret, and a caller without
+//! one learns nothing. Size and time of a body are bounded. Bodies are not logged.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use consign_automation::config::model::{Endpoint, Publication, Target};
+use consign_automation::config::model::{EndpointTarget, IntentTemplate, WebhookEndpoint};
 use consign_automation::nesting::is_too_deep;
 use consign_automation::runtime::{PublishError, Runtime, SubmittedBy, TriggerError, job_id};
 use consign_engine::Error;
@@ -23,8 +23,8 @@ use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
 use super::about::local_health;
-use super::reject::{Reject, answer, ok};
-use super::{Face, Options};
+use super::api_error::{ApiError, answer, ok};
+use super::{ApiState, Options};
 use crate::web::body::{self, Whole};
 use crate::web::body_budget::BodySender;
 use crate::web::server::Peer;
@@ -33,98 +33,98 @@ use crate::web::throttle::{STRONG_CHARS_MIN, Throttled};
 const DEADLINE: Duration = Duration::from_secs(10);
 const EVENT_TYPE: &str = "webhook";
 
-/// The endpoints are those of the configuration of the moment, so a reload needs no new router.
+/// Endpoints come from the current configuration, so a reload needs no new router.
 pub fn router(runtime: Runtime, options: Options) -> Router {
     Router::new()
         .route("/healthz", get(health))
-        .method_not_allowed_fallback(|| async { Reject::wrong_method() })
+        .method_not_allowed_fallback(|| async { ApiError::wrong_method() })
         .fallback(receive)
-        .with_state(Face::new(runtime, options))
+        .with_state(ApiState::new(runtime, options))
 }
 
 async fn health(
-    State(face): State<Face>,
+    State(state): State<ApiState>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
-) -> Result<Response, Reject> {
-    let health = local_health(&face, peer, &headers).await?;
+) -> Result<Response, ApiError> {
+    let health = local_health(&state, peer, &headers).await?;
     Ok(ok(&Value::Object(health)))
 }
 
-async fn receive(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+async fn receive(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let program = face.runtime.program();
+    let program = state.runtime.program();
     let endpoints = program.config().webhooks.iter();
     let mut endpoints = endpoints.flat_map(|webhooks| &webhooks.endpoints);
     let Some(endpoint) = endpoints.find(|endpoint| endpoint.path == parts.uri.path()) else {
-        return Err(Reject::not_found("not found"));
+        return Err(ApiError::not_found("not found"));
     };
     if parts.method != Method::POST {
-        let mut response = Reject::wrong_method().into_response();
+        let mut response = ApiError::wrong_method().into_response();
         let allowed = HeaderValue::from_static("POST");
         response.headers_mut().insert(header::ALLOW, allowed);
         return Ok(response);
     }
-    // Nobody else sends what an endpoint takes, so who says who it is in no way is not listened to.
+    // A request without the signature header is refused before its body is read.
     if !parts.headers.contains_key(&endpoint.signature_header) && !plant::on(Plant::UnsignedWebhook)
     {
-        return Err(Reject::forbidden("forbidden"));
+        return Err(ApiError::forbidden("forbidden"));
     }
     let body = read(body, endpoint, body::sender(&parts.extensions)).await?;
     if !is_signed(&parts.headers, endpoint, &body) {
-        return Err(Reject::forbidden("forbidden").of_wrong_credential());
+        return Err(ApiError::forbidden("forbidden").of_wrong_credential());
     }
-    // With a secret that can be guessed, a throttled address must not learn that it guessed right.
+    // With a weak secret, a throttled address must not learn that a guess was right.
     let is_weak = endpoint.secret.expose().len() < STRONG_CHARS_MIN;
     if is_weak && parts.extensions.get::<Throttled>().is_some() {
-        return Err(Reject::too_many_failures());
+        return Err(ApiError::too_many_failures());
     }
-    let told = match &endpoint.target {
-        Target::Plugin(plugin) => {
+    let accepted = match &endpoint.target {
+        EndpointTarget::Plugin(plugin) => {
             let (kind, payload) = event(&body);
             let by = SubmittedBy::Webhook;
-            let queued = face
+            let queued = state
                 .runtime
                 .run_plugin(plugin, "handle", payload, &kind, by);
             let queued = queued.await.map_err(|error| refused(error, endpoint))?;
             json!({"job_id": job_id(queued.id)})
         }
-        Target::Publish(publication) => {
+        EndpointTarget::Publish(publication) => {
             let delivery = delivery(&parts.headers, publication)?;
-            publish(&face, endpoint, publication, &body, delivery).await?
+            publish(&state, endpoint, publication, &body, delivery).await?
         }
     };
-    Ok(answer(StatusCode::ACCEPTED, &told))
+    Ok(answer(StatusCode::ACCEPTED, &accepted))
 }
 
-/// By what the sender knows this delivery, if it says so.
+/// The sender's id of this delivery, if given.
 fn delivery<'h>(
     headers: &'h HeaderMap,
-    publication: &Publication,
-) -> Result<Option<&'h str>, Reject> {
+    publication: &IntentTemplate,
+) -> Result<Option<&'h str>, ApiError> {
     let name = &publication.delivery_header;
     let mut given = headers.get_all(name).iter();
     match (given.next(), given.next()) {
         (None, _) => Ok(None),
         (Some(given), None) => match given.to_str() {
             Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
-            Err(_) => Err(Reject::bad(format!("{name} must be visible ASCII"))),
+            Err(_) => Err(ApiError::bad(format!("{name} must be visible ASCII"))),
         },
-        (Some(_), Some(_)) => Err(Reject::bad(format!("{name} must be given once"))),
+        (Some(_), Some(_)) => Err(ApiError::bad(format!("{name} must be given once"))),
     }
 }
 
-/// Nothing of the body says what is published as what: the goal is the configuration's alone.
+/// Only the configuration sets the goal; the body is payload.
 async fn publish(
-    face: &Face,
-    endpoint: &Endpoint,
-    publication: &Publication,
+    state: &ApiState,
+    endpoint: &WebhookEndpoint,
+    publication: &IntentTemplate,
     body: &[u8],
     delivery: Option<&str>,
-) -> Result<Value, Reject> {
+) -> Result<Value, ApiError> {
     let parsed = serde_json::from_slice::<Value>(body);
     let payload = parsed.unwrap_or_else(|_| json!({"body": String::from_utf8_lossy(body)}));
-    let published = face
+    let published = state
         .runtime
         .publish(&endpoint.path, publication, &payload, delivery);
     match published.await {
@@ -132,22 +132,26 @@ async fn publish(
             Ok(json!({"intent_id": published.id.to_string(), "duplicate": published.duplicate}))
         }
         Err(PublishError::TooLarge(error)) => {
-            Err(Reject::new(StatusCode::PAYLOAD_TOO_LARGE, error))
+            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error))
         }
         Err(PublishError::Engine(Error::Refused(Refusal::OnceConflict { .. }))) => Err(
-            Reject::conflict("this delivery was received before, with another body"),
+            ApiError::conflict("this delivery was received before, with another body"),
         ),
         Err(PublishError::Engine(error)) => Err(error.into()),
     }
 }
 
-async fn read(body: Body, endpoint: &Endpoint, sender: BodySender) -> Result<Whole, Reject> {
+async fn read(
+    body: Body,
+    endpoint: &WebhookEndpoint,
+    sender: BodySender,
+) -> Result<Whole, ApiError> {
     let max = usize::try_from(endpoint.max_body_bytes).unwrap_or(usize::MAX);
     Ok(body::receive(body, max, DEADLINE, sender).await?)
 }
 
 /// Two headers are ambiguous, so neither counts.
-fn is_signed(headers: &HeaderMap, endpoint: &Endpoint, body: &[u8]) -> bool {
+fn is_signed(headers: &HeaderMap, endpoint: &WebhookEndpoint, body: &[u8]) -> bool {
     let mut given = headers.get_all(&endpoint.signature_header).iter();
     let (Some(given), None) = (given.next(), given.next()) else {
         return plant::on(Plant::UnsignedWebhook);
@@ -168,11 +172,11 @@ fn is_signed(headers: &HeaderMap, endpoint: &Endpoint, body: &[u8]) -> bool {
     } else {
         body
     });
-    // Takes as long for a near miss as for any other.
+    // Constant time.
     mac.verify_slice(&given).is_ok()
 }
 
-/// The type and the payload of the event that a body tells of.
+/// The type and payload of the event that a body describes.
 fn event(body: &[u8]) -> (String, Value) {
     let wrapped = |body: Value| (EVENT_TYPE.to_owned(), json!({"body": body}));
     let parsed = serde_json::from_slice::<Value>(body).ok();
@@ -192,13 +196,13 @@ fn event(body: &[u8]) -> (String, Value) {
     (kind, Value::Object(payload))
 }
 
-/// The sender can do nothing about our configuration; the log tells who can.
-fn refused(error: TriggerError, endpoint: &Endpoint) -> Reject {
+/// The sender cannot fix the configuration, so the details go to the log.
+fn refused(error: TriggerError, endpoint: &WebhookEndpoint) -> ApiError {
     match error {
         TriggerError::Engine(error) => error.into(),
         TriggerError::Missing(_) | TriggerError::Routing(_) => {
-            tracing::error!(component = "webhooks", path = endpoint.path, %error, "a webhook leads nowhere");
-            Reject::busy("this webhook is not served at the moment")
+            tracing::error!(component = "webhooks", path = endpoint.path, %error, "the target of a webhook does not exist");
+            ApiError::busy("this webhook is not available at the moment")
         }
     }
 }

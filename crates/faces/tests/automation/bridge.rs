@@ -126,7 +126,7 @@ async fn only_so_many_may_wait_and_who_is_turned_away_has_started_nothing_du_102
         assert_eq!(world.get("/jobs").await.json["total"], 2);
         drop(stream);
         let began = std::time::Instant::now();
-        while world.runtime.seat().is_none() {
+        while world.runtime.wait_permit().is_none() {
             assert!(
                 began.elapsed() < Duration::from_secs(5),
                 "its place is lost"

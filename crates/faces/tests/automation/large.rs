@@ -261,7 +261,7 @@ async fn large_reads_are_carried_out_on_other_threads_two_at_a_time() {
     let here = thread().await;
     let there = world
         .runtime
-        .aside(async move { Ok::<_, Error>(thread().await) });
+        .run_blocking(async move { Ok::<_, Error>(thread().await) });
     assert_ne!(there.await.unwrap(), here);
     let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let large = || {
@@ -272,11 +272,11 @@ async fn large_reads_are_carried_out_on_other_threads_two_at_a_time() {
             Ok::<_, Error>(())
         };
         let runtime = world.runtime.clone();
-        tokio::spawn(async move { runtime.aside(read).await })
+        tokio::spawn(async move { runtime.run_blocking(read).await })
     };
     let reads = [large(), large()];
     begun.acquire_many(2).await.unwrap().forget();
-    let third = world.runtime.aside(async { Ok::<_, Error>(()) });
+    let third = world.runtime.run_blocking(async { Ok::<_, Error>(()) });
     let third = tokio::time::timeout(Duration::from_millis(300), third).await;
     // Also when it is about to fail: the world ends only when nobody waits in it.
     go.add_permits(reads.len());
@@ -284,6 +284,6 @@ async fn large_reads_are_carried_out_on_other_threads_two_at_a_time() {
         read.await.unwrap().unwrap();
     }
     assert!(third.is_err(), "a third one at the same time");
-    let next = world.runtime.aside(async { Ok::<_, Error>(()) });
+    let next = world.runtime.run_blocking(async { Ok::<_, Error>(()) });
     next.await.unwrap();
 }

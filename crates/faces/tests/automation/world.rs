@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_automation::config::{Environment, Verify};
-use consign_automation::plugin::confine::Guarded;
+use consign_automation::config::{Environment, SealCheck};
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
-use consign_faces::automation::listeners::{Listeners, Serving, Shares};
+use consign_faces::automation::listeners::{AutomationListeners, ConnectionShares, Serving};
 use consign_faces::automation::loader::Loader;
 use consign_faces::web::door::Door;
 use consign_kernel::receipt::Signer;
@@ -26,7 +26,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-const SHARES: Shares = Shares {
+const SHARES: ConnectionShares = ConnectionShares {
     api: 1_000,
     webhooks: 1_000,
 };
@@ -75,13 +75,15 @@ impl World {
         let here = fs::canonicalize(folder.path()).unwrap();
         fs::write(here.join("config.yaml"), written(config)).unwrap();
         let program = load(&here.join("config.yaml")).unwrap();
-        let listeners = Listeners::bind(&program, SHARES, false).await.unwrap();
+        let listeners = AutomationListeners::bind(&program, SHARES, false)
+            .await
+            .unwrap();
         let (api, hooks) = (listeners.api().unwrap(), listeners.webhooks().unwrap());
         let runtime = Runtime::start(Options {
             engine: engine.clone(),
             program,
             node: "here".to_owned(),
-            guarded: Guarded::default(),
+            guarded: GuardedPaths::default(),
             launcher: Launcher {
                 program: "/nowhere".into(),
                 arguments: Vec::new(),
@@ -230,7 +232,7 @@ fn load(path: &Path) -> Result<Arc<Program>, String> {
         system_dir: path.with_file_name("etc"),
         processors: 4,
     };
-    let loaded = program::load(path, &environment, Verify::AsConfigured);
+    let loaded = program::load(path, &environment, SealCheck::AsConfigured);
     let program = loaded.program;
     let problems = || format!("{:#?}", loaded.problems);
     program.map(Arc::new).ok_or_else(problems)

@@ -1,7 +1,7 @@
-//! Copies of a configuration's files, in a directory of their own, and back.
+//! Copies the files of a configuration to a new directory, and restores them.
 //!
-//! Only the files that make up the configuration are copied: neither plugins nor state. A file outside of the configuration's
-//! directory has no place in the copy and is told.
+//! Only the files of the configuration are copied, not plugins or state. A file outside of the configuration's directory is not
+//! copied but reported.
 
 use std::fs;
 use std::io;
@@ -12,14 +12,14 @@ use crate::config::files;
 use crate::config::model::Config;
 use crate::config::seal;
 
-/// What was copied, relative to the directory of the configuration, and what was not.
+/// The copied files, relative to the directory of the configuration, and those that were not copied.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Backup {
+pub struct ConfigBackup {
     pub copied: Vec<PathBuf>,
     pub left_out: Vec<PathBuf>,
 }
 
-/// The files that make up a configuration, its seal among them.
+/// The files of a configuration, including its seal.
 pub fn paths(config: &Config) -> impl Iterator<Item = PathBuf> {
     let sealed = config.dir.join(seal::FILE);
     let sealed = Some(sealed).filter(|path| path.is_file());
@@ -27,13 +27,13 @@ pub fn paths(config: &Config) -> impl Iterator<Item = PathBuf> {
     paths.chain(sealed)
 }
 
-/// Copies into `output`, which must not be there yet.
-pub fn backup(config: &Config, output: &Path) -> io::Result<Backup> {
+/// Copies into `output`, which must not exist yet.
+pub fn backup(config: &Config, output: &Path) -> io::Result<ConfigBackup> {
     if output.exists() {
-        let message = format!("{} is there already", output.display());
+        let message = format!("{} exists already", output.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
-    let mut done = Backup::default();
+    let mut done = ConfigBackup::default();
     for path in paths(config) {
         let Ok(relative) = path.strip_prefix(&config.dir) else {
             done.left_out.push(path);
@@ -48,10 +48,13 @@ pub fn backup(config: &Config, output: &Path) -> io::Result<Backup> {
     Ok(done)
 }
 
-/// Plans to put the files of a backup back into `dir`.
+/// Plans to restore the files of a backup into `dir`.
 pub fn restore(from: &Path, dir: &Path) -> io::Result<Edit> {
     if !from.join("config.yaml").is_file() {
-        let message = format!("{} has no config.yaml, so it is no backup", from.display());
+        let message = format!(
+            "{} has no config.yaml, so it is not a backup",
+            from.display()
+        );
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
     let mut edit = Edit::default();

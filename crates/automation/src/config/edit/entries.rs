@@ -1,20 +1,20 @@
-//! The entries of `tokens` in the text of their file, found and added.
+//! Finds and adds entries of `tokens` in the text of their file.
 
 use std::path::{Path, PathBuf};
 
-use super::{Edit, Refused, by_hand, lines, located, readable};
+use super::{Edit, EditRefused, edit_by_hand, lines, read_sources, text_with_spans};
 use crate::config::find::{self, Environment};
-use crate::config::node::{Kind, Node};
+use crate::config::node::{ConfigNode, NodeKind};
 use crate::config::sources::Drafts;
 use crate::config::yaml;
 
-/// Where new tokens are written.
+/// The file that new tokens are written to.
 pub(super) const FILE: &str = "tokens.yaml";
 
-pub(super) struct Found {
+pub(super) struct FoundToken {
     pub(super) file: PathBuf,
     pub(super) text: String,
-    pub(super) item: yaml::Spot,
+    pub(super) item: yaml::ValueSpan,
     pub(super) scopes_file: Option<PathBuf>,
 }
 
@@ -22,31 +22,32 @@ pub(super) fn find_token(
     path: &Path,
     environment: &Environment,
     name: &str,
-) -> Result<Found, Refused> {
-    let merged = readable(path, environment, &Drafts::new())?.merged;
-    let tokens: &[Node] = match merged.get("tokens").map(|tokens| &tokens.kind) {
-        Some(Kind::List(items)) => items,
+) -> Result<FoundToken, EditRefused> {
+    let merged = read_sources(path, environment, &Drafts::new())?.merged;
+    let tokens: &[ConfigNode] = match merged.get("tokens").map(|tokens| &tokens.kind) {
+        Some(NodeKind::List(items)) => items,
         _ => &[],
     };
-    let text_of = |node: &Node, key: &str| {
-        let value = node.get(key).and_then(Node::text);
+    let text_of = |node: &ConfigNode, key: &str| {
+        let value = node.get(key).and_then(ConfigNode::text);
         value.map(str::to_owned)
     };
     let token = tokens
         .iter()
         .find(|token| text_of(token, "name").as_deref() == Some(name));
     let Some(token) = token else {
-        let message = format!("there is no token `{name}`");
-        return Err(Refused::new(message, "see `config token list`"));
+        let message = format!("no token has the name `{name}`");
+        return Err(EditRefused::new(message, "see `config token list`"));
     };
     let dir = path.parent().unwrap_or(path);
     let scopes_file = text_of(token, "scopes_file");
     let scopes_file = scopes_file.map(|file| find::resolve(&file, dir, environment));
     let file = token.at.file.to_path_buf();
-    let (text, mut spots) = located(&file)?;
-    let item = take_entry(&mut spots, &text, name);
-    let item = item.ok_or_else(|| by_hand(&format!("`{name}` is not in {}", file.display())))?;
-    Ok(Found {
+    let (text, mut spans) = text_with_spans(&file)?;
+    let item = take_entry(&mut spans, &text, name);
+    let item =
+        item.ok_or_else(|| edit_by_hand(&format!("`{name}` is not in {}", file.display())))?;
+    Ok(FoundToken {
         file,
         text,
         item,
@@ -54,20 +55,24 @@ pub(super) fn find_token(
     })
 }
 
-fn is_named(item: &yaml::Spot, text: &str, name: &str) -> bool {
+fn is_named(item: &yaml::ValueSpan, text: &str, name: &str) -> bool {
     let written = item
         .field("name")
         .and_then(|field| text.get(field.value.bytes.clone()));
     written.is_some_and(|written| written.trim_matches(['"', '\'']) == name)
 }
 
-pub(super) fn entry<'s>(spots: &'s yaml::Spot, text: &str, name: &str) -> Option<&'s yaml::Spot> {
-    let items = spots.field("tokens")?.value.items();
+pub(super) fn entry<'s>(
+    spans: &'s yaml::ValueSpan,
+    text: &str,
+    name: &str,
+) -> Option<&'s yaml::ValueSpan> {
+    let items = spans.field("tokens")?.value.items();
     items.iter().find(|item| is_named(item, text, name))
 }
 
-fn take_entry(spots: &mut yaml::Spot, text: &str, name: &str) -> Option<yaml::Spot> {
-    let yaml::Shape::Map(fields) = &mut spots.shape else {
+fn take_entry(spans: &mut yaml::ValueSpan, text: &str, name: &str) -> Option<yaml::ValueSpan> {
+    let yaml::Shape::Map(fields) = &mut spans.shape else {
         return None;
     };
     let tokens = fields.iter_mut().find(|field| field.key == "tokens")?;
@@ -78,7 +83,7 @@ fn take_entry(spots: &mut yaml::Spot, text: &str, name: &str) -> Option<yaml::Sp
     Some(items.swap_remove(index))
 }
 
-/// The lines of a list item whose dash stands at `indent`.
+/// The lines of a list item whose dash is at column `indent`.
 pub(super) fn item(entry: &str, indent: usize) -> String {
     let spaces = " ".repeat(indent);
     let numbered = entry.lines().zip(0..);
@@ -89,14 +94,14 @@ pub(super) fn item(entry: &str, indent: usize) -> String {
     lines.collect()
 }
 
-/// The text with one entry more in the list of this name, before the others.
+/// The text with one more entry at the start of the list with this name.
 pub(super) fn with_entry(
     text: &str,
-    spots: &yaml::Spot,
+    spans: &yaml::ValueSpan,
     list: &str,
     entry: &str,
 ) -> Option<String> {
-    let Some(found) = spots.field(list) else {
+    let Some(found) = spans.field(list) else {
         return Some(lines::appended(
             text,
             &format!("{list}:\n{}", item(entry, 2)),
@@ -123,32 +128,32 @@ pub(super) fn with_entry(
     }
 }
 
-/// Makes sure that the configuration reads `file`.
+/// Makes sure that the configuration includes `file`.
 pub(super) fn include(
     path: &Path,
     environment: &Environment,
     file: &Path,
     edit: &mut Edit,
-) -> Result<(), Refused> {
-    let read = readable(path, environment, &Drafts::new())?.files;
+) -> Result<(), EditRefused> {
+    let read = read_sources(path, environment, &Drafts::new())?.files;
     if read.iter().any(|source| source.path == *file) {
         return Ok(());
     }
-    let (text, spots) = located(path)?;
+    let (text, spans) = text_with_spans(path)?;
     let shown = path.display();
-    let text = match spots.field("include") {
+    let text = match spans.field("include") {
         None => lines::appended(&text, &format!("include:\n  - {FILE}\n")),
         Some(field) => {
             let first = field.value.items().first().map(|item| item.bytes.start);
             let place = first.and_then(|at| Some((at, lines::dash_of(&text, at)?)));
             let Some((first, dash)) = place else {
                 let fix = format!("add `{FILE}` to `include` in {shown}, then try again");
-                return Err(Refused::new(
+                return Err(EditRefused::new(
                     format!("{shown} does not include {FILE}"),
                     fix,
                 ));
             };
-            // In front of the others: what was there keeps the last word.
+            // Before the others, so that existing files still override it.
             let at = lines::start_of(&text, first);
             let line = format!("{}- {FILE}\n", " ".repeat(dash));
             format!("{}{line}{}", &text[..at], &text[at..])

@@ -1,4 +1,4 @@
-//! A first configuration with one plugin that runs.
+//! A first configuration with one working plugin.
 
 use std::fs;
 use std::io;
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use crate::config::files;
 
 const CONFIG: &str = "\
-# What the service does. Look at it with `config show`, judge it with `config check`, and seal it with `config lock`.
+# The configuration of the service. Show it with `config show`, check it with `config check`, and seal it with `config lock`.
 service:
   name: ductile
 
-# Where plugins are looked for, relative to this file.
+# The directories of plugins, relative to this file.
 plugin_roots:
   - plugins
 
@@ -41,17 +41,17 @@ config_keys:
 ";
 
 const PROGRAM: &str = r#"#!/bin/sh
-# One request comes as JSON on standard input; one answer goes as JSON to standard output.
+# Reads one JSON request from standard input and writes one JSON response to standard output.
 cat > /dev/null
 echo '{"status": "ok", "result": "hello"}'
 "#;
 
-/// Writes a configuration into `dir` and gives its path. One that is there is left alone unless `force` is set, and then kept
-/// as `.bak`.
+/// Writes a configuration into `dir` and returns its path. An existing one is kept unless `force` is set; then it is saved as
+/// `.bak`.
 pub fn init(dir: &Path, force: bool) -> io::Result<PathBuf> {
     let config = dir.join("config.yaml");
     if config.exists() && !force {
-        let message = format!("{} is there already", config.display());
+        let message = format!("{} exists already", config.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
     let plugin = dir.join("plugins/hello");

@@ -1,11 +1,11 @@
-//! Where lines of block YAML begin and end.
+//! Line arithmetic for block-style YAML.
 
-/// The start of the line in which `offset` stands.
+/// The start of the line that contains `offset`.
 pub(super) fn start_of(text: &str, offset: usize) -> usize {
     text[..offset].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// How deep a key stands if it opens its line, which only block style gives.
+/// The indentation of a key if it is the first in its line, which only block style guarantees.
 pub(super) fn indent_of(text: &str, offset: usize) -> Option<usize> {
     let before = &text[start_of(text, offset)..offset];
     before
@@ -14,7 +14,7 @@ pub(super) fn indent_of(text: &str, offset: usize) -> Option<usize> {
         .then_some(before.len())
 }
 
-/// How deep the dash of a list item stands if the dash opens the line.
+/// The column of a list item's dash if the dash is the first in its line.
 pub(super) fn dash_of(text: &str, offset: usize) -> Option<usize> {
     let before = &text[start_of(text, offset)..offset];
     let dash = before.find('-')?;
@@ -22,7 +22,7 @@ pub(super) fn dash_of(text: &str, offset: usize) -> Option<usize> {
     alone.then_some(dash)
 }
 
-/// The end of the block that begins in the line of `offset` at depth `indent`: what follows and is deeper belongs to it.
+/// The end of the block that starts in the line of `offset` with indentation `indent`: all following deeper lines belong to it.
 pub(super) fn block_end(text: &str, offset: usize, indent: usize) -> usize {
     let mut end = next(text, offset);
     let mut at = end;
@@ -43,13 +43,13 @@ pub(super) fn block_end(text: &str, offset: usize, indent: usize) -> usize {
     end
 }
 
-/// The start of the line after the one in which `offset` stands.
+/// The start of the line after the one that contains `offset`.
 fn next(text: &str, offset: usize) -> usize {
     let newline = text[offset..].find('\n');
     newline.map_or(text.len(), |newline| offset + newline + 1)
 }
 
-/// The text with `block` at its end, in lines of its own.
+/// The text with `block` appended on lines of its own.
 pub(super) fn appended(text: &str, block: &str) -> String {
     let newline = if text.is_empty() || text.ends_with('\n') {
         ""

@@ -1,24 +1,24 @@
-//! Routes added and taken away, in the text of the file that has the others.
+//! Adds and removes routes in the text of the file that has the others.
 
 use std::path::Path;
 
 use super::entries::with_entry;
-use super::{Edit, Refused, by_hand, lines, located, readable};
+use super::{Edit, EditRefused, edit_by_hand, lines, read_sources, text_with_spans};
 use crate::config::find::Environment;
-use crate::config::node::{Kind, Node};
+use crate::config::node::{ConfigNode, NodeKind};
 use crate::config::sources::Drafts;
 
 const LIST: &str = "routes";
 
-/// Events of one type from one plugin go to another.
+/// Routes events of one type from one plugin to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct EventRoute {
     pub from: String,
     pub event_type: String,
     pub to: String,
 }
 
-impl Route {
+impl EventRoute {
     fn members(&self) -> [(&str, &str); 3] {
         [
             ("from", &self.from),
@@ -27,27 +27,31 @@ impl Route {
         ]
     }
 
-    fn is(&self, node: &Node) -> bool {
-        let same = |(key, value)| node.get(key).and_then(Node::text) == Some(value);
+    fn is(&self, node: &ConfigNode) -> bool {
+        let same = |(key, value)| node.get(key).and_then(ConfigNode::text) == Some(value);
         self.members().into_iter().all(same)
     }
 }
 
-pub fn add_route(path: &Path, environment: &Environment, route: &Route) -> Result<Edit, Refused> {
-    let merged = readable(path, environment, &Drafts::new())?.merged;
+pub fn add_route(
+    path: &Path,
+    environment: &Environment,
+    route: &EventRoute,
+) -> Result<Edit, EditRefused> {
+    let merged = read_sources(path, environment, &Drafts::new())?.merged;
     let routes = routes(&merged);
     if routes.iter().any(|known| route.is(known)) {
-        return Err(Refused::new("there is such a route already", ""));
+        return Err(EditRefused::new("this route exists already", ""));
     }
     let file = routes.first().map_or(path, |first| &first.at.file);
-    let (text, spots) = located(file)?;
-    // JSON's texts are YAML's too.
+    let (text, spans) = text_with_spans(file)?;
+    // A JSON string is valid YAML.
     let lines = route.members();
     let lines = lines.map(|(key, value)| format!("{key}: {}\n", serde_json::Value::from(value)));
-    let changed = with_entry(&text, &spots, LIST, &lines.concat());
+    let changed = with_entry(&text, &spans, LIST, &lines.concat());
     let unfit = || {
-        by_hand(&format!(
-            "`{LIST}` in {} is no list in lines",
+        edit_by_hand(&format!(
+            "`{LIST}` in {} is not a block-style list",
             file.display()
         ))
     };
@@ -60,20 +64,20 @@ pub fn add_route(path: &Path, environment: &Environment, route: &Route) -> Resul
 pub fn remove_route(
     path: &Path,
     environment: &Environment,
-    route: &Route,
-) -> Result<Edit, Refused> {
-    let merged = readable(path, environment, &Drafts::new())?.merged;
+    route: &EventRoute,
+) -> Result<Edit, EditRefused> {
+    let merged = read_sources(path, environment, &Drafts::new())?.merged;
     let routes = routes(&merged);
     let found = routes.iter().find(|known| route.is(known));
     let found =
-        found.ok_or_else(|| Refused::new("there is no such route", "see `config route list`"))?;
+        found.ok_or_else(|| EditRefused::new("no such route exists", "see `config route list`"))?;
     let file = &found.at.file;
-    // Of the routes of this file, the same one in its text.
+    // The index of the route among those of its file.
     let mut of_file = routes.iter().filter(|known| known.at.file == *file);
     let index = of_file.position(|known| route.is(known));
-    let (text, spots) = located(file)?;
-    let unfit = || by_hand("the route does not stand in lines of its own");
-    let items = spots.field(LIST).map(|field| field.value.items());
+    let (text, spans) = text_with_spans(file)?;
+    let unfit = || edit_by_hand("the route is not on lines of its own");
+    let items = spans.field(LIST).map(|field| field.value.items());
     let item = index
         .and_then(|index| items?.get(index))
         .ok_or_else(unfit)?;
@@ -86,9 +90,9 @@ pub fn remove_route(
     Ok(edit)
 }
 
-fn routes(merged: &Node) -> &[Node] {
+fn routes(merged: &ConfigNode) -> &[ConfigNode] {
     match merged.get(LIST).map(|list| &list.kind) {
-        Some(Kind::List(items)) => items,
+        Some(NodeKind::List(items)) => items,
         _ => &[],
     }
 }

@@ -1,4 +1,4 @@
-//! Edits of whole trees: what they write, what they leave alone, what they refuse.
+//! Edits of whole trees: what they write, what they keep, what they refuse.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{self, Verify};
+use crate::config::{self, SealCheck};
 use crate::program;
 
 struct World {
@@ -43,15 +43,15 @@ impl World {
         found.permissions().mode() & 0o777
     }
 
-    fn set(&self, assignment: &str) -> Result<Edit, Refused> {
+    fn set(&self, assignment: &str) -> Result<Edit, EditRefused> {
         set(&self.path("config.yaml"), &self.environment, assignment)
     }
 
-    fn consequences(&self, edit: &Edit) -> Vec<config::Problem> {
+    fn consequences(&self, edit: &Edit) -> Vec<config::ConfigProblem> {
         program::consequences(&self.path("config.yaml"), &self.environment, edit)
     }
 
-    fn create(&self, name: &str, scopes: &[&str]) -> Result<(Edit, String), Refused> {
+    fn create(&self, name: &str, scopes: &[&str]) -> Result<(Edit, String), EditRefused> {
         let token = NewToken {
             name,
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
@@ -61,12 +61,12 @@ impl World {
         create(&self.path("config.yaml"), &self.environment, &token)
     }
 
-    fn change(&self, name: &str, change: &ScopeChange) -> Result<Edit, Refused> {
+    fn change(&self, name: &str, change: &ScopeChange) -> Result<Edit, EditRefused> {
         change_scopes(&self.path("config.yaml"), &self.environment, name, change)
     }
 
     fn config(&self) -> config::Config {
-        let loaded = config::load(&self.path("config.yaml"), &self.environment, Verify::No);
+        let loaded = config::load(&self.path("config.yaml"), &self.environment, SealCheck::No);
         loaded
             .config
             .unwrap_or_else(|| panic!("{:?}", loaded.problems))
@@ -139,16 +139,19 @@ fn what_cannot_be_changed_in_place_is_refused_du_114() {
         "plugin_roots: [plugins]\nservice: {}\napi:\nx: &a {limit: 1}\ny: *a\nplugins:\n  m: &m\n    config: {n: 1}\n  o: *m\nlong: |\n  a\n  b\n",
     );
     let cases = [
-        ("service.name", "no `=`"),
-        ("service..name=x", "is no path"),
-        ("service.name=", "no value"),
-        ("service.name=[a, b]", "only single values"),
+        ("service.name", "the `=` between"),
+        ("service..name=x", "is not a path"),
+        ("service.name=", "the value after"),
+        ("service.name=[a, b]", "only scalars"),
         ("plugin_roots.0=x", "leads into the list"),
         ("plugins=x", "is the map"),
         ("service.name=x", "cannot be changed in place"),
-        ("api.listen=x", "leads below nothing"),
-        ("y.limit=2", "cannot be changed alone"),
-        ("plugins.m.config.n=2", "cannot be changed alone"),
+        ("api.listen=x", "leads below the null"),
+        ("y.limit=2", "cannot be changed without affecting"),
+        (
+            "plugins.m.config.n=2",
+            "cannot be changed without affecting",
+        ),
         ("long=x", "cannot be changed in place"),
     ];
     for (assignment, expected) in cases {
@@ -217,7 +220,7 @@ proptest! {
         for comment in ["# one", "# two", "# three"] {
             prop_assert!(text.contains(comment), "{}", text);
         }
-        let tree = readable(&world.path("config.yaml"), &world.environment, &Drafts::new()).unwrap();
+        let tree = read_sources(&world.path("config.yaml"), &world.environment, &Drafts::new()).unwrap();
         let found = place.split('.').fold(tree.merged.json(), |tree, key| tree[key].clone());
         let meant = match found {
             serde_json::Value::String(text) => text == value.trim(),
@@ -281,7 +284,7 @@ fn a_first_configuration_is_private_and_accepted_and_never_overwritten_du_114() 
         (world.mode("new"), world.mode("new/config.yaml")),
         (0o700, 0o600)
     );
-    let loaded = program::load(&path, &world.environment, Verify::No);
+    let loaded = program::load(&path, &world.environment, SealCheck::No);
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
     let program = loaded.program.unwrap();
     let hello = program.plugin("hello").unwrap();
@@ -346,7 +349,11 @@ fn a_token_is_made_changed_and_taken_away_in_place_du_023() {
     assert!(world.text("scopes/admin-cli.json").contains("created_at"));
     change(ScopeChange::Set(vec!["*".to_owned()]));
     fs::write(world.path("scopes/admin-cli.json"), r#"["jobs:ro"]"#).unwrap();
-    let stale = config::load(&world.path("config.yaml"), &world.environment, Verify::No);
+    let stale = config::load(
+        &world.path("config.yaml"),
+        &world.environment,
+        SealCheck::No,
+    );
     assert!(stale.config.is_none());
     change(ScopeChange::Keep);
     assert!(

@@ -1,4 +1,4 @@
-//! Tokens and their scope files: made, changed and taken away.
+//! Creates, changes and deletes tokens and their scope files.
 //!
 //! The value of a token is never written: `tokens.yaml` names the variable that holds it. Entries are changed in the text of
 //! their file, so that the others keep their comments.
@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::entries::{FILE, entry, find_token, include, item, with_entry};
-use super::{Edit, Refused, by_hand, lines, located, readable};
+use super::{Edit, EditRefused, edit_by_hand, lines, read_sources, text_with_spans};
 use crate::config::find::Environment;
 use crate::config::interpolate;
-use crate::config::model::{Config, Token};
-use crate::config::node::Node;
+use crate::config::model::{Config, TokenEntry};
+use crate::config::node::ConfigNode;
 use crate::config::registry::Scopes;
 use crate::config::sources::{self, Drafts};
 
@@ -26,13 +26,13 @@ pub struct NewToken<'a> {
     pub now: Timestamp,
 }
 
-/// What can be told of a token; never its value.
+/// The public properties of a token, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenInfo {
     pub name: String,
     /// The variable that holds the value, if the file names one.
     pub variable: Option<String>,
-    /// Whether the value is there.
+    /// Whether the value is set.
     pub is_set: bool,
     pub scopes_file: Option<PathBuf>,
     pub scopes: Vec<String>,
@@ -42,7 +42,7 @@ pub struct TokenInfo {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeChange {
-    /// Only the hash is brought up to date.
+    /// Updates only the hash.
     Keep,
     Add(Vec<String>),
     Remove(Vec<String>),
@@ -54,14 +54,16 @@ pub fn list(config: &Config) -> Vec<TokenInfo> {
     config.tokens.iter().map(info).collect()
 }
 
-fn info(token: &Token) -> TokenInfo {
+fn info(token: &TokenEntry) -> TokenInfo {
     let scopes = token.scopes_file.as_deref().map(scopes_of);
     let scopes = scopes.and_then(Result::ok).map(|(_, scopes)| scopes);
-    let placeholder = located(&token.at.file).ok().and_then(|(text, spots)| {
-        let key = entry(&spots, &text, &token.name)?.field("key")?;
-        let written = text.get(key.value.bytes.clone())?;
-        interpolate::unfilled(written).next().map(str::to_owned)
-    });
+    let placeholder = text_with_spans(&token.at.file)
+        .ok()
+        .and_then(|(text, spans)| {
+            let key = entry(&spans, &text, &token.name)?.field("key")?;
+            let written = text.get(key.value.bytes.clone())?;
+            interpolate::unfilled(written).next().map(str::to_owned)
+        });
     TokenInfo {
         name: token.name.clone(),
         variable: placeholder,
@@ -73,37 +75,39 @@ fn info(token: &Token) -> TokenInfo {
     }
 }
 
-/// Scopes that allow nothing, each with what was probably meant.
-pub fn odd_scopes(scopes: &[String]) -> Vec<(String, Option<&'static str>)> {
+/// Scopes that allow nothing, each with a suggestion.
+pub fn unknown_scopes(scopes: &[String]) -> Vec<(String, Option<&'static str>)> {
     let scopes = Scopes::new(scopes.to_vec());
-    let odd = scopes.odd();
-    odd.map(|(scope, near)| (scope.to_owned(), near)).collect()
+    let unknown = scopes.unknown();
+    unknown
+        .map(|(scope, near)| (scope.to_owned(), near))
+        .collect()
 }
 
-/// Plans a new token; gives the variable that has to hold its value.
+/// Plans a new token; returns the variable that must hold its value.
 pub fn create(
     path: &Path,
     environment: &Environment,
     token: &NewToken<'_>,
-) -> Result<(Edit, String), Refused> {
+) -> Result<(Edit, String), EditRefused> {
     let name = token.name;
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || !name.chars().all(fits) {
         let fix = "use letters, digits, `-` and `_`";
-        return Err(Refused::new(
-            format!("`{name}` is no name for a token"),
+        return Err(EditRefused::new(
+            format!("`{name}` is not a valid token name"),
             fix,
         ));
     }
-    refuse_odd(&token.scopes)?;
-    let merged = readable(path, environment, &Drafts::new())?.merged;
-    let known = merged.get("tokens").map(Node::json);
+    check_scopes(&token.scopes)?;
+    let merged = read_sources(path, environment, &Drafts::new())?.merged;
+    let known = merged.get("tokens").map(ConfigNode::json);
     let known = known.as_ref().and_then(Value::as_array);
     let mut known = known.into_iter().flatten();
     if known.any(|entry| entry["name"] == name) {
-        let fix = "choose another name, or delete that one";
-        return Err(Refused::new(
-            format!("there is a token `{name}` already"),
+        let fix = "choose another name, or delete the existing token";
+        return Err(EditRefused::new(
+            format!("the token `{name}` exists already"),
             fix,
         ));
     }
@@ -122,16 +126,19 @@ pub fn create(
     let mut edit = Edit::default();
     let scopes_path = dir.join(relative);
     if scopes_path.exists() {
-        let message = format!("{} is there already", scopes_path.display());
-        return Err(Refused::new(message, "remove it, or choose another name"));
+        let message = format!("{} exists already", scopes_path.display());
+        return Err(EditRefused::new(
+            message,
+            "remove it, or choose another name",
+        ));
     }
     edit.writes.insert(scopes_path, body);
     let file = dir.join(FILE);
     let text = if file.is_file() {
-        let (text, spots) = located(&file)?;
-        with_entry(&text, &spots, "tokens", &entry).ok_or_else(|| {
-            by_hand(&format!(
-                "`tokens` in {} is no list in lines",
+        let (text, spans) = text_with_spans(&file)?;
+        with_entry(&text, &spans, "tokens", &entry).ok_or_else(|| {
+            edit_by_hand(&format!(
+                "`tokens` in {} is not a block-style list",
                 file.display()
             ))
         })?
@@ -143,15 +150,11 @@ pub fn create(
     Ok((edit, variable))
 }
 
-/// Plans to take a token and its scope file away.
-pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit, Refused> {
+/// Plans to delete a token and its scope file.
+pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit, EditRefused> {
     let found = find_token(path, environment, name)?;
     let item = &found.item.bytes;
-    let unfit = || {
-        by_hand(&format!(
-            "the token `{name}` does not stand in lines of its own"
-        ))
-    };
+    let unfit = || edit_by_hand(&format!("the token `{name}` is not on lines of its own"));
     let dash = lines::dash_of(&found.text, item.start).ok_or_else(unfit)?;
     let start = lines::start_of(&found.text, item.start);
     let end = lines::block_end(&found.text, item.start, dash);
@@ -162,32 +165,32 @@ pub fn delete(path: &Path, environment: &Environment, name: &str) -> Result<Edit
     Ok(edit)
 }
 
-/// Plans other scopes for a token, or the hash of its scope file as it is now.
+/// Plans other scopes for a token, or a new hash for its unchanged scope file.
 pub fn change_scopes(
     path: &Path,
     environment: &Environment,
     name: &str,
     change: &ScopeChange,
-) -> Result<Edit, Refused> {
+) -> Result<Edit, EditRefused> {
     let found = find_token(path, environment, name)?;
     let Some(scopes_file) = found.scopes_file else {
         let message = format!("`{name}` is only a named secret and has no scope file");
-        return Err(Refused::new(
+        return Err(EditRefused::new(
             message,
-            "make a token with `config token create`",
+            "create a token with `config token create`",
         ));
     };
     let (mut document, mut scopes) = scopes_of(&scopes_file)?;
     match change {
         ScopeChange::Keep => {}
         ScopeChange::Add(more) => {
-            refuse_odd(more)?;
+            check_scopes(more)?;
             scopes.extend(more.iter().cloned());
         }
         ScopeChange::Remove(fewer) => {
             if let Some(absent) = fewer.iter().find(|scope| !scopes.contains(scope)) {
                 let held = format!("it has {}", scopes.join(", "));
-                return Err(Refused::new(
+                return Err(EditRefused::new(
                     format!("`{name}` has no scope `{absent}`"),
                     held,
                 ));
@@ -195,7 +198,7 @@ pub fn change_scopes(
             scopes.retain(|scope| !fewer.contains(scope));
         }
         ScopeChange::Set(others) => {
-            refuse_odd(others)?;
+            check_scopes(others)?;
             scopes.clone_from(others);
         }
     }
@@ -221,7 +224,7 @@ pub fn change_scopes(
     };
     let hash = format!("blake3:{}", sources::hash(&bytes));
     let unfit = || {
-        by_hand(&format!(
+        edit_by_hand(&format!(
             "the `scopes_hash` of `{name}` is not in a line of its own"
         ))
     };
@@ -240,17 +243,17 @@ pub fn change_scopes(
     Ok(edit)
 }
 
-fn refuse_odd(scopes: &[String]) -> Result<(), Refused> {
+fn check_scopes(scopes: &[String]) -> Result<(), EditRefused> {
     if scopes.is_empty() {
         let fix = "name at least one, such as `plugin:ro`";
-        return Err(Refused::new("there is no scope", fix));
+        return Err(EditRefused::new("the list of scopes is empty", fix));
     }
-    match odd_scopes(scopes).first() {
+    match unknown_scopes(scopes).first() {
         None => Ok(()),
         Some((scope, near)) => {
             let area = near.unwrap_or("plugin");
             let fix = format!("write `{area}:ro` or `{area}:rw`");
-            Err(Refused::new(
+            Err(EditRefused::new(
                 format!("the scope `{scope}` allows nothing"),
                 fix,
             ))
@@ -258,20 +261,20 @@ fn refuse_odd(scopes: &[String]) -> Result<(), Refused> {
     }
 }
 
-/// A scope file as it is written, and the scopes in it.
-fn scopes_of(file: &Path) -> Result<(Value, Vec<String>), Refused> {
+/// The contents of a scope file, and the scopes in it.
+fn scopes_of(file: &Path) -> Result<(Value, Vec<String>), EditRefused> {
     let bytes = sources::read(file).map_err(|error| unreadable(file, &error.to_string()))?;
     let document: Value =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(file, &error.to_string()))?;
     let listed = document.get("scopes").unwrap_or(&document);
     let scopes = serde_json::from_value(listed.clone());
-    let scopes = scopes.map_err(|_| unreadable(file, "it holds no list of scopes"))?;
+    let scopes = scopes.map_err(|_| unreadable(file, "it contains no list of scopes"))?;
     Ok((document, scopes))
 }
 
-fn unreadable(file: &Path, reason: &str) -> Refused {
+fn unreadable(file: &Path, reason: &str) -> EditRefused {
     let message = format!("the scope file {} cannot be read: {reason}", file.display());
-    Refused::new(message, r#"write {"scopes": ["plugin:ro"]}"#)
+    EditRefused::new(message, r#"write {"scopes": ["plugin:ro"]}"#)
 }
 
 fn scope_file(scopes: &[String], description: Option<&str>, created_at: &str) -> Vec<u8> {
@@ -286,7 +289,7 @@ fn pretty(document: &Value) -> Vec<u8> {
     format!("{document:#}\n").into_bytes()
 }
 
-/// `admin-cli` is held by `ADMIN_CLI_API_KEY`.
+/// The token `admin-cli` uses the variable `ADMIN_CLI_API_KEY`.
 fn variable_of(name: &str) -> String {
     let upper = name.to_ascii_uppercase().replace('-', "_");
     let prefix = if upper.starts_with(|c: char| c.is_ascii_digit()) {

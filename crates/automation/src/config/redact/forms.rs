@@ -1,4 +1,4 @@
-//! Texts that are secret, or have a secret in them, whatever their key is called.
+//! Recognises secrets by the form of a text, whatever its key is.
 
 use std::sync::LazyLock;
 
@@ -6,11 +6,11 @@ use regex_lite::{Captures, Regex};
 
 use super::names;
 
-/// Keys and certificates as blocks of text.
+/// PEM blocks of keys and certificates.
 const BLOCK: &str = "-----BEGIN ";
-/// Names of something else than a user, with which an address may begin.
+/// Prefixes of addresses that are not user names.
 const ADDRESSES: &[&str] = &["mailto", "acct", "sip", "sips", "xmpp"];
-/// A word of this length behind `Basic` or `Token` is no word of a sentence.
+/// A word of this length after `Basic` or `Token` is a credential and not part of a sentence.
 const CREDENTIAL_CHARS_MIN: usize = 16;
 
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
@@ -30,7 +30,7 @@ static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
         )",
     )
 });
-/// Addresses that are secret as a whole: whoever has them may post.
+/// URLs that are secret as a whole: anyone who has them may post.
 static HOOK: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?i)\b(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/|\.webhook\.office\.com/webhookb2/)\S+",
@@ -40,7 +40,7 @@ static URL_PASSWORD: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"(?i)([a-z][a-z0-9+.\-]*://[^\s/?\#:@"']*):([^\s"']*)@"#));
 static URL_TOKEN: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"(?i)([a-z][a-z0-9+.\-]*://)([^\s/?\#:@"']{16,})@"#));
-/// Without a scheme, as a common driver of `MySQL` wants it, and as `user:password@host`.
+/// Without a scheme, as a common `MySQL` driver expects it, and as `user:password@host`.
 static DRIVER_PASSWORD: LazyLock<Regex> =
     LazyLock::new(|| regex(r"([^\s:@/]+):(\S+)@((?:tcp|udp|unix)\()"));
 static BARE_PASSWORD: LazyLock<Regex> = LazyLock::new(|| regex(r"^([^\s/:@]+):(\S+)@([^\s@]+)$"));
@@ -48,7 +48,7 @@ static USER_FLAG: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"(^|\s)(-u|--user|--proxy-user)([\s=]+["']?[^\s:"']+):([^\s"']+)"#));
 static HEADER: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^(\s*)([A-Za-z0-9_\-]+)(\s*:\s+)(\S.*)$"));
-/// Not of a comparison, which has two signs.
+/// An assignment, but not a comparison with `==`.
 static ASSIGNED: LazyLock<Regex> = LazyLock::new(|| {
     regex(r#"([A-Za-z0-9_.\-]+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s&;,"')=][^\s&;,"')]*)"#)
 });
@@ -68,9 +68,9 @@ pub(super) fn masked(text: &str, mask: &str) -> String {
     if text.contains(BLOCK) {
         return mask.to_owned();
     }
-    let named = |name: &str, whole: &str, told: String| {
+    let named = |name: &str, whole: &str, masked_text: String| {
         if names::is_secret(name) {
-            told
+            masked_text
         } else {
             whole.to_owned()
         }
@@ -97,8 +97,8 @@ pub(super) fn masked(text: &str, mask: &str) -> String {
         format!("{}{}{}:{mask}", &found[1], &found[2], &found[3])
     });
     text = replaced(&HEADER, &text, |found| {
-        let told = format!("{}{}{}{mask}", &found[1], &found[2], &found[3]);
-        named(&found[2], &found[0], told)
+        let masked_text = format!("{}{}{}{mask}", &found[1], &found[2], &found[3]);
+        named(&found[2], &found[0], masked_text)
     });
     text = replaced(&ASSIGNED, &text, |found| {
         named(
@@ -115,8 +115,8 @@ pub(super) fn masked(text: &str, mask: &str) -> String {
         )
     });
     text = replaced(&FLAG, &text, |found| {
-        let told = format!("{}{}{}{mask}", &found[1], &found[2], &found[3]);
-        named(&found[2], &found[0], told)
+        let masked_text = format!("{}{}{}{mask}", &found[1], &found[2], &found[3]);
+        named(&found[2], &found[0], masked_text)
     });
     replaced(&SCHEME, &text, |found| {
         let (scheme, value) = (&found[1], &found[3]);
@@ -131,7 +131,7 @@ pub(super) fn masked(text: &str, mask: &str) -> String {
     })
 }
 
-/// `--password` and the like, whose value is the next one in a list of arguments.
+/// Flags such as `--password`, whose value is the next argument.
 pub(super) fn is_secret_flag(argument: &str) -> bool {
     let name = argument
         .strip_prefix('-')
@@ -218,10 +218,14 @@ mod tests {
             ),
             ("", ""),
         ] {
-            let told = masked(text, "#");
+            let masked_text = masked(text, "#");
             let shown = shown.replace("hooks.slack.com/#", "hooks.slack.com/services/#");
-            assert_eq!(told, shown, "{text}");
-            assert_eq!(masked(&told, "#"), told, "twice is the same: {text}");
+            assert_eq!(masked_text, shown, "{text}");
+            assert_eq!(
+                masked(&masked_text, "#"),
+                masked_text,
+                "twice is the same: {text}"
+            );
         }
     }
 }

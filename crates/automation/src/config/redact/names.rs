@@ -1,13 +1,13 @@
-//! Keys that say that their value is secret.
+//! Recognises keys whose value is secret.
 //!
-//! A key is looked at as its words, however they are joined: `smtp_pass`, `smtp-pass`, `smtpPass`, `SMTP.PASS`. Too much hidden is a
-//! nuisance; too little is a leak.
+//! A key is split into words, however they are joined: `smtp_pass`, `smtp-pass`, `smtpPass`, `SMTP.PASS`. Masking too much is a
+//! nuisance; masking too little is a leak.
 
 use consign_kernel::plant::{self, Plant};
 
-/// Anywhere in a key, also inside of a word.
+/// Anywhere in a key, even inside a word.
 const SURE: &[&str] = &["secret", "key", "token", "password"];
-/// As one of the words; also at the end of one where they are long enough to mean nothing else.
+/// As one of the words; also at the end of one if long enough to be unambiguous.
 const WORDS: &[&str] = &[
     "authentication",
     "authorization",
@@ -44,9 +44,9 @@ const ENDINGS: &[&str] = &[
     "pass",
     "pwd",
 ];
-/// At the end of the last word alone: `basic_auth` is a secret, `auth_method` says which kind there is.
+/// Only as the end of the last word: `basic_auth` is a secret, `auth_method` is not.
 const LAST: &[&str] = &["auth", "signature"];
-/// Words that say it together.
+/// Pairs of words that together name a secret.
 const PAIRS: &[(&str, &str)] = &[
     ("connection", "string"),
     ("conn", "string"),
@@ -58,7 +58,7 @@ const PAIRS: &[(&str, &str)] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Secrecy {
     Secret,
-    /// Unless the value itself says that it cannot be.
+    /// Secret unless the value rules it out.
     Likely,
     None,
 }
@@ -96,7 +96,7 @@ pub(super) fn is_secret(key: &str) -> bool {
     secrecy(key) != Secrecy::None
 }
 
-/// In small letters. A run of capitals is one word, up to the one that begins the next.
+/// Splits into lower-case words. A run of capitals is one word, up to the one that starts the next.
 fn words(key: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let letters: Vec<char> = key.chars().collect();

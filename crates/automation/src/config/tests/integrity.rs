@@ -1,4 +1,4 @@
-//! Sealing, and what a broken seal does.
+//! Sealing, and the effects of a broken seal.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -22,11 +22,11 @@ fn whole(service: &str) -> World {
     world
 }
 
-/// Whether it starts, whether the seal is the reason, and what is said of the file.
+/// Whether it starts, whether the seal is the reason, and the message about the file.
 fn start(world: &World, file: &str) -> (bool, bool, String) {
-    let loaded = world.load(Verify::AsConfigured);
+    let loaded = world.load(SealCheck::AsConfigured);
     let problems = shown(&loaded.problems);
-    // The gravest word on the file.
+    // The most severe message about the file.
     let line = problems.lines().filter(|line| line.contains(file)).min();
     (
         loaded.config.is_some(),
@@ -44,7 +44,7 @@ fn a_lock_seals_every_file_du_017() {
     assert_eq!(mode & 0o777, 0o600);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("version: 2\ngenerated_at: "), "{text}");
-    let seal = Seal::read(world.dir.path()).unwrap().unwrap();
+    let seal = ConfigSeal::read(world.dir.path()).unwrap().unwrap();
     assert_eq!(seal.generated_at, "2026-02-25T10:00:00Z");
     let files = [
         "config.yaml",
@@ -64,7 +64,7 @@ fn a_lock_seals_every_file_du_017() {
     assert!(
         plan.changes
             .iter()
-            .all(|(_, change)| *change == Change::Added)
+            .all(|(_, change)| *change == SealChange::Added)
     );
     let (starts, failed, _) = start(&world, "");
     assert!(starts && !failed);
@@ -83,12 +83,12 @@ fn a_dry_run_says_what_would_change_and_writes_nothing_du_017() {
     let changes = plan
         .changes
         .iter()
-        .filter(|(_, change)| *change != Change::Kept);
+        .filter(|(_, change)| *change != SealChange::Kept);
     let changes: Vec<_> = changes.cloned().collect();
     let expected = [
-        (world.path("relay-x.yaml"), Change::Removed),
-        (world.path("routes.yaml"), Change::Changed),
-        (world.path("scopes/b.json"), Change::Added),
+        (world.path("relay-x.yaml"), SealChange::Removed),
+        (world.path("routes.yaml"), SealChange::Changed),
+        (world.path("scopes/b.json"), SealChange::Added),
     ];
     assert_eq!(changes, expected);
     assert_eq!(fs::read(world.path(".checksums")).unwrap(), before);
@@ -125,7 +125,7 @@ fn a_changed_high_security_file_prevents_the_start_du_018() {
     fs::remove_file(world.path("scopes/unused.json")).unwrap();
     let (starts, failed, line) = start(&world, "unused.json");
     assert!(
-        !starts && failed && line.contains("was sealed and is gone"),
+        !starts && failed && line.contains("was sealed and no longer exists"),
         "{line}"
     );
 }
@@ -138,10 +138,13 @@ fn what_everybody_may_write_to_is_told_and_such_a_seal_is_refused_du_018_du_019(
     for (service, expected) in [("", true), ("strict_mode: true", false)] {
         let world = World::new(&format!("service: {{{service}}}"));
         world.lock();
-        assert_eq!(start(&world, "everybody"), (true, false, String::new()));
+        assert_eq!(
+            start(&world, "world-writable"),
+            (true, false, String::new())
+        );
         for (file, mode) in [("config.yaml", 0o600), ("", 0o700)] {
             chmod(world.path(file), 0o777);
-            let (starts, _, told) = start(&world, "is writable by everybody; run `chmod o-w`");
+            let (starts, _, told) = start(&world, "is world-writable; run `chmod o-w`");
             assert!(!told.is_empty(), "{file}");
             assert_eq!(starts, expected, "{told}");
             chmod(world.path(file), mode);
@@ -169,7 +172,7 @@ fn a_changed_operational_file_warns_or_fails_when_strict_du_019() {
         world.put("more/ops.yaml", "plugins: {p: {}}");
         let (starts, failed, line) = start(&world, "ops.yaml");
         assert_eq!((starts, failed), (!fatal, fatal), "{service}: {line}");
-        assert!(line.contains("ops.yaml: is not what was sealed"), "{line}");
+        assert!(line.contains("ops.yaml: differs from its seal"), "{line}");
     }
 }
 
@@ -182,15 +185,16 @@ fn a_proposed_configuration_is_judged_by_the_running_one() {
         drift: true,
         validation: false,
     };
-    assert!(world.load(Verify::AsRunning(strict)).config.is_none());
+    assert!(world.load(SealCheck::AsRunning(strict)).config.is_none());
     assert!(
         world
-            .load(Verify::AsRunning(Strictness::default()))
+            .load(SealCheck::AsRunning(Strictness::default()))
             .config
             .is_some()
     );
     assert!(
-        world.load(Verify::No).problems.len() < world.load(Verify::AsConfigured).problems.len()
+        world.load(SealCheck::No).problems.len()
+            < world.load(SealCheck::AsConfigured).problems.len()
     );
 }
 
@@ -198,7 +202,7 @@ fn a_proposed_configuration_is_judged_by_the_running_one() {
 fn a_missing_seal_matters_when_there_is_something_to_guard_du_020() {
     let (starts, failed, line) = start(&whole(""), ".checksums");
     assert!(
-        !starts && failed && line.contains("there is no seal for "),
+        !starts && failed && line.contains("no seal exists for "),
         "{line}"
     );
     let (starts, failed, line) = start(&World::new(""), ".checksums");
@@ -251,13 +255,13 @@ fn shared_tokens_have_the_seal_of_their_own_directory_du_018() {
     let (starts, failed, _) = start(&world, ".checksums");
     assert!(!starts && failed);
     let stranger = world.path("shared/stranger.yaml");
-    let mut other = Seal::new("then".to_owned());
+    let mut other = ConfigSeal::new("then".to_owned());
     other.hashes.insert(stranger.clone(), "0".repeat(64));
     other.write(&world.path("shared")).unwrap();
     world.lock();
     assert!(start(&world, "").0);
-    // Another configuration sealed its own file there; that stays.
-    let seal = Seal::read(&world.path("shared")).unwrap().unwrap();
+    // Another configuration sealed its own file there; that entry stays.
+    let seal = ConfigSeal::read(&world.path("shared")).unwrap().unwrap();
     assert_eq!(seal.hashes[&stranger], "0".repeat(64));
     assert_eq!(seal.hashes.len(), 2);
     world.put("shared/tokens.yaml", "tokens: [{name: a, key: b}]");
@@ -286,7 +290,7 @@ fn fingerprints_of_plugins_are_kept_in_the_seal() {
         Timestamp::UNIX_EPOCH,
     );
     plan.unwrap().apply().unwrap();
-    let seal = Seal::read(world.dir.path()).unwrap().unwrap();
+    let seal = ConfigSeal::read(world.dir.path()).unwrap().unwrap();
     assert_eq!(seal.plugin_fingerprints, given);
 }
 

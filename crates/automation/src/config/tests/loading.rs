@@ -51,7 +51,7 @@ fn a_circular_or_missing_include_names_the_path_and_the_includer_du_003() {
     );
     assert!(missing.contains("a.yaml: No such file"), "{missing}");
     world.put("a.yaml", "x: 1\ninclude: [a.yaml, config.yaml]");
-    let circular = world.load(Verify::No);
+    let circular = world.load(SealCheck::No);
     assert!(circular.config.is_none());
     let circular = shown(&circular.problems);
     assert!(
@@ -62,7 +62,7 @@ fn a_circular_or_missing_include_names_the_path_and_the_includer_du_003() {
         circular.contains("config.yaml is already part"),
         "{circular}"
     );
-    // All of them at once, and nothing that only follows from them.
+    // All of them at once, and no problem that only follows from them.
     assert_eq!(circular.lines().count(), 2, "{circular}");
 }
 
@@ -134,7 +134,7 @@ fn a_value_that_breaks_the_yaml_is_not_quoted_du_005() {
     let world = World::new("service: {name: ${BAD}}").with("BAD", "hunter2: [");
     let problems = world.problems();
     assert!(
-        problems.contains("once the variables are filled in"),
+        problems.contains("after variables are substituted"),
         "{problems}"
     );
     assert!(!problems.contains("hunter2"), "{problems}");
@@ -264,7 +264,7 @@ fn a_file_that_is_too_large_or_no_text_is_refused() {
             .contains("Error a.yaml:1: `the file` must be a map of keys, not a list")
     );
     world.put("a.yaml", "# nothing yet\n");
-    assert!(world.load(Verify::No).config.is_some());
+    assert!(world.load(SealCheck::No).config.is_some());
 }
 
 #[test]
@@ -317,7 +317,7 @@ include: [later.yaml]";
         assert!(!all.contains(value), "{value}: {all}");
     }
     assert_eq!(get(&config, "service.name"), Some(MASK.into()));
-    // What runs gets the values all the same.
+    // The running program still gets the values.
     assert_eq!(config.plugins["p"].config["header"], "Bearer hunter2");
 }
 
@@ -331,11 +331,11 @@ plugins: {p: {schedules: [{at: \"${SECRET}\"}], ${SECRET}: 1}}";
         .with("SECRET", "hunter2")
         .with("SHORT", "abc")
         .with("TICKS", "hun`ter2");
-    let loaded = world.load(Verify::No);
+    let loaded = world.load(SealCheck::No);
     let problems = format!("{} {loaded:?}", shown(&loaded.problems));
     for told in [
-        "`service.tick_interval`: `${SECRET}` is no duration",
-        "`service.dedupe_ttl`: `${SHORT}s` is no duration",
+        "`service.tick_interval`: `${SECRET}` is not a duration",
+        "`service.dedupe_ttl`: `${SHORT}s` is not a duration",
         "names `x-${SECRET}-y`, which is not in `plugins`",
         "names `${TICKS}`, which is not in `plugins`",
         "unknown key `plugins.p.${SECRET}`",
@@ -379,7 +379,7 @@ proptest::proptest! {
         ),
     ) {
         let world = World::new(&lines.join("\n")).with("A", "b: [");
-        let loaded = world.load(Verify::AsConfigured);
+        let loaded = world.load(SealCheck::AsConfigured);
         proptest::prop_assert_eq!(
             loaded.config.is_none(),
             loaded.problems.iter().any(|problem| problem.severity == Severity::Error)

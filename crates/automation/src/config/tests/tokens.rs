@@ -1,4 +1,4 @@
-//! Who may call the API, and which secrets can be named.
+//! API tokens, and secrets that can be named.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn a_scope_file_that_does_not_match_is_refused_du_023() {
         problems.contains("does not match the token's `scopes_hash`"),
         "{problems}"
     );
-    // Whoever holds the token meanwhile is known and may do nothing.
+    // The holder of the token is known but may do nothing.
     let none = BTreeMap::new();
     let sources = sources::gather(&world.path("config.yaml"), &world.environment, &none);
     let report = RefCell::default();
@@ -65,7 +65,7 @@ fn a_scope_file_needs_scopes_and_wants_a_hash() {
     assert!(
         with_scope_file("{}", &hash)
             .problems()
-            .contains("holds no scopes")
+            .contains("contains no scopes")
     );
     let world = with_scope_file(SCOPES, "");
     let hash = blake3::hash(SCOPES.as_bytes()).to_hex();
@@ -107,7 +107,7 @@ fn api_tokens_are_known_by_value_or_by_name_du_024() {
 fn secrets_are_named_once_and_exist() {
     refused(
         "tokens: [{name: a, key: x}, {name: a, key: y}]",
-        "the token `a` is there twice",
+        "the token `a` is defined twice",
     );
     refused("tokens: [{name: a}]", "`tokens[0].key` is missing");
     let plugin =

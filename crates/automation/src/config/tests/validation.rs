@@ -1,7 +1,7 @@
-//! What is refused, what is only warned of, and where it says so.
+//! What is refused, what causes a warning, and the positions in messages.
 
 use super::*;
-use crate::config::model::Target;
+use crate::config::model::EndpointTarget;
 
 #[test]
 fn a_tick_that_is_too_short_is_refused_du_010() {
@@ -16,7 +16,7 @@ fn a_tick_that_is_too_short_is_refused_du_010() {
     );
     refused(
         "service: {tick_interval: 60}",
-        "`service.tick_interval`: `60` is no duration",
+        "`service.tick_interval`: `60` is not a duration",
     );
 }
 
@@ -142,7 +142,7 @@ fn webhooks_load_in_both_forms_du_015() {
         let endpoint = &config.webhooks.as_ref().unwrap().endpoints[0];
         assert_eq!(
             (endpoint.path.as_str(), &endpoint.target),
-            ("/a", &Target::Plugin("p".to_owned()))
+            ("/a", &EndpointTarget::Plugin("p".to_owned()))
         );
         assert_eq!(
             (endpoint.secret.expose(), endpoint.max_body_bytes),
@@ -173,9 +173,9 @@ fn schedules_have_one_mode_and_an_id_of_their_own_and_never_handle_du_071() {
     );
     refused(
         &plugin("- {cron: '* * * * *', catch_up: run_all}"),
-        "`catch_up` other than skip goes only with `every`",
+        "`catch_up` other than skip is only valid with `every`",
     );
-    refused(&plugin("- {every: often}"), "`often` is no interval");
+    refused(&plugin("- {every: often}"), "`often` is not an interval");
     refused(
         &plugin("- {every: 5m, if_running: wait}"),
         "must be one of skip, queue, cancel",

@@ -1,7 +1,7 @@
-//! A confinement as the arguments of a launcher, and back.
+//! Encodes a confinement as launcher arguments, and decodes it.
 //!
-//! Invariant: what is written is read as the same; anything else is refused, for a slip here would let a plugin run with more
-//! than it was given.
+//! Invariant: decoding returns exactly what was encoded; anything else is refused, because a mistake would give a plugin more
+//! rights than configured.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::{Confinement, Error, ResourceLimits, Sandbox, whole_seconds};
 const END: &str = "--";
 
 impl Confinement {
-    /// The entrypoint comes behind them.
+    /// The entrypoint follows this argument.
     pub(super) fn to_arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         let limits = &self.limits;
@@ -102,7 +102,7 @@ impl Confinement {
 }
 
 fn inside<'s>(sandbox: &'s mut Option<Sandbox>, name: &str) -> Result<&'s mut Sandbox, Error> {
-    let lacking = || Error::Usage(format!("`{name}` goes only behind `--sandbox`"));
+    let lacking = || Error::Usage(format!("`{name}` is only valid after `--sandbox`"));
     sandbox.as_mut().ok_or_else(lacking)
 }
 
@@ -134,7 +134,7 @@ fn unknown(argument: &OsStr) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::confine::Guarded;
+    use crate::plugin::confine::GuardedPaths;
 
     fn read(arguments: &[&str]) -> Result<(Confinement, PathBuf), Error> {
         Confinement::from_arguments(arguments.iter().map(OsString::from))
@@ -155,7 +155,7 @@ mod tests {
                 write: vec!["/b c".into()],
                 best_effort: true,
                 temporary: Some("/t".into()),
-                guarded: Guarded {
+                guarded: GuardedPaths {
                     hidden: vec!["/keys".into(), "/ledger".into()],
                     kept: vec!["/plugins".into()],
                     spare: Some("/spare".into()),

@@ -1,18 +1,18 @@
-//! What no sandbox opens, whatever a configuration names: the keys, ledgers and configuration of the service itself.
+//! Paths that no sandbox opens, whatever a configuration names: the keys, ledgers and configuration of the service.
 //!
-//! Landlock only ever adds rights, and a right to a directory holds for all below it. So a path that would open something of this
-//! is refused, and where the system's own directories hold it, what lies beside it is opened one by one.
+//! Landlock can only add rights, and a right to a directory includes everything below it. So a configured path that would open a
+//! guarded one is refused. Where a system directory contains a guarded path, its other entries are opened one by one.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Guarded {
-    /// Neither to be read nor to be written; a directory stands for all below it.
+pub struct GuardedPaths {
+    /// Neither readable nor writable; a directory includes everything below it.
     pub hidden: Vec<PathBuf>,
-    /// Not to be written: whoever may would give the service other programs to run.
+    /// Not writable, because a writer could replace programs that the service runs.
     pub kept: Vec<PathBuf>,
-    /// A directory of the service. Below it a plugin finds its own for temporary files, where the usual one would open something.
+    /// A directory of the service for temporary files of plugins, used where the default one would open a guarded path.
     pub spare: Option<PathBuf>,
 }
 
@@ -22,15 +22,15 @@ pub(super) enum Right {
     Write,
 }
 
-impl Guarded {
-    /// The keys, ledger and lock of a state directory or a data directory lie in what is given here.
+impl GuardedPaths {
+    /// Adds hidden paths, such as the keys, ledger and lock of a state or data directory.
     #[must_use]
     pub fn and_hidden(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.hidden.extend(paths);
         self
     }
 
-    /// The same with every link followed, as far as the paths exist.
+    /// With all symbolic links resolved, as far as the paths exist.
     pub(super) fn resolved(&self) -> Self {
         let all = |paths: &[PathBuf]| paths.iter().map(|path| real(path)).collect();
         Self {
@@ -40,7 +40,7 @@ impl Guarded {
         }
     }
 
-    /// Something of it that the right to `path` would open. Both without links.
+    /// A guarded path that the right to `path` would open. Both must be free of links.
     pub(super) fn opened_by(&self, path: &Path, right: Right) -> Option<&Path> {
         let meets = |guarded: &&PathBuf| guarded.starts_with(path) || path.starts_with(guarded);
         let hidden = self.hidden.iter().find(meets);
@@ -52,7 +52,7 @@ impl Guarded {
         found.map(PathBuf::as_path)
     }
 
-    /// What a configuration may not name, as far as that is known before a plugin runs.
+    /// The guarded path that makes a configured path invalid, as far as that is known before a plugin runs.
     pub fn refuses_to_read(&self, path: &Path) -> Option<PathBuf> {
         let found = self.resolved();
         found
@@ -68,7 +68,7 @@ impl Guarded {
     }
 }
 
-/// Where a path leads; what is not there yet is taken as it is written.
+/// Resolves a path; the part that does not exist is kept as written.
 pub(super) fn real(path: &Path) -> PathBuf {
     let mut missing: Vec<OsString> = Vec::new();
     let mut existing = path;
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_path_opens_what_is_below_it_and_what_it_is_below_of() {
-        let guarded = Guarded {
+        let guarded = GuardedPaths {
             hidden: vec!["/srv/state/keys".into(), "/srv/state/a.db".into()],
             kept: vec!["/srv/plugins".into()],
             spare: None,
@@ -126,7 +126,7 @@ mod tests {
         std::fs::create_dir_all(folder.join("state/keys")).unwrap();
         std::os::unix::fs::symlink(folder.join("state"), folder.join("link")).unwrap();
         assert_eq!(real(&folder.join("link/new/x")), folder.join("state/new/x"));
-        let guarded = Guarded::default().and_hidden([folder.join("link/keys")]);
+        let guarded = GuardedPaths::default().and_hidden([folder.join("link/keys")]);
         assert!(guarded.refuses_to_read(&folder.join("state")).is_some());
         assert!(
             guarded

@@ -1,6 +1,6 @@
-//! The files that the rest of this process's life can reach, by Landlock.
+//! Restricts the files that this process can reach, with Landlock.
 //!
-//! Invariant: without `best_effort` either everything that [`REQUIRED`] knows is enforced or nothing runs.
+//! Invariant: without `best_effort` either all of [`REQUIRED`] is enforced or nothing runs.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -12,18 +12,18 @@ use landlock::{
     Scope,
 };
 
-use super::guarded::{Guarded, Right, real};
-use super::{DEVICES, ETC, ETC_PYTHON, Error, SYSTEM, Sandbox, is_want_of_resources};
+use super::guarded::{GuardedPaths, Right, real};
+use super::{DEVICES, ETC, ETC_PYTHON, Error, SYSTEM, Sandbox, is_out_of_resources};
 
-/// The first that also forbids to cut off files that may not be written.
+/// The first version that also controls truncation.
 const REQUIRED: ABI = ABI::V3;
-/// What else is taken where the kernel has it: the control of devices.
+/// Additional rights where the kernel supports them: device control.
 const WELCOME: ABI = ABI::V5;
 
-/// Only its owner: what a plugin puts there is nobody else's.
+/// Private, because a plugin's temporary files are its own.
 const OWN_DIRECTORY: u32 = 0o700;
 
-/// Gives the temporary directory if it is another than the usual one.
+/// Returns the temporary directory if it is not the default one.
 pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
     let unsupported = |error: RulesetError| Error::Unsupported(error.to_string());
     let level = if sandbox.best_effort {
@@ -38,7 +38,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(WELCOME))
         .map_err(unsupported)?
-        // A plugin shall not end the server either, nor speak to what listens without a file.
+        // A plugin must not signal the server either, nor connect to abstract sockets.
         .scope(Scope::Signal | Scope::AbstractUnixSocket)
         .map_err(unsupported)?;
     let mut ruleset = ruleset.create().map_err(unsupported)?;
@@ -48,7 +48,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     for (paths, access) in [(SYSTEM, read), (ETC, read), (DEVICES, device)] {
         for path in paths.iter().map(Path::new).filter(|path| path.exists()) {
-            ruleset = allowed_around(ruleset, path, access, &guarded)?;
+            ruleset = allow_except_guarded(ruleset, path, access, &guarded)?;
         }
     }
     for entry in std::fs::read_dir("/etc").into_iter().flatten().flatten() {
@@ -57,7 +57,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
             .as_encoded_bytes()
             .starts_with(ETC_PYTHON.as_bytes())
         {
-            ruleset = allowed_around(ruleset, &entry.path(), read, &guarded)?;
+            ruleset = allow_except_guarded(ruleset, &entry.path(), read, &guarded)?;
         }
     }
     let write = AccessFs::from_all(WELCOME);
@@ -72,7 +72,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
                     guarded: opened.to_path_buf(),
                 });
             }
-            ruleset = allowed(ruleset, path, access)?;
+            ruleset = allow(ruleset, path, access)?;
         }
     }
     let own = match &sandbox.temporary {
@@ -80,14 +80,14 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<Option<PathBuf>, Error> {
         None => None,
     };
     if let Some(path) = own.as_ref().or(sandbox.temporary.as_ref()) {
-        ruleset = allowed(ruleset, path, write)?;
+        ruleset = allow(ruleset, path, write)?;
     }
     ruleset.restrict_self().map_err(unsupported)?;
     Ok(own)
 }
 
-/// A directory of the plugin's own, if the usual one would open what is guarded.
-fn temporary(usual: &Path, guarded: &Guarded) -> Result<Option<PathBuf>, Error> {
+/// The plugin's own directory, if the default one would open a guarded path.
+fn temporary(usual: &Path, guarded: &GuardedPaths) -> Result<Option<PathBuf>, Error> {
     let Some(opened) = guarded.opened_by(&real(usual), Right::Write) else {
         return Ok(None);
     };
@@ -108,30 +108,30 @@ fn temporary(usual: &Path, guarded: &Guarded) -> Result<Option<PathBuf>, Error> 
     Ok(Some(own.clone()))
 }
 
-/// The same as [`allowed`], but where something hidden lies below, what lies beside it is opened instead, entry by entry.
-fn allowed_around(
+/// Like [`allow`], but if a hidden path lies below, its siblings are opened instead, entry by entry.
+fn allow_except_guarded(
     ruleset: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
-    guarded: &Guarded,
+    guarded: &GuardedPaths,
 ) -> Result<RulesetCreated, Error> {
     let Some(opened) = guarded.opened_by(&real(path), Right::Read) else {
-        return allowed(ruleset, path, access);
+        return allow(ruleset, path, access);
     };
     let mut ruleset = ruleset;
     if real(path).starts_with(opened) {
         return Ok(ruleset);
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        // The right to a link would be one to where it leads, which lies elsewhere.
+        // A right to a link would be a right to its target, which lies elsewhere.
         if entry.file_type().is_ok_and(|found| !found.is_symlink()) {
-            ruleset = allowed_around(ruleset, &entry.path(), access, guarded)?;
+            ruleset = allow_except_guarded(ruleset, &entry.path(), access, guarded)?;
         }
     }
     Ok(ruleset)
 }
 
-fn allowed(
+fn allow(
     ruleset: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
@@ -142,13 +142,13 @@ fn allowed(
     };
     let opened = PathFd::new(path).map_err(|error| {
         if let PathFdError::OpenCall { source, .. } = &error
-            && is_want_of_resources(source)
+            && is_out_of_resources(source)
         {
-            return Error::NoRoom(error.to_string());
+            return Error::NoResources(error.to_string());
         }
         unopened(error.to_string())
     })?;
-    // A file has no rights of directories, and the kernel refuses to grant them.
+    // The kernel refuses directory rights for a file.
     let access = if path.is_dir() {
         access
     } else {

@@ -1,11 +1,11 @@
-//! What can be run: plugins, their commands, and pipelines. Nothing here looks into the ledger.
+//! What can be run: plugins, their commands, and pipelines. Nothing here reads the ledger.
 
 use serde_json::{Map, Value, json};
 
 use super::put;
 use crate::config::{self, Config, MASK};
-use crate::pipeline::{Kind, Node, Pipeline, Trigger};
-use crate::plugin::command::{Access, Command};
+use crate::pipeline::{GraphNode, Pipeline, StepKind, Trigger};
+use crate::plugin::command::{CommandAccess, PluginCommand};
 use crate::program::{Plugin, Program};
 
 const PROTOCOL: u32 = 2;
@@ -14,7 +14,7 @@ impl Program {
     /// All plugins, by name.
     pub fn plugin_list(&self) -> Value {
         let plugins = self.plugins().map(|plugin| {
-            let mut shown = about(plugin);
+            let mut shown = plugin_summary(plugin);
             let names = plugin.manifest.commands.iter();
             let names: Vec<&str> = names.map(|command| command.name.as_str()).collect();
             put(&mut shown, "commands", Some(names));
@@ -23,16 +23,16 @@ impl Program {
         json!({"plugins": plugins.collect::<Vec<_>>()})
     }
 
-    pub fn plugin_sheet(&self, name: &str) -> Option<Value> {
+    pub fn plugin_details(&self, name: &str) -> Option<Value> {
         let plugin = self.plugin(name)?;
-        let mut shown = about(plugin);
+        let mut shown = plugin_summary(plugin);
         put(&mut shown, "protocol", Some(PROTOCOL));
-        let commands = plugin.manifest.commands.iter().map(command_sheet);
+        let commands = plugin.manifest.commands.iter().map(command_details);
         put(&mut shown, "commands", Some(commands.collect::<Vec<_>>()));
         Some(Value::Object(shown))
     }
 
-    /// Everything that a caller may ask to be done, and where.
+    /// Everything that a caller may start, with its endpoint.
     pub fn skills(&self) -> Value {
         let mut skills = Vec::new();
         for plugin in self.plugins() {
@@ -86,7 +86,7 @@ impl Program {
         json!({"pipelines": pipelines.collect::<Vec<_>>()})
     }
 
-    pub fn pipeline_sheet(&self, name: &str) -> Option<Value> {
+    pub fn pipeline_details(&self, name: &str) -> Option<Value> {
         let pipeline = self.router().pipeline(name)?;
         let mut shown = summary(pipeline);
         put(&mut shown, "name", Some(pipeline.name.clone()));
@@ -97,7 +97,7 @@ impl Program {
         Some(Value::Object(shown))
     }
 
-    /// The configuration without its secrets, and what became of its pipelines.
+    /// The configuration without secrets, and its compiled pipelines.
     pub fn shown(&self) -> Value {
         let mut shown = self.config().shown(MASK);
         let compiled = self.pipelines().iter().map(|pipeline| {
@@ -119,7 +119,7 @@ impl Program {
     }
 }
 
-fn about(plugin: &Plugin) -> Map<String, Value> {
+fn plugin_summary(plugin: &Plugin) -> Map<String, Value> {
     let mut shown = Map::new();
     put(&mut shown, "name", Some(plugin.name.clone()));
     let version = plugin.manifest.version.clone();
@@ -133,12 +133,12 @@ fn about(plugin: &Plugin) -> Map<String, Value> {
     shown
 }
 
-fn command_sheet(command: &Command) -> Value {
+fn command_details(command: &PluginCommand) -> Value {
     let mut shown = Map::new();
     put(&mut shown, "name", Some(command.name.clone()));
     let kind = match command.access {
-        Access::Read => "read",
-        Access::Write => "write",
+        CommandAccess::Read => "read",
+        CommandAccess::Write => "write",
     };
     put(&mut shown, "type", Some(kind));
     put(&mut shown, "description", command.description.clone());
@@ -147,10 +147,10 @@ fn command_sheet(command: &Command) -> Value {
     Value::Object(shown)
 }
 
-fn tier(access: Access) -> &'static str {
+fn tier(access: CommandAccess) -> &'static str {
     match access {
-        Access::Read => "READ",
-        Access::Write => "WRITE",
+        CommandAccess::Read => "READ",
+        CommandAccess::Write => "WRITE",
     }
 }
 
@@ -178,31 +178,30 @@ fn entries(pipeline: &Pipeline) -> Vec<String> {
     entries.map(|node| node.id.clone()).collect()
 }
 
-/// A step and what follows it.
-/// Whether variables filled in something of a pipeline, which is then perhaps in its conditions.
+/// Whether variables were substituted anywhere in a pipeline, and so perhaps in its conditions.
 fn is_filled(config: &Config, pipeline: &str) -> bool {
-    let is_it = |node: &&config::Node| {
+    let is_it = |node: &&config::ConfigNode| {
         let name = node.get("name").and_then(|name| name.text());
         name == Some(pipeline)
     };
     match config.pipelines.iter().find(is_it) {
         Some(node) => node.has_filled(),
-        None => config.routes.iter().any(config::Node::has_filled),
+        None => config.routes.iter().any(config::ConfigNode::has_filled),
     }
 }
 
-pub(super) fn step(program: &Program, pipeline: &Pipeline, node: &Node) -> Map<String, Value> {
+pub(super) fn step(program: &Program, pipeline: &Pipeline, node: &GraphNode) -> Map<String, Value> {
     let mut shown = Map::new();
     put(&mut shown, "id", Some(node.id.clone()));
     let next = pipeline.graph.after(node);
     let next: Vec<String> = next.map(|node| node.id.clone()).collect();
     match &node.kind {
-        Kind::Step(uses) => {
+        StepKind::Step(uses) => {
             put(&mut shown, "kind", Some("step"));
             put(&mut shown, "plugin", Some(uses.plugin.clone()));
             put(&mut shown, "command", Some(uses.command.clone()));
         }
-        Kind::Switch(switch) => {
+        StepKind::Switch(switch) => {
             put(&mut shown, "kind", Some("switch"));
             let condition = if is_filled(program.config(), &pipeline.name) {
                 MASK.to_owned()

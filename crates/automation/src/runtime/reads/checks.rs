@@ -1,4 +1,4 @@
-//! Lists of checks for whoever runs the service: what needs a hand, and whether the ledger holds what it must.
+//! Checks for operators: what needs attention, and whether the ledger is consistent.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -7,28 +7,28 @@ use consign_engine::{Error, Operator};
 use serde_json::{Value, json};
 
 use super::is_over;
-use super::jobs::{LOOKED_AT_MAX, every_job};
+use super::jobs::{SCANNED_MAX, every_job};
 use crate::breaker;
 use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
 use crate::program::Program;
 use crate::runtime::job::{Job, SubmittedBy, job_id};
-use crate::runtime::keep::{self, ScheduleStatus};
-use crate::runtime::service::Runtime;
+use crate::runtime::lifecycle::Runtime;
+use crate::runtime::records::{self, ScheduleStatus};
 
-/// Rows that are named when something is wrong with them.
+/// How many faulty rows a check names.
 const NAMED_MAX: usize = 5;
-/// Rows that are held at once with what they carry.
+/// Rows that are held in memory at once with their payload.
 const WHOLE_ROWS: u32 = 20;
-/// Open jobs of a command among which those of a schedule are looked for.
+/// How many open jobs of a command are searched for those of a schedule.
 const IN_FLIGHT_MAX: u32 = 500;
 
 impl Runtime {
-    /// What somebody should look at: plugins that could not be set up or are not started any more, and schedules that cannot run.
+    /// Lists what needs attention: plugins whose setup failed or whose breaker is open, and schedules that cannot run.
     pub async fn doctor(&self) -> Result<Vec<Value>, Error> {
         let mut checks = Vec::new();
         for plugin in self.program().plugins() {
-            let ailment = self.plugin_ailment(&plugin.name).await?;
-            checks.push(of_plugin(&plugin.name, ailment));
+            let unhealthy_reason = self.plugin_unhealthy_reason(&plugin.name).await?;
+            checks.push(plugin_check(&plugin.name, unhealthy_reason));
         }
         checks.extend(left_out(&self.program()));
         checks.extend(self.stranded_checks().await?);
@@ -49,19 +49,22 @@ impl Runtime {
         Ok(checks)
     }
 
-    /// What keeps a plugin that can be run from doing what it should.
-    pub(super) async fn plugin_ailment(&self, plugin: &str) -> Result<Option<String>, Error> {
-        let setup: Option<keep::Setup> = self.kept(keep::setup(plugin)).await?;
+    /// Why a plugin that can be run does not work.
+    pub(super) async fn plugin_unhealthy_reason(
+        &self,
+        plugin: &str,
+    ) -> Result<Option<String>, Error> {
+        let setup: Option<records::SetupRecord> = self.stored(records::setup_key(plugin)).await?;
         if let Some(setup) = setup.filter(|setup| !setup.healthy && !setup.pending) {
             let failed = || "its setup failed".to_owned();
             return Ok(Some(setup.error.unwrap_or_else(failed)));
         }
-        let is_open = self.breaker_of(plugin).await? == breaker::State::Open;
+        let is_open = self.breaker_of(plugin).await? == breaker::BreakerState::Open;
         Ok(is_open.then(|| "its breaker is open".to_owned()))
     }
 
-    /// How many queued jobs wait for plugins that cannot be run here.
-    pub(in crate::runtime) async fn stranded(&self) -> Result<BTreeMap<String, u64>, Error> {
+    /// The number of queued jobs per plugin that cannot be run here.
+    pub(in crate::runtime) async fn stranded_jobs(&self) -> Result<BTreeMap<String, u64>, Error> {
         let program = self.program();
         let mut stranded = BTreeMap::new();
         for work in self.engine().work().await? {
@@ -74,9 +77,9 @@ impl Runtime {
         Ok(stranded)
     }
 
-    /// Jobs that nobody here takes. Where other nodes share the ledger, one of them may know the plugin: then it is only told.
+    /// Jobs that this node does not take. If other nodes share the ledger, one of them may run the plugin; then the check passes.
     pub(super) async fn stranded_checks(&self) -> Result<Vec<Value>, Error> {
-        let stranded = self.stranded().await?;
+        let stranded = self.stranded_jobs().await?;
         if stranded.is_empty() {
             return Ok(Vec::new());
         }
@@ -86,8 +89,8 @@ impl Runtime {
         let left_out: BTreeSet<&str> = program.left_out().map(|(name, _)| name).collect();
         let checks = stranded.into_iter().map(|(plugin, jobs)| {
             let why = program.missing_plugin(&plugin);
-            let what = "bring it back and reload, or end them with `job cancel`";
-            let detail = format!("queued jobs that nobody takes here: {jobs}; {why}; {what}");
+            let what = "restore the plugin and reload, or cancel the jobs with `job cancel`";
+            let detail = format!("queued jobs that this node cannot run: {jobs}; {why}; {what}");
             let mut check = check(&format!("jobs of {plugin}"), Some(detail));
             let is_unknown = !program.is_known(&plugin) && !left_out.contains(plugin.as_str());
             check["ok"] = (is_shared && is_unknown).into();
@@ -96,11 +99,11 @@ impl Runtime {
         Ok(checks.collect())
     }
 
-    /// Whether the newest jobs are as they must be: readable, and with an end if they are over.
+    /// Checks that the newest jobs can be read, and that finished ones have an end time.
     pub async fn selfcheck(&self) -> Result<Vec<Value>, Error> {
         let (mut unreadable, mut endless) = (Vec::new(), Vec::new());
         let mut filter = every_job(WHOLE_ROWS);
-        for _ in 0..LOOKED_AT_MAX / WHOLE_ROWS as usize {
+        for _ in 0..SCANNED_MAX / WHOLE_ROWS as usize {
             let page = self.engine().intents(filter.clone()).await?;
             for intent in &page.intents {
                 if Job::read(intent).is_err() {
@@ -123,11 +126,10 @@ impl Runtime {
         ])
     }
 
-    /// The schedules with the jobs of each that are not over. `in_flight_capped` says that its command has more open jobs than were
-    /// looked at.
+    /// The schedules with their open jobs. `in_flight_capped` is set if the command has more open jobs than were read.
     pub async fn scheduler_jobs(&self) -> Result<Value, Error> {
         let schedules = self.schedules().await?;
-        // Several schedules may have one command.
+        // Several schedules may share a command.
         let mut open: BTreeMap<(&str, &str), Vec<(String, String)>> = BTreeMap::new();
         for schedule in &schedules {
             let of = (schedule.plugin.as_str(), schedule.command.as_str());
@@ -150,7 +152,7 @@ impl Runtime {
         Ok(json!({"jobs": shown.collect::<Vec<_>>()}))
     }
 
-    /// The open jobs of a command, each with the schedule that made it, or none if something else did.
+    /// The open jobs of a command, each with the id of the schedule that created it, or an empty text.
     async fn scheduled(&self, plugin: &str, command: &str) -> Result<Vec<(String, String)>, Error> {
         let engine = self.engine();
         let open = engine
@@ -158,7 +160,7 @@ impl Runtime {
             .await?;
         let mut found = Vec::new();
         for job in open {
-            let whole = self.observed(job.id).await?;
+            let whole = self.observe_job(job.id).await?;
             let read = whole.and_then(|intent| Job::read(&intent).ok());
             let made = read.filter(|job| job.submitted_by == SubmittedBy::Scheduler);
             let schedule = made.and_then(|job| job.schedule_id);
@@ -168,19 +170,19 @@ impl Runtime {
     }
 }
 
-pub(super) fn of_plugin(name: &str, ailment: Option<String>) -> Value {
-    check(&format!("plugin {name}"), ailment)
+pub(super) fn plugin_check(name: &str, unhealthy_reason: Option<String>) -> Value {
+    check(&format!("plugin {name}"), unhealthy_reason)
 }
 
-/// Plugins that are installed or configured, and do not run.
+/// Plugins that are installed or configured but do not run.
 pub(super) fn left_out(program: &Program) -> Vec<Value> {
     let left_out = program.left_out();
     let checks =
-        left_out.map(|(name, why)| of_plugin(name, Some(format!("it was left out: {why}"))));
+        left_out.map(|(name, why)| plugin_check(name, Some(format!("it was skipped: {why}"))));
     checks.collect()
 }
 
-/// It is well unless there is something to say.
+/// A check passes if there is no detail to report.
 fn check(name: &str, detail: Option<String>) -> Value {
     match detail {
         Some(detail) => json!({"name": name, "ok": false, "detail": detail}),

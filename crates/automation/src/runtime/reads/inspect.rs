@@ -1,4 +1,4 @@
-//! Everything about one job in one answer: where it comes from, what it carries, how it moved, what its attempts came to.
+//! Everything about one job in one response: ancestors, baggage, transitions and attempts.
 
 use consign_engine::Error;
 use consign_kernel::fact::Fact;
@@ -8,26 +8,26 @@ use consign_kernel::profile::ProfileId;
 use consign_kernel::state::Cause;
 use serde_json::{Map, Value, json};
 
-use super::jobs::shape;
+use super::jobs::job_details;
 use super::logs::LogFilter;
-use super::{moment, put, written};
+use super::{micros_json, put, timestamp_json};
 use crate::runtime::job::{Job, job_id, parse_job_id};
-use crate::runtime::keep;
-use crate::runtime::service::Runtime;
+use crate::runtime::lifecycle::Runtime;
+use crate::runtime::records;
 
 /// More ancestors and contexts than a job can have, so that a broken chain ends as well.
 const HOPS_MAX: usize = 1_000;
-/// More attempts than anybody reads.
+/// How many attempts are listed.
 const ATTEMPTS_MAX: usize = 200;
 
 impl Runtime {
-    /// `lineage` leads from the first ancestor to the job, `contexts` from the first one to the job's own, `transitions` and
-    /// `attempts` go from the oldest to the newest. Of what was pruned, only what the log still has is told.
+    /// `lineage` starts with the first ancestor and ends with the job, `contexts` starts with the first context, `transitions`
+    /// and `attempts` are ordered from oldest to newest. For a pruned job only the log is available.
     pub async fn inspect(&self, id: IntentId) -> Result<Option<Value>, Error> {
         let Some(job) = self.job(id).await? else {
             return Ok(None);
         };
-        let intent = self.observed(id).await?;
+        let intent = self.observe_job(id).await?;
         let lineage = self.lineage(&job).await?;
         let contexts = self.contexts(intent.as_ref()).await?;
         let transitions = match &intent {
@@ -51,20 +51,20 @@ impl Runtime {
         })))
     }
 
-    /// The ancestors that are still known, the first one first, and the job itself as the last.
+    /// The ancestors that still exist, first ancestor first, then the job itself.
     async fn lineage(&self, job: &Value) -> Result<Vec<Value>, Error> {
         let mut lineage = vec![ancestor(job)];
         let mut parent = job["parent_job_id"].as_str().and_then(parse_job_id);
         while let Some(id) = parent
             && lineage.len() < HOPS_MAX
         {
-            // What an ancestor printed is not asked for, and may be large.
-            let job = match self.observed(id).await? {
-                Some(intent) => Some(Value::Object(shape(&intent, None))),
+            // The output of an ancestor is not needed, and may be large.
+            let job = match self.observe_job(id).await? {
+                Some(intent) => Some(Value::Object(job_details(&intent, None))),
                 None => self.job(id).await?,
             };
             let Some(job) = job else {
-                // Pruned together with its log: that it was is all that is known.
+                // Pruned together with its log: only its id is known.
                 lineage.push(json!({"job_id": job_id(id)}));
                 break;
             };
@@ -75,17 +75,17 @@ impl Runtime {
         Ok(lineage)
     }
 
-    /// What the job carries, and what each context before it added.
+    /// The baggage of the job, and what each earlier context added.
     async fn contexts(&self, intent: Option<&Intent>) -> Result<Vec<Value>, Error> {
         let job = intent.and_then(|intent| Job::read(intent).ok());
         let mut wanted = job.and_then(|job| job.event_context_id);
-        let mut found: Vec<(String, keep::Context)> = Vec::new();
+        let mut found: Vec<(String, records::EventContext)> = Vec::new();
         while let Some(id) = wanted.take()
             && found.len() < HOPS_MAX
         {
-            let record = self.engine().record(keep::context(&id)).await?;
+            let record = self.engine().record(records::context_key(&id)).await?;
             let context = record.and_then(|record| serde_json::from_str(&record.value).ok());
-            let Some(context): Option<keep::Context> = context else {
+            let Some(context): Option<records::EventContext> = context else {
                 break;
             };
             wanted.clone_from(&context.parent_id);
@@ -93,13 +93,13 @@ impl Runtime {
         }
         let found = found.into_iter().rev().enumerate();
         Ok(found
-            .map(|(hop, (id, context))| hop_of(hop, &id, context))
+            .map(|(hop, (id, context))| context_details(hop, &id, context))
             .collect())
     }
 }
 
 fn ancestor(job: &Value) -> Value {
-    let told = [
+    let fields = [
         "job_id",
         "plugin",
         "command",
@@ -109,14 +109,14 @@ fn ancestor(job: &Value) -> Value {
         "pipeline",
         "step_id",
     ];
-    let told = told.into_iter().filter_map(|key| {
+    let fields = fields.into_iter().filter_map(|key| {
         let value = job.get(key)?;
         Some((key.to_owned(), value.clone()))
     });
-    Value::Object(told.collect())
+    Value::Object(fields.collect())
 }
 
-fn hop_of(hop: usize, id: &str, context: keep::Context) -> Value {
+fn context_details(hop: usize, id: &str, context: records::EventContext) -> Value {
     let mut shown = Map::new();
     put(&mut shown, "hop", Some(hop));
     put(&mut shown, "context_id", Some(id));
@@ -124,16 +124,20 @@ fn hop_of(hop: usize, id: &str, context: keep::Context) -> Value {
     put(&mut shown, "pipeline", context.pipeline_name);
     put(&mut shown, "step_id", context.step_id);
     put(&mut shown, "baggage", Some(context.accumulated));
-    put(&mut shown, "created_at", Some(written(context.created_at)));
+    put(
+        &mut shown,
+        "created_at",
+        Some(timestamp_json(context.created_at)),
+    );
     Value::Object(shown)
 }
 
-/// In the protocol's words. A fact has the cause of the state it led to, so `from` has none to go by.
+/// In the words of the protocol. A fact stores the cause of the state it leads to, so there is none for `from`.
 fn transition(fact: &Fact) -> Value {
     let profile = ProfileId::Automation.profile();
     let word = |state, cause| profile.word(state, cause).unwrap_or("queued");
     let mut shown = Map::new();
-    put(&mut shown, "at", Some(moment(fact.time_of_day())));
+    put(&mut shown, "at", Some(micros_json(fact.time_of_day())));
     put(&mut shown, "event", Some(fact.verb.fact()));
     put(
         &mut shown,

@@ -1,4 +1,4 @@
-//! One job, what it brought about, and lists of jobs.
+//! One job, its descendants, and lists of jobs.
 
 use std::collections::VecDeque;
 
@@ -9,19 +9,21 @@ use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use serde_json::{Map, Value, json};
 
-use super::room::Room;
-use super::{attempt_of, is_job, is_over, moment, parsed, put, state_of, word_of, written};
+use super::response_budget::ResponseBudget;
+use super::{
+    attempt_of, is_job, is_over, micros_json, parsed, put, state_of, status_of, timestamp_json,
+};
 use crate::runtime::job::{Job, NAMESPACE, OWNER, job_id};
-use crate::runtime::keep;
-use crate::runtime::service::Runtime;
+use crate::runtime::lifecycle::Runtime;
+use crate::runtime::records;
 
-/// Jobs of one tree that are shown, unless somebody wants fewer.
+/// The default limit of jobs in one tree.
 pub const TREE_MAX: usize = 5_000;
-/// Rows that a list looks at before it is content with what it found.
-pub(super) const LOOKED_AT_MAX: usize = 20_000;
+/// The maximum number of rows that a list scans.
+pub(super) const SCANNED_MAX: usize = 20_000;
 const PAGE_ROWS: u32 = 500;
 
-/// Which jobs to list. `status` is one of the protocol's words.
+/// Which jobs to list. `status` is a word of the protocol.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
     pub plugin: Option<String>,
@@ -30,46 +32,46 @@ pub struct JobFilter {
     pub limit: usize,
 }
 
-/// A job and what it brought about.
+/// A job and its descendants.
 #[derive(Clone, Debug)]
-pub struct Tree {
+pub struct JobTree {
     pub jobs: Vec<Value>,
-    /// It has more jobs than are shown.
+    /// The tree has more jobs than are listed.
     pub more: bool,
 }
 
 impl JobFilter {
-    fn wants(&self, job: &Outline) -> bool {
+    fn matches(&self, job: &Outline) -> bool {
         let plugin = self.plugin.as_deref();
         plugin.is_none_or(|plugin| job.capability.as_deref() == Some(plugin))
-            && self.status.is_none_or(|status| word_of(job) == status)
+            && self.status.is_none_or(|status| status_of(job) == status)
     }
 }
 
 impl Runtime {
-    /// A job, from the queue or, when it is gone from there, from the log of its last attempt.
+    /// A job from the queue or, if it was pruned, from the log of its last attempt.
     pub async fn job(&self, id: IntentId) -> Result<Option<Value>, Error> {
-        if let Some(intent) = self.observed(id).await? {
+        if let Some(intent) = self.observe_job(id).await? {
             let log = self.last_log(&intent).await?;
-            return Ok(Some(Value::Object(shape(&intent, log.as_ref()))));
+            return Ok(Some(Value::Object(job_details(&intent, log.as_ref()))));
         }
-        let log = self.pruned(id).await?;
-        Ok(log.map(|log| Value::Object(shape_of_log(&log))))
+        let log = self.last_log_of_pruned(id).await?;
+        Ok(log.map(|log| Value::Object(job_details_from_log(&log))))
     }
 
-    /// A job and its descendants, parents first, at most `jobs_max` of them. Where they have printed more than an answer holds,
-    /// `output_left_out` says so.
-    pub async fn job_tree(&self, id: IntentId, jobs_max: usize) -> Result<Option<Tree>, Error> {
+    /// A job and its descendants, parents first, at most `jobs_max`. `output_left_out` marks jobs whose output did not fit into
+    /// the response.
+    pub async fn job_tree(&self, id: IntentId, jobs_max: usize) -> Result<Option<JobTree>, Error> {
         let Some(root) = self.job(id).await? else {
             return Ok(None);
         };
-        let mut room = Room::new();
-        let mut tree = Tree {
-            jobs: vec![room.take(root)],
+        let mut budget = ResponseBudget::new();
+        let mut tree = JobTree {
+            jobs: vec![budget.fit(root)],
             more: false,
         };
         let mut parents = VecDeque::from([id]);
-        // What was read of a job is not kept: it may carry megabytes.
+        // Rows are not kept: each may carry megabytes.
         while let Some(parent) = parents.pop_front() {
             let left = jobs_max.saturating_sub(tree.jobs.len());
             let limit = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(1);
@@ -78,7 +80,7 @@ impl Runtime {
                 let Some(shown) = self.job(child.id).await? else {
                     continue;
                 };
-                tree.jobs.push(room.take(shown));
+                tree.jobs.push(budget.fit(shown));
                 parents.push_back(child.id);
             }
             tree.more |= children.next().is_some();
@@ -86,16 +88,16 @@ impl Runtime {
         Ok(Some(tree))
     }
 
-    /// Newest first. `total` counts what the filter wants among the newest rows, far more of them than anybody pages through.
+    /// Newest first. `total` counts the matches among the newest rows, far more than a client pages through.
     pub async fn jobs(&self, filter: &JobFilter) -> Result<Value, Error> {
         let (mut jobs, mut total) = (Vec::new(), 0_u64);
         let wanted = filter.status.and_then(state_of);
         let command = filter.command.clone();
         self.each_job(wanted, command, |job| {
-            if filter.wants(job) {
+            if filter.matches(job) {
                 total += 1;
                 if jobs.len() < filter.limit {
-                    jobs.push(brief(job));
+                    jobs.push(job_summary(job));
                 }
             }
             true
@@ -104,16 +106,16 @@ impl Runtime {
         Ok(json!({"jobs": jobs, "total": total}))
     }
 
-    /// What waits or runs, oldest first.
+    /// Queued and running jobs, oldest first.
     pub async fn queue(&self, limit: usize) -> Result<Value, Error> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let open = self.engine().queue(None, limit).await?;
-        let jobs: Vec<Value> = open.iter().map(brief).collect();
+        let jobs: Vec<Value> = open.iter().map(job_summary).collect();
         Ok(json!({"jobs": jobs}))
     }
 
-    /// Shows jobs from the newest on, until there are none, enough was looked at, or `see` says no. Whether enough was looked at
-    /// is the answer: then there may be more.
+    /// Calls `see` with jobs, newest first, until there are no more, the scan limit is reached, or `see` returns false. Returns
+    /// true if the scan limit was reached, so there may be more.
     pub(super) async fn each_job(
         &self,
         state: Option<State>,
@@ -125,11 +127,11 @@ impl Runtime {
             state,
             ..every_job(PAGE_ROWS)
         };
-        let mut looked_at = 0;
-        while looked_at < LOOKED_AT_MAX {
+        let mut scanned = 0;
+        while scanned < SCANNED_MAX {
             let page = self.engine().outlines(filter.clone()).await?;
-            // A page may be short because much of what it looked at was not wanted.
-            looked_at += PAGE_ROWS as usize;
+            // A page may be short because the filter dropped rows.
+            scanned += PAGE_ROWS as usize;
             if !page.outlines.iter().all(&mut see) {
                 return Ok(false);
             }
@@ -141,13 +143,13 @@ impl Runtime {
         Ok(true)
     }
 
-    pub(super) async fn observed(&self, id: IntentId) -> Result<Option<Intent>, Error> {
+    pub(super) async fn observe_job(&self, id: IntentId) -> Result<Option<Intent>, Error> {
         let found = self.engine().observe(id).await?;
         Ok(found.filter(is_job))
     }
 
-    /// How many jobs are in each state.
-    pub(super) async fn counted(&self) -> Result<impl Fn(State) -> u64, Error> {
+    /// Returns a function from state to the number of jobs in it.
+    pub(super) async fn counts_by_state(&self) -> Result<impl Fn(State) -> u64, Error> {
         let operator = Operator::vouched();
         let counts = self.engine().counts(operator, Face::Automation).await?;
         Ok(move |state| {
@@ -156,19 +158,19 @@ impl Runtime {
         })
     }
 
-    /// The log of the last attempt that ended.
-    pub(super) async fn last_log(&self, intent: &Intent) -> Result<Option<keep::Log>, Error> {
+    /// The log of the last finished attempt.
+    pub(super) async fn last_log(&self, intent: &Intent) -> Result<Option<records::JobLog>, Error> {
         let ended = intent.state == State::Queued || is_over(intent);
         if intent.attempts == 0 || !ended {
             return Ok(None);
         }
-        let key = keep::log(&job_id(intent.id), intent.attempts);
+        let key = records::log_key(&job_id(intent.id), intent.attempts);
         let record = self.engine().record(key).await?;
         Ok(record.and_then(|record| serde_json::from_str(&record.value).ok()))
     }
 
-    async fn pruned(&self, id: IntentId) -> Result<Option<keep::Log>, Error> {
-        let mut last: Option<keep::Log> = None;
+    async fn last_log_of_pruned(&self, id: IntentId) -> Result<Option<records::JobLog>, Error> {
+        let mut last: Option<records::JobLog> = None;
         self.each_log_of(&job_id(id), |log| {
             if last.as_ref().is_none_or(|last| last.attempt < log.attempt) {
                 last = Some(log.clone());
@@ -193,34 +195,38 @@ pub(super) fn every_job(limit: u32) -> IntentFilter {
     }
 }
 
-/// A line of a list.
-pub(super) fn brief(job: &Outline) -> Value {
+/// One line of a list.
+pub(super) fn job_summary(job: &Outline) -> Value {
     let mut object = Map::new();
     put(&mut object, "job_id", Some(job_id(job.id)));
     put(&mut object, "plugin", job.capability.clone());
     put(&mut object, "command", Some(job.goal.clone()));
-    put(&mut object, "status", Some(word_of(job)));
+    put(&mut object, "status", Some(status_of(job)));
     put(&mut object, "attempt", Some(attempt_of(job)));
-    put(&mut object, "created_at", Some(moment(job.created_at)));
+    put(&mut object, "created_at", Some(micros_json(job.created_at)));
     let begun = job.claimed_at.filter(|_| job.state != State::Queued);
-    put(&mut object, "started_at", begun.map(moment));
+    put(&mut object, "started_at", begun.map(micros_json));
     let is_over = job.profile.profile().is_terminal(job.state);
     let ended = job.settled_at.filter(|_| is_over);
-    put(&mut object, "completed_at", ended.map(moment));
+    put(&mut object, "completed_at", ended.map(micros_json));
     if job.state == State::Queued && job.attempts > 0 {
-        put(&mut object, "next_retry_at", Some(moment(job.run_at)));
+        put(&mut object, "next_retry_at", Some(micros_json(job.run_at)));
     }
     put(&mut object, "last_error", job.last_error.clone());
     Value::Object(object)
 }
 
-/// Everything about a job.
-pub(super) fn shape(intent: &Intent, log: Option<&keep::Log>) -> Map<String, Value> {
-    let Value::Object(mut object) = brief(&Outline::from(intent)) else {
+/// All fields of a job.
+pub(super) fn job_details(intent: &Intent, log: Option<&records::JobLog>) -> Map<String, Value> {
+    let Value::Object(mut object) = job_summary(&Outline::from(intent)) else {
         return Map::new();
     };
     if let Some(log) = log {
-        put(&mut object, "started_at", Some(written(log.started_at)));
+        put(
+            &mut object,
+            "started_at",
+            Some(timestamp_json(log.started_at)),
+        );
         put(&mut object, "result", log.result.as_deref().map(parsed));
     }
     put(&mut object, "max_attempts", Some(intent.attempts_max));
@@ -241,16 +247,28 @@ pub(super) fn shape(intent: &Intent, log: Option<&keep::Log>) -> Map<String, Val
     object
 }
 
-fn shape_of_log(log: &keep::Log) -> Map<String, Value> {
+fn job_details_from_log(log: &records::JobLog) -> Map<String, Value> {
     let mut object = Map::new();
     put(&mut object, "job_id", Some(log.job_id.clone()));
     put(&mut object, "plugin", Some(log.plugin.clone()));
     put(&mut object, "command", Some(log.command.clone()));
     put(&mut object, "status", Some(log.status.clone()));
     put(&mut object, "attempt", Some(log.attempt));
-    put(&mut object, "created_at", Some(written(log.created_at)));
-    put(&mut object, "started_at", Some(written(log.started_at)));
-    put(&mut object, "completed_at", Some(written(log.completed_at)));
+    put(
+        &mut object,
+        "created_at",
+        Some(timestamp_json(log.created_at)),
+    );
+    put(
+        &mut object,
+        "started_at",
+        Some(timestamp_json(log.started_at)),
+    );
+    put(
+        &mut object,
+        "completed_at",
+        Some(timestamp_json(log.completed_at)),
+    );
     put(&mut object, "result", log.result.as_deref().map(parsed));
     put(&mut object, "last_error", log.last_error.clone());
     put(&mut object, "submitted_by", Some(log.submitted_by.as_str()));

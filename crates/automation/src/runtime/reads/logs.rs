@@ -1,24 +1,24 @@
-//! The log of attempts, by their ends, the last one first.
+//! The log of attempts, ordered by their end, newest first.
 //!
-//! An entry may hold megabytes. So the log is gone through twice: first for the order of what is wanted, of which only ends and names
-//! are kept, then for those entries alone that are shown.
+//! An entry may hold megabytes. So the log is scanned twice: first for the order of the matches, keeping only end and name, then
+//! for the entries that are shown.
 
 use consign_engine::Error;
 use consign_kernel::record::{Kind, Record};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::room::Room;
-use super::{parsed, put, written};
-use crate::runtime::keep;
-use crate::runtime::service::Runtime;
+use super::response_budget::ResponseBudget;
+use super::{parsed, put, timestamp_json};
+use crate::runtime::lifecycle::Runtime;
+use crate::runtime::records;
 
-/// Entries that a list looks at before it is content with what it found.
-const LOOKED_AT_MAX: usize = 5_000;
+/// The maximum number of entries that a list scans.
+const SCANNED_MAX: usize = 5_000;
 /// More attempts than a job has.
 const ATTEMPTS_MAX: usize = 1_000;
 
-/// Which attempts to list. `status` is one of the protocol's words.
+/// Which attempts to list. `status` is a word of the protocol.
 #[derive(Clone, Debug, Default)]
 pub struct LogFilter {
     pub job_id: Option<String>,
@@ -26,19 +26,19 @@ pub struct LogFilter {
     pub command: Option<String>,
     pub status: Option<&'static str>,
     pub submitted_by: Option<String>,
-    /// By the end of the attempt; both included.
+    /// Bounds for the end of the attempt, both inclusive.
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
-    /// A text that occurs in the error or the output, in whatever case.
+    /// A text that occurs in the error or the output, case-insensitive.
     pub query: Option<String>,
     pub limit: usize,
     pub include_result: bool,
-    /// Only what comes behind this one.
+    /// Only attempts after this one in the order of the list.
     pub after: Option<LogCursor>,
 }
 
 impl LogFilter {
-    fn wants(&self, log: &keep::Log) -> bool {
+    fn matches(&self, log: &records::JobLog) -> bool {
         let same = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
@@ -52,7 +52,7 @@ impl LogFilter {
     }
 }
 
-fn occurs(query: &str, log: &keep::Log) -> bool {
+fn occurs(query: &str, log: &records::JobLog) -> bool {
     let query = query.to_lowercase();
     let texts = [&log.last_error, &log.stderr, &log.result];
     let mut texts = texts.into_iter().flatten();
@@ -61,7 +61,7 @@ fn occurs(query: &str, log: &keep::Log) -> bool {
         || log.command.to_lowercase().contains(&query)
 }
 
-/// The place of an attempt in the order of the list, written as `<end>~<job>~<attempt>`.
+/// The position of an attempt in the list, written as `<end>~<job>~<attempt>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogCursor {
     completed_at: Timestamp,
@@ -70,7 +70,7 @@ pub struct LogCursor {
 }
 
 impl LogCursor {
-    fn of(log: &keep::Log) -> Self {
+    fn of(log: &records::JobLog) -> Self {
         Self {
             completed_at: log.completed_at,
             job_id: log.job_id.clone(),
@@ -96,7 +96,7 @@ impl std::fmt::Display for LogCursor {
     }
 }
 
-/// How many records are read at once: few where they are large, so that a page is never much to hold.
+/// The number of records per page: smaller for large records, so that a page uses little memory.
 #[derive(Clone, Copy)]
 pub(super) struct PageSize(u32);
 
@@ -116,19 +116,19 @@ impl PageSize {
 }
 
 impl Runtime {
-    /// `total` counts what the filter wants among the attempts of the newest jobs, far more of them than anybody pages through. If
-    /// there is `more` of it, `cursor` says where the next page begins.
+    /// `total` counts the matches among the attempts of the newest jobs, far more than a client pages through. With `more`,
+    /// `cursor` is where the next page starts.
     pub async fn job_logs(&self, filter: &LogFilter) -> Result<Value, Error> {
         let mut wanted: Vec<LogCursor> = Vec::new();
-        let mut see = |log: &keep::Log| {
-            if filter.wants(log) {
+        let mut see = |log: &records::JobLog| {
+            if filter.matches(log) {
                 wanted.push(LogCursor::of(log));
             }
             true
         };
         match &filter.job_id {
             Some(id) => self.each_log_of(id, &mut see).await?,
-            None => self.each_log(LOOKED_AT_MAX, &mut see).await?,
+            None => self.each_log(SCANNED_MAX, &mut see).await?,
         }
         let total = wanted.len();
         if let Some(after) = &filter.after {
@@ -137,14 +137,14 @@ impl Runtime {
         wanted.sort_unstable_by(|one, other| other.cmp(one));
         let more = wanted.len() > filter.limit;
         wanted.truncate(filter.limit);
-        let mut room = Room::new();
+        let mut budget = ResponseBudget::new();
         let mut logs = Vec::with_capacity(wanted.len());
         for one in &wanted {
-            let key = keep::log(&one.job_id, one.attempt);
-            // One that retention took meanwhile is left out.
-            if let Some(log) = self.kept::<keep::Log>(key).await? {
+            let key = records::log_key(&one.job_id, one.attempt);
+            // An entry that retention deleted meanwhile is left out.
+            if let Some(log) = self.stored::<records::JobLog>(key).await? {
                 let entry = entry(&log, filter.include_result);
-                logs.push(room.take(Value::Object(entry)));
+                logs.push(budget.fit(Value::Object(entry)));
             }
         }
         let mut answer = json!({"logs": logs, "total": total});
@@ -155,15 +155,15 @@ impl Runtime {
         Ok(answer)
     }
 
-    /// Shows the attempts of the newest jobs, until there are no more, `max` were seen, or `see` says no.
+    /// Calls `see` with the attempts of the newest jobs, until there are no more, `max` were read, or `see` returns false.
     pub(super) async fn each_log(
         &self,
         max: usize,
-        mut see: impl FnMut(&keep::Log) -> bool,
+        mut see: impl FnMut(&records::JobLog) -> bool,
     ) -> Result<(), Error> {
-        let (mut before, mut looked_at) = (String::new(), 0);
+        let (mut before, mut scanned) = (String::new(), 0);
         let mut size = PageSize::FIRST;
-        while looked_at < max {
+        while scanned < max {
             let page = self
                 .engine()
                 .last_records(Kind::JobLog, "", &before, size.0)
@@ -172,7 +172,7 @@ impl Runtime {
                 return Ok(());
             };
             before.clone_from(&last.key.name);
-            looked_at += page.len();
+            scanned += page.len();
             size = size.after(&page);
             if !page.iter().filter_map(read).all(|log| see(&log)) {
                 return Ok(());
@@ -181,16 +181,16 @@ impl Runtime {
         Ok(())
     }
 
-    /// Shows all attempts of a job, whether or not it is still in the queue.
+    /// Calls `see` with all attempts of a job, whether or not it is still in the queue.
     pub(super) async fn each_log_of(
         &self,
         id: &str,
-        mut see: impl FnMut(&keep::Log) -> bool,
+        mut see: impl FnMut(&records::JobLog) -> bool,
     ) -> Result<(), Error> {
         let prefix = format!("{id}-");
-        let (mut after, mut looked_at) = (prefix.clone(), 0);
+        let (mut after, mut scanned) = (prefix.clone(), 0);
         let mut size = PageSize::FIRST;
-        while looked_at < ATTEMPTS_MAX {
+        while scanned < ATTEMPTS_MAX {
             let page = self
                 .engine()
                 .records(Kind::JobLog, "", &after, size.0)
@@ -202,7 +202,7 @@ impl Runtime {
             if !own.filter_map(read).all(|log| see(&log)) || is_last {
                 return Ok(());
             }
-            looked_at += page.len();
+            scanned += page.len();
             size = size.after(&page);
             if let Some(last) = page.last() {
                 after.clone_from(&last.key.name);
@@ -212,14 +212,14 @@ impl Runtime {
     }
 }
 
-/// One that cannot be read does not hide the others.
-fn read(record: &Record) -> Option<keep::Log> {
+/// One unreadable entry must not hide the others.
+fn read(record: &Record) -> Option<records::JobLog> {
     serde_json::from_str(&record.value).ok()
 }
 
-fn entry(log: &keep::Log, with_result: bool) -> Map<String, Value> {
+fn entry(log: &records::JobLog, with_result: bool) -> Map<String, Value> {
     let mut object = Map::new();
-    let log_id = keep::log(&log.job_id, log.attempt).name;
+    let log_id = records::log_key(&log.job_id, log.attempt).name;
     put(&mut object, "job_id", Some(log.job_id.clone()));
     put(&mut object, "log_id", Some(log_id));
     put(&mut object, "plugin", Some(log.plugin.clone()));
@@ -227,9 +227,21 @@ fn entry(log: &keep::Log, with_result: bool) -> Map<String, Value> {
     put(&mut object, "status", Some(log.status.clone()));
     put(&mut object, "attempt", Some(log.attempt));
     put(&mut object, "submitted_by", Some(log.submitted_by.as_str()));
-    put(&mut object, "created_at", Some(written(log.created_at)));
-    put(&mut object, "started_at", Some(written(log.started_at)));
-    put(&mut object, "completed_at", Some(written(log.completed_at)));
+    put(
+        &mut object,
+        "created_at",
+        Some(timestamp_json(log.created_at)),
+    );
+    put(
+        &mut object,
+        "started_at",
+        Some(timestamp_json(log.started_at)),
+    );
+    put(
+        &mut object,
+        "completed_at",
+        Some(timestamp_json(log.completed_at)),
+    );
     put(&mut object, "last_error", log.last_error.clone());
     put(&mut object, "reason", log.reason.clone());
     put(&mut object, "parent_job_id", log.parent_job_id.clone());
@@ -264,7 +276,7 @@ mod tests {
     #[test]
     fn pages_of_large_records_are_small() {
         let record = |bytes: usize| Record {
-            key: keep::log("a", 1),
+            key: records::log_key("a", 1),
             value: "x".repeat(bytes),
             version: 1,
             expires_at: None,

@@ -1,4 +1,4 @@
-//! How the service is doing as a whole.
+//! The status of the service as a whole.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,34 @@ use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::checks::{left_out, of_plugin};
-use super::jobs::brief;
-use super::{put, word_of, written};
+use super::checks::{left_out, plugin_check};
+use super::jobs::job_summary;
+use super::{put, status_of, timestamp_json};
 use crate::breaker;
 use crate::config::{MASK, masked};
-use crate::runtime::keep;
-use crate::runtime::service::Runtime;
+use crate::runtime::lifecycle::Runtime;
+use crate::runtime::records;
 
 /// More commands than a plugin has.
 const COMMANDS_MAX: u32 = 1_000;
-/// Attempts among which the last one of each plugin is looked for.
+/// How many attempts are searched for the last one of each plugin.
 const LAST_RUNS_AMONG: usize = 1_000;
-/// A plugin's state may have a megabyte, and there may be many plugins.
+/// The state of a plugin may have a megabyte, and there may be many plugins.
 const STATE_BYTES_MAX: usize = 16 << 10;
-/// Open jobs that are shown one by one.
+/// The maximum number of open jobs that are listed.
 const ACTIVE_MAX: u32 = 100;
-/// A fact may be as large as a plugin's state.
+/// A fact may be as large as the state of a plugin.
 const FACTS_PER_PAGE: u32 = 50;
 const FACT_PAGES_MAX: usize = 100;
 
 impl Runtime {
-    /// The five members that every health check has.
+    /// The five fields that every health response has.
     pub async fn health(&self) -> Result<Map<String, Value>, Error> {
-        let count = self.counted().await?;
+        let count = self.counts_by_state().await?;
         let mut open = 0;
         for plugin in self.program().plugins() {
-            open += usize::from(self.breaker_of(&plugin.name).await? == breaker::State::Open);
+            open +=
+                usize::from(self.breaker_of(&plugin.name).await? == breaker::BreakerState::Open);
         }
         let mut health = Map::new();
         put(&mut health, "status", Some("ok"));
@@ -48,9 +49,9 @@ impl Runtime {
         Ok(health)
     }
 
-    /// By the clock on the wall.
+    /// Wall-clock time.
     pub fn now(&self) -> Timestamp {
-        self.inner.instant()
+        self.inner.wall_time()
     }
 
     pub fn uptime_seconds(&self) -> i64 {
@@ -59,33 +60,33 @@ impl Runtime {
     }
 
     /// The breakers of a plugin, by command.
-    pub(in crate::runtime) async fn circuits(
+    pub(in crate::runtime) async fn breakers(
         &self,
         plugin: &str,
-    ) -> Result<BTreeMap<String, keep::Circuit>, Error> {
+    ) -> Result<BTreeMap<String, records::BreakerRecord>, Error> {
         let records = self
             .engine()
             .records(Kind::Breaker, plugin, "", COMMANDS_MAX)
             .await?;
-        let circuits = records.into_iter().filter_map(|record| {
+        let breakers = records.into_iter().filter_map(|record| {
             let circuit = serde_json::from_str(&record.value).ok()?;
             Some((record.key.name, circuit))
         });
-        Ok(circuits.collect())
+        Ok(breakers.collect())
     }
 
-    /// The worst state of the breakers of a plugin's commands.
-    pub(super) async fn breaker_of(&self, plugin: &str) -> Result<breaker::State, Error> {
-        let circuits = self.circuits(plugin).await?;
-        let states = circuits.values().map(|circuit| circuit.breaker.state);
-        let states: Vec<breaker::State> = states.collect();
-        let worst = [breaker::State::Open, breaker::State::HalfOpen];
+    /// The worst state among the breakers of a plugin.
+    pub(super) async fn breaker_of(&self, plugin: &str) -> Result<breaker::BreakerState, Error> {
+        let breakers = self.breakers(plugin).await?;
+        let states = breakers.values().map(|circuit| circuit.breaker.state);
+        let states: Vec<breaker::BreakerState> = states.collect();
+        let worst = [breaker::BreakerState::Open, breaker::BreakerState::HalfOpen];
         let worst = worst.into_iter().find(|state| states.contains(state));
         Ok(worst.unwrap_or_default())
     }
 
     pub async fn queue_figures(&self) -> Result<Value, Error> {
-        let count = self.counted().await?;
+        let count = self.counts_by_state().await?;
         let work = self.engine().work().await?;
         let delayed: u64 = work.iter().map(|work| work.delayed).sum();
         let lanes = work.iter().map(|work| {
@@ -100,19 +101,19 @@ impl Runtime {
             "running_count": count(State::Dispatched),
             "delayed_count": delayed,
             "dead_count": count(State::DeadLetter),
-            "active_jobs": running.iter().map(brief).collect::<Vec<_>>(),
+            "active_jobs": running.iter().map(job_summary).collect::<Vec<_>>(),
             "plugin_lanes": lanes.collect::<Vec<_>>(),
         }))
     }
 
-    /// How many of the jobs of the last day are where; of the newest of them, if that says `capped`.
+    /// The number of jobs of the last day per status; only of the newest ones if `capped` is set.
     pub async fn summary(&self) -> Result<Value, Error> {
         let since = self.engine().now().plus(-DAY_US);
         let mut stats: BTreeMap<&str, u64> = BTreeMap::new();
         let count = |job: &Outline| {
             let recent = job.created_at >= since;
             if recent {
-                *stats.entry(word_of(job)).or_default() += 1;
+                *stats.entry(status_of(job)).or_default() += 1;
             }
             recent
         };
@@ -126,14 +127,14 @@ impl Runtime {
 
     pub async fn status(&self) -> Result<Value, Error> {
         let program = self.program();
-        let count = self.counted().await?;
+        let count = self.counts_by_state().await?;
         let mut last_runs: BTreeMap<String, Value> = BTreeMap::new();
         let known = program.plugins().count();
         self.each_log(LAST_RUNS_AMONG, |log| {
-            // Switches and plugins that are gone have left logs as well.
+            // Switches and removed plugins have logs as well.
             if program.plugin(&log.plugin).is_some() {
                 last_runs.entry(log.plugin.clone()).or_insert_with(|| {
-                    json!({"job_id": log.job_id, "status": log.status, "completed_at": written(log.completed_at)})
+                    json!({"job_id": log.job_id, "status": log.status, "completed_at": timestamp_json(log.completed_at)})
                 });
             }
             last_runs.len() < known
@@ -142,11 +143,12 @@ impl Runtime {
         let mut plugins = Vec::new();
         let mut checks = vec![json!({"name": "ledger", "ok": true})];
         for plugin in program.plugins() {
-            let state: Option<keep::State> = self.kept(keep::state(&plugin.name)).await?;
-            let ailment = self.plugin_ailment(&plugin.name).await?;
-            let healthy = ailment.is_none();
-            if ailment.is_some() {
-                checks.push(of_plugin(&plugin.name, ailment));
+            let state: Option<records::PluginState> =
+                self.stored(records::state_key(&plugin.name)).await?;
+            let unhealthy_reason = self.plugin_unhealthy_reason(&plugin.name).await?;
+            let healthy = unhealthy_reason.is_none();
+            if unhealthy_reason.is_some() {
+                checks.push(plugin_check(&plugin.name, unhealthy_reason));
             }
             let mut shown = Map::new();
             put(&mut shown, "name", Some(plugin.name.clone()));
@@ -158,7 +160,7 @@ impl Runtime {
                 put(
                     &mut shown,
                     "state_updated_at",
-                    state.updated_at.map(written),
+                    state.updated_at.map(timestamp_json),
                 );
                 add_state(&mut shown, state.state);
             }
@@ -182,7 +184,7 @@ impl Runtime {
         }))
     }
 
-    /// The newest observations of a plugin, the last one first.
+    /// The newest facts of a plugin, newest first.
     pub async fn facts(
         &self,
         plugin: &str,
@@ -198,9 +200,9 @@ impl Runtime {
                 .await?;
             let Some(last) = page.last() else { break };
             before.clone_from(&last.key.name);
-            let found = page
-                .iter()
-                .filter_map(|record| serde_json::from_str::<keep::Fact>(&record.value).ok());
+            let found = page.iter().filter_map(|record| {
+                serde_json::from_str::<records::PluginFact>(&record.value).ok()
+            });
             let wanted = found.filter(|fact| fact_type.is_none_or(|kind| fact.fact_type == kind));
             facts.extend(wanted.take(limit - facts.len()));
             if facts.len() == limit {
@@ -210,7 +212,7 @@ impl Runtime {
         Ok(json!({"plugin": plugin, "facts": facts}))
     }
 
-    pub(super) async fn kept<T: serde::de::DeserializeOwned>(
+    pub(super) async fn stored<T: serde::de::DeserializeOwned>(
         &self,
         key: consign_kernel::record::Key,
     ) -> Result<Option<T>, Error> {
@@ -219,7 +221,7 @@ impl Runtime {
     }
 }
 
-/// What the plugin keeps, without secrets as far as their names tell. Nothing yet is nothing to show.
+/// Adds the state of a plugin, with secrets masked by name. An empty state is left out.
 fn add_state(shown: &mut Map<String, Value>, state: Map<String, Value>) {
     if state.is_empty() {
         return;

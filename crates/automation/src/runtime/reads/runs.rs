@@ -1,6 +1,7 @@
-//! One run of a pipeline: its steps as a graph, each with the jobs that ran it.
+//! One run of a pipeline: its steps as a graph, each with its jobs.
 //!
-//! Each of its jobs names the run, and brought about those that follow it: so the run is found where it began, and then followed.
+//! Each job stores the id of its run and links to its parent. The first jobs are found by the time in the run id, the others by
+//! following the links.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,26 +11,26 @@ use consign_kernel::intent::Intent;
 use serde_json::{Map, Value, json};
 
 use super::catalogue::step;
-use super::jobs::{TREE_MAX, brief};
-use super::{put, word_of};
-use crate::pipeline::Position;
+use super::jobs::{TREE_MAX, job_summary};
+use super::{put, status_of};
+use crate::pipeline::PipelinePosition;
 use crate::runtime::job::{Job, job_id, parse_job_id};
-use crate::runtime::service::Runtime;
+use crate::runtime::lifecycle::Runtime;
 
-/// Jobs of one run that are shown.
+/// The maximum number of jobs that are listed for a run.
 const JOBS_MAX: usize = TREE_MAX;
-/// Jobs from the beginning of a run on, among which its first one is.
+/// How many jobs after the start of a run are searched for its first one.
 const FIRST_AMONG: u32 = 20_000;
-/// Jobs behind it that may have come from other nodes at the same instant.
+/// How many further jobs other nodes may have queued at the same instant.
 const NEXT_AMONG: u32 = 50;
-/// More than the clocks of two nodes may differ: one that is two seconds off takes no work.
+/// More than the clocks of two nodes can differ: a node that is two seconds off takes no work.
 const CLOCKS_DIFFER_MS: u128 = 5_000;
 
-struct Run {
+struct PipelineRun {
     instance: String,
     /// In the order of admission, each with its step.
-    jobs: BTreeMap<Seq, (Position, Outline)>,
-    /// It has more jobs than are shown.
+    jobs: BTreeMap<Seq, (PipelinePosition, Outline)>,
+    /// The run has more jobs than are listed.
     more: bool,
 }
 
@@ -39,13 +40,13 @@ impl Runtime {
         let Some(named) = parse_job_id(id) else {
             return Ok(None);
         };
-        let mut run = Run {
+        let mut run = PipelineRun {
             instance: job_id(named),
             jobs: BTreeMap::new(),
             more: false,
         };
         let mut waiting = VecDeque::new();
-        if let Some(intent) = self.observed(named).await? {
+        if let Some(intent) = self.observe_job(named).await? {
             let Some(instance) = Job::read(&intent).ok().and_then(|job| job.instance_id) else {
                 return Ok(None);
             };
@@ -54,10 +55,10 @@ impl Runtime {
         }
         self.find_first(&run.instance, &mut waiting).await?;
         while let Some(id) = waiting.pop_front() {
-            let Some(intent) = self.observed(id).await? else {
+            let Some(intent) = self.observe_job(id).await? else {
                 continue;
             };
-            // What it carries is let go before the next one is read.
+            // The payload is dropped before the next row is read.
             if !run.take(&intent) {
                 continue;
             }
@@ -67,10 +68,11 @@ impl Runtime {
             run.more |= children.len() > left;
             waiting.extend(children.iter().take(left).map(|child| child.id));
         }
-        Ok(self.run_shape(&run))
+        Ok(self.run_details(&run))
     }
 
-    /// The jobs that a run began with. Its id tells when that was, so they are near, however many jobs came since.
+    /// Finds the first jobs of a run. The run id contains its start time, so only jobs near that time are read, however many came
+    /// later.
     async fn find_first(
         &self,
         instance: &str,
@@ -85,13 +87,13 @@ impl Runtime {
             && let Some(job) = self.engine().job_naming(&text, after, among).await?
         {
             found.push_back(job.id);
-            // Those that it began with came in one commit.
+            // The first jobs of a run are queued in one commit.
             (after, among) = (job.id, NEXT_AMONG);
         }
         Ok(())
     }
 
-    fn run_shape(&self, run: &Run) -> Option<Value> {
+    fn run_details(&self, run: &PipelineRun) -> Option<Value> {
         let (first, root) = run.jobs.values().next()?;
         let mut ran: BTreeMap<&str, Vec<&Outline>> = BTreeMap::new();
         for (position, job) in run.jobs.values() {
@@ -99,7 +101,7 @@ impl Runtime {
         }
         let program = self.program();
         let mut graph: Vec<Map<String, Value>> = Vec::new();
-        // The configuration of today; steps that it no longer has come behind those it has.
+        // The current configuration; steps that it no longer has come last.
         if let Some(pipeline) = program.router().pipeline(&first.pipeline) {
             let nodes = pipeline.graph.nodes().iter().rev();
             for node in nodes {
@@ -114,7 +116,7 @@ impl Runtime {
             add_jobs(&mut shown, Some(jobs));
             graph.push(shown);
         }
-        let state = worst(run.jobs.values().map(|(_, job)| word_of(job)));
+        let state = worst(run.jobs.values().map(|(_, job)| status_of(job)));
         let mut shown = json!({
             "instance_id": run.instance, "pipeline": first.pipeline, "root_job_id": job_id(root.id), "status": state, "steps": graph,
         });
@@ -125,8 +127,8 @@ impl Runtime {
     }
 }
 
-impl Run {
-    /// Whether it is one of its jobs that was not there yet.
+impl PipelineRun {
+    /// Adds a job of this run; returns whether it is new.
     fn take(&mut self, intent: &Intent) -> bool {
         let job = Job::read(intent).ok();
         let own = job.filter(|job| job.instance_id.as_ref() == Some(&self.instance));
@@ -138,7 +140,7 @@ impl Run {
     }
 }
 
-/// The earliest id of a time that is surely before this one, whatever the clocks of nodes say.
+/// The smallest id of a time that is certainly earlier, whatever the clocks of the nodes show.
 fn shortly_before(id: IntentId) -> IntentId {
     let ms = (u128::from_be_bytes(id.0) >> 80).saturating_sub(CLOCKS_DIFFER_MS);
     IntentId((ms << 80).to_be_bytes())
@@ -146,18 +148,18 @@ fn shortly_before(id: IntentId) -> IntentId {
 
 fn add_jobs(shown: &mut Map<String, Value>, jobs: Option<Vec<&Outline>>) {
     let jobs = jobs.unwrap_or_default();
-    let states = jobs.iter().map(|job| word_of(job));
+    let states = jobs.iter().map(|job| status_of(job));
     let state = if jobs.is_empty() {
         "not_reached"
     } else {
         worst(states)
     };
     put(shown, "status", Some(state));
-    let jobs: Vec<Value> = jobs.into_iter().map(brief).collect();
+    let jobs: Vec<Value> = jobs.into_iter().map(job_summary).collect();
     put(shown, "jobs", Some(jobs));
 }
 
-/// What is to be said of several jobs in one word: whether something runs or waits, then whether something failed.
+/// One status for several jobs: active ones first, then failures.
 fn worst(states: impl Iterator<Item = &'static str>) -> &'static str {
     const ORDER: [&str; 6] = [
         "running",

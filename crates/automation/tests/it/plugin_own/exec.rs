@@ -1,8 +1,8 @@
-//! `exec` with commands on good and on bad days.
+//! `exec` with commands that succeed and fail.
 
 use std::time::{Duration, Instant};
 
-use consign_automation::plugin::outcome::Reason;
+use consign_automation::plugin::outcome::FailureReason;
 use serde_json::{Value, json};
 
 use super::{ask, refused, run};
@@ -16,7 +16,7 @@ fn bash(script: &str) -> Value {
     json!({"command": ["bash", "-c", script]})
 }
 
-/// What the command printed and how it ended.
+/// The output of the command and its exit status.
 async fn completed(config: Value, payload: Value) -> Value {
     let response = ask("exec", "handle", handle(&config, &payload)).await;
     assert_eq!(response.events[0].kind, "exec.completed");
@@ -67,12 +67,12 @@ async fn a_payload_adds_only_arguments_that_are_listed() {
 async fn an_exit_code_fails_the_job_or_is_told() {
     let script = bash("echo out; echo because >&2; exit 3");
     let failed = failure(&run("exec", "handle", handle(&script, &json!({}))).await);
-    assert_eq!(failed.reason, Reason::PluginError);
+    assert_eq!(failed.reason, FailureReason::PluginError);
     assert!(failed.error.contains("code 3: because"), "{failed:?}");
     let mut once = script.clone();
     once["retry"] = json!(false);
     let failed = failure(&run("exec", "handle", handle(&once, &json!({}))).await);
-    assert_eq!(failed.reason, Reason::PluginRetryFalse);
+    assert_eq!(failed.reason, FailureReason::PluginRetryFalse);
     let mut told = script;
     told["fail_on_nonzero"] = json!(false);
     let told = completed(told, json!({})).await;
@@ -133,7 +133,7 @@ async fn a_command_must_be_a_list_of_texts_and_its_program_must_be_there() {
             .contains("/no/such/program")
     );
     let health = failure(&run("exec", "health", missing).await);
-    assert_eq!(health.reason, Reason::PluginRetryFalse);
+    assert_eq!(health.reason, FailureReason::PluginRetryFalse);
     let there = ask("exec", "health", json!({"config": {"command": ["cat"]}})).await;
     assert!(there.result.contains("/cat"));
 }

@@ -1,4 +1,4 @@
-//! `file-watch` over files that come, change, go, hide and lie.
+//! `file-watch` over files that appear, change, disappear and become unreadable.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,26 +6,26 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use consign_automation::plugin::confine::{Confinement, Guarded, Sandbox};
-use consign_automation::plugin::response::Response;
-use consign_automation::plugin::run::{Job, Launcher};
+use consign_automation::plugin::confine::{Confinement, GuardedPaths, Sandbox};
+use consign_automation::plugin::response::PluginResponse;
+use consign_automation::plugin::run::{Launcher, ProcessSpec};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use super::{ask, found, job, refused, succeeded};
 use crate::plugin_world::{World, finish};
 
-async fn look(world: &World, state: &Response, more: Value) -> Response {
+async fn look(world: &World, state: &PluginResponse, more: Value) -> PluginResponse {
     ask("file-watch", "poll", members(world, state, more)).await
 }
 
-fn members(world: &World, state: &Response, more: Value) -> Value {
+fn members(world: &World, state: &PluginResponse, more: Value) -> Value {
     let mut config = more;
     config["paths"] = json!([world.path("tree")]);
     json!({"config": config, "state": state.state_updates})
 }
 
-async fn first(world: &World, more: Value) -> Response {
+async fn first(world: &World, more: Value) -> PluginResponse {
     let mut config = more;
     config["paths"] = json!([world.path("tree")]);
     ask(
@@ -36,8 +36,8 @@ async fn first(world: &World, more: Value) -> Response {
     .await
 }
 
-/// The events as `kind name`, in their order.
-fn told(response: &Response) -> Vec<String> {
+/// The events as `kind name`, in order.
+fn told(response: &PluginResponse) -> Vec<String> {
     let events = response.events.iter().map(|event| {
         let kind = event.kind.strip_prefix("file_watch.").unwrap();
         let path = event.payload["path"].as_str().unwrap();
@@ -96,7 +96,7 @@ async fn a_file_that_is_dropped_again_with_its_old_time_is_told_again() {
     }
     assert_eq!(all.len(), 2);
     assert_eq!(all[0].payload, all[1].payload);
-    // A key that both had would keep the core from running anything for the second.
+    // With the same key, the second event would be a duplicate.
     assert!(all.iter().all(|event| event.dedupe_key.is_none()));
 }
 
@@ -172,8 +172,8 @@ async fn what_cannot_be_read_has_not_gone() {
     world.file("tree/closed/hidden", "1", 0o644);
     let before = first(&world, json!({})).await;
     fs::remove_file(world.path("tree/open/seen")).unwrap();
-    // A sandbox makes unreadable what it does not name, for root as well.
-    let mut confined: Job = job(
+    // A sandbox makes other paths unreadable, even for root.
+    let mut confined: ProcessSpec = job(
         &found("file-watch"),
         "poll",
         &members(&world, &before, json!({})),
@@ -186,7 +186,7 @@ async fn what_cannot_be_read_has_not_gone() {
         sandbox: Some(sandbox),
         ..Confinement::default()
     };
-    // The files themselves lie in the usual temporary directory, which a sandbox leaves open.
+    // The files are in the default temporary directory, which a sandbox leaves open.
     fs::create_dir(world.path("temporary")).unwrap();
     confined
         .environment
@@ -199,7 +199,7 @@ async fn what_cannot_be_read_has_not_gone() {
         &base,
         &found("file-watch").directory,
         &confined.environment,
-        &Guarded::default(),
+        &GuardedPaths::default(),
     );
     let nothing = succeeded(&finish(confined).await);
     assert_eq!(told(&nothing), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! `http-check` against a server that can be anything but helpful.
+//! `http-check` against a misbehaving server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consign_automation::plugin::response::Response;
+use consign_automation::plugin::response::PluginResponse;
 use serde_json::{Value, json};
 
 use super::{ask, found, refused};
 
-/// Ends with the test's process; each connection has a thread of its own.
+/// Ends with the test process; each connection has its own thread.
 struct Server {
     address: String,
-    /// Of `/switch`.
+    /// The status of `/switch`.
     status: Arc<AtomicU16>,
 }
 
@@ -38,8 +38,8 @@ impl Server {
         format!("{}{path}", self.address)
     }
 
-    /// A check of these paths from a state, with more keys of the configuration.
-    async fn poll(&self, paths: &[&str], state: Value, more: Value) -> Response {
+    /// A check of these paths with a given state and further configuration keys.
+    async fn poll(&self, paths: &[&str], state: Value, more: Value) -> PluginResponse {
         let urls: Vec<_> = paths.iter().map(|path| self.url(path)).collect();
         let mut config = more;
         config["urls"] = json!(urls);
@@ -60,7 +60,7 @@ impl Server {
     }
 }
 
-/// Errors are those of a client that has had enough.
+/// Ignores errors, because the client may disconnect early.
 fn serve(mut stream: TcpStream, status: &AtomicU16) -> Option<()> {
     let mut head = [0; 4096];
     let length = stream.read(&mut head).ok()?;
@@ -97,7 +97,7 @@ fn serve(mut stream: TcpStream, status: &AtomicU16) -> Option<()> {
             thread::sleep(Duration::from_millis(300));
             plain(200, "late")
         }
-        // A chain that comes to an end, but not soon enough.
+        // A redirect chain that ends, but too late.
         "/8" => plain(200, "the end"),
         number => redirect(&format!("/{}", number[1..].parse::<u32>().ok()? + 1)),
     };

@@ -1,18 +1,18 @@
-//! `api ENDPOINT`: any request to the service, as it is.
+//! `api ENDPOINT`: sends any request to the service.
 
 use http::Method;
 
-use super::ask::block_on;
-use super::service::ServiceArgs;
+use super::request::block_on;
+use super::service_args::ServiceArgs;
 use crate::failure::{Exit, Failure};
-use crate::system::Alone;
+use crate::system::WhenStopped;
 use crate::{input, out};
 
 const AFTER_HELP: &str = "\
-The answer is printed as it comes; a refusal ends with 1. When no service runs, looking
-is answered from the ledger.
+Prints the response unchanged; an error response exits with 1. If no service runs, read
+requests are answered from the ledger.
 
-Examples, with `consign` in the place of `ductile` if that is its name:
+Examples (use `consign` if the binary has that name):
   ductile api /healthz
   ductile api /plugin/mail/send -b '{\"payload\": {\"to\": \"ada@example.org\"}}'
   ductile api /jobs?limit=5 --api-url http://127.0.0.1:8080";
@@ -41,7 +41,7 @@ impl ApiArgs {
         let usual = if self.body.is_some() { "POST" } else { "GET" };
         let method = self.method.as_deref().unwrap_or(usual).to_ascii_uppercase();
         let method: Method = method.parse().map_err(|_| {
-            Failure::failed(format!("{method} is no method")).hint("write GET or POST")
+            Failure::failed(format!("{method} is not a valid method")).hint("write GET or POST")
         })?;
         let body = self
             .body
@@ -50,16 +50,16 @@ impl ApiArgs {
         let body = body.transpose()?.unwrap_or_default();
         let path = format!("/{}", self.endpoint.trim_start_matches('/'));
         let bytes = block_on(async {
-            let reach = self.service.reach(Alone::Look).await?;
-            // A job that is only queued here would wait for a service that nobody started.
-            if reach.is_alone() && method != Method::GET {
-                reach.close().await?;
+            let client = self.service.client(WhenStopped::ReadLedger).await?;
+            // A job that is only queued here would wait for a service that does not run.
+            if client.is_local() && method != Method::GET {
+                client.close().await?;
                 let message = "no service runs with this configuration";
                 let hint = "start it with `system start`";
                 return Err(Failure::failed(message).hint(hint).into());
             }
-            let answer = reach.raw(method, &path, body).await;
-            reach.close().await?;
+            let answer = client.raw(method, &path, body).await;
+            client.close().await?;
             answer
         })?;
         out::data(&String::from_utf8_lossy(&bytes))?;

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::commands::automation::ask::{Change, cell, change};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{ChangeRequest, cell, change};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::segment;
+use crate::system::path_segment;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -13,11 +13,11 @@ pub(crate) struct Args {
     #[arg(value_name = "ID")]
     id: String,
 
-    /// For whoever reads the history
+    /// A reason for the history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -27,8 +27,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, verb: &str) -> anyhow::Result<Exit> {
-        let id = segment(&self.id);
-        let wanted = Change {
+        let id = path_segment(&self.id);
+        let wanted = ChangeRequest {
             look: &format!("/job/{id}"),
             post: &format!("/job/{id}/{verb}"),
             body: self.reason.map(|reason| json!({ "reason": reason })),

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::commands::automation::ask::{JOB_COLUMNS, ask, rows};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{JOB_COLUMNS, get_and_print, rows};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::query;
+use crate::system::query_string;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
@@ -21,7 +21,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
 
-    /// At most so many
+    /// The maximum number of jobs
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
@@ -31,7 +31,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct QueueArgs {
-    /// At most so many
+    /// The maximum number of jobs
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
@@ -41,25 +41,25 @@ pub(crate) struct QueueArgs {
 
 impl ListArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let wanted = query(&[
+        let wanted = query_string(&[
             ("plugin", self.plugin),
             ("command", self.command),
             ("status", self.status),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
-        ask(&self.service, &format!("/jobs{wanted}"), listed)
+        get_and_print(&self.service, &format!("/jobs{wanted}"), jobs_table)
     }
 }
 
 impl QueueArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let wanted = query(&[("limit", self.limit.map(|limit| limit.to_string()))]);
-        ask(&self.service, &format!("/queue{wanted}"), listed)
+        let wanted = query_string(&[("limit", self.limit.map(|limit| limit.to_string()))]);
+        get_and_print(&self.service, &format!("/queue{wanted}"), jobs_table)
     }
 }
 
-/// When a job is tried again and what went wrong have columns only if a job has them.
-fn listed(answer: &Value) -> String {
+/// The columns for the next retry and the error appear only if a job has them.
+fn jobs_table(answer: &Value) -> String {
     let jobs = &answer["jobs"];
     let mut columns = JOB_COLUMNS.to_vec();
     for column in [("NEXT RETRY", "next_retry_at"), ("ERROR", "last_error")] {

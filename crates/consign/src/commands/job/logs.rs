@@ -5,23 +5,23 @@ use std::fmt::Write as _;
 use consign_automation::runtime::parse_job_id;
 use serde_json::Value;
 
-use crate::commands::automation::ask::{answered, cell, print};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{cell, get, print};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::{query, segment};
+use crate::system::{path_segment, query_string};
 use crate::{ductile, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogsArgs {
-    /// Only what this plugin did, or only the attempts of the job with this id
+    /// Only attempts of this plugin, or of the job with this id
     #[arg(value_name = "PLUGIN|JOB")]
     name: Option<String>,
 
-    /// Only what this plugin did
+    /// Only attempts of this plugin
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     plugin: Option<String>,
 
-    /// Only the attempts of this job
+    /// Only attempts of this job
     #[arg(long, value_name = "ID")]
     job: Option<String>,
 
@@ -33,19 +33,19 @@ pub(crate) struct LogsArgs {
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
 
-    /// Only attempts that ended at or after this instant, such as 2026-02-25T10:00:00Z
+    /// Only attempts that ended at or after this time, such as 2026-02-25T10:00:00Z
     #[arg(long, value_name = "INSTANT")]
     from: Option<String>,
 
-    /// Only attempts that ended at or before this instant
+    /// Only attempts that ended at or before this time
     #[arg(long, value_name = "INSTANT")]
     to: Option<String>,
 
-    /// At most so many
+    /// The maximum number of attempts
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
-    /// What the plugin answered as well
+    /// Include the response of the plugin
     #[arg(long)]
     include_result: bool,
 
@@ -56,9 +56,9 @@ pub(crate) struct LogsArgs {
 impl LogsArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let with_result = self.include_result || self.service.tree.verbose;
-        let (job, name) = told_apart(self.name);
+        let (job, name) = job_or_plugin(self.name);
         let (job, plugin) = (self.job.or(job), self.plugin.or(name));
-        let wanted = query(&[
+        let wanted = query_string(&[
             ("plugin", plugin.clone()),
             ("job_id", job.clone()),
             ("status", self.status),
@@ -68,14 +68,14 @@ impl LogsArgs {
             ("limit", self.limit.map(|limit| limit.to_string())),
             ("include_result", with_result.then(|| "true".to_owned())),
         ]);
-        let answer = answered(&self.service, &format!("/job-logs{wanted}"))?;
+        let answer = get(&self.service, &format!("/job-logs{wanted}"))?;
         let is_empty = answer["logs"].as_array().is_none_or(Vec::is_empty);
-        // Nothing is also what a mistyped name has; a service elsewhere may not let us ask.
+        // An empty list may also mean a mistyped name, so its existence is checked; a remote service may not allow that.
         if let Some(job) = job.filter(|_| is_empty) {
-            answered(&self.service, &format!("/job/{}", segment(&job)))?;
+            get(&self.service, &format!("/job/{}", path_segment(&job)))?;
         }
         if let Some(plugin) = plugin.filter(|_| is_empty && self.service.api_url.is_none()) {
-            answered(&self.service, &format!("/plugin/{}", segment(&plugin)))?;
+            get(&self.service, &format!("/plugin/{}", path_segment(&plugin)))?;
         }
         print(&self.service.tree, &answer, |answer| {
             let logs = answer["logs"].as_array().into_iter().flatten();
@@ -84,15 +84,15 @@ impl LogsArgs {
     }
 }
 
-/// The id of a job or the name of a plugin. One that has such a name can still be named with `--plugin`.
-fn told_apart(name: Option<String>) -> (Option<String>, Option<String>) {
+/// The id of a job or the name of a plugin. A plugin whose name looks like an id can be named with `--plugin`.
+fn job_or_plugin(name: Option<String>) -> (Option<String>, Option<String>) {
     match name {
         Some(name) if parse_job_id(&name).is_some() => (Some(name), None),
         name => (None, name),
     }
 }
 
-/// One line for the attempt, and what it left behind below it.
+/// One line for the attempt, and its output below.
 pub(super) fn entry(log: &Value) -> String {
     let parts = ["completed_at", "status", "plugin", "command", "job_id"];
     let line: Vec<String> = parts.iter().map(|key| cell(&log[*key])).collect();
@@ -111,7 +111,7 @@ pub(super) fn entry(log: &Value) -> String {
         let where_it_is = ductile::typed(&format!("`job show {id}` has it"));
         let _ = writeln!(
             text,
-            "    its output is left out of so long a list; {where_it_is}"
+            "    its output is left out of this long list; {where_it_is}"
         );
     }
     text

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::logs::entry;
-use super::tree::{STEP_COLUMNS, drawn};
-use crate::commands::automation::ask::{JOB_COLUMNS, ask, members, rows};
-use crate::commands::automation::service::ServiceArgs;
+use super::tree::{STEP_COLUMNS, job_tree_table};
+use crate::commands::automation::request::{JOB_COLUMNS, get_and_print, members, rows};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::segment;
+use crate::system::path_segment;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
@@ -23,26 +23,26 @@ pub(crate) struct ShowArgs {
 
 impl ShowArgs {
     pub(crate) fn show(self) -> anyhow::Result<Exit> {
-        ask(
+        get_and_print(
             &self.service,
-            &format!("/job/{}", segment(&self.id)),
+            &format!("/job/{}", path_segment(&self.id)),
             members,
         )
     }
 
     pub(crate) fn tree(self) -> anyhow::Result<Exit> {
-        let path = format!("/job/{}/tree", segment(&self.id));
-        ask(&self.service, &path, drawn)
+        let path = format!("/job/{}/tree", path_segment(&self.id));
+        get_and_print(&self.service, &path, job_tree_table)
     }
 
     pub(crate) fn inspect(self) -> anyhow::Result<Exit> {
-        let path = format!("/job/{}/inspect", segment(&self.id));
-        ask(&self.service, &path, inspected)
+        let path = format!("/job/{}/inspect", path_segment(&self.id));
+        get_and_print(&self.service, &path, inspect_text)
     }
 }
 
-/// One part below the other, each under its title; what is not there has none.
-fn inspected(whole: &Value) -> String {
+/// One section below the other, each with a title; empty ones are left out.
+fn inspect_text(whole: &Value) -> String {
     let mut text = members(&whole["job"]);
     let mut part = |title: &str, rows: String, list: &Value| {
         if list.as_array().is_some_and(|list| !list.is_empty()) {
@@ -57,11 +57,7 @@ fn inspected(whole: &Value) -> String {
         &whole["lineage"],
     );
     let carried = rows(&whole["contexts"], CONTEXT_COLUMNS);
-    part(
-        "CONTEXTS, and what each carries",
-        carried,
-        &whole["contexts"],
-    );
+    part("CONTEXTS, with their baggage", carried, &whole["contexts"]);
     let moves = rows(&whole["transitions"], MOVE_COLUMNS);
     part("TRANSITIONS", moves, &whole["transitions"]);
     let attempts = whole["attempts"].as_array().into_iter().flatten();

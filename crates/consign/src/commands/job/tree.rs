@@ -1,20 +1,20 @@
-//! A job and what it brought about as a table whose ids are indented: each below the one that it came from.
+//! A job and its descendants as a table with indented ids, each below its parent.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::commands::automation::ask::{JOB_COLUMNS, rows};
+use crate::commands::automation::request::{JOB_COLUMNS, rows};
 
-/// Where in a pipeline a job stands.
+/// The position of a job in a pipeline.
 pub(super) const STEP_COLUMNS: &[(&str, &str)] = &[("PIPELINE", "pipeline"), ("STEP", "step_id")];
 
-pub(crate) fn drawn(jobs: &Value) -> String {
+pub(crate) fn job_tree_table(jobs: &Value) -> String {
     let jobs: Vec<&Value> = jobs.as_array().into_iter().flatten().collect();
     let ids: HashSet<&str> = jobs.iter().map(|job| id(job)).collect();
     let mut children: HashMap<Option<&str>, Vec<&Value>> = HashMap::new();
     for job in jobs.iter().rev() {
-        // One whose parent is not shown begins a tree.
+        // A job whose parent is not listed starts a tree.
         let parent = job["parent_job_id"].as_str();
         let parent = parent.filter(|parent| ids.contains(parent));
         children.entry(parent).or_default().push(job);
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_job_stands_below_the_one_that_it_came_from() {
-        let text = drawn(&json!([
+        let text = job_tree_table(&json!([
             {"job_id": "a", "parent_job_id": "gone"},
             {"job_id": "b", "parent_job_id": "a"},
             {"job_id": "c", "parent_job_id": "a", "pipeline": "p", "step_id": "s"},

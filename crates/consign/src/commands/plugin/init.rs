@@ -10,7 +10,7 @@ use crate::failure::{Exit, Failure};
 use crate::{ductile, out};
 
 const AFTER_HELP: &str = "\
-Example, with `consign` in the place of `ductile` if that is its name:
+Example (use `consign` if the binary has that name):
   ductile plugin init mail --language python
   ductile plugin validate plugins/mail
   ductile plugin run mail";
@@ -18,18 +18,18 @@ Example, with `consign` in the place of `ductile` if that is its name:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// What the plugin is called
+    /// The name of the plugin
     name: String,
 
     /// bash, python or rust
     #[arg(long, value_name = "LANGUAGE", default_value = "bash")]
     language: String,
 
-    /// The directory in which it gets one of its own; without it, the first plugin root of the configuration
+    /// The parent directory of the plugin's directory; the default is the first plugin root of the configuration
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Say what would be written, and write nothing
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -41,7 +41,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let language = Language::named(&self.language).ok_or_else(|| {
             let known = Language::ALL.map(Language::as_str).join(", ");
-            Failure::failed(format!("there is no scaffold for {}", self.language))
+            Failure::failed(format!("no template exists for {}", self.language))
                 .hint(format!("choose one of {known}"))
         })?;
         let parent = if let Some(dir) = self.dir {

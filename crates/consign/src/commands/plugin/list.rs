@@ -1,9 +1,9 @@
 //! `plugin list` and `plugin show`
 
-use crate::commands::automation::ask::{catalogue, cell, rows};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{cell, get_or_load, rows};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::{Exit, Failure};
-use crate::system::segment;
+use crate::system::path_segment;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
@@ -23,7 +23,7 @@ pub(crate) struct ShowArgs {
 impl ListArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let known = |program: &consign_automation::program::Program| Ok(program.plugin_list());
-        catalogue(&self.service, "/plugins", known, |answer| {
+        get_or_load(&self.service, "/plugins", known, |answer| {
             let columns = [
                 ("NAME", "name"),
                 ("VERSION", "version"),
@@ -38,12 +38,12 @@ impl ListArgs {
 impl ShowArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let name = &self.name;
-        let path = format!("/plugin/{}", segment(name));
+        let path = format!("/plugin/{}", path_segment(name));
         let known = |program: &consign_automation::program::Program| {
             let missing = || Failure::failed(program.missing_plugin(name));
-            Ok(program.plugin_sheet(name).ok_or_else(missing)?)
+            Ok(program.plugin_details(name).ok_or_else(missing)?)
         };
-        catalogue(&self.service, &path, known, |answer| {
+        get_or_load(&self.service, &path, known, |answer| {
             let (name, version) = (cell(&answer["name"]), cell(&answer["version"]));
             let about = cell(&answer["description"]);
             let columns = [

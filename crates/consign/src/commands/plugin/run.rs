@@ -5,20 +5,22 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use crate::commands::automation::ask::{answered, block_on, cell, follow, load, print, would};
-use crate::commands::automation::service::ServiceArgs;
-use crate::commands::job::drawn;
+use crate::commands::automation::request::{
+    block_on, cell, get, load, print, print_would, wait_for_job,
+};
+use crate::commands::automation::service_args::ServiceArgs;
+use crate::commands::job::job_tree_table;
 use crate::failure::{Exit, Failure};
 use crate::input;
-use crate::system::{Alone, Reach, segment};
+use crate::system::{ServiceClient, WhenStopped, path_segment};
 
 const AFTER_HELP: &str = "\
 With a running service, or with --api-url, the job is queued there, and --wait waits
-until it and all that follows from it is over. Without one it is run here, and the
-command ends when it and all that follows from it is over; other jobs that wait in the
-ledger are left to the service.
+until it and all that follows from it are over. Without a service the command runs the
+job itself and exits when it and all that follows from it are over; other queued jobs
+are left to the service.
 
-Examples, with `consign` in the place of `ductile` if that is its name:
+Examples (use `consign` if the binary has that name):
   ductile plugin run hello
   ductile plugin run mail --command send --payload '{\"to\": \"ada@example.org\"}' --wait";
 
@@ -29,7 +31,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "PLUGIN")]
     name: String,
 
-    /// Which of its commands
+    /// The command of the plugin
     #[arg(long, value_name = "NAME", default_value = "poll")]
     command: String,
 
@@ -40,22 +42,22 @@ pub(crate) struct RunArgs {
     pub(crate) service: ServiceArgs,
 }
 
-/// What a job is given, and whether to wait for it.
+/// The payload of a job, and whether to wait for it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PayloadArgs {
-    /// A JSON object for the job
+    /// The payload as a JSON object
     #[arg(long, value_name = "JSON")]
     payload: Option<String>,
 
-    /// A file with that object, or - for standard input
+    /// A file with the payload, or - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     payload_file: Option<PathBuf>,
 
-    /// Wait until the job and all that follows from it is over
+    /// Wait until the job and all that follows from it are over
     #[arg(long)]
     wait: bool,
 
-    /// Say what would be run, and run nothing
+    /// Show what would be run, and run nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -66,7 +68,7 @@ impl RunArgs {
         if self.payload.dry_run {
             self.require_command()?;
         }
-        let path = format!("/plugin/{}/{}", segment(plugin), segment(command));
+        let path = format!("/plugin/{}/{}", path_segment(plugin), path_segment(command));
         start(
             &self.service,
             &self.payload,
@@ -80,12 +82,12 @@ impl RunArgs {
     fn require_command(&self) -> anyhow::Result<()> {
         let (plugin, command) = (&self.name, &self.command);
         let sheet = if self.service.api_url.is_some() {
-            let path = format!("/plugin/{}", segment(plugin));
-            answered(&self.service, &path)?
+            let path = format!("/plugin/{}", path_segment(plugin));
+            get(&self.service, &path)?
         } else {
             let program = load(&self.service.tree.find()?)?;
             let missing = || Failure::failed(program.missing_plugin(plugin));
-            program.plugin_sheet(plugin).ok_or_else(missing)?
+            program.plugin_details(plugin).ok_or_else(missing)?
         };
         let mut commands = sheet["commands"].as_array().into_iter().flatten();
         if commands.any(|known| known["name"] == command.as_str()) {
@@ -97,7 +99,7 @@ impl RunArgs {
     }
 }
 
-/// Queues what `path` starts, and waits for it where that is asked for or nobody else would run it.
+/// Starts a job with a request to `path`. Waits for it if requested, or if no service runs it.
 pub(crate) fn start(
     service: &ServiceArgs,
     given: &PayloadArgs,
@@ -107,23 +109,23 @@ pub(crate) fn start(
     let args = &service.tree;
     let payload = given.read()?;
     if given.dry_run {
-        return would(args, what);
+        return print_would(args, what);
     }
     let body = json!({ "payload": payload });
     let (answer, jobs) = block_on(async {
-        let reach = service.reach(Alone::Work).await?;
-        let waits = given.wait || reach.is_alone();
+        let client = service.client(WhenStopped::RunJobs).await?;
+        let waits = given.wait || client.is_local();
         let started = async {
-            let answer = reach.post(path, Some(&body)).await?.body;
+            let answer = client.post(path, Some(&body)).await?.body;
             let jobs = if waits {
-                Some(followed(&reach, &answer).await?)
+                Some(followed(&client, &answer).await?)
             } else {
                 None
             };
             anyhow::Ok((answer, jobs))
         };
         let started = started.await;
-        reach.close().await?;
+        client.close().await?;
         started
     })?;
     let Some(jobs) = jobs else {
@@ -140,7 +142,7 @@ pub(crate) fn start(
         whole["job_ids"] = ids.clone();
     }
     print(args, &whole, |whole| {
-        let mut text = drawn(&whole["tree"]);
+        let mut text = job_tree_table(&whole["tree"]);
         for job in whole["tree"].as_array().into_iter().flatten() {
             let (plugin, result) = (cell(&job["plugin"]), &job["result"]["result"]);
             if !result.is_null() {
@@ -155,13 +157,13 @@ pub(crate) fn start(
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// A pipeline may begin with several jobs; all of them, one tree behind the other.
-async fn followed(reach: &Reach, answer: &Value) -> anyhow::Result<Vec<Value>> {
+/// A pipeline may start with several jobs; returns all of them, one tree after the other.
+async fn followed(client: &ServiceClient, answer: &Value) -> anyhow::Result<Vec<Value>> {
     let several = answer["job_ids"].as_array().map(Vec::as_slice);
     let ids = several.unwrap_or(std::slice::from_ref(&answer["job_id"]));
     let mut jobs = Vec::new();
     for id in ids.iter().filter_map(Value::as_str) {
-        jobs.extend(follow(reach, id).await?);
+        jobs.extend(wait_for_job(client, id).await?);
     }
     Ok(jobs)
 }
@@ -174,7 +176,7 @@ impl PayloadArgs {
             (None, None) => return Ok(Map::new()),
         };
         serde_json::from_str(&text).map_err(|error| {
-            Failure::failed(format!("the payload is no JSON object: {error}"))
+            Failure::failed(format!("the payload is not a JSON object: {error}"))
                 .hint(r#"write it like --payload '{"name": "Ada"}'"#)
                 .into()
         })

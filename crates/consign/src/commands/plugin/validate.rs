@@ -25,7 +25,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let dir = self.dir.canonicalize().map_err(|error| {
             Failure::failed(format!("{} cannot be read: {error}", self.dir.display()))
-                .hint("name the directory of its manifest, such as plugins/NAME; `consign plugin show NAME` tells of one by its name")
+                .hint("name the directory of its manifest, such as plugins/NAME; `consign plugin show NAME` describes an installed one")
         })?;
         let found = discovery::discover(std::slice::from_ref(&dir), Symlinks::Refuse);
         let found = found.map_err(|error| Failure::failed(error.to_string()))?;
@@ -49,12 +49,12 @@ impl Args {
         let valid = plugin.is_some() && !refused && unusable.is_none();
         notes.extend(unusable.as_ref());
         if self.tree.output.json {
-            let told: Vec<_> = notes
+            let problems: Vec<_> = notes
                 .iter()
                 .map(|note| json!({"path": note.path, "message": note.text}))
                 .collect();
             let name = plugin.map(|(name, _)| name);
-            out::json(&json!({"valid": valid, "plugin": name, "problems": told}))?;
+            out::json(&json!({"valid": valid, "plugin": name, "problems": problems}))?;
         } else {
             for note in &notes {
                 out::note(&format!(
@@ -71,8 +71,8 @@ impl Args {
                     out::data(&format!("valid: {name} ({})", commands.join(", ")))?;
                 }
                 _ if notes.is_empty() => {
-                    let message = format!("there is no manifest.yaml in {}", dir.display());
-                    let hint = "make a plugin with `plugin init NAME`";
+                    let message = format!("no manifest.yaml exists in {}", dir.display());
+                    let hint = "create a plugin with `plugin init NAME`";
                     return Err(Failure::failed(message).hint(hint).into());
                 }
                 _ => out::data("not valid")?,

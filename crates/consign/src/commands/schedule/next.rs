@@ -1,25 +1,25 @@
-//! `schedule next`: the coming instants from where each schedule stands, as if every run succeeded at once.
+//! `schedule next`: the next runs from the current state of each schedule, as if every run succeeded at once.
 //!
-//! Where it stands is asked of the running service or the ledger; what neither knows begins now. One that is paused or over
-//! has no instants.
+//! The state comes from the running service or the ledger; a schedule that neither knows starts now. A paused or exhausted
+//! schedule has no runs.
 
-use consign_automation::schedule::Entry;
+use consign_automation::schedule::ScheduleEntry;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use crate::commands::automation::ask::{block_on, load, print, rows};
-use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
+use crate::commands::automation::request::{block_on, load, print, rows};
 use crate::failure::{Exit, Failure};
-use crate::system::{Alone, Reach, StateDir};
+use crate::system::{ServiceClient, StateDir, WhenStopped};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this plugin's
+    /// Only schedules of this plugin
     #[arg(value_name = "PLUGIN")]
     plugin: Option<String>,
 
-    /// So many of each schedule
+    /// The number of runs per schedule
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: u32,
 
@@ -36,7 +36,7 @@ impl Args {
         {
             return Err(Failure::failed(program.missing_plugin(name)).into());
         }
-        let standing = standing(&tree)?;
+        let known_schedules = known_schedules(&tree)?;
         let now = Timestamp::now();
         let mut found = Vec::new();
         for plugin in program.plugins() {
@@ -48,7 +48,7 @@ impl Args {
                 continue;
             }
             for entry in &plugin.schedules {
-                let known = standing.iter().find(|one| {
+                let known = known_schedules.iter().find(|one| {
                     one["plugin"] == plugin.name.as_str() && one["schedule_id"] == entry.id.as_str()
                 });
                 for at in instants(entry, known, now, self.count) {
@@ -78,26 +78,31 @@ impl Args {
     }
 }
 
-/// All schedules as the service or the ledger knows them; none if nothing has run yet.
-fn standing(tree: &Tree) -> anyhow::Result<Vec<Value>> {
+/// All schedules with their state; empty if nothing has run yet.
+fn known_schedules(tree: &ConfigTree) -> anyhow::Result<Vec<Value>> {
     let has_ledger = StateDir::of(&tree.peek()?).ledger().exists();
     block_on(async {
-        let reach = match Reach::of_running(tree).await? {
-            Some(reach) => reach,
-            None if has_ledger => Reach::new(tree, Alone::Look).await?,
+        let client = match ServiceClient::connect_running(tree).await? {
+            Some(client) => client,
+            None if has_ledger => ServiceClient::new(tree, WhenStopped::ReadLedger).await?,
             None => return Ok(Vec::new()),
         };
-        let answer = reach.get("/schedules").await;
-        reach.close().await?;
+        let answer = client.get("/schedules").await;
+        client.close().await?;
         let schedules = answer?.body["schedules"].as_array().cloned();
         Ok(schedules.unwrap_or_default())
     })
 }
 
-/// Without the jitter of what comes after the next run, which chance decides when the time comes.
-fn instants(entry: &Entry, known: Option<&Value>, now: Timestamp, count: u32) -> Vec<Timestamp> {
+/// Without jitter after the next run, because it is drawn when a run is due.
+fn instants(
+    entry: &ScheduleEntry,
+    known: Option<&Value>,
+    now: Timestamp,
+    count: u32,
+) -> Vec<Timestamp> {
     let system = TimeZone::system();
-    let mut state = entry.first_sight(now, &system, 0);
+    let mut state = entry.initial_state(now, &system, 0);
     if let Some(known) = known {
         if known["status"] != "active" {
             return Vec::new();
@@ -114,7 +119,7 @@ mod tests {
 
     #[test]
     fn instants_follow_the_entry_and_its_hours() {
-        let entry = |value| Entry::from_json(&value).unwrap();
+        let entry = |value| ScheduleEntry::from_json(&value).unwrap();
         let now: Timestamp = "2026-03-02T10:00:30Z".parse().unwrap();
         let next = |value, count| -> Vec<String> {
             let instants = instants(&entry(value), None, now, count);
@@ -140,7 +145,7 @@ mod tests {
 
     #[test]
     fn instants_begin_where_the_schedule_stands_and_a_paused_one_has_none() {
-        let entry = Entry::from_json(&json!({"every": "1h"})).unwrap();
+        let entry = ScheduleEntry::from_json(&json!({"every": "1h"})).unwrap();
         let now: Timestamp = "2026-03-02T10:00:30Z".parse().unwrap();
         let known =
             |status| json!({"status": status, "next_run_at": "2026-03-02T10:40:00.000000000Z"});

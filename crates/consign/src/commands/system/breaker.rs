@@ -1,20 +1,22 @@
-//! `system breaker`, `system reset` and `system plugin-facts`: what the service knows of one plugin
+//! `system breaker`, `system reset` and `system plugin-facts`: the breaker and facts of one plugin
 
-use crate::commands::automation::ask::{Change, ask, cell, change, members, rows};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{
+    ChangeRequest, cell, change, get_and_print, members, rows,
+};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
-use crate::system::{query, segment};
+use crate::system::{path_segment, query_string};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
     /// The name of the plugin
     plugin: String,
 
-    /// Which of its commands
+    /// The command of the plugin
     #[arg(long, value_name = "NAME")]
     command: Option<String>,
 
-    /// At most so many changes
+    /// The maximum number of transitions
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
@@ -27,11 +29,11 @@ pub(crate) struct ResetArgs {
     /// The name of the plugin
     plugin: String,
 
-    /// Which of its commands
+    /// The command of the plugin
     #[arg(long, value_name = "NAME")]
     command: Option<String>,
 
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -48,7 +50,7 @@ pub(crate) struct FactsArgs {
     #[arg(long, value_name = "TYPE")]
     fact_type: Option<String>,
 
-    /// At most so many
+    /// The maximum number of facts
     #[arg(long, value_name = "NUMBER")]
     limit: Option<u32>,
 
@@ -58,12 +60,12 @@ pub(crate) struct FactsArgs {
 
 impl ShowArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let wanted = query(&[
+        let wanted = query_string(&[
             ("command", self.command),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
-        let path = format!("/breaker/{}{wanted}", segment(&self.plugin));
-        ask(&self.service, &path, |answer| {
+        let path = format!("/breaker/{}{wanted}", path_segment(&self.plugin));
+        get_and_print(&self.service, &path, |answer| {
             let mut own = answer.clone();
             let transitions = own["transitions"].take();
             if let Some(own) = own.as_object_mut() {
@@ -83,9 +85,9 @@ impl ShowArgs {
 
 impl ResetArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let plugin = segment(&self.plugin);
-        let command = query(&[("command", self.command)]);
-        let wanted = Change {
+        let plugin = path_segment(&self.plugin);
+        let command = query_string(&[("command", self.command)]);
+        let wanted = ChangeRequest {
             look: &format!("/breaker/{plugin}{command}"),
             post: &format!("/breaker/{plugin}/reset{command}"),
             body: None,
@@ -99,12 +101,12 @@ impl ResetArgs {
 
 impl FactsArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let wanted = query(&[
+        let wanted = query_string(&[
             ("fact_type", self.fact_type),
             ("limit", self.limit.map(|limit| limit.to_string())),
         ]);
-        let path = format!("/facts/{}{wanted}", segment(&self.plugin));
-        ask(&self.service, &path, |answer| {
+        let path = format!("/facts/{}{wanted}", path_segment(&self.plugin));
+        get_and_print(&self.service, &path, |answer| {
             let facts = answer["facts"].as_array().into_iter().flatten();
             let lines = facts.map(|fact| {
                 let (at, kind) = (cell(&fact["created_at"]), cell(&fact["fact_type"]));

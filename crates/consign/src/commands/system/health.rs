@@ -1,27 +1,30 @@
-//! The health of plugins, asked of each that has a command for it.
+//! Runs the health command of each plugin that has one.
 //!
-//! Invariant: nothing is left behind. A job that does not begin or end in time is cancelled, and one that failed is not tried again.
+//! Invariant: no job is left behind. A job that does not start or end in time is cancelled, and a failed one is not retried.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::commands::automation::service::ServiceArgs;
-use crate::system::{Reach, segment};
+use crate::commands::automation::service_args::ServiceArgs;
+use crate::system::{ServiceClient, path_segment};
 
 const COMMAND: &str = "health";
-/// Plugins that are asked at the same time.
+/// The number of plugins that are checked concurrently.
 const AT_ONCE: usize = 8;
-/// For each of these groups: its jobs may have to wait for others, and then run as long as their timeout lets them.
+/// The timeout of each group: its jobs may have to wait in the queue and then run up to their own timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Adds what the plugins say to the status of their service: to each plugin, and to the checks.
-pub(super) async fn ask(service: &ServiceArgs, whole: &mut Value) -> anyhow::Result<()> {
-    let Some(reach) = service.running().await? else {
+/// Adds the health of the plugins to the status: to each plugin, and to the checks.
+pub(super) async fn add_plugin_health(
+    service: &ServiceArgs,
+    whole: &mut Value,
+) -> anyhow::Result<()> {
+    let Some(client) = service.running().await? else {
         return Ok(());
     };
-    let listed = reach.get("/plugins").await?.body;
+    let listed = client.get("/plugins").await?.body;
     let listed = listed["plugins"].as_array().into_iter().flatten();
     let has_health = |plugin: &&Value| {
         let mut commands = plugin["commands"].as_array().into_iter().flatten();
@@ -32,13 +35,13 @@ pub(super) async fn ask(service: &ServiceArgs, whole: &mut Value) -> anyhow::Res
     for group in names.chunks(AT_ONCE) {
         let mut asked = Vec::new();
         for name in group {
-            let path = format!("/plugin/{}/{COMMAND}", segment(name));
-            asked.push((*name, reach.post(&path, None).await));
+            let path = format!("/plugin/{}/{COMMAND}", path_segment(name));
+            asked.push((*name, client.post(&path, None).await));
         }
         let until = Instant::now() + PATIENCE;
         for (name, job) in asked {
             let said = match job {
-                Ok(job) => answer(&reach, &job.body["job_id"], until).await?,
+                Ok(job) => answer(&client, &job.body["job_id"], until).await?,
                 Err(error) => json!({"ok": false, "detail": error.to_string()}),
             };
             add(whole, name, said);
@@ -47,18 +50,18 @@ pub(super) async fn ask(service: &ServiceArgs, whole: &mut Value) -> anyhow::Res
     Ok(())
 }
 
-/// What came of the one attempt that a question is worth.
-async fn answer(reach: &Reach, id: &Value, until: Instant) -> anyhow::Result<Value> {
-    let path = format!("/job/{}", segment(id.as_str().unwrap_or_default()));
+/// The result of a single attempt.
+async fn answer(client: &ServiceClient, id: &Value, until: Instant) -> anyhow::Result<Value> {
+    let path = format!("/job/{}", path_segment(id.as_str().unwrap_or_default()));
     loop {
-        let job = reach.get(&path).await?.body;
+        let job = client.get(&path).await?.body;
         let is_open = matches!(job["status"].as_str(), Some("queued" | "running"));
         let has_failed = job["status"] == "queued" && job["attempt"].as_u64() > Some(1);
         let is_late = is_open && Instant::now() >= until;
         if is_open && (has_failed || is_late) {
-            let reason = json!({"reason": "asked for by `status --health`, which waits no longer"});
+            let reason = json!({"reason": "timeout of `status --health`"});
             // It may have ended just now.
-            let _ = reach.post(&format!("{path}/cancel"), Some(&reason)).await;
+            let _ = client.post(&format!("{path}/cancel"), Some(&reason)).await;
         }
         if has_failed || !is_open {
             let ok = job["status"] == "succeeded";
@@ -67,10 +70,10 @@ async fn answer(reach: &Reach, id: &Value, until: Instant) -> anyhow::Result<Val
             }));
         }
         if is_late {
-            let detail = format!("no answer within {} s", PATIENCE.as_secs());
+            let detail = format!("no response within {} s", PATIENCE.as_secs());
             return Ok(json!({"ok": false, "job_id": id, "detail": detail}));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -1,12 +1,12 @@
-//! `system skills` and `skills`: what can be asked for, as Markdown for people and models.
+//! `system skills` and `skills`: all commands and pipelines as Markdown, for people and models.
 
 use std::fmt::Write as _;
 
 use consign_automation::program::Program;
 use serde_json::Value;
 
-use crate::commands::automation::ask::{catalogue, cell};
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::request::{cell, get_or_load};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::Exit;
 
 #[derive(Debug, clap::Args)]
@@ -18,7 +18,7 @@ pub(crate) struct SkillsArgs {
 impl SkillsArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let known = |program: &Program| Ok(program.skills());
-        catalogue(&self.service, "/skills", known, markdown)
+        get_or_load(&self.service, "/skills", known, markdown)
     }
 }
 

@@ -7,8 +7,8 @@ use crate::{serve, system};
 
 const AFTER_HELP: &str = "\
 Runs until SIGTERM or SIGINT and then waits up to 30 seconds for running jobs; SIGHUP
-reads the configuration again. The log goes to standard output. One service works on a
-state directory (that of `state.path`) at a time: ductile.lock holds its process id.
+reloads the configuration. The log goes to standard output. Only one service at a time
+can use a state directory (that of `state.path`): ductile.lock contains its process id.
 
 Example, under each of its names:
   ductile config init ~/.config/ductile && ductile system start
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let tree = self.tree.find()?;
-        // Jobs are processes; what is left to do here is little.
+        // Jobs run in their own processes, so this process needs few threads.
         serve::runtime(None)?.block_on(Box::pin(system::run(tree, self.begin)))
     }
 }

@@ -2,25 +2,25 @@
 
 use std::fmt::Write as _;
 
-use consign_automation::config::Verify;
+use consign_automation::config::SealCheck;
 use serde_json::{Value, json};
 
-use super::checks::{judged_by, listed};
+use super::checks::{check_lines, config_check};
 use super::health;
-use crate::commands::automation::ask::{answered, block_on, cell, print, rows};
-use crate::commands::automation::config::tree::Tree;
-use crate::commands::automation::service::ServiceArgs;
+use crate::commands::automation::config::tree::ConfigTree;
+use crate::commands::automation::request::{block_on, cell, get, print, rows};
+use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::{Exit, Failure};
-use crate::system::{Reach, StateDir};
+use crate::system::{ServiceClient, StateDir};
 
 const AFTER_HELP: &str = "\
-Ends with 1 if something is wrong, a plugin that is asked for its health among it, or if no service
-runs. Without --health nothing is run: a look at the service costs its plugins nothing.";
+Exits with 1 if a check fails, including the health command of a plugin, or if no service
+runs. Without --health no plugin is run.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct StatusArgs {
-    /// Run the health command of each plugin that has one, and tell what it says
+    /// Run the health command of each plugin that has one, and show the result
     #[arg(long)]
     health: bool,
 
@@ -31,20 +31,20 @@ pub(crate) struct StatusArgs {
 impl StatusArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let mut whole = if self.service.api_url.is_some() {
-            answered(&self.service, "/system/status")?
+            get(&self.service, "/system/status")?
         } else {
-            self.seen_from_here()?
+            self.local_status()?
         };
-        // Only a service that told how it is can be asked for more.
+        // Plugins can only be checked if the service responded.
         if self.health && whole["plugins"].is_array() {
-            block_on(health::ask(&self.service, &mut whole))?;
+            block_on(health::add_plugin_health(&self.service, &mut whole))?;
         }
-        print(&self.service.tree, &whole, shown)?;
+        print(&self.service.tree, &whole, status_text)?;
         let healthy = whole["healthy"] == true;
         Ok(if healthy { Exit::Done } else { Exit::Failed })
     }
 
-    fn seen_from_here(&self) -> anyhow::Result<Value> {
+    fn local_status(&self) -> anyhow::Result<Value> {
         let (mut checks, tree) = match self.service.tree.find() {
             Ok(tree) => {
                 let path = tree.path.display().to_string();
@@ -58,7 +58,7 @@ impl StatusArgs {
             }
         };
         let live = match tree {
-            Some(tree) => block_on(look(&tree, &mut checks))?,
+            Some(tree) => block_on(service_checks(&tree, &mut checks))?,
             None => Value::Null,
         };
         let mut whole = if live.is_object() { live } else { json!({}) };
@@ -71,9 +71,9 @@ impl StatusArgs {
     }
 }
 
-/// Adds what can be seen from outside, and gives what the service tells of itself.
-async fn look(tree: &Tree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
-    let state = match StateDir::at(tree) {
+/// Adds the checks that are made from outside; returns the status that the service reports.
+async fn service_checks(tree: &ConfigTree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
+    let state = match StateDir::of_tree(tree) {
         Ok(state) => state,
         Err(error) => {
             let detail = error.to_string();
@@ -81,28 +81,28 @@ async fn look(tree: &Tree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
             return Ok(Value::Null);
         }
     };
-    let elsewhere = state.elsewhere()?;
-    let pid = state.running();
-    let answered = match pid {
-        Some(_) => Some(asked(tree).await),
+    let external_ledger = state.external_ledger()?;
+    let pid = state.service_pid();
+    let report = match pid {
+        Some(_) => Some(service_report(tree).await),
         None => None,
     };
-    // The service has the variables that this shell may lack.
-    let (ok, detail) = if let Some(Ok(told)) = &answered {
-        (told.config["ok"] == true, told.config["detail"].clone())
+    // The service has variables that this shell may lack.
+    let (ok, detail) = if let Some(Ok(report)) = &report {
+        (report.config["ok"] == true, report.config["detail"].clone())
     } else {
-        let refused = tree.load(Verify::AsConfigured).err();
+        let refused = tree.load(SealCheck::AsConfigured).err();
         let detail = refused.map(|refused| refused.to_string());
         (detail.is_none(), json!(detail))
     };
     checks.push(json!({"name": "config_load", "ok": ok, "detail": detail}));
-    let start = match elsewhere {
+    let start = match external_ledger {
         Some(_) => "no service runs; start the server again with `consign serve --config`",
         None => "no service runs; start one with `system start`",
     };
-    checks.push(if let Some(place) = elsewhere {
-        // Only the server knows how its store is.
-        let ok = matches!(answered, Some(Ok(_)));
+    checks.push(if let Some(place) = external_ledger {
+        // Only the server knows the state of its store.
+        let ok = matches!(report, Some(Ok(_)));
         let detail = "the store of a `consign serve --config`";
         json!({"name": "state_db", "ok": ok, "path": place, "detail": detail})
     } else {
@@ -114,34 +114,34 @@ async fn look(tree: &Tree, checks: &mut Vec<Value>) -> anyhow::Result<Value> {
     checks.push(
         json!({"name": "pid_lock", "ok": pid.is_some(), "active_pid": pid, "detail": detail}),
     );
-    let Some(answered) = answered else {
+    let Some(report) = report else {
         return Ok(Value::Null);
     };
-    let detail = answered.as_ref().err().map(ToString::to_string);
-    let (ok, path) = (answered.is_ok(), state.socket());
+    let detail = report.as_ref().err().map(ToString::to_string);
+    let (ok, path) = (report.is_ok(), state.socket());
     checks.push(json!({"name": "control_socket", "ok": ok, "path": path, "detail": detail}));
-    Ok(answered.map_or(Value::Null, |told| told.status))
+    Ok(report.map_or(Value::Null, |report| report.status))
 }
 
-/// What a service tells.
-struct Told {
+/// What the service reports.
+struct ServiceReport {
     status: Value,
-    /// Of the configuration on the disk.
+    /// The check of the configuration on disk.
     config: Value,
 }
 
-async fn asked(tree: &Tree) -> anyhow::Result<Told> {
-    let Some(reach) = Reach::of_running(tree).await? else {
-        return Err(Failure::failed("the service ended just now").into());
+async fn service_report(tree: &ConfigTree) -> anyhow::Result<ServiceReport> {
+    let Some(client) = ServiceClient::connect_running(tree).await? else {
+        return Err(Failure::failed("the service has just stopped").into());
     };
-    Ok(Told {
-        status: reach.get("/system/status").await?.body,
-        config: judged_by(&reach).await?,
+    Ok(ServiceReport {
+        status: client.get("/system/status").await?.body,
+        config: config_check(&client).await?,
     })
 }
 
-fn shown(whole: &Value) -> String {
-    let mut text = listed(&whole["checks"]);
+fn status_text(whole: &Value) -> String {
+    let mut text = check_lines(&whole["checks"]);
     if whole["queue"].is_object() {
         let queue = &whole["queue"];
         let count = |key: &str| cell(&queue[key]);
@@ -158,7 +158,7 @@ fn shown(whole: &Value) -> String {
         for plugin in plugins.as_array_mut().into_iter().flatten() {
             plugin["last_status"] = plugin["last_run"]["status"].clone();
             plugin["last_at"] = plugin["last_run"]["completed_at"].clone();
-            plugin["answer"] = said(&plugin["health"]);
+            plugin["answer"] = health_text(&plugin["health"]);
         }
         let mut columns = vec![
             ("PLUGIN", "name"),
@@ -181,15 +181,15 @@ fn shown(whole: &Value) -> String {
             let [name, bytes] = ["name", "state_bytes"].map(|key| cell(&plugin[key]));
             let _ = writeln!(
                 text,
-                "\nthe state of {name} has {bytes} bytes, too many to show here"
+                "\nthe state of {name} has {bytes} bytes, which is too large to show"
             );
         }
     }
     text
 }
 
-/// What a plugin said of its health, or why it said nothing.
-fn said(health: &Value) -> Value {
+/// The result of a health command, or why there is none.
+fn health_text(health: &Value) -> Value {
     let key = if health["ok"] == true {
         "result"
     } else {

@@ -1,6 +1,6 @@
-//! {{name}}: one request on standard input, one answer on standard output, then the end.
+//! {{name}}: one request on standard input, one response on standard output, then exit.
 //!
-//! Standard error is kept with the job, so write there whatever helps to understand a failure.
+//! Standard error is stored with the job, so write there whatever helps to understand a failure.
 
 use std::io;
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {
-    /// The directory to make; its files hold what the configuration holds, so keep it private
+    /// The directory to create; it contains the secrets of the configuration, so keep it private
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
 
@@ -21,11 +21,11 @@ pub(crate) struct BackupArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
-    /// The directory that `config backup` made
+    /// A directory that `config backup` created
     #[arg(value_name = "DIR")]
     from: PathBuf,
 
-    /// Show what would be written, and stop
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -37,12 +37,12 @@ impl BackupArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let config = self.tree.find()?.peek()?;
         let done = edit::backup(&config, &self.output).map_err(|error| {
-            Failure::failed(error.to_string()).hint("name a directory that is not there yet")
+            Failure::failed(error.to_string()).hint("name a directory that does not exist yet")
         })?;
         for path in &done.left_out {
             let path = text_of(path);
             out::note(&format!(
-                "warning: {path} lies outside of the directory and is not copied"
+                "warning: {path} is outside of the directory and is not copied"
             ));
         }
         if self.tree.output.json {
@@ -61,9 +61,9 @@ impl RestoreArgs {
         let tree = self.tree.find()?;
         let dir = tree.path.parent().unwrap_or(&tree.path);
         let edit = edit::restore(&self.from, dir).map_err(|error| {
-            Failure::failed(error.to_string()).hint("name what `config backup` made")
+            Failure::failed(error.to_string()).hint("name a directory that `config backup` created")
         })?;
-        tree.make(&edit, self.dry_run)?;
+        tree.apply_edit(&edit, self.dry_run)?;
         let files: Vec<_> = edit.paths().map(|(path, _)| path.to_owned()).collect();
         if self.tree.output.json {
             out::json(&json!({ "restored": !self.dry_run, "files": files }))?;

@@ -1,7 +1,7 @@
 //! `config check`
 
 use clap::ValueEnum;
-use consign_automation::config::{Problem, Severity, Verify};
+use consign_automation::config::{ConfigProblem, SealCheck, Severity};
 use consign_automation::program;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// End with 2 if there are warnings
+    /// Exit with 2 if there are warnings
     #[arg(long, visible_alias = "fail-on-warnings")]
     strict: bool,
 
@@ -36,17 +36,17 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let json = self.wants_json();
         let tree = self.tree.find()?;
-        let loaded = program::load(&tree.path, &tree.environment, Verify::AsConfigured);
+        let loaded = program::load(&tree.path, &tree.environment, SealCheck::AsConfigured);
         let of = |severity: Severity| {
             let problems = loaded.problems.iter();
             let chosen = problems.filter(|problem| problem.severity == severity);
-            chosen.collect::<Vec<&Problem>>()
+            chosen.collect::<Vec<&ConfigProblem>>()
         };
         let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
         let notices = of(Severity::Notice);
         let valid = errors.is_empty();
         if json {
-            let listed = |problems: &[&Problem]| -> Value {
+            let listed = |problems: &[&ConfigProblem]| -> Value {
                 problems.iter().map(|problem| as_json(problem)).collect()
             };
             out::json(&json!({
@@ -57,11 +57,11 @@ impl Args {
                 "integrity_failed": loaded.integrity_failed,
             }))?;
         } else {
-            let told = if self.tree.verbose { &notices[..] } else { &[] };
+            let shown_notices = if self.tree.verbose { &notices[..] } else { &[] };
             let kinds = [
                 ("error", &errors[..]),
                 ("warning", &warnings),
-                ("notice", told),
+                ("notice", shown_notices),
             ];
             for (kind, problems) in kinds {
                 for problem in problems {

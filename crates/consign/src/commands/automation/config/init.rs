@@ -12,7 +12,7 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to write it; the directory is made
+    /// Where to write it; the directory is created
     #[arg(value_name = "DIR", required_unless_present = "config_dir")]
     dir: Option<PathBuf>,
 
@@ -20,15 +20,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "dir")]
     config_dir: Option<PathBuf>,
 
-    /// Replace a configuration that is there; it is kept as config.yaml.bak
+    /// Replace an existing configuration; it is kept as config.yaml.bak
     #[arg(long)]
     force: bool,
 
-    /// Show where it would be written, and stop
+    /// Show where it would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Tell more
+    /// Show more details
     #[arg(short, long)]
     verbose: bool,
 
@@ -44,7 +44,7 @@ impl Args {
                 let hint = "choose another directory, or add --force to replace it";
                 Failure::failed(error.to_string()).hint(hint)
             })?;
-            // Sealed at once: what was just written is known to be as it should be.
+            // Sealed at once, because the files were just written and are known to be correct.
             let tree = TreeArgs::in_dir(&dir, self.verbose).find()?;
             tree.seal()?;
         }

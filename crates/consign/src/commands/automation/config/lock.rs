@@ -1,6 +1,6 @@
 //! `config lock`
 
-use consign_automation::config::Change;
+use consign_automation::config::SealChange;
 use consign_automation::program;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show what would be sealed, and stop
+    /// Show what would be sealed, and write nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -36,7 +36,7 @@ impl Args {
             return Ok(Exit::Done);
         }
         for (path, change) in &plan.changes {
-            if self.tree.verbose || *change != Change::Kept {
+            if self.tree.verbose || *change != SealChange::Kept {
                 out::data(&format!("{:7}  {}", word(*change), text_of(path)))?;
             }
         }
@@ -49,11 +49,11 @@ impl Args {
     }
 }
 
-fn word(change: Change) -> &'static str {
+fn word(change: SealChange) -> &'static str {
     match change {
-        Change::Added => "added",
-        Change::Changed => "changed",
-        Change::Removed => "removed",
-        Change::Kept => "kept",
+        SealChange::Added => "added",
+        SealChange::Changed => "changed",
+        SealChange::Removed => "removed",
+        SealChange::Kept => "kept",
     }
 }

@@ -1,21 +1,21 @@
 //! `config plugin list|show|set`, `config route list|add|remove` and `config webhook list|add`
 
 use clap::Subcommand;
-use consign_automation::config::edit::{self, Route, Webhook, WebhookTarget};
+use consign_automation::config::edit::{self, EventRoute, Webhook, WebhookTarget};
 use consign_automation::config::{self, MASK};
 use serde_json::{Value, json};
 
 use super::set::MeantArgs;
 use super::show::show;
 use super::tree::TreeArgs;
-use crate::commands::automation::ask::{print, rows};
+use crate::commands::automation::request::{print, rows};
 use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginAction {
-    /// List the plugins that the configuration names
+    /// List the configured plugins
     List(ListArgs),
-    /// Show one with the defaults of everything that was left out
+    /// Show one with all defaults
     Show(ShowArgs),
     /// Change one value of a plugin in place
     Set(SetArgs),
@@ -25,9 +25,9 @@ pub(crate) enum PluginAction {
 pub(crate) enum RouteAction {
     /// List the routes
     List(ListArgs),
-    /// Send the events of one type from one plugin to another
+    /// Route events of one type from one plugin to another
     Add(RouteArgs),
-    /// Take a route away
+    /// Remove a route
     Remove(RouteArgs),
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum RouteAction {
 pub(crate) enum WebhookAction {
     /// List the endpoints, without secrets
     List(ListArgs),
-    /// Take deliveries at one more path
+    /// Add an endpoint
     Add(WebhookArgs),
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct SetArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RouteArgs {
-    /// The plugin that makes the events
+    /// The plugin that emits the events
     #[arg(long, value_name = "PLUGIN")]
     from: String,
 
@@ -80,7 +80,7 @@ pub(crate) struct RouteArgs {
     #[arg(long, value_name = "TYPE")]
     event_type: String,
 
-    /// The plugin that gets them
+    /// The plugin that receives them
     #[arg(long, value_name = "PLUGIN")]
     to: String,
 
@@ -93,19 +93,19 @@ pub(crate) struct RouteArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct WebhookArgs {
-    /// The path of its URL, such as /hook/orders
+    /// The path of the URL, such as /hook/orders
     #[arg(long, value_name = "PATH")]
     path: String,
 
-    /// The plugin that gets an event for each delivery
+    /// The plugin that receives an event for each delivery
     #[arg(long, value_name = "NAME", required_unless_present = "goal")]
     plugin: Option<String>,
 
-    /// Instead of an event for a plugin, publish an intent of this goal
+    /// Publish an intent with this goal, instead of an event for a plugin
     #[arg(long, value_name = "GOAL", conflicts_with = "plugin")]
     goal: Option<String>,
 
-    /// The namespace of that intent
+    /// The namespace of the intent
     #[arg(long, value_name = "NAMESPACE", requires = "goal")]
     namespace: Option<String>,
 
@@ -113,15 +113,15 @@ pub(crate) struct WebhookArgs {
     #[arg(long, value_name = "TOKEN")]
     secret_ref: String,
 
-    /// The header with the signature
+    /// The header that contains the signature
     #[arg(long, value_name = "HEADER")]
     signature_header: String,
 
-    /// A name for lists
+    /// A name to show in lists
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// The largest body, such as 64KB
+    /// The maximum size of a body, such as 64KB
     #[arg(long, value_name = "SIZE")]
     max_body_size: Option<String>,
 
@@ -224,14 +224,14 @@ impl ListArgs {
         print(&self.tree, &found, |found| rows(found, columns))
     }
 
-    /// An endpoint makes events for a plugin, or publishes intents of a goal.
+    /// An endpoint creates events for a plugin or publishes intents of a goal.
     fn webhooks(&self) -> anyhow::Result<Exit> {
         let config = self.tree.find()?.peek()?;
         let found = config::get(&config, "webhook:*").unwrap_or_else(|| json!([]));
         print(&self.tree, &found, |found| {
             let mut shown = found.clone();
             for endpoint in shown.as_array_mut().into_iter().flatten() {
-                // A look must also stand what is wrong.
+                // The list also shows invalid entries.
                 if let Some(endpoint) = endpoint.as_object_mut() {
                     let goal = endpoint
                         .get("publish")
@@ -269,11 +269,15 @@ impl ListArgs {
     }
 }
 
-type Plan = fn(&std::path::Path, &config::Environment, &Route) -> Result<edit::Edit, edit::Refused>;
+type RoutePlanner = fn(
+    &std::path::Path,
+    &config::Environment,
+    &EventRoute,
+) -> Result<edit::Edit, edit::EditRefused>;
 
 impl RouteArgs {
-    fn change(self, plan: Plan) -> anyhow::Result<Exit> {
-        let route = Route {
+    fn change(self, plan: RoutePlanner) -> anyhow::Result<Exit> {
+        let route = EventRoute {
             from: self.from,
             event_type: self.event_type,
             to: self.to,

@@ -10,13 +10,13 @@ use crate::{out, render};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Let a token do more
+    /// Add scopes to a token
     Add(ChangeArgs),
-    /// Let a token do less
+    /// Remove scopes from a token
     Remove(ChangeArgs),
-    /// Replace what a token may do
+    /// Replace the scopes of a token
     Set(ChangeArgs),
-    /// Say whether scopes mean something
+    /// Check whether scopes are known
     Validate(ValidateArgs),
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct ChangeArgs {
     #[arg(required = true, value_delimiter = ',', value_name = "SCOPE")]
     scopes: Vec<String>,
 
-    /// Show what would be written, and stop
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -71,7 +71,7 @@ fn change(args: &ChangeArgs, wanted: &ScopeChange) -> anyhow::Result<Exit> {
     if !args.dry_run {
         tree.require_sound_seal(None)?;
     }
-    tree.make(&edit, args.dry_run)?;
+    tree.apply_edit(&edit, args.dry_run)?;
     if !args.dry_run {
         tree.reseal()?;
     }
@@ -87,7 +87,7 @@ fn change(args: &ChangeArgs, wanted: &ScopeChange) -> anyhow::Result<Exit> {
 }
 
 fn validate(args: &ValidateArgs) -> anyhow::Result<Exit> {
-    match edit::odd_scopes(&args.scopes).first() {
+    match edit::unknown_scopes(&args.scopes).first() {
         None if args.tree.output.json => out::json(&json!({ "valid": true }))?,
         None => out::data("valid")?,
         Some((scope, near)) => {

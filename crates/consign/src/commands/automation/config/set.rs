@@ -1,9 +1,9 @@
 //! `config set PATH=VALUE`
 
-use consign_automation::config::edit::{self, Edit, Refused};
+use consign_automation::config::edit::{self, Edit, EditRefused};
 use serde_json::json;
 
-use super::tree::{Tree, TreeArgs, refused};
+use super::tree::{ConfigTree, TreeArgs, refused};
 use crate::failure::{Exit, Failure};
 use crate::{ductile, out};
 
@@ -20,14 +20,14 @@ pub(crate) struct Args {
     pub(crate) tree: TreeArgs,
 }
 
-/// One of the two has to be said.
+/// One of the two is required.
 #[derive(Debug, clap::Args)]
 pub(super) struct MeantArgs {
-    /// Judge the change, and write nothing
+    /// Check the change, and write nothing
     #[arg(long, conflicts_with = "apply")]
     dry_run: bool,
 
-    /// Make the change, and keep the file before it as .bak
+    /// Apply the change, and keep the previous file as .bak
     #[arg(long)]
     apply: bool,
 }
@@ -41,20 +41,20 @@ impl Args {
 }
 
 impl MeantArgs {
-    /// Plans a change, judges what would come of it, and makes it if that is asked for.
+    /// Plans a change, checks its consequences, and applies it with `--apply`.
     pub(super) fn make(
         &self,
         args: &TreeArgs,
-        plan: impl Fn(&Tree) -> Result<Edit, Refused>,
+        plan: impl Fn(&ConfigTree) -> Result<Edit, EditRefused>,
     ) -> anyhow::Result<Exit> {
         if !self.dry_run && !self.apply {
-            let message = "say whether the change is meant";
-            let hint = "add --apply to make it, or --dry-run to judge it";
+            let message = "either --apply or --dry-run is required";
+            let hint = "add --apply to write the change, or --dry-run to check it";
             return Err(Failure::failed(message).hint(hint).into());
         }
         let tree = args.find()?;
         let edit = plan(&tree).map_err(|no| refused(&no))?;
-        tree.make(&edit, self.dry_run)?;
+        tree.apply_edit(&edit, self.dry_run)?;
         if args.output.json {
             let files: Vec<_> = edit.paths().map(|(path, _)| path.to_owned()).collect();
             out::json(&json!({ "applied": self.apply, "files": files }))?;

@@ -9,11 +9,11 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    /// plugin:NAME, pipeline:NAME, webhook:NAME, plugin:*, or a path; everything without it
+    /// plugin:NAME, pipeline:NAME, webhook:NAME, plugin:*, or a path; the default is everything
     #[arg(value_name = "ENTITY")]
     wanted: Option<String>,
 
-    /// With the defaults of everything that was left out
+    /// Include all defaults
     #[arg(long)]
     effective: bool,
 
@@ -27,7 +27,7 @@ pub(crate) struct GetArgs {
     #[arg(value_name = "PATH")]
     wanted: String,
 
-    /// With the defaults of everything that was left out
+    /// Include all defaults
     #[arg(long)]
     effective: bool,
 

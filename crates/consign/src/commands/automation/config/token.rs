@@ -18,15 +18,15 @@ const KEY_BYTES: usize = 32;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Make a token; its value is shown only now
+    /// Create a token; its value is shown only once
     Create(CreateArgs),
-    /// List tokens, never their values
+    /// List tokens, without their values
     List(ListArgs),
-    /// Show one token, never its value
+    /// Show one token, without its value
     Inspect(NamedArgs),
-    /// Take over the scope file of a token as it is now
+    /// Accept the current scope file of a token
     Rehash(ChangeArgs),
-    /// Take a token and its scope file away
+    /// Delete a token and its scope file
     Delete(ChangeArgs),
 }
 
@@ -35,18 +35,18 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     name: String,
 
-    /// What it may do, such as plugin:ro,jobs:ro
+    /// The scopes, such as plugin:ro,jobs:ro
     #[arg(long, value_delimiter = ',', required_unless_present = "scopes_file")]
     scopes: Vec<String>,
 
-    /// File with the scopes as JSON, - for standard input
+    /// A file with the scopes as JSON, or - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "scopes")]
     scopes_file: Option<String>,
 
     #[arg(long)]
     description: Option<String>,
 
-    /// Show what would be written, and stop
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -72,7 +72,7 @@ pub(crate) struct NamedArgs {
 pub(crate) struct ChangeArgs {
     name: String,
 
-    /// Show what would be written, and stop
+    /// Show what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -123,10 +123,10 @@ fn create(args: &CreateArgs) -> anyhow::Result<Exit> {
     if !args.dry_run {
         tree.require_sound_seal(None)?;
     }
-    // The tree is judged as it will be once the variable is set.
+    // The tree is checked as if the variable was set.
     let variables = &mut tree.environment.variables;
     variables.insert(variable.clone(), key.to_string());
-    tree.make(&edit, args.dry_run)?;
+    tree.apply_edit(&edit, args.dry_run)?;
     if args.dry_run {
         if args.tree.output.json {
             out::json(&json!({ "name": args.name, "variable": variable, "created": false }))?;
@@ -141,7 +141,7 @@ fn create(args: &CreateArgs) -> anyhow::Result<Exit> {
     } else {
         out::data(&key)?;
         out::note(&format!(
-            "this key is shown only now; set {variable} to it in the environment of the service"
+            "this key is shown only once; set {variable} to it in the environment of the service"
         ));
     }
     Ok(Exit::Done)
@@ -159,7 +159,7 @@ fn scopes_in(file: &str) -> anyhow::Result<Vec<String>> {
     let scopes = serde_json::from_value(listed.clone());
     scopes.map_err(|_| {
         let hint = r#"write {"scopes": ["plugin:ro"]}"#;
-        Failure::failed(format!("{file} holds no scopes"))
+        Failure::failed(format!("{file} contains no scopes"))
             .hint(hint)
             .into()
     })
@@ -193,7 +193,7 @@ fn row(token: &TokenInfo) -> Vec<String> {
 fn inspect(args: &NamedArgs) -> anyhow::Result<Exit> {
     let tokens = edit::list(&args.tree.find()?.peek()?);
     let Some(token) = tokens.into_iter().find(|token| token.name == args.name) else {
-        let message = format!("there is no token `{}`", args.name);
+        let message = format!("no token has the name `{}`", args.name);
         return Err(Failure::failed(message)
             .hint("see `config token list`")
             .into());
@@ -222,7 +222,7 @@ fn inspect(args: &NamedArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-type Planned = Result<edit::Edit, edit::Refused>;
+type Planned = Result<edit::Edit, edit::EditRefused>;
 
 fn change(
     args: &ChangeArgs,
@@ -233,13 +233,13 @@ fn change(
     let edit = plan(&tree.path, &tree.environment, &args.name);
     let edit = edit.map_err(|no| refused(&no))?;
     if !args.dry_run {
-        // A scope file that was changed is what a rehash is for.
+        // `rehash` exists to accept a changed scope file.
         let tokens = edit::list(&tree.peek()?);
         let token = tokens.into_iter().find(|token| token.name == args.name);
         let scopes_file = token.and_then(|token| token.scopes_file);
         tree.require_sound_seal(scopes_file.as_deref())?;
     }
-    tree.make(&edit, args.dry_run)?;
+    tree.apply_edit(&edit, args.dry_run)?;
     if !args.dry_run {
         tree.reseal()?;
     }

@@ -1,14 +1,14 @@
-//! The tree that a command works on, and what the process knows of its surroundings.
+//! The configuration tree of a command, and the environment of the process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use consign_automation::config::edit::{Edit, Refused};
+use consign_automation::config::edit::{Edit, EditRefused};
 use consign_automation::config::{
-    self, Change, Config, Environment, FindError, LockError, Problem, Seal,
+    self, Config, ConfigProblem, ConfigSeal, Environment, FindError, LockError, SealChange,
 };
-use consign_automation::config::{Severity, Verify};
+use consign_automation::config::{SealCheck, Severity};
 use consign_automation::program::{self, Program};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(crate) struct TreeArgs {
     #[arg(long, value_name = "DIR")]
     config_dir: Option<PathBuf>,
 
-    /// Tell more
+    /// Show more details
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
@@ -39,7 +39,7 @@ pub(crate) struct TreeArgs {
 
 /// A configuration that was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Tree {
+pub(crate) struct ConfigTree {
     pub(crate) path: PathBuf,
     pub(crate) environment: Environment,
     verbose: bool,
@@ -56,7 +56,7 @@ impl TreeArgs {
         }
     }
 
-    /// For a tree that was just made.
+    /// For a tree that was just created.
     pub(crate) fn in_dir(dir: &Path, verbose: bool) -> Self {
         Self {
             config: None,
@@ -66,12 +66,12 @@ impl TreeArgs {
         }
     }
 
-    /// Where plugins look for programs.
+    /// The `PATH` of plugins.
     pub(crate) fn search_path() -> Option<OsString> {
         std::env::var_os("PATH")
     }
 
-    pub(crate) fn find(&self) -> anyhow::Result<Tree> {
+    pub(crate) fn find(&self) -> anyhow::Result<ConfigTree> {
         let environment = environment();
         let found = config::find(
             self.config.as_deref(),
@@ -81,16 +81,16 @@ impl TreeArgs {
         let path = found.map_err(|error| {
             let failure = Failure::failed(error.to_string());
             match error {
-                FindError::Both | FindError::Place(_) => failure,
+                FindError::Both | FindError::CurrentDir(_) => failure,
                 FindError::Missing(_) | FindError::Nowhere(_) => {
-                    failure.hint("name it with --config, or make one with `config init DIR`")
+                    failure.hint("name it with --config, or create one with `config init DIR`")
                 }
             }
         })?;
         if self.verbose {
             out::note(&format!("configuration: {}", path.display()));
         }
-        Ok(Tree {
+        Ok(ConfigTree {
             path,
             environment,
             verbose: self.verbose,
@@ -98,9 +98,9 @@ impl TreeArgs {
     }
 }
 
-impl Tree {
-    /// The program that the configuration makes, with what is odd about it. It blocks.
-    pub(crate) fn load(&self, verify: Verify) -> Result<(Program, Vec<Problem>), Failure> {
+impl ConfigTree {
+    /// Loads the program, with warnings and notices. Blocks.
+    pub(crate) fn load(&self, verify: SealCheck) -> Result<(Program, Vec<ConfigProblem>), Failure> {
         let loaded = program::load(&self.path, &self.environment, verify);
         let (errors, others) = loaded
             .problems
@@ -109,25 +109,25 @@ impl Tree {
         match loaded.program {
             Some(program) => Ok((program, others)),
             None if loaded.integrity_failed => {
-                let message = "the configuration is not what was sealed";
-                let hint = "look at what changed and run `config lock`, then try again";
+                let message = "the configuration differs from its seal";
+                let hint = "review the changes and run `config lock`, then try again";
                 Err(invalid(message, &errors).hint(hint))
             }
             None => Err(invalid("the configuration is refused", &errors)),
         }
     }
 
-    /// The program for those who look and run nothing. They need no secret, so variables may be missing in their shell; whatever
-    /// else is wrong is an error.
-    pub(crate) fn look(&self) -> Result<Program, Failure> {
-        let loaded = self.load(Verify::AsConfigured).or_else(|refused| {
-            let looked = self.with_stand_ins().load(Verify::AsConfigured);
+    /// Loads the program for commands that run nothing. They need no secrets, so variables may be unset; any other problem is an
+    /// error.
+    pub(crate) fn load_readonly(&self) -> Result<Program, Failure> {
+        let loaded = self.load(SealCheck::AsConfigured).or_else(|refused| {
+            let looked = self.with_stand_ins().load(SealCheck::AsConfigured);
             looked.map_err(|_| refused)
         });
         Ok(loaded?.0)
     }
 
-    /// The same tree with a text for every variable that is not set here; see [`config::with_stand_ins`].
+    /// The same tree with a placeholder for every unset variable; see [`config::with_stand_ins`].
     pub(crate) fn with_stand_ins(&self) -> Self {
         Self {
             environment: config::with_stand_ins(&self.path, &self.environment),
@@ -135,14 +135,14 @@ impl Tree {
         }
     }
 
-    /// The configuration for looking at, also with errors in it.
+    /// Reads the configuration even if it has errors.
     pub(crate) fn peek(&self) -> anyhow::Result<Config> {
         let peeked = config::peek(&self.path, &self.environment);
         peeked.map_err(|problems| invalid("the configuration cannot be read", &problems).into())
     }
 
-    /// Judges an edit and makes it, unless it is only looked at.
-    pub(crate) fn make(&self, edit: &Edit, dry_run: bool) -> anyhow::Result<()> {
+    /// Checks an edit and applies it, unless `dry_run` is set.
+    pub(crate) fn apply_edit(&self, edit: &Edit, dry_run: bool) -> anyhow::Result<()> {
         let errors = program::consequences(&self.path, &self.environment, edit);
         if !errors.is_empty() {
             let message = "the configuration would no longer be valid; nothing was written";
@@ -165,23 +165,23 @@ impl Tree {
         Ok(())
     }
 
-    /// A seal is only renewed if it held: nobody is to vouch for changes that he did not see. `expected` is the file whose
-    /// change is what the command is about.
+    /// A seal is renewed only if it is valid, so that the command does not vouch for other changes. `expected` is the file whose
+    /// change the command is about.
     pub(crate) fn require_sound_seal(&self, expected: Option<&Path>) -> anyhow::Result<()> {
         let dir = self.path.parent().unwrap_or(&self.path);
-        if !matches!(Seal::read(dir), Ok(Some(_))) {
+        if !matches!(ConfigSeal::read(dir), Ok(Some(_))) {
             return Ok(());
         }
         let plan = config::reseal(&self.path, &self.environment, Timestamp::now());
         let plan = plan.map_err(|error| unsealable(&error))?;
         let mut changes = plan.changes.iter();
         let drifted = changes
-            .find(|(path, change)| *change != Change::Kept && expected != Some(path.as_path()));
+            .find(|(path, change)| *change != SealChange::Kept && expected != Some(path.as_path()));
         match drifted {
             None => Ok(()),
             Some((path, _)) => {
-                let message = format!("{} is not what was sealed", path.display());
-                let hint = "look at what changed and run `config lock`, then try again";
+                let message = format!("{} differs from its seal", path.display());
+                let hint = "review the changes and run `config lock`, then try again";
                 Err(Failure::new(Exit::Config, message).hint(hint).into())
             }
         }
@@ -205,7 +205,7 @@ impl Tree {
 
 fn environment() -> Environment {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
-        // What is no text can neither be filled in nor named.
+        // Variables that are not UTF-8 can be neither substituted nor named.
         Some((name.into_string().ok()?, value.into_string().ok()?))
     });
     let processors = std::thread::available_parallelism();
@@ -219,8 +219,8 @@ fn environment() -> Environment {
     }
 }
 
-/// A failure because of the configuration, with all that is wrong.
-pub(crate) fn invalid(message: &str, problems: &[Problem]) -> Failure {
+/// A failure because of the configuration, with all problems.
+pub(crate) fn invalid(message: &str, problems: &[ConfigProblem]) -> Failure {
     let lines: Vec<String> = problems
         .iter()
         .map(|one| format!("\n  {}", shown(one)))
@@ -237,7 +237,7 @@ pub(crate) fn unsealable(error: &LockError) -> Failure {
     }
 }
 
-pub(crate) fn refused(refused: &Refused) -> Failure {
+pub(crate) fn refused(refused: &EditRefused) -> Failure {
     let failure = Failure::failed(refused.message.clone());
     if refused.fix.is_empty() {
         failure
@@ -246,11 +246,11 @@ pub(crate) fn refused(refused: &Refused) -> Failure {
     }
 }
 
-pub(crate) fn shown(problem: &Problem) -> String {
+pub(crate) fn shown(problem: &ConfigProblem) -> String {
     render::safe(&ductile::typed(&problem.to_string()))
 }
 
-pub(crate) fn as_json(problem: &Problem) -> Value {
+pub(crate) fn as_json(problem: &ConfigProblem) -> Value {
     json!({
         "file": problem.file,
         "line": problem.line,

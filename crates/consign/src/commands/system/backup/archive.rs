@@ -1,7 +1,7 @@
-//! A tar archive in a gzip envelope, for `tar xzf` on any system.
+//! A tar archive in gzip format, for `tar xzf` on any system.
 //!
-//! Nothing is compressed: the two formats are then short enough to be written here, and no dependency is needed for one command.
-//! Invariant: a file that is there is never touched, and one that could not be finished is removed.
+//! Nothing is compressed: that keeps both formats short enough to be written here, without a dependency for one command.
+//! Invariant: an existing file is never touched, and an incomplete archive is removed.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read as _, Write};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const BLOCK: usize = 512;
 const NAME_BYTES_MAX: usize = 100;
 const PREFIX_BYTES_MAX: usize = 155;
-/// What eleven octal digits can say; larger sizes are written as a number.
+/// The largest size in eleven octal digits; larger sizes are written in binary.
 const OCTAL_SIZE_MAX: u64 = 0o777_7777_7777;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// For its owner alone.
+    /// Readable by its owner only.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options()
             .write(true)
@@ -41,10 +41,10 @@ impl Archive {
         let about = file.metadata()?;
         let header = header(name, about.size(), about.mode() & 0o777, about.mtime())?;
         self.to.write_all(&header)?;
-        // What grows meanwhile is cut where the header says that it ends.
+        // A file that grows meanwhile is cut at the size in the header.
         let copied = io::copy(&mut file.take(about.size()), &mut self.to)?;
         if copied != about.size() {
-            let message = format!("{} became shorter while it was read", from.display());
+            let message = format!("{} was truncated while it was read", from.display());
             return Err(io::Error::other(message));
         }
         let over = usize::try_from(about.size() % BLOCK as u64).unwrap_or_default();
@@ -65,19 +65,19 @@ impl Archive {
 impl Drop for Archive {
     fn drop(&mut self) {
         if !self.finished {
-            // The error that led here says more than another one about the leftover would.
+            // The original error is more useful than one about the leftover file.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 fn header(name: &str, size: u64, mode: u32, modified_s: i64) -> io::Result<[u8; BLOCK]> {
-    let (prefix, name) = parted(name)?;
+    let (prefix, name) = split_name(name)?;
     let mut block = [0; BLOCK];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, name.as_bytes());
     put(100, format!("{mode:07o}").as_bytes());
-    // Owner and group are those of whoever unpacks it.
+    // Owner and group are those of the user who unpacks it.
     put(108, b"0000000");
     put(116, b"0000000");
     if size <= OCTAL_SIZE_MAX {
@@ -97,7 +97,7 @@ fn header(name: &str, size: u64, mode: u32, modified_s: i64) -> io::Result<[u8; 
 }
 
 /// A long name is split at a slash.
-fn parted(name: &str) -> io::Result<(&str, &str)> {
+fn split_name(name: &str) -> io::Result<(&str, &str)> {
     if name.len() <= NAME_BYTES_MAX {
         return Ok(("", name));
     }
@@ -105,11 +105,11 @@ fn parted(name: &str) -> io::Result<(&str, &str)> {
     let fits = |at: &usize| *at <= PREFIX_BYTES_MAX && name.len() - at - 1 <= NAME_BYTES_MAX;
     match slashes.find(fits) {
         Some(at) => Ok((&name[..at], &name[at + 1..])),
-        None => Err(io::Error::other(format!("{name} is too long a name"))),
+        None => Err(io::Error::other(format!("the name {name} is too long"))),
     }
 }
 
-/// Blocks of gzip that hold their bytes as they are.
+/// Gzip with stored, uncompressed blocks.
 #[derive(Debug)]
 struct Gzip<W> {
     to: W,
@@ -127,7 +127,7 @@ impl<W: Write> Gzip<W> {
         })
     }
 
-    /// The last, empty block and the sums.
+    /// The last, empty block and the checksums.
     fn end(&mut self) -> io::Result<&mut W> {
         self.to.write_all(&[1, 0, 0, 0xff, 0xff])?;
         self.to.write_all(&(!self.crc).to_le_bytes())?;
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn long_names_are_split_and_longer_ones_refused() {
         let name = format!("{}/{}", "d".repeat(120), "f".repeat(90));
-        let (prefix, rest) = parted(&name).unwrap();
+        let (prefix, rest) = split_name(&name).unwrap();
         assert_eq!(format!("{prefix}/{rest}"), name);
-        assert!(parted(&"x".repeat(101)).is_err());
+        assert!(split_name(&"x".repeat(101)).is_err());
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! One-shot mode: runs the jobs that this process was started for and what follows from them, and no others.
+//!
+//! A claim takes the first job of a lane. The jobs of this mode therefore have a higher priority than all others
+//! (`Program::for_one_shot`), and are claimed one by one when they are due. No other process may work on the ledger meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use consign_engine::Error;
+use consign_kernel::ids::IntentId;
+use consign_kernel::intent::Intent;
+use consign_kernel::state::State;
+
+use super::dispatch;
+use super::lifecycle::RuntimeInner;
+use super::reads::is_over;
+
+/// The longest wait before the ledger is read without a wake.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The jobs that are not known to be over.
+#[derive(Debug, Default)]
+pub(super) struct OneShotJobs(Mutex<BTreeSet<IntentId>>);
+
+impl OneShotJobs {
+    pub(super) fn add(&self, id: IntentId) {
+        self.jobs().insert(id);
+    }
+
+    fn jobs(&self) -> std::sync::MutexGuard<'_, BTreeSet<IntentId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs the one-shot jobs until the runtime stops.
+pub(super) async fn run(inner: Arc<RuntimeInner>) {
+    let mut stopping = inner.stopping.subscribe();
+    while !*stopping.borrow_and_update() {
+        // Subscribe before reading, so that no later change is missed.
+        let changed = inner.claims_changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if let Err(error) = claim_due_jobs(&inner).await {
+            tracing::warn!(component = "dispatcher", %error, "jobs could not be claimed");
+        }
+        tokio::select! {
+            () = changed => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+            _ = stopping.changed() => {}
+        }
+    }
+}
+
+async fn claim_due_jobs(inner: &Arc<RuntimeInner>) -> Result<(), Error> {
+    let Some(one_shot) = &inner.one_shot else {
+        return Ok(());
+    };
+    if inner.start_backoff.remaining().is_some() {
+        return Ok(());
+    }
+    let known: Vec<IntentId> = one_shot.jobs().iter().copied().collect();
+    let mut open = Vec::with_capacity(known.len());
+    for id in known {
+        let job = inner.engine.observe(id).await?;
+        match job.filter(|job| !is_over(job)) {
+            Some(job) => open.push(job),
+            None => {
+                one_shot.jobs().remove(&id);
+            }
+        }
+    }
+    for job in &open {
+        if may_start(inner, job, &open) {
+            dispatch::claim_job(inner, job).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A job that cannot be claimed must not be asked for: the claim would return another one instead.
+fn may_start(inner: &RuntimeInner, job: &Intent, open: &[Intent]) -> bool {
+    let is_due = job.state == State::Queued && job.run_at <= inner.engine.now();
+    let series = job.ties.series.as_ref();
+    let is_behind = open.iter().any(|other| {
+        let is_before = other.state == State::Dispatched || other.seq < job.seq;
+        is_before && series.is_some() && other.ties.series.as_ref() == series
+    });
+    let program = inner.program();
+    let plugin = program.plugin(job.capability.as_deref().unwrap_or_default());
+    let is_full = plugin.is_some_and(|plugin| inner.running().is_full(&program, plugin));
+    is_due && !is_behind && !is_full
+}

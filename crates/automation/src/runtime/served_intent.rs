@@ -1,0 +1,261 @@
+//! The link between a job and the intent it serves: the intent's lease is extended while the job is open, and both end in one
+//! commit.
+//!
+//! Invariant: a job runs only while it holds the lease of its intent, so no two jobs run for one intent at a time. A job that
+//! lost the lease does not settle the intent, but its own record is complete.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use consign_engine::{Engine, Error, Operator};
+use consign_kernel::command::{Command, Extend, Operate, Settle, Settlement};
+use consign_kernel::ids::{IntentId, SECOND_US, Token};
+use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::limits;
+use consign_kernel::profile::Face;
+use consign_kernel::state::State;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
+use super::job::job_id;
+use super::lifecycle::RuntimeInner;
+use super::publication::OPERATOR;
+use super::unit_of_work::UnitOfWork;
+use crate::plugin::outcome::FailureReason;
+
+const LEASE_US: i64 = 60 * SECOND_US;
+/// The lease until the job is queued. It is short, because an intent that a dying process claimed and did not queue waits for its
+/// end.
+pub(super) const FIRST_LEASE_US: i64 = 10 * SECOND_US;
+const EXTEND_EVERY: Duration = Duration::from_secs(20);
+
+/// The intent that a job serves, with the lease token.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServedIntent {
+    pub intent_id: String,
+    pub goal: String,
+    pub namespace: String,
+    /// The number of the intent's attempt that this job is.
+    pub attempt: u32,
+    token: String,
+}
+
+/// The queued or running jobs of this process that hold the lease of an intent.
+pub(super) type ServedLeases = HashMap<IntentId, ServedIntent>;
+
+impl ServedIntent {
+    pub(super) fn of(intent: &Intent) -> Self {
+        Self {
+            intent_id: intent.id.to_string(),
+            goal: intent.goal.clone(),
+            namespace: intent.namespace.clone(),
+            attempt: intent.attempts,
+            token: intent.token.map(|token| token.reveal()).unwrap_or_default(),
+        }
+    }
+
+    /// The description of the intent for the plugin.
+    pub(super) fn to_context(&self) -> Value {
+        json!({
+            "id": self.intent_id, "goal": self.goal, "namespace": self.namespace, "attempt": self.attempt,
+        })
+    }
+
+    fn lease(&self) -> Result<(IntentId, Token), Error> {
+        let id = self.intent_id.parse();
+        let token = Token::parse(&self.token);
+        id.and_then(|id| Ok((id, token?)))
+            .map_err(|_| Error::Internal("a job refers to an invalid intent".to_owned()))
+    }
+
+    pub(super) fn extend(&self) -> Result<Command, Error> {
+        let (id, token) = self.lease()?;
+        Ok(extend(id, OPERATOR, token))
+    }
+
+    async fn is_held(&self, engine: &Engine) -> Result<bool, Error> {
+        let (id, token) = self.lease()?;
+        let intent = engine.observe(id).await?;
+        Ok(intent.is_some_and(|intent| {
+            intent.is_leased(engine.now()) && intent.token.is_some_and(|held| held.matches(&token))
+        }))
+    }
+}
+
+impl std::fmt::Debug for ServedIntent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ServedIntent")
+            .field(&self.intent_id)
+            .finish()
+    }
+}
+
+fn extend(id: IntentId, holder: &str, token: Token) -> Command {
+    Command::Extend(Extend {
+        id,
+        holder: holder.to_owned(),
+        token,
+        lease_us: LEASE_US,
+    })
+}
+
+impl RuntimeInner {
+    pub(super) fn served_leases(&self) -> MutexGuard<'_, ServedLeases> {
+        self.served_leases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Extends the lease before a job starts; fails if the job no longer holds it.
+    pub(super) async fn extend_served_lease(
+        &self,
+        attempt: &Attempt,
+    ) -> Result<(), AttemptFailure> {
+        let Some(served) = &attempt.job.serves else {
+            return Ok(());
+        };
+        let extended = match served.extend() {
+            Ok(extend) => self.engine.apply(None, extend).await,
+            Err(error) => Err(error),
+        };
+        match extended {
+            Ok(_) => {
+                self.served_leases()
+                    .insert(attempt.intent.id, served.clone());
+                Ok(())
+            }
+            Err(Error::Refused(_)) => Err(AttemptFailure::permanent(format!(
+                "the job no longer holds the lease of intent {}; retry the intent to create another job",
+                served.intent_id
+            ))),
+            Err(error) => Err(AttemptFailure::retryable(error.to_string())),
+        }
+    }
+
+    /// Extends all leases in one commit, and cancels the jobs whose intent was cancelled or claimed by another worker.
+    async fn extend_leases(&self) -> Result<(), Error> {
+        let held: Vec<(IntentId, ServedIntent)> =
+            self.served_leases().clone().into_iter().collect();
+        let steps = held.iter().map(|(_, served)| served.extend());
+        let steps = steps.collect::<Result<Vec<_>, _>>()?;
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let answers = self.engine.execute(None, steps).await?;
+        for ((job, served), answer) in held.iter().zip(answers) {
+            if answer.is_ok() {
+                continue;
+            }
+            self.served_leases().remove(job);
+            let reason = format!(
+                "intent {} was cancelled or claimed by another worker",
+                served.intent_id
+            );
+            let operator = Operator::vouched();
+            let cancelled = self
+                .engine
+                .cancel(operator, Face::Automation, *job, &reason);
+            // A job that ended meanwhile was settled together with its intent.
+            if cancelled.await.is_ok() {
+                tracing::info!(component = "intents", job_id = job_id(*job), "{reason}");
+                self.running().cancel(*job);
+                self.unreported_ends.notify_one();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs as long as the runtime exists: jobs that still run during a stop need their leases.
+pub(super) async fn extend_leases(inner: Weak<RuntimeInner>) {
+    loop {
+        tokio::time::sleep(EXTEND_EVERY).await;
+        let Some(inner): Option<Arc<RuntimeInner>> = inner.upgrade() else {
+            return;
+        };
+        if let Err(error) = inner.extend_leases().await {
+            tracing::warn!(component = "intents", %error, "leases of served intents could not be extended");
+        }
+    }
+}
+
+/// Settles the intent together with its job. The intent is retried by its own rules; only a plugin that rules out retries ends it
+/// permanently.
+pub(super) async fn settle(
+    engine: &Engine,
+    attempt: &Attempt,
+    ended: &AttemptReport,
+    failure: Option<&AttemptFailure>,
+    unit: &mut UnitOfWork,
+) -> Result<(), Error> {
+    let Some(served) = &attempt.job.serves else {
+        return Ok(());
+    };
+    if !served.is_held(engine).await? {
+        return Ok(());
+    }
+    let (id, token) = served.lease()?;
+    // Both leases are verified before anything is settled, so neither ends without the other.
+    let job = &attempt.intent;
+    if let (State::Dispatched, Some(holder), Some(token)) = (job.state, &job.holder, job.token) {
+        unit.coupled.push(extend(job.id, holder, token));
+    }
+    let settle = |how| {
+        Command::Settle(Settle {
+            id,
+            holder: OPERATOR.to_owned(),
+            token,
+            how,
+        })
+    };
+    let Some(failure) = failure else {
+        let result = Some(result(attempt, ended));
+        unit.coupled.push(settle(Settlement::Complete { result }));
+        return Ok(());
+    };
+    let error = format!("job {}: {}", attempt.job_id(), failure.error);
+    let error: String = error.chars().take(limits::ERROR_CHARS_MAX).collect();
+    let hopeless =
+        [FailureReason::PluginRetryFalse, FailureReason::ExitCode78].map(FailureReason::as_str);
+    if hopeless.contains(&failure.reason) {
+        unit.coupled.push(served.extend()?);
+        unit.coupled.push(Command::Cancel(Operate {
+            id,
+            face: Face::Intent,
+            reason: error,
+        }));
+    } else {
+        unit.coupled.push(settle(Settlement::Fail { error }));
+    }
+    Ok(())
+}
+
+/// The job id, the result and the emitted events, as far as they fit into an intent.
+fn result(attempt: &Attempt, ended: &AttemptReport) -> Outcome {
+    let AttemptEnd::Succeeded(response) = &ended.end else {
+        let body = json!({"job_id": attempt.job_id()}).to_string();
+        let kind = ResultKind::Json;
+        return Outcome { kind, body };
+    };
+    let events = response.events.iter();
+    let events = events.map(|event| json!({"type": event.kind, "payload": event.payload}));
+    let mut body = json!({
+        "job_id": attempt.job_id(), "result": response.result, "events": events.collect::<Vec<_>>(),
+    });
+    let fits = |body: &Value| body.to_string().len() <= limits::RESULT_BYTES_MAX;
+    if !fits(&body) {
+        body["events"] = json!([]);
+        body["events_left_out"] = response.events.len().into();
+    }
+    if !fits(&body) {
+        let room = limits::RESULT_BYTES_MAX / 8;
+        let beginning: String = response.result.chars().take(room).collect();
+        body["result"] = beginning.into();
+    }
+    Outcome {
+        kind: ResultKind::Json,
+        body: body.to_string(),
+    }
+}

@@ -1,0 +1,89 @@
+//! The automation inside a server of the Intent Protocol: one process, one ledger.
+//!
+//! Invariant: the lock of its state directory is held from before it starts until after it has stopped.
+
+use std::path::{Path, PathBuf};
+
+use consign_automation::config::SealCheck;
+use consign_automation::program::Program;
+use consign_engine::Engine;
+use consign_faces::automation::listeners::ConnectionShares;
+use consign_faces::web::door::Door;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
+use crate::lock::DataLock;
+use crate::place::Place;
+use crate::system::{Automation, ReloadHandle, StateDir};
+
+/// A valid configuration, and the lock of its state directory.
+pub(super) struct PreparedAutomation {
+    tree: ConfigTree,
+    program: Program,
+    lock: DataLock,
+}
+
+/// A running automation that stops when the server drains.
+pub(super) struct EmbeddedAutomation {
+    pub(super) reload: ReloadHandle,
+    stopping: JoinHandle<()>,
+}
+
+impl PreparedAutomation {
+    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
+        let tree = TreeArgs::at(path).find()?;
+        let (program, problems) = tree.load(SealCheck::AsConfigured)?;
+        Automation::log_problems(&problems);
+        let lock = StateDir::of(program.config()).lock()?;
+        Ok(Self {
+            tree,
+            program,
+            lock,
+        })
+    }
+
+    /// The node name in a shared database.
+    pub(super) fn node(&self) -> anyhow::Result<String> {
+        StateDir::of(self.program.config()).node(&self.lock)
+    }
+
+    /// Records for other commands where the jobs are stored.
+    pub(super) fn note_ledger(&self, place: &Place) -> anyhow::Result<()> {
+        StateDir::of(self.program.config()).record_external_ledger(&self.lock, place)
+    }
+
+    pub(super) async fn start(
+        self,
+        engine: Engine,
+        node: String,
+        door: Door,
+        shares: ConnectionShares,
+        private: Vec<PathBuf>,
+        mut draining: watch::Receiver<bool>,
+    ) -> anyhow::Result<EmbeddedAutomation> {
+        let Self {
+            tree,
+            program,
+            lock,
+        } = self;
+        let guarded = StateDir::of(program.config()).guarded().and_hidden(private);
+        let started = Automation::start(engine, tree, program, node, door, guarded, shares);
+        let automation = started.await?;
+        let reload = automation.reload_handle();
+        let stopping = tokio::spawn(async move {
+            let _ = draining.wait_for(|draining| *draining).await;
+            automation.stop().await;
+            drop(lock);
+        });
+        Ok(EmbeddedAutomation { reload, stopping })
+    }
+}
+
+impl EmbeddedAutomation {
+    pub(super) async fn wait_until_stopped(self) {
+        if let Err(error) = self.stopping.await {
+            tracing::error!(%error, "the automation panicked");
+        }
+    }
+}
