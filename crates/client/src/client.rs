@@ -322,5 +322,4 @@ pub(crate) fn secret(key: &Key) -> Result<HeaderValue, Error> {
 }
 
 #[cfg(test)]
-#[path = "client_tests.rs"]
 pub(crate) mod tests;

@@ -89,5 +89,4 @@ fn random() -> Result<u32, Error> {
 }
 
 #[cfg(test)]
-#[path = "patience_tests.rs"]
 mod tests;
