@@ -9,27 +9,27 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::response::{Answer, Reader};
+use crate::response::{ResponseHead, ResponseReader};
 
 /// Enough for any single answer; batches grow it once.
 const BUFFER_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct BenchConnection {
     server: SocketAddr,
     stream: Option<TcpStream>,
-    reader: Reader,
+    reader: ResponseReader,
     buffer: Vec<u8>,
     filled: usize,
-    answer: Option<Answer>,
+    answer: Option<ResponseHead>,
 }
 
-impl Connection {
+impl BenchConnection {
     pub(crate) async fn open(server: SocketAddr) -> io::Result<Self> {
         Ok(Self {
             server,
             stream: Some(connect(server).await?),
-            reader: Reader::default(),
+            reader: ResponseReader::default(),
             buffer: vec![0; BUFFER_BYTES],
             filled: 0,
             answer: None,
@@ -60,7 +60,7 @@ impl Connection {
             stream
         } else {
             self.filled = 0;
-            self.reader = Reader::default();
+            self.reader = ResponseReader::default();
             self.stream.insert(connect(self.server).await?)
         };
         stream.write_all(request).await?;

@@ -25,10 +25,11 @@ mod usage;
 
 pub use error::Error;
 pub use plan::{
-    BATCH_MAX, NAMESPACE, Order, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, Plan, Target, Work,
+    BATCH_MAX, BenchPlan, BenchTarget, NAMESPACE, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN,
+    TransactionOrder, Workload,
 };
-pub use report::Report;
-pub use restart::{Restarts, Started, restarts};
+pub use report::BenchReport;
+pub use restart::{RestartReport, RestartSample, restarts};
 pub use run::run;
 pub use svg::svg;
 pub use table::{restart_table, table};

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::connection::Connection;
-use crate::plan::{BATCH_MAX, NAMESPACE, Plan};
-use crate::request::{Claiming, Writer, hold, item, payload};
+use crate::connection::BenchConnection;
+use crate::plan::{BATCH_MAX, BenchPlan, NAMESPACE};
+use crate::request::{ClaimOptions, RequestWriter, hold, item, payload};
 use crate::response::{leases, refused_items};
 
 const CONNECTIONS: usize = 4;
@@ -33,7 +33,7 @@ const DELAYED_PRIORITY: u32 = 500;
 
 /// What is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BacklogKind {
     /// For the clients of this run.
     Own,
     /// For anybody but them.
@@ -44,7 +44,7 @@ enum Kind {
     Nonces,
 }
 
-impl Kind {
+impl BacklogKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Own | Self::Mixed => "the backlog",
@@ -63,21 +63,21 @@ impl Kind {
 
 /// Loads what the plan asks for and tells how far it is about every second.
 pub(crate) async fn load(
-    plan: &Arc<Plan>,
+    plan: &Arc<BenchPlan>,
     server: SocketAddr,
     goal: &Arc<str>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let backlog = if plan.backlog_mix {
-        Kind::Mixed
+        BacklogKind::Mixed
     } else {
-        Kind::Own
+        BacklogKind::Own
     };
     // Nonces come last, because the server forgets them after some minutes.
     for (kind, count) in [
-        (Kind::Finished, plan.finished),
+        (BacklogKind::Finished, plan.finished),
         (backlog, plan.backlog),
-        (Kind::Nonces, plan.nonces),
+        (BacklogKind::Nonces, plan.nonces),
     ] {
         if count > 0 {
             load_kind(plan, server, goal, kind, count, tell).await?;
@@ -88,13 +88,13 @@ pub(crate) async fn load(
 
 /// The batches that are left to load, shared by the connections.
 #[derive(Debug)]
-struct Rest {
+struct RemainingItems {
     count: u64,
     next: AtomicU64,
     done: AtomicU64,
 }
 
-impl Rest {
+impl RemainingItems {
     /// The first index and the length of the next batch.
     fn take(&self) -> Option<(u64, u64)> {
         let first = self.next.fetch_add(BATCH_MAX as u64, Ordering::Relaxed);
@@ -104,14 +104,14 @@ impl Rest {
 }
 
 async fn load_kind(
-    plan: &Arc<Plan>,
+    plan: &Arc<BenchPlan>,
     server: SocketAddr,
     goal: &Arc<str>,
-    kind: Kind,
+    kind: BacklogKind,
     count: u64,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let rest = Arc::new(Rest {
+    let rest = Arc::new(RemainingItems {
         count,
         next: AtomicU64::new(0),
         done: AtomicU64::new(0),
@@ -121,7 +121,7 @@ async fn load_kind(
         let (plan, goal, rest) = (Arc::clone(plan), Arc::clone(goal), Arc::clone(&rest));
         loaders.spawn(async move {
             let mut connection =
-                Connection::open(server)
+                BenchConnection::open(server)
                     .await
                     .map_err(|source| Error::Connect {
                         server: plan.target.server.to_string(),
@@ -149,10 +149,10 @@ async fn load_kind(
 }
 
 async fn load_batch(
-    plan: &Plan,
-    connection: &mut Connection,
+    plan: &BenchPlan,
+    connection: &mut BenchConnection,
     goal: &str,
-    kind: Kind,
+    kind: BacklogKind,
     first: u64,
     length: u64,
 ) -> Result<(), Error> {
@@ -162,18 +162,18 @@ async fn load_batch(
     };
     // Finished intents have a goal of their own, so that this claims nothing of the backlog.
     let goal = match kind {
-        Kind::Own | Kind::Mixed => goal.to_owned(),
-        Kind::Finished => format!("{goal}-finished"),
-        Kind::Nonces => format!("{goal}-nonces"),
+        BacklogKind::Own | BacklogKind::Mixed => goal.to_owned(),
+        BacklogKind::Finished => format!("{goal}-finished"),
+        BacklogKind::Nonces => format!("{goal}-nonces"),
     };
-    let claiming = Claiming {
+    let claiming = ClaimOptions {
         max: usize::try_from(length).ok(),
         wait: Duration::ZERO,
     };
     let client = format!("load-{}-{first}", kind.name().len());
-    let mut writer = Writer::new(plan, &goal, claiming, &client)?;
+    let mut writer = RequestWriter::new(plan, &goal, claiming, &client)?;
     let mut request = Vec::new();
-    if kind == Kind::Nonces {
+    if kind == BacklogKind::Nonces {
         for _ in 0..length {
             writer.claim(&mut request);
             expect(connection, &request).await.map_err(failed)?;
@@ -183,13 +183,15 @@ async fn load_batch(
     let payload = payload(plan.payload_bytes, None);
     let items: Vec<String> = (first..first + length)
         .map(|index| match kind {
-            Kind::Mixed => mixed(index, &goal, &payload),
-            Kind::Own | Kind::Finished | Kind::Nonces => item(NAMESPACE, &goal, "", &payload),
+            BacklogKind::Mixed => mixed(index, &goal, &payload),
+            BacklogKind::Own | BacklogKind::Finished | BacklogKind::Nonces => {
+                item(NAMESPACE, &goal, "", &payload)
+            }
         })
         .collect();
     writer.publish_items(&mut request, &items);
     expect(connection, &request).await.map_err(failed)?;
-    if kind != Kind::Finished {
+    if kind != BacklogKind::Finished {
         return Ok(());
     }
     writer.claim(&mut request);
@@ -211,7 +213,7 @@ async fn load_batch(
     }
 }
 
-async fn expect(connection: &mut Connection, request: &[u8]) -> Result<(), String> {
+async fn expect(connection: &mut BenchConnection, request: &[u8]) -> Result<(), String> {
     let status = connection.exchange(request).await;
     match status.map_err(|error| error.to_string())? {
         200 | 201 | 204 => Ok(()),
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn batches_cover_everything_once() {
-        let rest = Rest {
+        let rest = RemainingItems {
             count: 250,
             next: AtomicU64::new(0),
             done: AtomicU64::new(0),

@@ -16,7 +16,7 @@ const NAP_MAX: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) enum Pace {
     Closed,
-    Open(Schedule),
+    Open(StartSchedule),
 }
 
 impl Pace {
@@ -41,9 +41,9 @@ impl Pace {
 }
 
 /// Arrivals at a fixed rate. Tokio's timers count milliseconds, which is coarser than what is
-/// measured here, so a thread of its own releases the starts ([`Schedule::release`]).
+/// measured here, so a thread of its own releases the starts ([`StartSchedule::release`]).
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct StartSchedule {
     begin: Instant,
     rate: f64,
     taken: AtomicU64,
@@ -51,7 +51,7 @@ pub(crate) struct Schedule {
     over: AtomicBool,
 }
 
-impl Schedule {
+impl StartSchedule {
     pub(crate) fn new(begin: Instant, rate: f64) -> Self {
         Self {
             begin,
@@ -68,7 +68,7 @@ impl Schedule {
         self.due_at(self.taken.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Releases starts as they come due, until [`Schedule::end`]; blocks its thread.
+    /// Releases starts as they come due, until [`StartSchedule::end`]; blocks its thread.
     pub(crate) fn release(&self) {
         let mut released = 0;
         while !self.over.load(Ordering::Relaxed) {
@@ -117,18 +117,18 @@ mod tests {
     #[test]
     fn starts_are_due_at_even_distances() {
         let begin = Instant::now();
-        let schedule = Schedule::new(begin, 1000.0);
+        let schedule = StartSchedule::new(begin, 1000.0);
         assert_eq!(schedule.due_by(begin), 1);
         assert_eq!(schedule.due_by(begin + Duration::from_micros(9_500)), 10);
         assert_eq!(schedule.due_at(10), begin + Duration::from_millis(10));
-        let later = Schedule::new(begin + Duration::from_secs(1), 1000.0);
+        let later = StartSchedule::new(begin + Duration::from_secs(1), 1000.0);
         assert_eq!(later.due_by(begin), 0);
     }
 
     #[tokio::test]
     async fn a_start_taken_late_is_still_dated_when_it_was_due() {
         let begin = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-        let schedule = Schedule::new(begin, 10.0);
+        let schedule = StartSchedule::new(begin, 10.0);
         schedule.due.add_permits(3);
         assert_eq!(schedule.next().await, begin);
         assert_eq!(schedule.next().await, begin + Duration::from_millis(100));
@@ -140,7 +140,7 @@ mod tests {
     #[tokio::test]
     async fn the_releasing_thread_keeps_the_rate() {
         let begin = Instant::now();
-        let schedule = std::sync::Arc::new(Schedule::new(begin, 200.0));
+        let schedule = std::sync::Arc::new(StartSchedule::new(begin, 200.0));
         let releasing = std::sync::Arc::clone(&schedule);
         let thread = thread::spawn(move || releasing.release());
         for _ in 0..10 {

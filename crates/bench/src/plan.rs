@@ -1,6 +1,6 @@
 //! What a run is asked to do.
 //!
-//! Invariant: a plan that [`Plan::check`] accepts can be carried out; what the server limits
+//! Invariant: a plan that [`BenchPlan::check`] accepts can be carried out; what the server limits
 //! (batches, payloads) is limited here as well, so that a run does not begin and then fail.
 
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ const TRANSACT_MAX: Duration = Duration::from_mins(4);
 /// What the clients do, over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Work {
+pub enum Workload {
     /// Each client publishes, claims and fulfils.
     Cycle,
     /// Half of the clients publish, the others claim and fulfil.
@@ -50,7 +50,7 @@ pub enum Work {
     Transact,
 }
 
-impl Work {
+impl Workload {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Cycle => "cycle",
@@ -69,7 +69,7 @@ impl Work {
 
 /// One transaction to be asked for, signed before the clock starts.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct TransactionOrder {
     /// The `Idempotency-Key` of both requests.
     pub key: String,
     /// The signed intent, which is created and authorized by one request.
@@ -79,7 +79,7 @@ pub struct Order {
 
 /// Who is loaded.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct BenchTarget {
     pub server: Address,
     pub key: Key,
     /// Opens `/metrics`, which tells commits.
@@ -92,9 +92,9 @@ pub struct Target {
 
 /// A run.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    pub target: Target,
-    pub work: Work,
+pub struct BenchPlan {
+    pub target: BenchTarget,
+    pub work: Workload,
     pub clients: usize,
     pub threads: usize,
     /// Length of one measured round.
@@ -114,10 +114,10 @@ pub struct Plan {
     /// How long a claim waits for work.
     pub wait: Duration,
     /// What `transact` asks for, each once.
-    pub orders: Arc<[Order]>,
+    pub orders: Arc<[TransactionOrder]>,
 }
 
-impl Plan {
+impl BenchPlan {
     /// Warm-up and all rounds.
     pub fn length(&self) -> Duration {
         let rounds = u32::try_from(self.rounds).unwrap_or(u32::MAX);
@@ -157,41 +157,41 @@ impl Plan {
         }
         let rounds = u64::try_from(self.rounds).unwrap_or(u64::MAX);
         match self.work {
-            Work::Pairs if self.clients < 2 => refuse("pairs needs at least two clients"),
-            Work::Handoff if self.rate.is_none() => refuse("handoff needs a rate"),
-            Work::Drain if self.backlog == 0 => refuse("drain needs a backlog"),
-            Work::Drain if self.rate.is_some() => {
+            Workload::Pairs if self.clients < 2 => refuse("pairs needs at least two clients"),
+            Workload::Handoff if self.rate.is_none() => refuse("handoff needs a rate"),
+            Workload::Drain if self.backlog == 0 => refuse("drain needs a backlog"),
+            Workload::Drain if self.rate.is_some() => {
                 refuse("drain goes as fast as it can, without a rate")
             }
-            Work::Drain if self.backlog_mix => {
+            Workload::Drain if self.backlog_mix => {
                 refuse("nothing of a mixed backlog can be drained, it is all for others")
             }
-            Work::Empty if self.backlog > 0 || self.finished > 0 => {
+            Workload::Empty if self.backlog > 0 || self.finished > 0 => {
                 refuse("the empty server keeps no intents")
             }
-            Work::Empty if self.signed => refuse("the empty server checks no signatures"),
-            Work::Restart if self.backlog < rounds => {
+            Workload::Empty if self.signed => refuse("the empty server checks no signatures"),
+            Workload::Restart if self.backlog < rounds => {
                 refuse("restart needs a backlog of at least one intent for each round")
             }
-            Work::Restart if self.backlog_mix => {
+            Workload::Restart if self.backlog_mix => {
                 refuse("nothing of a mixed backlog can be claimed, it is all for others")
             }
-            Work::Transact if self.signed => {
+            Workload::Transact if self.signed => {
                 refuse("agents sign their intents, and nothing else is signed here")
             }
-            Work::Transact if self.length() > TRANSACT_MAX => Err(format!(
+            Workload::Transact if self.length() > TRANSACT_MAX => Err(format!(
                 "transact runs for at most {TRANSACT_MAX:?}, because intents are signed ahead and grow old"
             )),
-            Work::Cycle
-            | Work::Pairs
-            | Work::Publish
-            | Work::Drain
-            | Work::Next
-            | Work::Batch
-            | Work::Empty
-            | Work::Handoff
-            | Work::Restart
-            | Work::Transact => Ok(()),
+            Workload::Cycle
+            | Workload::Pairs
+            | Workload::Publish
+            | Workload::Drain
+            | Workload::Next
+            | Workload::Batch
+            | Workload::Empty
+            | Workload::Handoff
+            | Workload::Restart
+            | Workload::Transact => Ok(()),
         }
     }
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use consign_client::{Address, Key, signature};
 
 use crate::Error;
-use crate::plan::{NAMESPACE, Plan};
+use crate::plan::{BenchPlan, NAMESPACE};
 
 /// Writes requests of one client into its buffer.
 #[derive(Debug, Clone)]
-pub(crate) struct Writer {
+pub(crate) struct RequestWriter {
     /// Host, key and worker, the same in every request.
     headers: Vec<u8>,
-    signer: Option<Signer>,
+    signer: Option<RequestSigner>,
     publish_body: Vec<u8>,
     batch_body: Vec<u8>,
     claim_path: String,
@@ -30,7 +30,7 @@ pub(crate) struct Writer {
 
 /// What makes each request's signature its own.
 #[derive(Debug, Clone)]
-struct Signer {
+struct RequestSigner {
     key: Key,
     nonce_prefix: String,
     count: u64,
@@ -38,17 +38,17 @@ struct Signer {
 
 /// How a claim asks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Claiming {
+pub(crate) struct ClaimOptions {
     pub(crate) max: Option<usize>,
     pub(crate) wait: Duration,
 }
 
-impl Writer {
+impl RequestWriter {
     /// `client` must differ between the writers of a run, because nonces are made of it.
     pub(crate) fn new(
-        plan: &Plan,
+        plan: &BenchPlan,
         goal: &str,
-        claiming: Claiming,
+        claiming: ClaimOptions,
         client: &str,
     ) -> Result<Self, Error> {
         let target = &plan.target;
@@ -58,7 +58,7 @@ impl Writer {
         }
         let signer = plan
             .signed
-            .then(|| Signer::new(&target.key, client))
+            .then(|| RequestSigner::new(&target.key, client))
             .transpose()?;
         let item = item(NAMESPACE, goal, "", &payload(plan.payload_bytes, None));
         let max = claiming.max.map(|max| format!("&max={max}"));
@@ -171,7 +171,7 @@ impl Writer {
     }
 }
 
-impl Signer {
+impl RequestSigner {
     fn new(key: &Key, client: &str) -> Result<Self, Error> {
         Ok(Self {
             key: key.clone(),
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_request_that_happens_once_carries_its_key_and_its_length() {
-        let writer = Writer {
+        let writer = RequestWriter {
             headers: b"Host: h\r\n".to_vec(),
             signer: None,
             publish_body: Vec::new(),

@@ -13,7 +13,7 @@ const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Why an answer cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
+pub(crate) enum BadResponse {
     #[error("the answer is chunked, which is not read here")]
     Chunked,
     #[error("the answer has neither a length nor a status without a body")]
@@ -26,7 +26,7 @@ pub(crate) enum Unreadable {
 
 /// A complete answer; `body` is its place in the buffer, and `end` where the next one begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) body: Range<usize>,
     pub(crate) end: usize,
@@ -36,22 +36,22 @@ pub(crate) struct Answer {
 
 /// How far the answer at the beginning of the buffer was read.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct ResponseReader {
     /// Bytes that were searched for the end of the head already.
     searched: usize,
-    answer: Option<Answer>,
+    answer: Option<ResponseHead>,
 }
 
-impl Reader {
+impl ResponseReader {
     /// Looks at all bytes received so far; `None` asks for more of them.
-    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<Option<Answer>, Unreadable> {
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<Option<ResponseHead>, BadResponse> {
         if self.answer.is_none() {
             // The blank line may have been cut in two.
             let from = self.searched.saturating_sub(3);
             let Some(at) = find(&bytes[from..], b"\r\n\r\n") else {
                 self.searched = bytes.len();
                 return if bytes.len() > HEAD_BYTES_MAX {
-                    Err(Unreadable::TooLarge)
+                    Err(BadResponse::TooLarge)
                 } else {
                     Ok(None)
                 };
@@ -71,7 +71,7 @@ impl Reader {
 }
 
 /// Reads a head without its blank line.
-fn head(bytes: &[u8]) -> Result<Answer, Unreadable> {
+fn head(bytes: &[u8]) -> Result<ResponseHead, BadResponse> {
     let mut lines = bytes
         .split(|byte| *byte == b'\n')
         .map(<[u8]>::trim_ascii_end);
@@ -80,18 +80,18 @@ fn head(bytes: &[u8]) -> Result<Answer, Unreadable> {
         .and_then(|line| line.strip_prefix(b"HTTP/1.1 "))
         .and_then(|rest| number(rest.get(..3)?))
         .and_then(|status| u16::try_from(status).ok())
-        .ok_or(Unreadable::NotHttp)?;
+        .ok_or(BadResponse::NotHttp)?;
     let (mut length, mut last) = (None, false);
     for line in lines {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            return Err(Unreadable::NotHttp);
+            return Err(BadResponse::NotHttp);
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         // Comparing lengths first skips most headers at the price of one comparison.
         if name.len() == 14 && name.eq_ignore_ascii_case(b"content-length") {
-            length = Some(number(value).ok_or(Unreadable::NotHttp)?);
+            length = Some(number(value).ok_or(BadResponse::NotHttp)?);
         } else if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") {
-            return Err(Unreadable::Chunked);
+            return Err(BadResponse::Chunked);
         } else if name.len() == 10 && name.eq_ignore_ascii_case(b"connection") {
             last = value.eq_ignore_ascii_case(b"close");
         }
@@ -99,13 +99,13 @@ fn head(bytes: &[u8]) -> Result<Answer, Unreadable> {
     let length = match (status, length) {
         (204 | 304, _) => 0,
         (_, Some(length)) => length,
-        (_, None) => return Err(Unreadable::NoLength),
+        (_, None) => return Err(BadResponse::NoLength),
     };
     if length > BODY_BYTES_MAX {
-        return Err(Unreadable::TooLarge);
+        return Err(BadResponse::TooLarge);
     }
     let begin = bytes.len() + 4;
-    Ok(Answer {
+    Ok(ResponseHead {
         status,
         body: begin..begin + length,
         end: begin + length,
@@ -182,7 +182,7 @@ mod tests {
     fn an_answer_split_at_any_byte_is_read_and_what_follows_is_left() {
         let first_end = TWO.len() - find(TWO, b"204").map_or(0, |at| TWO.len() - at) - 9;
         for cut in 0..=TWO.len() {
-            let mut reader = Reader::default();
+            let mut reader = ResponseReader::default();
             let early = reader.read(&TWO[..cut]).unwrap();
             assert_eq!(early.is_some(), cut >= first_end, "cut at {cut}");
             let first = early.or_else(|| reader.read(TWO).unwrap()).unwrap();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn one_byte_at_a_time_gives_the_same() {
-        let mut reader = Reader::default();
+        let mut reader = ResponseReader::default();
         let found: Vec<usize> = (0..=TWO.len())
             .filter(|length| reader.read(&TWO[..*length]).unwrap().is_some())
             .collect();
@@ -205,23 +205,23 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_by_name() {
-        let refused = |text: &[u8]| Reader::default().read(text).unwrap_err();
+        let refused = |text: &[u8]| ResponseReader::default().read(text).unwrap_err();
         assert_eq!(
             refused(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
-            Unreadable::Chunked
+            BadResponse::Chunked
         );
         assert_eq!(
             refused(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n"),
-            Unreadable::NoLength
+            BadResponse::NoLength
         );
-        assert_eq!(refused(b"SSH-2.0-x\r\n\r\n"), Unreadable::NotHttp);
+        assert_eq!(refused(b"SSH-2.0-x\r\n\r\n"), BadResponse::NotHttp);
         assert_eq!(
             refused(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"),
-            Unreadable::TooLarge
+            BadResponse::TooLarge
         );
         assert_eq!(
             refused(&vec![b'x'; HEAD_BYTES_MAX + 1]),
-            Unreadable::TooLarge
+            BadResponse::TooLarge
         );
     }
 

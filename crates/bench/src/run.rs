@@ -16,15 +16,15 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep_until, timeout_at};
 
 use crate::Error;
-use crate::client::{Client, Role, Surroundings, roles};
-use crate::connection::Connection;
+use crate::client::{ClientRole, LoadClient, RunContext, roles};
+use crate::connection::BenchConnection;
 use crate::load;
 use crate::metrics::{self, Counters};
-use crate::pace::{Pace, Schedule};
-use crate::plan::{Plan, Target};
-use crate::report::{Measured, Report};
+use crate::pace::{Pace, StartSchedule};
+use crate::plan::{BenchPlan, BenchTarget};
+use crate::report::{BenchReport, Measured};
 use crate::request::{random_word, scrape};
-use crate::tally::{Phases, Tally};
+use crate::tally::{Phases, RunTally};
 use crate::usage::{Ticks, cpu_seconds, memory};
 
 /// For opening the connections before the clock starts.
@@ -37,7 +37,7 @@ const BUCKETS_MAX: u32 = 100;
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// Carries the plan out; `tell` hears about progress.
-pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+pub async fn run(plan: BenchPlan, tell: &mut dyn FnMut(&str)) -> Result<BenchReport, Error> {
     let plan = Arc::new(plan);
     let server = resolve(&plan.target.server).await?;
     let rss_start_bytes = rss_start(&plan.target).await;
@@ -49,10 +49,10 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
     let begin = Instant::now() + RUN_UP + RUN_UP_PER_CLIENT * clients;
     let phases = phases(&plan, begin);
     let pace = Arc::new(match plan.rate {
-        Some(rate) => Pace::Open(Schedule::new(begin, rate)),
+        Some(rate) => Pace::Open(StartSchedule::new(begin, rate)),
         None => Pace::Closed,
     });
-    let around = Surroundings {
+    let around = RunContext {
         plan: Arc::clone(&plan),
         server,
         goal,
@@ -85,7 +85,7 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
         samples.push(observer.sample().await);
     }
 
-    let mut tally = Tally::new(phases);
+    let mut tally = RunTally::new(phases);
     for thread in threads {
         tally.merge(&thread.join().map_err(|_| Error::Panicked)??);
     }
@@ -93,7 +93,7 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
         schedule.end();
         releasing.join().map_err(|_| Error::Panicked)?;
     }
-    Ok(Report::of(&Measured {
+    Ok(BenchReport::of(&Measured {
         plan: &plan,
         phases,
         tally: &tally,
@@ -104,7 +104,7 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
 }
 
 /// Resident bytes before anything was loaded.
-pub(crate) async fn rss_start(target: &Target) -> Option<u64> {
+pub(crate) async fn rss_start(target: &BenchTarget) -> Option<u64> {
     let pid = target.pid?;
     tokio::time::sleep(SETTLE).await;
     memory(pid).map(|(now, _)| now)
@@ -120,7 +120,7 @@ pub(crate) async fn resolve(server: &Address) -> Result<SocketAddr, Error> {
     first.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
 }
 
-fn phases(plan: &Plan, begin: Instant) -> Phases {
+fn phases(plan: &BenchPlan, begin: Instant) -> Phases {
     let rounds = u32::try_from(plan.rounds).unwrap_or(u32::MAX);
     Phases {
         measure_from: begin + plan.warmup,
@@ -130,14 +130,14 @@ fn phases(plan: &Plan, begin: Instant) -> Phases {
     }
 }
 
-type LoadThread = JoinHandle<Result<Tally, Error>>;
+type LoadThread = JoinHandle<Result<RunTally, Error>>;
 
 fn start(
-    around: &Surroundings,
+    around: &RunContext,
     phases: Phases,
     working: &mpsc::Sender<()>,
 ) -> Result<Vec<LoadThread>, Error> {
-    let roles: Vec<(usize, Role)> = roles(&around.plan).into_iter().enumerate().collect();
+    let roles: Vec<(usize, ClientRole)> = roles(&around.plan).into_iter().enumerate().collect();
     let per_thread = roles.len().div_ceil(around.plan.threads).max(1);
     roles
         .chunks(per_thread)
@@ -155,20 +155,24 @@ fn start(
 }
 
 /// One thread with its clients, until the end or until all of them have nothing left to do.
-fn drive(around: &Surroundings, phases: Phases, share: &[(usize, Role)]) -> Result<Tally, Error> {
+fn drive(
+    around: &RunContext,
+    phases: Phases,
+    share: &[(usize, ClientRole)],
+) -> Result<RunTally, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // Else each answer would wake this thread on its own, in the middle of the server's work on the next one.
         .on_thread_park(thread::yield_now)
         .build();
     let runtime = runtime.map_err(Error::Thread)?;
-    let tally = Rc::new(RefCell::new(Tally::new(phases)));
+    let tally = Rc::new(RefCell::new(RunTally::new(phases)));
     let clients = LocalSet::new();
     clients.block_on(&runtime, async {
         let mut running = Vec::with_capacity(share.len());
         let mut ready = Vec::with_capacity(share.len());
         for (index, role) in share {
-            ready.push(Client::connect(around, *role, *index, Rc::clone(&tally)).await?);
+            ready.push(LoadClient::connect(around, *role, *index, Rc::clone(&tally)).await?);
         }
         sleep_until(around.epoch.into()).await;
         for client in ready {
@@ -200,7 +204,7 @@ fn start_releasing(pace: Arc<Pace>) -> Result<JoinHandle<()>, Error> {
 
 /// What is known at the boundary of a round.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
+pub(crate) struct ServerSample {
     pub(crate) at: Instant,
     pub(crate) generator_cpu_s: Option<f64>,
     pub(crate) server_cpu_s: Option<f64>,
@@ -211,16 +215,16 @@ pub(crate) struct Sample {
 /// Reads clocks and counters beside the load, over a connection of its own.
 struct Observer {
     server_pid: Option<u32>,
-    metrics: Option<(Connection, Vec<u8>)>,
+    metrics: Option<(BenchConnection, Vec<u8>)>,
 }
 
 impl Observer {
-    async fn connect(plan: &Plan, server: SocketAddr) -> Result<Self, Error> {
+    async fn connect(plan: &BenchPlan, server: SocketAddr) -> Result<Self, Error> {
         let target = &plan.target;
         let metrics = match &target.admin_token {
             None => None,
             Some(token) => {
-                let connection = Connection::open(server).await;
+                let connection = BenchConnection::open(server).await;
                 let connection = connection.map_err(|source| Error::Connect {
                     server: target.server.to_string(),
                     source,
@@ -234,9 +238,9 @@ impl Observer {
         })
     }
 
-    async fn sample(&mut self) -> Sample {
+    async fn sample(&mut self) -> ServerSample {
         let server = self.server_pid.map(|pid| pid.to_string());
-        Sample {
+        ServerSample {
             at: Instant::now(),
             generator_cpu_s: cpu_seconds("self"),
             server_cpu_s: server.and_then(|pid| cpu_seconds(&pid)),

@@ -7,8 +7,8 @@ mod axis;
 
 use std::fmt::Write;
 
-use self::axis::{Axis, Frame};
-use crate::report::{Operation, Report};
+use self::axis::{Axis, PlotFrame};
+use crate::report::{BenchReport, OperationReport};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 660.0;
@@ -25,7 +25,7 @@ text{font:12px sans-serif;fill:#222}.title{font-size:15px;font-weight:bold}\
 @media(prefers-color-scheme:dark){text{fill:#ddd}.back{fill:#181818}.grid{stroke:#444}}";
 
 /// The picture as the text of an SVG file.
-pub fn svg(report: &Report) -> String {
+pub fn svg(report: &BenchReport) -> String {
     let mut picture = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          width=\"{WIDTH}\" height=\"{HEIGHT}\"><style>{STYLE}</style>\
@@ -44,7 +44,7 @@ pub fn svg(report: &Report) -> String {
     picture
 }
 
-fn headline(report: &Report) -> String {
+fn headline(report: &BenchReport) -> String {
     let settings = &report.settings;
     let rate = match settings.rate {
         Some(rate) => format!(", {rate} starts/s"),
@@ -69,7 +69,7 @@ fn headline(report: &Report) -> String {
 }
 
 /// Percentiles are drawn by their distance to 100, so that the slow end has room.
-fn latencies(picture: &mut String, report: &Report) {
+fn latencies(picture: &mut String, report: &BenchReport) {
     let all = || {
         report
             .operations
@@ -83,7 +83,7 @@ fn latencies(picture: &mut String, report: &Report) {
         .iter()
         .map(|operation| operation.count)
         .max();
-    let frame = Frame {
+    let frame = PlotFrame {
         across: Axis::linear((0.0, nines(most.unwrap_or(0))), (LEFT, RIGHT)),
         up: Axis::decades((lowest, highest), (300.0, 60.0)),
     };
@@ -132,7 +132,7 @@ fn latencies(picture: &mut String, report: &Report) {
 }
 
 /// The end, 100 percent, is infinitely far away; it is drawn where the last request stands.
-fn curve(operation: &Operation) -> impl Iterator<Item = (f64, f64)> + '_ {
+fn curve(operation: &OperationReport) -> impl Iterator<Item = (f64, f64)> + '_ {
     let end = nines(operation.count);
     let steps = operation.distribution.iter();
     steps.map(move |(percentile, micros)| (distance(*percentile).min(end), *micros))
@@ -154,7 +154,7 @@ fn nines(count: u64) -> f64 {
     count.log10().clamp(1.0, 6.0)
 }
 
-fn throughput(picture: &mut String, report: &Report) {
+fn throughput(picture: &mut String, report: &BenchReport) {
     let timeline = &report.timeline;
     let lines = [
         ("requests/s", &timeline.requests_per_s),
@@ -164,7 +164,7 @@ fn throughput(picture: &mut String, report: &Report) {
     let highest = timeline.requests_per_s.iter().chain(&timeline.cycles_per_s);
     let highest = highest.copied().fold(1.0, f64::max);
     let seconds = timeline.step_seconds * whole(timeline.requests_per_s.len());
-    let frame = Frame {
+    let frame = PlotFrame {
         across: Axis::linear((0.0, seconds), (LEFT, RIGHT)),
         up: Axis::linear((0.0, highest), (610.0, 370.0)),
     };

@@ -101,14 +101,14 @@ fn position(from: Instant, width: Duration, at: Instant) -> Option<usize> {
 
 /// An error by what was asked and what came back.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Fault {
+pub(crate) struct ErrorSample {
     pub(crate) op: Op,
     /// A status, or what the connection suffered.
     pub(crate) what: String,
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Faults {
+pub(crate) struct ErrorSamples {
     pub(crate) count: u64,
     pub(crate) example: String,
 }
@@ -121,7 +121,7 @@ pub(crate) struct RoundTally {
     /// Intents that went all the way, or what stands for it in this kind of work.
     pub(crate) cycles: u64,
     pub(crate) empty_claims: u64,
-    pub(crate) faults: BTreeMap<Fault, Faults>,
+    pub(crate) faults: BTreeMap<ErrorSample, ErrorSamples>,
 }
 
 impl RoundTally {
@@ -164,30 +164,30 @@ pub(crate) struct Bucket {
 }
 
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct RunTally {
     phases: Phases,
     pub(crate) rounds: Vec<RoundTally>,
     pub(crate) timeline: Vec<Bucket>,
     /// When the last success ended.
     pub(crate) last_at: Option<Instant>,
-    pub(crate) unfinished: Unfinished,
+    pub(crate) unfinished: UnfinishedCycles,
 }
 
 /// Requests without an answer when the run ended.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Unfinished {
+pub(crate) struct UnfinishedCycles {
     pub(crate) requests: u64,
     pub(crate) oldest: Duration,
 }
 
-impl Tally {
+impl RunTally {
     pub(crate) fn new(phases: Phases) -> Self {
         Self {
             phases,
             rounds: vec![RoundTally::default(); phases.rounds],
             timeline: vec![Bucket::default(); phases.buckets()],
             last_at: None,
-            unfinished: Unfinished::default(),
+            unfinished: UnfinishedCycles::default(),
         }
     }
 
@@ -229,7 +229,7 @@ impl Tally {
             return;
         };
         bucket.errors += count;
-        let faults = round.faults.entry(Fault { op, what }).or_default();
+        let faults = round.faults.entry(ErrorSample { op, what }).or_default();
         faults.count += count;
         if faults.example.is_empty() {
             let text = String::from_utf8_lossy(example);
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn only_what_ends_inside_a_round_counts_for_that_round() {
         let phases = phases();
-        let mut tally = Tally::new(phases);
+        let mut tally = RunTally::new(phases);
         let at = |millis: u64| phases.measure_from + Duration::from_millis(millis);
         let before = phases
             .measure_from
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn an_error_is_never_a_success_and_none_is_lost_in_the_warm_up() {
         let phases = phases();
-        let mut tally = Tally::new(phases);
+        let mut tally = RunTally::new(phases);
         let early = phases
             .measure_from
             .checked_sub(Duration::from_secs(1))

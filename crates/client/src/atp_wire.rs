@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 /// A permission that was made.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Created {
+pub struct CreatedIntent {
     pub intent_id: String,
     pub state: String,
     pub expires_at: String,
@@ -16,7 +16,7 @@ pub struct Created {
 
 /// A permission that was consented to.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Authorized {
+pub struct AuthorizedIntent {
     pub intent_id: String,
     pub state: String,
     pub authorized_at: String,
@@ -25,7 +25,7 @@ pub struct Authorized {
 
 /// A permission and what was done under it.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Permission {
+pub struct IntentView {
     pub intent_id: String,
     pub state: String,
     #[serde(default)]
@@ -37,18 +37,18 @@ pub struct Permission {
     #[serde(default)]
     pub expired_reason: Option<String>,
     #[serde(default)]
-    pub transactions: Vec<Transaction>,
+    pub transactions: Vec<TransactionView>,
     /// Whether there are more transactions than these.
     #[serde(default)]
     pub more: bool,
     #[serde(default)]
-    pub data: Option<Allowed>,
+    pub data: Option<IntentLimits>,
 }
 
 /// What a permission allows, and how much of it is used.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Allowed {
+pub struct IntentLimits {
     pub purpose: String,
     /// Zero stands for no limit.
     pub spend_cap_cents: u64,
@@ -59,19 +59,19 @@ pub struct Allowed {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Transaction {
+pub struct TransactionView {
     pub intent_id: String,
     pub transaction_id: String,
     pub state: String,
     pub amount_cents: u64,
     pub currency: String,
-    pub rail: Rail,
+    pub rail: RailView,
     #[serde(default)]
     pub receipt: Option<Box<RawValue>>,
     #[serde(default)]
     pub compensation_receipt: Option<Box<RawValue>>,
     #[serde(default)]
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureView>,
     pub created_at: String,
     pub updated_at: String,
     /// How often the rail was asked; told to operators.
@@ -84,7 +84,7 @@ pub struct Transaction {
 
 /// Where the money moves.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Rail {
+pub struct RailView {
     pub name: String,
     pub reference: String,
     #[serde(default)]
@@ -93,7 +93,7 @@ pub struct Rail {
 
 /// Why the rail did not do it.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Failure {
+pub struct FailureView {
     pub code: String,
     #[serde(default)]
     pub message: String,
@@ -101,35 +101,35 @@ pub struct Failure {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct TransactionList {
-    pub transactions: Vec<Transaction>,
+    pub transactions: Vec<TransactionView>,
     /// Where to go on, if there are more.
     #[serde(default)]
     pub next: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Resolved {
-    pub transaction: Transaction,
+pub struct ResolvedTransaction {
+    pub transaction: TransactionView,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Receipts {
+pub struct ReceiptList {
     pub receipts: Vec<Box<RawValue>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct ReceiptShown {
+pub struct ReceiptView {
     pub receipt: Box<RawValue>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Verified {
-    pub verification: Verdict,
+pub struct VerifyReply {
+    pub verification: VerificationView,
 }
 
 /// What a site says of a document.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Verdict {
+pub struct VerificationView {
     pub ok: bool,
     #[serde(default)]
     pub reason: Option<String>,
@@ -139,13 +139,13 @@ pub struct Verdict {
 
 /// The public keys of a site.
 #[derive(Debug, Clone, Deserialize)]
-pub struct KeyList {
+pub struct SiteKeyList {
     pub site: String,
-    pub keys: Vec<SiteKey>,
+    pub keys: Vec<SiteKeyView>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct SiteKey {
+pub struct SiteKeyView {
     pub key_id: String,
     pub public_key: String,
     pub status: String,
@@ -156,29 +156,29 @@ pub struct SiteKey {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Health {
+pub struct SiteHealth {
     pub ok: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Announced {
+pub struct AnnouncedKey {
     pub next_public_key: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Rotated {
+pub struct RotatedKey {
     pub public_key: String,
 }
 
 /// The key that signs nothing good any more.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Revoked {
+pub struct RevokedKey {
     pub key_id: String,
 }
 
 /// How many transactions a sweep looked at.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Swept {
+pub struct SweepReply {
     #[serde(default)]
     pub swept: serde_json::Value,
 }

@@ -6,7 +6,7 @@
 //! limit. It follows no redirects (a key must not travel to a host nobody named), speaks no HTTP/2,
 //! and holds no rules about intents.
 //!
-//! Above it stands [`Patience`], which does repeat what may have arrived: only for requests of the
+//! Above it stands [`RetryLoop`], which does repeat what may have arrived: only for requests of the
 //! transaction protocol, each of which bears the same idempotency key every time, and by the rules
 //! in [`retry`].
 
@@ -22,9 +22,9 @@ mod intents;
 mod key;
 mod kv;
 mod operator;
-mod patience;
 mod query;
 pub mod retry;
+mod retry_loop;
 mod settle;
 mod sign;
 mod socket;
@@ -34,9 +34,9 @@ mod wire;
 
 pub use address::Address;
 pub use atp_wire::{
-    Allowed, Announced, Authorized, Created, Failure, Health, KeyList, Permission, Rail,
-    ReceiptShown, Receipts, Resolved, Revoked, Rotated, SiteKey, Swept, Transaction,
-    TransactionList, Verdict, Verified,
+    AnnouncedKey, AuthorizedIntent, CreatedIntent, FailureView, IntentLimits, IntentView, RailView,
+    ReceiptList, ReceiptView, ResolvedTransaction, RevokedKey, RotatedKey, SiteHealth, SiteKeyList,
+    SiteKeyView, SweepReply, TransactionList, TransactionView, VerificationView, VerifyReply,
 };
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;
@@ -44,12 +44,12 @@ pub use events::{Event, Events};
 pub use intents::{Claim, Output, Publish, PublishItem};
 pub use key::Key;
 pub use operator::ListFilter;
-pub use patience::Patience;
 pub use query::encode as percent_encode;
+pub use retry_loop::RetryLoop;
 pub use settle::{ClaimNext, ItemOutcome, Settled, Settlement};
 pub use sign::{canonical_query, signature};
 pub use socket::{PeerProcess, Socket};
-pub use transactions::{Told, Transactions};
+pub use transactions::{Reply, Transactions};
 pub use wire::{
     Claimed, Extended, Fact, IntentResult, IntentStatus, KeyInfo, ListPage, NewKey, NodeInfo,
     Published, ReceiptStanding, ServerError, Timeline,

@@ -1,4 +1,4 @@
-//! Messages from a rail: the `Stripe-Signature` that shows they are the rail's.
+//! Messages from a rail: the `StripeRail-Signature` that shows they are the rail's.
 //!
 //! Invariant: a message counts only if one of the secrets signed its very bytes a short while ago. What it says is a hint and
 //! never believed: whoever gets one asks the rail itself.
@@ -23,9 +23,9 @@ const SIGNATURES_MAX: usize = 8;
 
 /// The secrets shared with a rail; during a change there are two.
 #[derive(Clone)]
-pub struct Secrets(Vec<String>);
+pub struct StripeSecrets(Vec<String>);
 
-impl Secrets {
+impl StripeSecrets {
     /// Empty ones are left out: everybody knows them.
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         Self(
@@ -36,10 +36,10 @@ impl Secrets {
         )
     }
 
-    /// Checks the header `Stripe-Signature` of a message against its body as it came.
+    /// Checks the header `StripeRail-Signature` of a message against its body as it came.
     pub fn check(&self, header: &str, body: &[u8], now: Micros) -> Result<(), Problem> {
         let refused = |reason| Problem::CallbackRefused { reason };
-        let claim = Header::read(header).ok_or_else(|| refused("is malformed"))?;
+        let claim = SignatureHeader::read(header).ok_or_else(|| refused("is malformed"))?;
         let parts = [claim.time.as_bytes(), b".", body];
         let macs = self.0.iter().map(|secret| mac(secret.as_bytes(), &parts));
         check(macs, claim.signatures, claim.at_s, now)
@@ -84,21 +84,21 @@ pub(crate) fn mac(secret: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for StripeSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secrets({})", self.0.len())
     }
 }
 
 /// `t=<unix seconds>,v1=<hex>`, with several `v1` while the rail changes its secret, and other schemes to pass over.
-struct Header<'a> {
+struct SignatureHeader<'a> {
     /// As written, because that is what is signed.
     time: &'a str,
     at_s: i64,
     signatures: Vec<Vec<u8>>,
 }
 
-impl<'a> Header<'a> {
+impl<'a> SignatureHeader<'a> {
     fn read(text: &'a str) -> Option<Self> {
         let mut times = Vec::new();
         let mut signatures = Vec::new();
@@ -123,7 +123,7 @@ impl<'a> Header<'a> {
 
 /// What a message is about. Nothing in it is believed; it says where to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct StripeEvent {
     /// The same for every delivery of one event.
     pub id: String,
     pub kind: String,
@@ -131,7 +131,7 @@ pub struct Event {
     pub payment_id: Option<String>,
 }
 
-impl Event {
+impl StripeEvent {
     /// Reads a message that was checked.
     pub fn read(body: &[u8]) -> Result<Self, Problem> {
         let body: EventBody = serde_json::from_slice(body)
@@ -181,7 +181,7 @@ mod tests {
     const T: i64 = 1_779_710_405;
 
     fn check_at(header: &str, body: &[u8], secrets: &[&str], now_s: i64) -> bool {
-        let secrets = Secrets::new(secrets.iter().map(|secret| (*secret).to_owned()));
+        let secrets = StripeSecrets::new(secrets.iter().map(|secret| (*secret).to_owned()));
         match secrets.check(header, body, Micros(now_s * SECOND_US)) {
             Ok(()) => true,
             Err(problem) => {
@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn an_event_names_the_payment_to_ask_about() {
-        let payment_id = |body: &str| Event::read(body.as_bytes()).unwrap().payment_id;
-        let event = Event::read(BODY).unwrap();
+        let payment_id = |body: &str| StripeEvent::read(body.as_bytes()).unwrap().payment_id;
+        let event = StripeEvent::read(BODY).unwrap();
         assert_eq!(
             (event.id.as_str(), event.kind.as_str()),
             ("evt_1", "payment_intent.succeeded")
@@ -290,7 +290,7 @@ mod tests {
         );
         for body in ["", "[]", "{}", r#"{"id":1,"type":"x"}"#] {
             assert_eq!(
-                Event::read(body.as_bytes()).unwrap_err().name(),
+                StripeEvent::read(body.as_bytes()).unwrap_err().name(),
                 "invalid_request",
                 "{body}"
             );

@@ -14,13 +14,13 @@ use std::fmt;
 use consign_kernel::json::{self, DEPTH_MAX, Object, Raw};
 use consign_kernel::receipt::sha256_hex;
 
-use crate::envelope::Operation;
+use crate::envelope::RequestOperation;
 use crate::problem::Problem;
 
-pub use public::PublicKey;
-pub use sign::{AgentSigner, Signed, SiteSigner};
+pub use public::AtpPublicKey;
+pub use sign::{AgentSigner, SignedText, SiteSigner};
 pub(crate) use signature::Embedded;
-pub use signature::{Claim, Signature};
+pub use signature::{Signature, SignatureClaim};
 
 /// The only algorithm there is.
 pub const ALGORITHM: &str = "ed25519";
@@ -38,14 +38,14 @@ const ISSUED_AT: &str = "issued_at";
 
 /// An object that has exactly one reading.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Document {
+pub struct AtpDocument {
     sent: Vec<u8>,
     canonical: String,
     signed: String,
     signature: Signature,
 }
 
-impl Document {
+impl AtpDocument {
     /// Reads a body of at most `max_bytes`.
     pub fn read(body: &[u8], max_bytes: usize) -> Result<Self, Problem> {
         if body.len() > max_bytes {
@@ -128,7 +128,7 @@ impl Document {
     }
 
     /// Whether `key` signed this, and the signature claims no other key.
-    pub fn is_signed_by(&self, key: &PublicKey) -> bool {
+    pub fn is_signed_by(&self, key: &AtpPublicKey) -> bool {
         let Signature::Claimed(claim) = &self.signature else {
             return false;
         };
@@ -137,7 +137,7 @@ impl Document {
 }
 
 /// Shows what it is and not what it says: a body may carry an idempotency key, and debug output reaches logs.
-impl fmt::Debug for Document {
+impl fmt::Debug for AtpDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Document({} bytes, {})", self.sent.len(), self.hash())
     }
@@ -167,7 +167,7 @@ fn without(members: &Object<'_>, left_out: &[&str]) -> String {
 
 fn names_its_operation(members: &Object<'_>) -> bool {
     let named = members.get("type").and_then(|named| named.as_str());
-    named.is_some_and(|named| Operation::of_document_type(&named).is_some())
+    named.is_some_and(|named| RequestOperation::of_document_type(&named).is_some())
 }
 
 fn unreadable(cause: &dyn std::error::Error) -> Problem {
@@ -183,8 +183,8 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Document, Problem> {
-        Document::read(text.as_bytes(), REQUEST_BYTES_MAX)
+    fn read(text: &str) -> Result<AtpDocument, Problem> {
+        AtpDocument::read(text.as_bytes(), REQUEST_BYTES_MAX)
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
                 "{text}"
             );
         }
-        assert!(Document::read(b"{\"a\":\"\xff\"}", 100).is_err());
+        assert!(AtpDocument::read(b"{\"a\":\"\xff\"}", 100).is_err());
         assert!(read(r#"{"a":9007199254740991,"b":-9007199254740991,"c":1e20}"#).is_ok());
         let deep =
             |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn a_body_may_be_as_long_as_its_limit() {
         let text = br#"{"a":"b"}"#;
-        assert!(Document::read(text, text.len()).is_ok());
-        let problem = Document::read(text, text.len() - 1).unwrap_err();
+        assert!(AtpDocument::read(text, text.len()).is_ok());
+        let problem = AtpDocument::read(text, text.len() - 1).unwrap_err();
         assert_eq!(
             (problem.status(), problem.name()),
             (413, "payload_too_large")

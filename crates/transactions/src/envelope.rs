@@ -10,21 +10,21 @@ mod tests;
 use consign_kernel::ids::{Micros, SECOND_US};
 use serde_json::Value;
 
-use crate::document::{AgentSigner, Document};
-use crate::fields::Fields;
+use crate::document::{AgentSigner, AtpDocument};
+use crate::fields::DocumentFields;
 use crate::instant;
 use crate::problem::Problem;
 
 /// An operation that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum RequestOperation {
     Authorize,
     Execute,
     Compensate,
     Cancel,
 }
 
-impl Operation {
+impl RequestOperation {
     pub const ALL: [Self; 4] = [
         Self::Authorize,
         Self::Execute,
@@ -50,15 +50,19 @@ impl Operation {
 
 /// What a request said about itself, as far as it fits the operation and the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Envelope {
+pub struct RequestEnvelope {
     issued_at: Option<Micros>,
 }
 
-impl Envelope {
+impl RequestEnvelope {
     /// Whatever is said must fit, signed or not; a signed request must say all of it. That the idempotency key is the header's
     /// is checked where the key is read ([`crate::key::IdempotencyKey`]).
-    pub fn read(body: &Document, operation: Operation, site: &str) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(
+        body: &AtpDocument,
+        operation: RequestOperation,
+        site: &str,
+    ) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         let wanted = operation.document_type();
         let named = fields.read("type", &format!("{wanted:?} here"), |value| {
             value.as_str().filter(|named| named == wanted)
@@ -71,7 +75,7 @@ impl Envelope {
             Some(_) => Some(fields.instant("issued_at")?),
             None => None,
         };
-        let is_bare = operation == Operation::Authorize && named.is_none();
+        let is_bare = operation == RequestOperation::Authorize && named.is_none();
         if body.is_signed() && !is_bare {
             let missing = |name: &str| {
                 let reason = format!(
@@ -103,15 +107,15 @@ impl Envelope {
 
 /// Who signs a request, and for what.
 #[derive(Clone, Copy, Debug)]
-pub struct Seal<'a> {
-    pub operation: Operation,
+pub struct RequestContext<'a> {
+    pub operation: RequestOperation,
     pub site: &'a str,
     /// That of the header.
     pub idempotency_key: &'a str,
     pub issued_at: Micros,
 }
 
-impl Seal<'_> {
+impl RequestContext<'_> {
     /// The request as it is sent: `members`, what they are for, and the signature over both.
     pub fn sign(&self, signer: &AgentSigner, members: &Value) -> Result<String, Problem> {
         let mut body = members.clone();

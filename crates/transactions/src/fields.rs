@@ -7,19 +7,19 @@ use std::ops::RangeInclusive;
 use consign_kernel::ids::Micros;
 use consign_kernel::json::{Object, Raw};
 
-use crate::document::{Document, PublicKey};
+use crate::document::{AtpDocument, AtpPublicKey};
 use crate::instant;
 use crate::money::{Cents, Currency};
 use crate::problem::Problem;
 
 /// The members of one object, with the path that leads to it.
-pub(crate) struct Fields<'a> {
+pub(crate) struct DocumentFields<'a> {
     path: String,
     object: Object<'a>,
 }
 
-impl<'a> Fields<'a> {
-    pub(crate) fn of(document: &'a Document) -> Self {
+impl<'a> DocumentFields<'a> {
+    pub(crate) fn of(document: &'a AtpDocument) -> Self {
         Self {
             path: String::new(),
             object: document.members(),
@@ -87,9 +87,9 @@ impl<'a> Fields<'a> {
         self.need(name, at)
     }
 
-    pub(crate) fn public_key(&self, name: &str) -> Result<Option<PublicKey>, Problem> {
+    pub(crate) fn public_key(&self, name: &str) -> Result<Option<AtpPublicKey>, Problem> {
         self.read(name, "ed25519: and the base64 of a key", |value| {
-            PublicKey::parse(&value.as_str()?)
+            AtpPublicKey::parse(&value.as_str()?)
         })
     }
 

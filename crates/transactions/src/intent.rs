@@ -1,6 +1,6 @@
 //! `atp.intent.v1`: a signed, time-limited permission, read strictly and kept as it came.
 //!
-//! Invariant: an [`Intent`] satisfies every rule that can be checked without a clock, a key registry or a ledger. Those are
+//! Invariant: an [`SignedIntent`] satisfies every rule that can be checked without a clock, a key registry or a ledger. Those are
 //! asked for by the checks below, in the order that the operation demands.
 //! Unknown members are signed, kept and ignored.
 
@@ -11,7 +11,7 @@ mod tests;
 use consign_kernel::ids::{DAY_US, Micros, SECOND_US};
 use serde::Serialize;
 
-use crate::document::{Document, PublicKey, Signature};
+use crate::document::{AtpDocument, AtpPublicKey, Signature};
 use crate::money::{Cents, Currency, SpendCap};
 use crate::problem::{ExpiredReason, Problem};
 
@@ -28,19 +28,19 @@ pub(crate) const NOT_THE_AGENTS: &str = "it is not the agent_key's over this bod
 
 /// A permission to act, as the agent signed it.
 #[derive(Clone, Debug)]
-pub struct Intent {
+pub struct SignedIntent {
     /// Chosen by the agent.
     pub intent_id: String,
     pub site: String,
     /// What the site calls itself in its own books.
     pub site_id: Option<String>,
     pub agent_id: Option<String>,
-    pub agent_key: PublicKey,
+    pub agent_key: AtpPublicKey,
     /// Who must sign the authorization instead of the agent.
-    pub principal_key: Option<PublicKey>,
+    pub principal_key: Option<AtpPublicKey>,
     pub user_id: Option<String>,
     pub purpose: String,
-    pub scope: Scope,
+    pub scope: IntentScope,
     /// What an execution that names no amount is for, and without a total the most that one may be for.
     pub amount: Option<Cents>,
     pub currency: Currency,
@@ -53,13 +53,13 @@ pub struct Intent {
     /// The intents that must be settled before this one is authorized.
     pub preconditions: Vec<String>,
     pub rail: Option<RailChoice>,
-    document: Document,
+    document: AtpDocument,
 }
 
 /// What an intent allows to be done, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Scope {
-    pub actions: Vec<Action>,
+pub struct IntentScope {
+    pub actions: Vec<ScopeAction>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domains: Option<Vec<String>>,
 }
@@ -69,9 +69,9 @@ macro_rules! actions {
         /// Something an agent may be allowed to do.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Action { $($name,)+ }
+        pub enum ScopeAction { $($name,)+ }
 
-        impl Action {
+        impl ScopeAction {
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
             pub const fn word(self) -> &'static str {
@@ -91,11 +91,11 @@ actions! {
     SubmitForm => "submit_form",
     Book => "book",
     Cancel => "cancel",
-    Message => "message",
+    CallbackMessage => "message",
     Pay => "pay",
 }
 
-impl Action {
+impl ScopeAction {
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -120,9 +120,9 @@ pub enum Capture {
     Manual,
 }
 
-impl Intent {
+impl SignedIntent {
     /// The document it was read from; its bytes are what is stored.
-    pub fn document(&self) -> &Document {
+    pub fn document(&self) -> &AtpDocument {
         &self.document
     }
 
@@ -232,7 +232,7 @@ impl Intent {
     ///
     /// It is signed by the principal where the intent names one, else by the agent. In place of a signature over the body an
     /// agent may send the one over its intent, in a body that claims nothing else; a principal signs each time.
-    pub fn check_authorization(&self, body: &Document) -> Result<(), Problem> {
+    pub fn check_authorization(&self, body: &AtpDocument) -> Result<(), Problem> {
         let signer = self.principal_key.as_ref().unwrap_or(&self.agent_key);
         let repeats = || match (body.signature(), self.document.signature()) {
             (Signature::Claimed(given), Signature::Claimed(own)) => {

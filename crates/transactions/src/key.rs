@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use consign_kernel::json::Kind;
 use consign_kernel::receipt::sha256_hex;
 
-use crate::document::{Document, hash};
+use crate::document::{AtpDocument, hash};
 use crate::problem::Problem;
 
 pub const KEY_CHARS_MIN: usize = 16;
@@ -26,12 +26,12 @@ pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
     /// From the header `Idempotency-Key`, or from the body's member if there is no header; if there are both, they agree.
-    pub fn of_request(header: Option<&[u8]>, body: &Document) -> Result<Self, Problem> {
+    pub fn of_request(header: Option<&[u8]>, body: &AtpDocument) -> Result<Self, Problem> {
         Self::new(&found(header, body)?)
     }
 
     /// For a request that needs no key: one that it names all the same is not another one than the header's.
-    pub(crate) fn check_named(header: Option<&[u8]>, body: &Document) -> Result<(), Problem> {
+    pub(crate) fn check_named(header: Option<&[u8]>, body: &AtpDocument) -> Result<(), Problem> {
         match found(header, body) {
             Ok(_) | Err(Problem::IdempotencyKeyRequired) => Ok(()),
             Err(problem) => Err(problem),
@@ -41,7 +41,7 @@ impl IdempotencyKey {
     /// The same for a client of the compatibility profile, whose key may have 1 to 200 characters.
     pub(crate) fn of_compat_request(
         header: Option<&[u8]>,
-        body: &Document,
+        body: &AtpDocument,
     ) -> Result<Self, Problem> {
         let reason = "must have 1 to 200 characters";
         Self::within(&found(header, body)?, 1..=COMPAT_CHARS_MAX, reason)
@@ -92,7 +92,7 @@ impl IdempotencyKey {
 }
 
 /// From the header, or from the body's member if there is no header; if there are both, they agree.
-fn found<'a>(header: Option<&'a [u8]>, body: &'a Document) -> Result<Cow<'a, str>, Problem> {
+fn found<'a>(header: Option<&'a [u8]>, body: &'a AtpDocument) -> Result<Cow<'a, str>, Problem> {
     let invalid = |reason| Problem::IdempotencyKeyInvalid { reason };
     let header = header.map(str::from_utf8).transpose();
     let header = header.map_err(|_| invalid("is not UTF-8"))?;
@@ -150,7 +150,7 @@ mod tests {
     const SIXTEEN: &str = "0123456789abcdef";
 
     fn of_request(header: Option<&str>, body: &str) -> Result<IdempotencyKey, Problem> {
-        let body = Document::read(body.as_bytes(), 1_000).unwrap();
+        let body = AtpDocument::read(body.as_bytes(), 1_000).unwrap();
         IdempotencyKey::of_request(header.map(str::as_bytes), &body)
     }
 
@@ -225,7 +225,7 @@ mod tests {
             name(of_request(None, r#"{"idempotency_key":null}"#)),
             "idempotency_key_required"
         );
-        let body = Document::read(b"{}", 10).unwrap();
+        let body = AtpDocument::read(b"{}", 10).unwrap();
         assert_eq!(
             name(IdempotencyKey::of_request(
                 Some(b"0123456789abcde\xff"),

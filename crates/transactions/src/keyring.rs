@@ -11,11 +11,11 @@ mod verify;
 
 use consign_kernel::ids::Micros;
 
-use crate::document::PublicKey;
+use crate::document::AtpPublicKey;
 
 pub use pinned::PinError;
 pub use publish::BASE_PATH;
-pub use verify::{Reason, Verification};
+pub use verify::{InvalidReason, Verification};
 
 /// All keys that a site has or had.
 #[derive(Clone, Debug)]
@@ -27,14 +27,14 @@ pub struct Keyring {
 /// A key of the site and what it may still do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteKey {
-    pub key: PublicKey,
-    pub standing: Standing,
+    pub key: AtpPublicKey,
+    pub standing: KeyStanding,
     /// From when on it signs; none if that was never written down.
     pub valid_from: Option<Micros>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum KeyStanding {
     Current,
     /// Announced; it signs nothing yet.
     Next,
@@ -50,7 +50,7 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl KeyStanding {
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -75,11 +75,11 @@ pub enum KeyringError {
 impl Keyring {
     pub fn new(site: impl Into<String>, keys: Vec<SiteKey>) -> Result<Self, KeyringError> {
         let count =
-            |standing: &Standing| keys.iter().filter(|key| key.standing == *standing).count();
-        if count(&Standing::Current) != 1 {
+            |standing: &KeyStanding| keys.iter().filter(|key| key.standing == *standing).count();
+        if count(&KeyStanding::Current) != 1 {
             return Err(KeyringError::NotOneCurrent);
         }
-        if count(&Standing::Next) > 1 {
+        if count(&KeyStanding::Next) > 1 {
             return Err(KeyringError::SeveralNext);
         }
         let repeats = |at: usize| {
@@ -106,7 +106,7 @@ impl Keyring {
 
     /// The key that signs now.
     pub fn current(&self) -> &SiteKey {
-        let current = |key: &&SiteKey| key.standing == Standing::Current;
+        let current = |key: &&SiteKey| key.standing == KeyStanding::Current;
         self.keys
             .iter()
             .find(current)

@@ -4,7 +4,7 @@
 //! off by cancelling it before the transaction ends as not charged.
 
 use crate::intent::Capture;
-use crate::state::State;
+use crate::state::AtpState;
 
 /// What the rail says about a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +36,10 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const fn state(self) -> State {
+    pub const fn state(self) -> AtpState {
         match self {
-            Self::Executing => State::Executing,
-            Self::Executed => State::Executed,
+            Self::Executing => AtpState::Executing,
+            Self::Executed => AtpState::Executed,
         }
     }
 }
@@ -57,7 +57,7 @@ pub struct Situation {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum NextStep {
     /// Executed, unless it is already, and settled, in one commit with the receipt.
     Settle,
     /// Executed; settlement comes later.
@@ -79,27 +79,27 @@ pub enum Action {
 }
 
 /// The table of what follows from what.
-pub const fn next(outcome: RailOutcome, situation: Situation) -> Action {
+pub const fn next(outcome: RailOutcome, situation: Situation) -> NextStep {
     use Phase::{Executed, Executing};
     match (outcome, situation.phase) {
-        (RailOutcome::Succeeded, _) => Action::Settle,
+        (RailOutcome::Succeeded, _) => NextStep::Settle,
         (RailOutcome::Held, _) if matches!(situation.capture, Capture::Automatic) => {
-            Action::Capture
+            NextStep::Capture
         }
-        (RailOutcome::Held | RailOutcome::Processing, Executing) => Action::Acknowledge,
-        (RailOutcome::Held | RailOutcome::Processing, Executed) => Action::AskAgain,
-        (RailOutcome::Unconfirmed, Executing) if situation.expired => Action::FenceAsNotCharged,
-        (RailOutcome::Unconfirmed, Executing) => Action::Confirm,
-        (RailOutcome::Failed, Executing) => Action::FenceAsNotCharged,
-        (RailOutcome::Failed, Executed) => Action::FenceAsVoided,
-        (RailOutcome::NotFound, Executing) if !situation.expired => Action::Resubmit,
+        (RailOutcome::Held | RailOutcome::Processing, Executing) => NextStep::Acknowledge,
+        (RailOutcome::Held | RailOutcome::Processing, Executed) => NextStep::AskAgain,
+        (RailOutcome::Unconfirmed, Executing) if situation.expired => NextStep::FenceAsNotCharged,
+        (RailOutcome::Unconfirmed, Executing) => NextStep::Confirm,
+        (RailOutcome::Failed, Executing) => NextStep::FenceAsNotCharged,
+        (RailOutcome::Failed, Executed) => NextStep::FenceAsVoided,
+        (RailOutcome::NotFound, Executing) if !situation.expired => NextStep::Resubmit,
         // What is under way to the rail may still arrive there.
-        (RailOutcome::NotFound, Executing) if situation.asked_again => Action::FenceAsNotCharged,
-        (RailOutcome::NotFound, Executing) => Action::AskAgain,
+        (RailOutcome::NotFound, Executing) if situation.asked_again => NextStep::FenceAsNotCharged,
+        (RailOutcome::NotFound, Executing) => NextStep::AskAgain,
         // An effect that was acknowledged cannot be unbegun or unheard of.
-        (RailOutcome::Unconfirmed | RailOutcome::NotFound, Executed) => Action::Alert,
-        (RailOutcome::Different | RailOutcome::Lost, _) => Action::Alert,
-        (RailOutcome::Unknown, _) => Action::AskAgain,
+        (RailOutcome::Unconfirmed | RailOutcome::NotFound, Executed) => NextStep::Alert,
+        (RailOutcome::Different | RailOutcome::Lost, _) => NextStep::Alert,
+        (RailOutcome::Unknown, _) => NextStep::AskAgain,
     }
 }
 
@@ -138,18 +138,18 @@ mod tests {
     }
 
     /// The states that the transaction enters by an action, one after the other.
-    fn entered(action: Action, phase: Phase) -> Vec<State> {
+    fn entered(action: NextStep, phase: Phase) -> Vec<AtpState> {
         let begun = match phase {
-            Phase::Executing => vec![State::Executed],
+            Phase::Executing => vec![AtpState::Executed],
             Phase::Executed => vec![],
         };
         match action {
-            Action::Settle => [begun, vec![State::Settled]].concat(),
-            Action::Acknowledge | Action::Capture => begun,
-            Action::FenceAsNotCharged | Action::FenceAsVoided => {
-                vec![State::Compensated]
+            NextStep::Settle => [begun, vec![AtpState::Settled]].concat(),
+            NextStep::Acknowledge | NextStep::Capture => begun,
+            NextStep::FenceAsNotCharged | NextStep::FenceAsVoided => {
+                vec![AtpState::Compensated]
             }
-            Action::Confirm | Action::Resubmit | Action::AskAgain | Action::Alert => vec![],
+            NextStep::Confirm | NextStep::Resubmit | NextStep::AskAgain | NextStep::Alert => vec![],
         }
     }
 
@@ -170,7 +170,7 @@ mod tests {
     fn only_money_that_moved_settles() {
         for situation in situations() {
             for outcome in ALL {
-                let settles = next(outcome, situation) == Action::Settle;
+                let settles = next(outcome, situation) == NextStep::Settle;
                 assert_eq!(settles, outcome == RailOutcome::Succeeded, "{situation:?}");
             }
         }
@@ -181,7 +181,7 @@ mod tests {
         for situation in situations() {
             for outcome in ALL {
                 match next(outcome, situation) {
-                    Action::FenceAsNotCharged => {
+                    NextStep::FenceAsNotCharged => {
                         assert_eq!(situation.phase, Phase::Executing);
                         let expired = situation.expired;
                         assert!(
@@ -192,19 +192,19 @@ mod tests {
                                     && situation.asked_again)
                         );
                     }
-                    Action::FenceAsVoided => {
+                    NextStep::FenceAsVoided => {
                         assert_eq!(
                             (outcome, situation.phase),
                             (RailOutcome::Failed, Phase::Executed)
                         );
                     }
-                    Action::Settle
-                    | Action::Acknowledge
-                    | Action::Capture
-                    | Action::Confirm
-                    | Action::Resubmit
-                    | Action::AskAgain
-                    | Action::Alert => {}
+                    NextStep::Settle
+                    | NextStep::Acknowledge
+                    | NextStep::Capture
+                    | NextStep::Confirm
+                    | NextStep::Resubmit
+                    | NextStep::AskAgain
+                    | NextStep::Alert => {}
                 }
             }
         }
@@ -216,7 +216,7 @@ mod tests {
             for outcome in ALL {
                 let action = next(outcome, situation);
                 assert!(
-                    !matches!(action, Action::Confirm | Action::Resubmit),
+                    !matches!(action, NextStep::Confirm | NextStep::Resubmit),
                     "{outcome:?} {situation:?}"
                 );
             }
@@ -226,9 +226,9 @@ mod tests {
     #[test]
     fn what_is_uncertain_changes_nothing() {
         for situation in situations() {
-            assert_eq!(next(RailOutcome::Unknown, situation), Action::AskAgain);
-            assert_eq!(next(RailOutcome::Different, situation), Action::Alert);
-            assert_eq!(next(RailOutcome::Lost, situation), Action::Alert);
+            assert_eq!(next(RailOutcome::Unknown, situation), NextStep::AskAgain);
+            assert_eq!(next(RailOutcome::Different, situation), NextStep::Alert);
+            assert_eq!(next(RailOutcome::Lost, situation), NextStep::Alert);
         }
     }
 
@@ -236,9 +236,9 @@ mod tests {
     fn a_hold_is_captured_unless_the_intent_says_otherwise() {
         for situation in situations() {
             let expected = match (situation.capture, situation.phase) {
-                (Capture::Automatic, _) => Action::Capture,
-                (Capture::Manual, Phase::Executing) => Action::Acknowledge,
-                (Capture::Manual, Phase::Executed) => Action::AskAgain,
+                (Capture::Automatic, _) => NextStep::Capture,
+                (Capture::Manual, Phase::Executing) => NextStep::Acknowledge,
+                (Capture::Manual, Phase::Executed) => NextStep::AskAgain,
             };
             assert_eq!(next(RailOutcome::Held, situation), expected);
         }

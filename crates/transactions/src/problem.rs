@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::instant;
-use crate::state::State;
+use crate::state::AtpState;
 
 /// How long a client should wait where nothing better is known.
 const RETRY_AFTER_S: u32 = 1;
@@ -77,10 +77,10 @@ pub enum Problem {
     #[error("the intent is not authorized yet")]
     NotAuthorized,
     #[error("this is not possible while {}", .state.word())]
-    InvalidState { state: State },
+    InvalidState { state: AtpState },
     /// The operator's word is asked for only where no rail can say.
     #[error("no operator has to say that: the transaction is {}, and has no alert, or one that is about something else", .state.word())]
-    NotInDoubt { state: State },
+    NotInDoubt { state: AtpState },
     /// In the words of the compatibility profile, which has more of them than there are states.
     #[error("what is {from} cannot become {to}")]
     IllegalMove {
@@ -174,12 +174,12 @@ impl ExpiredReason {
 pub struct Unmet {
     pub intent_id: String,
     /// Where that intent is; none if this site does not know it.
-    pub actual: Option<State>,
+    pub actual: Option<AtpState>,
 }
 
 impl Unmet {
     fn may_still_hold(&self) -> bool {
-        self.actual.is_some_and(State::may_settle)
+        self.actual.is_some_and(AtpState::may_settle)
     }
 }
 
@@ -297,8 +297,8 @@ impl Problem {
             ],
             Self::PreconditionFailed { unmet } => {
                 let entry = |unmet: &Unmet| {
-                    let actual = unmet.actual.map_or("unknown", State::word);
-                    json!({"intent_id": unmet.intent_id, "required": State::Settled.word(), "actual": actual})
+                    let actual = unmet.actual.map_or("unknown", AtpState::word);
+                    json!({"intent_id": unmet.intent_id, "required": AtpState::Settled.word(), "actual": actual})
                 };
                 vec![
                     ("unmet", unmet.iter().map(entry).collect()),

@@ -6,14 +6,14 @@
 //! [`RailOutcome::Unknown`], and asked for again later.
 
 mod charges;
+mod client;
 pub mod http;
 mod manual;
 mod null;
-pub mod standard;
+pub mod standard_webhooks;
 pub mod stripe;
 #[cfg(test)]
 mod tests;
-mod wire;
 mod worker;
 
 use std::fmt;
@@ -26,16 +26,16 @@ use crate::money::{Cents, Currency};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
-pub use charges::Charges;
-pub use http::Http;
-pub use manual::{Manual, Reported};
-pub use null::Null;
-pub use stripe::Stripe;
-pub use wire::{Setup, TIMEOUT};
-pub use worker::{Options as WorkerOptions, Worker};
+pub use charges::ChargesRail;
+pub use client::{RailSetupError, TIMEOUT};
+pub use http::HttpRail;
+pub use manual::{ManualRail, ReportedStatus};
+pub use null::NullRail;
+pub use stripe::StripeRail;
+pub use worker::{Options as WorkerOptions, WorkerRail};
 
 /// A boxed answer of a rail; it never fails, because not knowing is an answer too.
-pub type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type RailFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What is to be paid: the same whenever it is asked about, before and after a crash.
 #[derive(Clone, Debug)]
@@ -64,21 +64,21 @@ impl Charge {
 
 /// What a rail says about a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct RailReport {
     pub outcome: RailOutcome,
     /// The rail's own name of the payment, as soon as there is one.
     pub payment_id: Option<String>,
     /// Why it failed, in the rail's words.
-    pub failure: Option<Failure>,
+    pub failure: Option<RailFailure>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Failure {
+pub struct RailFailure {
     pub code: String,
     pub message: String,
 }
 
-impl Report {
+impl RailReport {
     pub fn of(outcome: RailOutcome) -> Self {
         Self {
             outcome,
@@ -89,7 +89,7 @@ impl Report {
 
     /// What bears no proper name is not understood.
     #[must_use]
-    pub fn named(self, payment_id: impl Into<String>) -> Self {
+    pub fn with_payment_id(self, payment_id: impl Into<String>) -> Self {
         let payment_id = payment_id.into();
         if !is_name(&payment_id) {
             return Self::of(RailOutcome::Unknown);
@@ -101,9 +101,9 @@ impl Report {
     }
 
     #[must_use]
-    pub fn because(self, code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn with_failure(self, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
-            failure: Some(wire::failure(&code.into(), &message.into())),
+            failure: Some(client::failure(&code.into(), &message.into())),
             ..self
         }
     }
@@ -132,7 +132,7 @@ impl Fenced {
 
 /// What came of a refund.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refunded {
+pub enum RefundOutcome {
     /// All of it is paid back, now or before.
     Done {
         refund_id: Option<String>,
@@ -140,13 +140,13 @@ pub enum Refunded {
     /// Under way; ask again.
     Pending,
     /// The rail will never pay it back.
-    Refused(Failure),
+    Refused(RailFailure),
     Unknown,
     /// Whoever could have said so is gone, and no look will tell more.
     Lost,
 }
 
-impl Refunded {
+impl RefundOutcome {
     fn done(refund_id: Option<String>) -> Self {
         if refund_id.as_deref().is_none_or(is_name) {
             Self::Done { refund_id }
@@ -158,14 +158,14 @@ impl Refunded {
 
 /// What a genuine message of a rail is about. It is a hint: whoever gets it asks the rail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hint {
+pub struct CallbackHint {
     /// The same for every delivery of one event.
     pub event_id: String,
     /// The payment or the reference to look for; none if the event is of no concern.
     pub about: Option<String>,
 }
 
-impl Hint {
+impl CallbackHint {
     /// A name that is too long is nobody's.
     fn new(event_id: String, about: Option<String>) -> Result<Self, Problem> {
         if !is_name(&event_id) {
@@ -188,14 +188,14 @@ fn is_name(text: &str) -> bool {
 
 /// A message as it came.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
+pub struct CallbackMessage<'a> {
     /// Header by its name in lower case.
     pub headers: &'a [(String, String)],
     pub body: &'a [u8],
     pub now: consign_kernel::ids::Micros,
 }
 
-impl<'a> Message<'a> {
+impl<'a> CallbackMessage<'a> {
     /// None as well if there are several, because it would be anybody's guess which one was meant.
     fn header(&self, name: &str) -> Option<&'a str> {
         let mut values = self.headers.iter().filter(|(given, _)| given == name);
@@ -210,26 +210,45 @@ pub trait Rail: Send + Sync + fmt::Debug + 'static {
     fn name(&self) -> &'static str;
 
     /// Makes the payment without moving anything. Reports [`RailOutcome::Unconfirmed`] with its id; or what else it found.
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report>;
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport>;
 
     /// Lets the prepared payment happen.
-    fn confirm<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+    fn confirm<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport>;
 
     /// Takes money that is held.
-    fn capture<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport>;
 
     /// What is known of the payment, by its id or else by the charge's reference. Changes nothing.
-    fn look_up<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport>;
 
     /// Sees to it that the payment never succeeds: the one with this id, and any other under the charge's reference.
-    fn cancel<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Fenced>;
+    fn cancel<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, Fenced>;
 
     /// Pays all of it back, once: what was refunded before under this reference is found, not repeated.
-    fn refund<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>)
-    -> Asked<'a, Refunded>;
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome>;
 
     /// Whether a message is the rail's, and what it is about. A rail without messages refuses all.
-    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem>;
+    fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem>;
 
     /// Refuses what this rail could only pay by rounding, or would take for another amount.
     fn check_amount(&self, _amount: Cents, _currency: Currency) -> Result<(), Problem> {

@@ -5,9 +5,9 @@
 #[cfg(test)]
 mod tests;
 
-use crate::document::Document;
-use crate::fields::Fields;
-use crate::intent::{self, Intent};
+use crate::document::AtpDocument;
+use crate::fields::DocumentFields;
+use crate::intent::{self, SignedIntent};
 use crate::money::{Cents, Currency};
 use crate::problem::Problem;
 
@@ -24,14 +24,14 @@ pub enum Authorize {
     /// For an intent that was created before.
     Known { intent_id: String, nonce: String },
     /// Created and authorized in one.
-    Whole(Box<Intent>),
+    Whole(Box<SignedIntent>),
 }
 
 impl Authorize {
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         if fields.get("type").is_some() && !body.names_its_operation() {
-            return Intent::read(body.clone()).map(|intent| Self::Whole(Box::new(intent)));
+            return SignedIntent::read(body.clone()).map(|intent| Self::Whole(Box::new(intent)));
         }
         let nonce = fields.text("nonce", 1..=NONCE_CHARS_MAX)?;
         Ok(Self::Known {
@@ -47,7 +47,7 @@ impl Authorize {
         }
     }
 
-    pub fn check_nonce(&self, intent: &Intent) -> Result<(), Problem> {
+    pub fn check_nonce(&self, intent: &SignedIntent) -> Result<(), Problem> {
         match self {
             Self::Known { nonce, .. } if *nonce != intent.nonce => Err(Problem::NonceMismatch),
             Self::Known { .. } | Self::Whole(_) => Ok(()),
@@ -68,8 +68,8 @@ pub struct Execute {
 }
 
 impl Execute {
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         fields.object("metadata")?;
         Ok(Self {
             intent_id: fields.intent_id("intent_id")?,
@@ -81,7 +81,7 @@ impl Execute {
         })
     }
 
-    pub fn check_currency(&self, intent: &Intent) -> Result<(), Problem> {
+    pub fn check_currency(&self, intent: &SignedIntent) -> Result<(), Problem> {
         match self.currency {
             Some(currency) if currency != intent.currency => Err(Problem::CurrencyMismatch),
             _ => Ok(()),
@@ -89,13 +89,13 @@ impl Execute {
     }
 
     /// What it is for: its own amount, or the intent's.
-    pub fn amount(&self, intent: &Intent) -> Result<Cents, Problem> {
+    pub fn amount(&self, intent: &SignedIntent) -> Result<Cents, Problem> {
         let missing = || Problem::field("amount_cents", "is in neither the request nor the intent");
         self.amount.or(intent.amount).ok_or_else(missing)
     }
 
     /// That the effect is taken by the rail that the intent names, and by the one that the request names.
-    pub fn check_rail(&self, intent: &Intent, rail: &str) -> Result<(), Problem> {
+    pub fn check_rail(&self, intent: &SignedIntent, rail: &str) -> Result<(), Problem> {
         let signed = intent.rail.as_ref().map(|choice| choice.name.as_str());
         let mut named = [signed, self.rail.as_deref()].into_iter().flatten();
         match named.find(|named| *named != rail) {
@@ -107,7 +107,7 @@ impl Execute {
         }
     }
 
-    pub fn check_action(&self, intent: &Intent) -> Result<(), Problem> {
+    pub fn check_action(&self, intent: &SignedIntent) -> Result<(), Problem> {
         let allowed = |action: &str| {
             intent
                 .scope
@@ -125,7 +125,7 @@ impl Execute {
 }
 
 /// By its name alone, or as intents write it.
-fn read_rail(fields: &Fields<'_>) -> Result<Option<String>, Problem> {
+fn read_rail(fields: &DocumentFields<'_>) -> Result<Option<String>, Problem> {
     match fields.get("rail") {
         Some(rail) if rail.as_str().is_none() => {
             let Some(choice) = fields.object("rail")? else {
@@ -148,8 +148,8 @@ pub struct Compensate {
 }
 
 impl Compensate {
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         let reason = fields.text("reason", 1..=COMPENSATE_REASON_CHARS_MAX)?;
         Ok(Self {
             intent_id: fields.intent_id("intent_id")?,
@@ -176,8 +176,8 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         Ok(Self {
             intent_id: fields.intent_id("intent_id")?,
             reason: fields.text("reason", 0..=CANCEL_REASON_CHARS_MAX)?,
@@ -188,7 +188,7 @@ impl Cancel {
 /// Asks what a receipt proves.
 #[derive(Clone, Debug)]
 pub enum Verify {
-    Document(Box<Document>),
+    Document(Box<AtpDocument>),
     /// One that the site itself keeps.
     Id(String),
 }
@@ -196,8 +196,8 @@ pub enum Verify {
 impl Verify {
     /// The document itself, the document as `receipt`, or the id of one. Documents have an id of their own, so an id counts
     /// as the question only where nothing else makes the body a document.
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         if let Some(inner) = body.inner("receipt") {
             return inner.map(|document| Self::Document(Box::new(document)));
         }
@@ -213,9 +213,9 @@ impl Verify {
     }
 }
 
-impl Intent {
+impl SignedIntent {
     /// Whether a request under this intent that need not be signed may pass: whoever signs must be the agent.
-    pub fn check_request(&self, body: &Document, must_be_signed: bool) -> Result<(), Problem> {
+    pub fn check_request(&self, body: &AtpDocument, must_be_signed: bool) -> Result<(), Problem> {
         if body.is_signed_by(&self.agent_key) || !(body.is_signed() || must_be_signed) {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! A site: takes agents' requests, keeps what they allowed and what was done of it in the ledger, and has the rail do it.
 //!
-//! `books` says how a permission and a transaction lie in records; each operation of the protocol has a file; `carry` brings
+//! `records` says how a permission and a transaction lie in records; each operation of the protocol has a file; `carry` brings
 //! one transaction to its end, whoever began it, and `sweep` finds those that nobody holds. Nothing that matters is kept in
 //! memory; what `recent` remembers saves a look, and is never believed.
 //! Invariant: the rail is called only after the commit that shows who may call it, and nobody is answered before the commit
@@ -8,21 +8,21 @@
 
 mod answer;
 mod authorize;
-mod books;
+mod by_path;
 mod cancel;
-mod carry;
 pub mod compat;
+mod compensate;
 mod create;
-mod ends;
+mod drive;
 mod execute;
+mod expiry;
 mod keys;
 mod lists;
-mod named;
 mod reads;
 mod recent;
+mod records;
 mod resolve;
 mod sweep;
-mod undo;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
@@ -35,25 +35,25 @@ use consign_kernel::ids::{IntentId, Micros, Seq};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::document::{Document, SiteSigner};
-use crate::envelope::{Envelope, Operation};
-use crate::intent::Intent;
+use crate::document::{AtpDocument, SiteSigner};
+use crate::envelope::{RequestEnvelope, RequestOperation};
+use crate::intent::SignedIntent;
 use crate::keyring::Keyring;
 use crate::problem::Problem;
-use crate::rail::{Manual, Rail};
+use crate::rail::{ManualRail, Rail};
 
-use recent::Recent;
+use recent::RecentPermissions;
 
-pub use answer::Answer;
-pub use keys::KeyError;
-pub use sweep::Swept;
+pub use answer::SiteAnswer;
+pub use keys::SiteKeyError;
+pub use sweep::SweepCounts;
 
 /// To whom all rows of this face belong: the site. Who signed is told by the permission.
 pub const OWNER: &str = "atp";
 
 /// Who asks for something.
 #[derive(Clone, Copy, Debug)]
-enum Caller<'a> {
+enum SiteCaller<'a> {
     /// An agent, by what it signed or knows.
     Agent,
     /// A user of the compatibility profile, whose token the face has checked.
@@ -99,7 +99,7 @@ pub struct Options {
     /// How many requests at once wait for what another one began. Beyond them the answer is how far it is.
     pub waiting_max: usize,
     /// How many transactions are carried by requests at once. Beyond them an agent is asked to come back.
-    pub carried_max: usize,
+    pub drivers_max: usize,
 }
 
 impl Options {
@@ -121,36 +121,36 @@ impl Options {
             open_per_key: OPEN_PER_KEY,
             open_max: OPEN_MAX,
             waiting_max: WAITING_MAX,
-            carried_max: CARRIED_MAX,
+            drivers_max: DRIVERS_MAX,
         }
     }
 }
 
 #[derive(Clone, Debug)]
 pub struct Site {
-    inner: Arc<Inner>,
+    inner: Arc<SiteInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SiteInner {
     engine: Engine,
     options: Options,
-    keys: RwLock<Arc<Keys>>,
+    keys: RwLock<Arc<LoadedKeys>>,
     /// Of transactions that requests carry at once: a rail that hangs must not gather connections without end.
-    places: Arc<Semaphore>,
-    recent: Recent,
+    driver_slots: Arc<Semaphore>,
+    recent: RecentPermissions,
     /// Of requests that wait for what another one carries.
     waiting: Semaphore,
 }
 
 /// The keys as they were when they were read last.
 #[derive(Debug)]
-struct Keys {
+struct LoadedKeys {
     signer: SiteSigner,
     ring: Keyring,
 }
 
-const CARRIED_MAX: usize = 1_024;
+const DRIVERS_MAX: usize = 1_024;
 const WAITING_MAX: usize = 1_024;
 /// What an agent has under way at once, and no more than a disk holds of the longest intents.
 pub const OPEN_PER_KEY: u64 = 1_000;
@@ -158,16 +158,16 @@ pub const OPEN_MAX: u64 = 100_000;
 
 impl Site {
     /// Opens the site's keys, making the first one if there is none.
-    pub async fn open(engine: Engine, options: Options) -> Result<Self, KeyError> {
+    pub async fn open(engine: Engine, options: Options) -> Result<Self, SiteKeyError> {
         let keys = keys::open(&engine, &options.site).await?;
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SiteInner {
                 engine,
                 waiting: Semaphore::new(options.waiting_max),
-                places: Arc::new(Semaphore::new(options.carried_max)),
+                driver_slots: Arc::new(Semaphore::new(options.drivers_max)),
                 options,
                 keys: RwLock::new(Arc::new(keys)),
-                recent: Recent::default(),
+                recent: RecentPermissions::default(),
             }),
         })
     }
@@ -208,31 +208,31 @@ impl Site {
         &*self.inner.options.rail
     }
 
-    fn recent(&self) -> &Recent {
+    fn recent(&self) -> &RecentPermissions {
         &self.inner.recent
     }
 
     /// What takes the effect of this transaction.
-    fn rail_of(&self, transaction: &books::Transaction) -> Arc<dyn Rail> {
+    fn rail_of(&self, transaction: &records::TransactionRecord) -> Arc<dyn Rail> {
         match &transaction.manual {
             None => Arc::clone(&self.inner.options.rail),
-            Some(manual) => Arc::new(Manual::new(manual.reported, manual.error.clone())),
+            Some(manual) => Arc::new(ManualRail::new(manual.reported, manual.error.clone())),
         }
     }
 
-    fn keys(&self) -> Arc<Keys> {
+    fn keys(&self) -> Arc<LoadedKeys> {
         let keys = self.inner.keys.read();
         Arc::clone(&keys.unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     /// A place among those that are carried, to be had before anything is begun.
-    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let place = Arc::clone(&self.inner.places).try_acquire_owned();
+    fn driver_slot(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = Arc::clone(&self.inner.driver_slots).try_acquire_owned();
         place.map_err(|_| Problem::RateLimited { retry_after_s: 1 })
     }
 
     /// A place among those that wait for others; whoever finds none does not wait.
-    fn waiting_place(&self) -> Option<SemaphorePermit<'_>> {
+    fn waiting_slot(&self) -> Option<SemaphorePermit<'_>> {
         self.inner.waiting.try_acquire().ok()
     }
 
@@ -247,17 +247,21 @@ impl Site {
     }
 
     /// What a request says it is for, which must be this operation at this site.
-    fn envelope(&self, body: &Document, operation: Operation) -> Result<Envelope, Problem> {
-        Envelope::read(body, operation, self.origin())
+    fn envelope(
+        &self,
+        body: &AtpDocument,
+        operation: RequestOperation,
+    ) -> Result<RequestEnvelope, Problem> {
+        RequestEnvelope::read(body, operation, self.origin())
     }
 
     /// Agents go by their wall clocks, and so does this.
-    fn check_fresh(&self, envelope: Envelope) -> Result<(), Problem> {
+    fn check_fresh(&self, envelope: RequestEnvelope) -> Result<(), Problem> {
         envelope.check_fresh(self.engine().wall(), self.options().freshness_s)
     }
 
     /// A repetition is recognised without its signature where it may be signed anew, so that is looked at by itself.
-    fn check_repeated(&self, intent: &Intent, body: &Document) -> Result<(), Problem> {
+    fn check_repeated(&self, intent: &SignedIntent, body: &AtpDocument) -> Result<(), Problem> {
         if body.names_its_operation() {
             intent.check_request(body, self.options().signed_requests)?;
         }

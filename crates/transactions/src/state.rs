@@ -4,12 +4,12 @@
 //! transactions. This is the protocol's own view of both in one; a test holds them together.
 
 use consign_kernel::profile::Profile;
-use consign_kernel::state as kernel;
+use consign_kernel::state::{Cause, State};
 use serde::{Serialize, Serializer};
 
 /// Where an intent or a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum AtpState {
     /// Received, signed, in scope.
     Created,
     /// Consent is recorded and the nonce burned.
@@ -26,7 +26,7 @@ pub enum State {
     Expired,
 }
 
-impl State {
+impl AtpState {
     pub const ALL: [Self; 7] = [
         Self::Created,
         Self::Authorized,
@@ -54,7 +54,7 @@ impl State {
     }
 
     /// The state of a stored row; `None` for a profile of another protocol.
-    pub fn of_row(profile: &Profile, state: kernel::State, cause: kernel::Cause) -> Option<Self> {
+    pub fn of_row(profile: &Profile, state: State, cause: Cause) -> Option<Self> {
         profile.word(state, cause).and_then(Self::parse)
     }
 
@@ -84,7 +84,7 @@ impl State {
     }
 }
 
-impl Serialize for State {
+impl Serialize for AtpState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.word())
     }
@@ -101,26 +101,26 @@ mod tests {
 
     #[test]
     fn words_read_back() {
-        for state in State::ALL {
-            assert_eq!(State::parse(state.word()), Some(state));
+        for state in AtpState::ALL {
+            assert_eq!(AtpState::parse(state.word()), Some(state));
         }
-        assert_eq!(State::parse("failed"), None);
-        assert_eq!(State::parse("Settled"), None);
+        assert_eq!(AtpState::parse("failed"), None);
+        assert_eq!(AtpState::parse("Settled"), None);
     }
 
     /// A transaction begins as executing in the commit in which its permission, being authorized, allows it.
     #[test]
     fn the_edges_are_those_the_ledger_enforces() {
-        let mut enforced = vec![(State::Authorized, State::Executing)];
+        let mut enforced = vec![(AtpState::Authorized, AtpState::Executing)];
         for id in BOTH {
             let profile = id.profile();
-            let state = |state| State::of_row(profile, state, Cause::None).unwrap();
+            let state = |state| AtpState::of_row(profile, state, Cause::None).unwrap();
             for row in profile.rows {
                 enforced.extend(row.to.iter().map(|to| (state(row.from), state(*to))));
             }
         }
-        for from in State::ALL {
-            for to in State::ALL {
+        for from in AtpState::ALL {
+            for to in AtpState::ALL {
                 // A lease taken again is a step of the ledger and none of the protocol.
                 let legal = from != to && enforced.contains(&(from, to));
                 assert_eq!(from.may_become(to), legal, "{from:?} to {to:?}");
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn only_terminal_states_cannot_settle_any_more() {
-        for state in State::ALL {
+        for state in AtpState::ALL {
             assert_eq!(state.may_settle(), !state.is_terminal());
         }
     }

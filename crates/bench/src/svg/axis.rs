@@ -80,12 +80,12 @@ fn round_step(step: f64) -> f64 {
 
 /// Two axes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
+pub(super) struct PlotFrame {
     pub(super) across: Axis,
     pub(super) up: Axis,
 }
 
-impl Frame {
+impl PlotFrame {
     pub(super) fn at(&self, across: f64, up: f64) -> (f64, f64) {
         (self.across.place(across), self.up.place(up))
     }

@@ -126,7 +126,7 @@ fn no_ledger(place: &impl std::fmt::Display) -> Failure {
 }
 
 /// Whoever looks at everything as of one instant keeps a primary from cleaning up behind those who work.
-async fn tell_cost(address: &Address) -> anyhow::Result<()> {
+async fn warn_cost(address: &Address) -> anyhow::Result<()> {
     if !Postgres::is_standby(address).await? {
         out::note(
             "as long as this takes, the database cleans nothing away and claims cost more; a standby in --store serves as well",
@@ -144,17 +144,17 @@ fn now() -> Micros {
 
 /// Tells how far a copy is, if somebody looks.
 #[derive(Debug)]
-struct Teller {
+struct ProgressPrinter {
     show: bool,
     shown: Option<(Stage, u64)>,
 }
 
-impl Teller {
+impl ProgressPrinter {
     fn new(show: bool) -> Self {
         Self { show, shown: None }
     }
 
-    fn tell(&mut self, progress: Progress) {
+    fn print(&mut self, progress: Progress) {
         let percent = progress.done * 100 / progress.all.max(1);
         let state = Some((progress.stage, percent));
         if !self.show || self.shown == state {

@@ -4,6 +4,7 @@
 //! command, repeated after whatever happened, does nothing twice.
 
 mod agent;
+mod agent_directory;
 mod authorize;
 mod cancel;
 mod compensate;
@@ -15,7 +16,6 @@ mod reconcile;
 mod request;
 mod resolve;
 mod show;
-mod state;
 
 use clap::Subcommand;
 

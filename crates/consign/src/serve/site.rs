@@ -7,17 +7,18 @@ use std::time::Duration;
 use axum::Router;
 use consign_engine::Engine;
 use consign_faces::intent::FurtherKeys;
-use consign_faces::intent::settings::Settings as IntentSettings;
-use consign_faces::transaction::settings::{self, Settings, Unusable};
-use consign_faces::transaction::{self, Names, Tokens};
+use consign_faces::intent::settings::Settings;
+use consign_faces::transaction::settings::{self, SiteSettings, UnusableSetting};
+use consign_faces::transaction::{self, SiteHosts, UserTokens};
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::secret_text::SecretText;
 use consign_transactions::callback;
-use consign_transactions::document::PublicKey;
+use consign_transactions::document::AtpPublicKey;
 use consign_transactions::rail::{
-    Http, Null, Rail, Setup, Stripe, Worker, WorkerOptions, http, standard, stripe,
+    HttpRail, NullRail, Rail, RailSetupError, StripeRail, WorkerOptions, WorkerRail, http,
+    standard_webhooks, stripe,
 };
-use consign_transactions::site::{AgentKeys, Options, Site, Swept};
+use consign_transactions::site::{AgentKeys, Options, Site, SweepCounts};
 use tokio::sync::mpsc;
 
 use super::ledger::random_bytes;
@@ -37,17 +38,18 @@ const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_millis(500);
 
 /// The environment counts for more than the file.
-pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<Settings>> {
+pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<SiteSettings>> {
     let file = file.map(SiteFile::read).transpose()?.unwrap_or_default();
-    let settings = Settings::read(|name| std::env::var(name).ok().or_else(|| file.get(name)));
-    let refused = |unusable: Unusable| Failure::usage(unusable.to_string()).hint(unusable.advice);
+    let settings = SiteSettings::read(|name| std::env::var(name).ok().or_else(|| file.get(name)));
+    let refused =
+        |unusable: UnusableSetting| Failure::usage(unusable.to_string()).hint(unusable.advice);
     Ok(settings.map_err(refused)?)
 }
 
 /// A site whose transactions are looked after.
-pub(super) struct Open {
+pub(super) struct OpenSite {
     site: Site,
-    names: Names,
+    names: SiteHosts,
     public_per_minute: u32,
     writes_per_minute: u32,
     write_bytes_per_minute: u32,
@@ -55,7 +57,11 @@ pub(super) struct Open {
 }
 
 /// Nobody else that runs on the ledger is called `node`: what is held under this name was left behind.
-pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyhow::Result<Open> {
+pub(super) async fn open(
+    engine: Engine,
+    asked: SiteSettings,
+    node: String,
+) -> anyhow::Result<OpenSite> {
     if let Some(why) = open_door(&asked) {
         tracing::warn!(
             "{why} on a rail that moves real money; \
@@ -64,11 +70,11 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
     }
     let (news, heard) = mpsc::channel(NEWS_MAX);
     let rail = rail(&engine, &asked, news)?;
-    let names = Names::new(&asked.site, &asked.hosts);
+    let names = SiteHosts::new(&asked.site, &asked.hosts);
     let mut options = Options::new(asked.site, rail);
     options.agent_keys = match asked.agent_keys {
-        settings::AgentKeys::Open => AgentKeys::Open,
-        settings::AgentKeys::Registered(keys) => registered(&keys)?,
+        settings::AgentKeySetting::Open => AgentKeys::Open,
+        settings::AgentKeySetting::Registered(keys) => registered(&keys)?,
     };
     options.node = node;
     options.start = format!("{:016x}", u64::from_le_bytes(random_bytes()?));
@@ -89,10 +95,10 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
         );
     }
     tokio::spawn(looked_at(site.clone()));
-    tokio::spawn(site.clone().sweep_for_ever());
+    tokio::spawn(site.clone().sweep_forever());
     tokio::spawn(site.clone().follow_keys());
     tokio::spawn(listen(site.clone(), heard));
-    Ok(Open {
+    Ok(OpenSite {
         site,
         names,
         public_per_minute: asked.public_per_minute,
@@ -107,7 +113,7 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
 async fn looked_at(site: Site) {
     match site.reconcile().await {
         Ok(swept) if swept.looked_at > 0 => {
-            let Swept {
+            let SweepCounts {
                 looked_at,
                 settled,
                 compensated,
@@ -121,13 +127,13 @@ async fn looked_at(site: Site) {
 }
 
 /// Who may move real money without having shown that they may.
-fn open_door(asked: &Settings) -> Option<&'static str> {
-    let unknown_agents = asked.agent_keys == settings::AgentKeys::Open;
+fn open_door(asked: &SiteSettings) -> Option<&'static str> {
+    let unknown_agents = asked.agent_keys == settings::AgentKeySetting::Open;
     let anybody = match asked.rail {
-        settings::Rail::Null => return None,
-        settings::Rail::Stripe | settings::Rail::Http => unknown_agents,
+        settings::RailSetting::Null => return None,
+        settings::RailSetting::Stripe | settings::RailSetting::Http => unknown_agents,
         // What a worker does may be worth nothing, but it is worth a signature.
-        settings::Rail::Worker => unknown_agents && !asked.signed_requests,
+        settings::RailSetting::Worker => unknown_agents && !asked.signed_requests,
     };
     match (anybody, asked.signed_requests) {
         (true, false) => Some(
@@ -141,12 +147,12 @@ fn open_door(asked: &Settings) -> Option<&'static str> {
 
 fn rail(
     engine: &Engine,
-    asked: &Settings,
+    asked: &SiteSettings,
     news: mpsc::Sender<String>,
 ) -> Result<Arc<dyn Rail>, Failure> {
     match asked.rail {
-        settings::Rail::Null => Ok(Arc::new(Null)),
-        settings::Rail::Worker => {
+        settings::RailSetting::Null => Ok(Arc::new(NullRail)),
+        settings::RailSetting::Worker => {
             let goal = asked.worker_goal.clone();
             let options = WorkerOptions {
                 goal: goal.unwrap_or_else(|| WORKER_GOAL.to_owned()),
@@ -157,9 +163,9 @@ fn rail(
                 news,
                 watched_max: WATCHED_MAX,
             };
-            Ok(Arc::new(Worker::new(engine.clone(), options)))
+            Ok(Arc::new(WorkerRail::new(engine.clone(), options)))
         }
-        settings::Rail::Stripe => {
+        settings::RailSetting::Stripe => {
             let secret = asked.stripe_secret.as_ref().ok_or_else(|| {
                 Failure::usage("ATP_STRIPE_SECRET is not set")
                     .hint("the rail stripe needs the secret key of the account")
@@ -171,15 +177,16 @@ fn rail(
                     .clone()
                     .unwrap_or_else(|| stripe::BASE.to_owned()),
                 secret: secret.reveal().to_owned(),
-                webhook_secrets: callback::Secrets::new(
+                webhook_secrets: callback::StripeSecrets::new(
                     webhooks.map(|one| one.reveal().to_owned()),
                 ),
                 timeout: asked.rail_timeout,
             };
-            let rail = Stripe::new(options).map_err(|error| unusable("ATP_STRIPE_BASE", &error))?;
+            let rail =
+                StripeRail::new(options).map_err(|error| unusable("ATP_STRIPE_BASE", &error))?;
             Ok(Arc::new(rail))
         }
-        settings::Rail::Http => {
+        settings::RailSetting::Http => {
             let base = asked.http_base.clone().ok_or_else(|| {
                 Failure::usage("ATP_HTTP_BASE is not set")
                     .hint("the rail http needs the address of the site's own endpoint")
@@ -188,27 +195,27 @@ fn rail(
                 .http_secret
                 .iter()
                 .flat_map(|both| both.reveal().split(','));
-            let secrets = standard::Secrets::new(secrets.map(str::trim))
+            let secrets = standard_webhooks::WebhookSecrets::new(secrets.map(str::trim))
                 .map_err(|error| unusable("ATP_HTTP_SECRET", &error))?;
             let options = http::Options {
                 base,
                 secrets,
                 timeout: asked.rail_timeout,
             };
-            let rail = Http::new(options).map_err(|error| unusable("ATP_HTTP_BASE", &error))?;
+            let rail = HttpRail::new(options).map_err(|error| unusable("ATP_HTTP_BASE", &error))?;
             Ok(Arc::new(rail))
         }
     }
 }
 
-fn unusable(name: &str, error: &Setup) -> Failure {
+fn unusable(name: &str, error: &RailSetupError) -> Failure {
     Failure::usage(format!("{name}: {error}"))
         .hint("docs/protocols/transactions-rails.md tells what the rails need")
 }
 
 fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
     let id = |text: &String| {
-        let key = PublicKey::parse(text).ok_or_else(|| {
+        let key = AtpPublicKey::parse(text).ok_or_else(|| {
             Failure::usage(format!(
                 "ATP_REGISTERED_KEYS has {text}, which is no public key"
             ))
@@ -225,27 +232,27 @@ fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
 /// Looks at what has news, as soon as it has.
 async fn listen(site: Site, mut heard: mpsc::Receiver<String>) {
     while let Some(reference) = heard.recv().await {
-        if let Err(problem) = site.look_again(&reference).await {
+        if let Err(problem) = site.recheck(&reference).await {
             tracing::warn!(%problem, "a transaction with news waits for the next sweep");
         }
     }
 }
 
-impl Open {
+impl OpenSite {
     pub(super) fn keys(&self) -> FurtherKeys {
         let site = self.site.clone();
         FurtherKeys(Arc::new(move || site.jwks()))
     }
 
-    pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
+    pub(super) fn router(&self, settings: &Settings, secrets: &Secrets) -> Router {
         let options = transaction::Options {
             admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
             door: settings.door(),
-            names: self.names.clone(),
+            hosts: self.names.clone(),
             public_per_minute: self.public_per_minute,
             writes_per_minute: self.writes_per_minute,
             write_bytes_per_minute: self.write_bytes_per_minute,
-            compat: self.compat_secret.clone().map(Tokens::new),
+            compat: self.compat_secret.clone().map(UserTokens::new),
         };
         transaction::router(self.site.clone(), options)
     }
@@ -264,7 +271,7 @@ mod tests {
                 let found = all.find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            open_door(&Settings::read(lookup).unwrap().unwrap()).is_some()
+            open_door(&SiteSettings::read(lookup).unwrap().unwrap()).is_some()
         };
         for rail in ["stripe", "http"] {
             let rail = ("ATP_RAIL", rail);

@@ -6,7 +6,7 @@ mod operation;
 mod operations;
 mod schemas;
 
-use consign_transactions::state::State;
+use consign_transactions::state::AtpState;
 use serde_json::{Map, Value, json};
 
 const TAG: &str = "Agent transactions";
@@ -41,5 +41,5 @@ fn reference(schema: &str) -> Value {
 }
 
 fn states() -> Vec<&'static str> {
-    State::ALL.into_iter().map(State::word).collect()
+    AtpState::ALL.into_iter().map(AtpState::word).collect()
 }

@@ -8,10 +8,10 @@ use crate::web::secret_text::SecretText;
 
 /// What the variables ask for. Without a site there is no face.
 #[derive(Debug)]
-pub struct Settings {
+pub struct SiteSettings {
     pub site: String,
-    pub agent_keys: AgentKeys,
-    pub rail: Rail,
+    pub agent_keys: AgentKeySetting,
+    pub rail: RailSetting,
     pub stripe_base: Option<String>,
     pub stripe_secret: Option<SecretText>,
     /// Two while it changes, with a comma between them.
@@ -40,14 +40,14 @@ pub struct Settings {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentKeys {
+pub enum AgentKeySetting {
     Open,
     /// Public keys as documents write them.
     Registered(Vec<String>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rail {
+pub enum RailSetting {
     Null,
     Stripe,
     Worker,
@@ -57,7 +57,7 @@ pub enum Rail {
 /// Why a variable cannot be used, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {why}")]
-pub struct Unusable {
+pub struct UnusableSetting {
     pub name: &'static str,
     pub why: &'static str,
     pub advice: &'static str,
@@ -106,9 +106,9 @@ const OPEN_MAX_DEFAULT: u32 = 100_000;
 /// As long as what the secret's hash puts out: a shorter one is the weaker half.
 const COMPAT_SECRET_BYTES_MIN: usize = 32;
 
-impl Settings {
+impl SiteSettings {
     /// `None` if no site is named.
-    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Unusable> {
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, UnusableSetting> {
         let filled = |name: &str| {
             let value = lookup(name).map(|value| value.trim().to_owned());
             value.filter(|value| !value.is_empty())
@@ -159,7 +159,7 @@ impl Settings {
             )?,
             signed_requests: match filled("ATP_SIGNED_REQUESTS") {
                 Some(word) => switch("ATP_SIGNED_REQUESTS", Some(&word))?,
-                None => rail(filled("ATP_RAIL").as_deref())? != Rail::Null,
+                None => rail(filled("ATP_RAIL").as_deref())? != RailSetting::Null,
             },
             hosts: hosts(filled("ATP_HOSTS").as_deref())?,
             public_per_minute: whole(
@@ -193,7 +193,7 @@ impl Settings {
 }
 
 /// Scheme, host and perhaps a port: what intents name as their site, byte for byte.
-fn origin(site: String) -> Result<String, Unusable> {
+fn origin(site: String) -> Result<String, UnusableSetting> {
     let rest = site
         .strip_prefix("https://")
         .or_else(|| site.strip_prefix("http://"));
@@ -204,7 +204,7 @@ fn origin(site: String) -> Result<String, Unusable> {
     if is_origin {
         return Ok(site);
     }
-    Err(Unusable {
+    Err(UnusableSetting {
         name: "ATP_SITE",
         why: "is not an origin",
         advice: "write it like https://shop.example, without a path and without a slash at its end",
@@ -212,7 +212,7 @@ fn origin(site: String) -> Result<String, Unusable> {
 }
 
 /// Names alone: which port a client was given is no secret and no proof.
-fn hosts(names: Option<&str>) -> Result<Vec<String>, Unusable> {
+fn hosts(names: Option<&str>) -> Result<Vec<String>, UnusableSetting> {
     let names = names.unwrap_or_default().split(',').map(str::trim);
     let names: Vec<String> = names
         .filter(|name| !name.is_empty())
@@ -222,28 +222,28 @@ fn hosts(names: Option<&str>) -> Result<Vec<String>, Unusable> {
     if names.iter().all(|name| name.bytes().all(plain)) {
         return Ok(names);
     }
-    Err(Unusable {
+    Err(UnusableSetting {
         name: "ATP_HOSTS",
         why: "has something that is no host name",
         advice: "write names like consign.internal, without a scheme and without a port, with commas between them",
     })
 }
 
-fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeys, Unusable> {
+fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeySetting, UnusableSetting> {
     match (word, keys) {
-        (None | Some("open"), None) => Ok(AgentKeys::Open),
-        (Some("registered"), Some(keys)) => Ok(AgentKeys::Registered(
+        (None | Some("open"), None) => Ok(AgentKeySetting::Open),
+        (Some("registered"), Some(keys)) => Ok(AgentKeySetting::Registered(
             keys.split([',', '\n'])
                 .map(|key| key.trim().to_owned())
                 .filter(|key| !key.is_empty())
                 .collect(),
         )),
-        (Some("registered"), None) => Err(Unusable {
+        (Some("registered"), None) => Err(UnusableSetting {
             name: LISTED,
             why: "is not set, so no agent could do anything",
             advice: "list the agents' public keys there, like ed25519:BASE64, with commas between them",
         }),
-        _ => Err(Unusable {
+        _ => Err(UnusableSetting {
             name: "ATP_AGENT_KEYS",
             why: "is neither open nor registered, or keys are listed and it is not registered",
             advice: "say registered and list keys in ATP_REGISTERED_KEYS; or say open and list none, which lets every key in",
@@ -252,13 +252,16 @@ fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeys, Unusa
 }
 
 /// A secret may lie there while the profile is off.
-fn compat_secret(is_on: bool, secret: Option<String>) -> Result<Option<SecretText>, Unusable> {
+fn compat_secret(
+    is_on: bool,
+    secret: Option<String>,
+) -> Result<Option<SecretText>, UnusableSetting> {
     match secret {
         _ if !is_on => Ok(None),
         Some(secret) if secret.len() >= COMPAT_SECRET_BYTES_MIN => {
             Ok(Some(SecretText::new(secret)))
         }
-        _ => Err(Unusable {
+        _ => Err(UnusableSetting {
             name: "ATP_COMPAT_SECRET",
             why: "is not set or shorter than 32 bytes, and ATP_COMPAT is on",
             advice: "set it to the secret with which the tokens of its users are signed (HS256), or leave ATP_COMPAT off",
@@ -267,24 +270,24 @@ fn compat_secret(is_on: bool, secret: Option<String>) -> Result<Option<SecretTex
 }
 
 /// Effects and refunds are told apart by the ends of their goals.
-fn worker_goal(goal: String) -> Result<String, Unusable> {
+fn worker_goal(goal: String) -> Result<String, UnusableSetting> {
     if !goal.ends_with(".refund") {
         return Ok(goal);
     }
-    Err(Unusable {
+    Err(UnusableSetting {
         name: "ATP_WORKER_GOAL",
         why: "ends in .refund",
         advice: "refunds are published under this goal with .refund behind it; choose another",
     })
 }
 
-fn rail(word: Option<&str>) -> Result<Rail, Unusable> {
+fn rail(word: Option<&str>) -> Result<RailSetting, UnusableSetting> {
     match word {
-        None | Some("null") => Ok(Rail::Null),
-        Some("stripe") => Ok(Rail::Stripe),
-        Some("worker") => Ok(Rail::Worker),
-        Some("http") => Ok(Rail::Http),
-        Some(_) => Err(Unusable {
+        None | Some("null") => Ok(RailSetting::Null),
+        Some("stripe") => Ok(RailSetting::Stripe),
+        Some("worker") => Ok(RailSetting::Worker),
+        Some("http") => Ok(RailSetting::Http),
+        Some(_) => Err(UnusableSetting {
             name: "ATP_RAIL",
             why: "names no rail",
             advice: "it is stripe, worker, http or null",
@@ -292,10 +295,14 @@ fn rail(word: Option<&str>) -> Result<Rail, Unusable> {
     }
 }
 
-fn seconds(name: &'static str, text: Option<String>, default: f64) -> Result<Duration, Unusable> {
+fn seconds(
+    name: &'static str,
+    text: Option<String>,
+    default: f64,
+) -> Result<Duration, UnusableSetting> {
     let parsed = text.map_or(Ok(default), |text| text.parse());
     let usable = parsed.ok().filter(|s: &f64| (0.05..=86_400.0).contains(s));
-    usable.map(Duration::from_secs_f64).ok_or(Unusable {
+    usable.map(Duration::from_secs_f64).ok_or(UnusableSetting {
         name,
         why: "is not a number of seconds from 0.05 to 86400",
         advice: "write it like 60 or 0.5",
@@ -303,13 +310,13 @@ fn seconds(name: &'static str, text: Option<String>, default: f64) -> Result<Dur
 }
 
 /// A transaction is held for a minute, in which a rail may be asked several times.
-fn rail_timeout(text: Option<String>) -> Result<Duration, Unusable> {
+fn rail_timeout(text: Option<String>) -> Result<Duration, UnusableSetting> {
     const NAME: &str = "ATP_RAIL_TIMEOUT_SECONDS";
     let timeout = seconds(NAME, text, RAIL_TIMEOUT_S_DEFAULT)?;
     if timeout <= RAIL_TIMEOUT_MAX {
         return Ok(timeout);
     }
-    Err(Unusable {
+    Err(UnusableSetting {
         name: NAME,
         why: "is more than 20",
         advice: "a rail that takes longer answers by callback, or is looked at again",
@@ -317,11 +324,11 @@ fn rail_timeout(text: Option<String>) -> Result<Duration, Unusable> {
 }
 
 /// A word that is neither is refused: who writes `yes` must not be left with what is off.
-fn switch(name: &'static str, word: Option<&str>) -> Result<bool, Unusable> {
+fn switch(name: &'static str, word: Option<&str>) -> Result<bool, UnusableSetting> {
     match word {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(_) => Err(Unusable {
+        Some(_) => Err(UnusableSetting {
             name,
             why: "is neither true nor false",
             advice: "write true or false, or leave it out for the default",
@@ -329,9 +336,9 @@ fn switch(name: &'static str, word: Option<&str>) -> Result<bool, Unusable> {
     }
 }
 
-fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, Unusable> {
+fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, UnusableSetting> {
     let parsed = text.map_or(Ok(default), |text| text.parse());
-    parsed.map_err(|_| Unusable {
+    parsed.map_err(|_| UnusableSetting {
         name,
         why: "is not a whole number",
         advice: "write it like 60; 0 turns it off",
@@ -345,8 +352,8 @@ mod tests {
 
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Option<Settings>, Unusable> {
-        Settings::read(|name| {
+    fn read(pairs: &[(&str, &str)]) -> Result<Option<SiteSettings>, UnusableSetting> {
+        SiteSettings::read(|name| {
             let found = pairs.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         })
@@ -355,7 +362,7 @@ mod tests {
     #[test]
     fn every_variable_is_among_the_names() {
         let asked = RefCell::new(BTreeSet::new());
-        let settings = Settings::read(|name| {
+        let settings = SiteSettings::read(|name| {
             asked.borrow_mut().insert(name.to_owned());
             (name == "ATP_SITE").then(|| "https://shop.example".to_owned())
         });
@@ -373,8 +380,8 @@ mod tests {
         let site = ("ATP_SITE", "https://shop.example");
         let settings = read(&[site]).unwrap().unwrap();
         assert_eq!(settings.sweep, Duration::from_mins(1));
-        assert_eq!(settings.rail, Rail::Null);
-        assert_eq!(settings.agent_keys, AgentKeys::Open);
+        assert_eq!(settings.rail, RailSetting::Null);
+        assert_eq!(settings.agent_keys, AgentKeySetting::Open);
         let settings = read(&[site, ("ATP_SWEEP_SECONDS", "0.5")]);
         assert_eq!(settings.unwrap().unwrap().sweep, Duration::from_millis(500));
     }

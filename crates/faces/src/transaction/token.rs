@@ -20,15 +20,15 @@ const AUDIENCE: &str = "wab:user";
 const USER_CHARS_MAX: usize = 128;
 
 /// Checks tokens against one secret.
-pub struct Tokens(SecretText);
+pub struct UserTokens(SecretText);
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for UserTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tokens(..)")
     }
 }
 
-impl Tokens {
+impl UserTokens {
     pub fn new(secret: SecretText) -> Self {
         Self(secret)
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn checked(token: &str) -> Result<String, Problem> {
-        Tokens::new(SecretText::new(SECRET.to_owned())).user(token, NOW)
+        UserTokens::new(SecretText::new(SECRET.to_owned())).user(token, NOW)
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn debug_output_shows_no_secret() {
-        let tokens = Tokens::new(SecretText::new(SECRET.to_owned()));
+        let tokens = UserTokens::new(SecretText::new(SECRET.to_owned()));
         assert!(!format!("{tokens:?}").contains(SECRET));
     }
 }

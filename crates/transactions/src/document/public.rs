@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use consign_kernel::receipt::PublicKey as Ed25519;
+use consign_kernel::receipt::PublicKey;
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
 use sha2::{Digest as _, Sha256};
 
@@ -14,12 +14,12 @@ const KEY_ID_CHARS: usize = 16;
 
 /// A key that can verify. That it exists says nothing about whether it is trusted.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PublicKey {
-    key: Ed25519,
+pub struct AtpPublicKey {
+    key: PublicKey,
     id: String,
 }
 
-impl PublicKey {
+impl AtpPublicKey {
     /// A key as documents write it, with the name of its algorithm.
     pub fn parse(text: &str) -> Option<Self> {
         let (algorithm, key) = text.split_once(':')?;
@@ -29,7 +29,7 @@ impl PublicKey {
     /// A key whose algorithm is told elsewhere.
     pub(super) fn parse_bare(base64: &str) -> Option<Self> {
         let bytes = decode_base64(base64)?.try_into().ok()?;
-        Ed25519::from_bytes(&bytes).ok().map(Self::from)
+        PublicKey::from_bytes(&bytes).ok().map(Self::from)
     }
 
     /// The first 16 characters of the base64 of the key's SHA-256.
@@ -48,8 +48,8 @@ impl PublicKey {
     }
 }
 
-impl From<Ed25519> for PublicKey {
-    fn from(key: Ed25519) -> Self {
+impl From<PublicKey> for AtpPublicKey {
+    fn from(key: PublicKey) -> Self {
         let mut id = BASE64.encode(&Sha256::digest(key.to_bytes()));
         id.truncate(KEY_ID_CHARS);
         Self { key, id }
@@ -57,13 +57,13 @@ impl From<Ed25519> for PublicKey {
 }
 
 /// As documents write it.
-impl fmt::Display for PublicKey {
+impl fmt::Display for AtpPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{ALGORITHM}:{}", BASE64.encode(&self.key.to_bytes()))
     }
 }
 
-impl fmt::Debug for PublicKey {
+impl fmt::Debug for AtpPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PublicKey").field(&self.id).finish()
     }
@@ -99,12 +99,12 @@ mod tests {
     #[test]
     fn a_key_is_written_with_its_algorithm() {
         let text = format!("ed25519:{AGENT}");
-        let key = PublicKey::parse(&text).unwrap();
+        let key = AtpPublicKey::parse(&text).unwrap();
         assert_eq!(key.to_string(), text);
         assert_eq!(key.id(), "EyW4UMKHGRbq4gPw");
         assert_eq!(key.jwk_x(), "oJql9HpnWYAv-VX43C0qFKXJnSO-l_hkEn_5ODRVpPA");
         assert_eq!(
-            PublicKey::parse(&format!("ed25519:{}", key.jwk_x())),
+            AtpPublicKey::parse(&format!("ed25519:{}", key.jwk_x())),
             Some(key)
         );
         for text in [
@@ -112,14 +112,14 @@ mod tests {
             "rsa:oJql",
             "ed25519:",
             "ed25519:oJql",
-            "Ed25519:x",
+            "PublicKey:x",
             "",
         ] {
-            assert_eq!(PublicKey::parse(text), None, "{text}");
+            assert_eq!(AtpPublicKey::parse(text), None, "{text}");
         }
         // A point that anybody can sign for.
         let weak = format!("ed25519:{}", BASE64.encode(&[0; 32]));
-        assert_eq!(PublicKey::parse(&weak), None);
+        assert_eq!(AtpPublicKey::parse(&weak), None);
     }
 
     #[test]

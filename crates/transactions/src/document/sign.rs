@@ -9,7 +9,7 @@ use data_encoding::BASE64;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{ALGORITHM, Document, PublicKey, REQUEST_BYTES_MAX, SIGNATURE, hash};
+use super::{ALGORITHM, AtpDocument, AtpPublicKey, REQUEST_BYTES_MAX, SIGNATURE, hash};
 use crate::instant;
 use crate::problem::Problem;
 
@@ -17,12 +17,12 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub struct SiteSigner {
     secret: Signer,
-    public: PublicKey,
+    public: AtpPublicKey,
 }
 
 /// A signed document as it is stored and published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
+pub struct SignedText {
     /// Canonical itself.
     pub text: String,
     /// Of the bytes that are signed; other documents refer to this one by it.
@@ -33,16 +33,16 @@ impl SiteSigner {
     /// The key pair of a 32-byte seed as in RFC 8032. Wiping the caller's copy is up to the caller.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         let secret = Signer::from_seed(seed);
-        let public = PublicKey::from(secret.public().clone());
+        let public = AtpPublicKey::from(secret.public().clone());
         Self { secret, public }
     }
 
-    pub fn public(&self) -> &PublicKey {
+    pub fn public(&self) -> &AtpPublicKey {
         &self.public
     }
 
     /// Signs with an object that names the key. The key itself is left out, lest anybody trust a key that came along.
-    pub(crate) fn sign(&self, document: &impl Serialize, signed_at: Micros) -> Signed {
+    pub(crate) fn sign(&self, document: &impl Serialize, signed_at: Micros) -> SignedText {
         let mut signed = to_value(document);
         let unsigned = canonical(&signed);
         let signature = json!({
@@ -52,7 +52,7 @@ impl SiteSigner {
             "signed_at": instant::print(signed_at),
         });
         signed[SIGNATURE] = signature;
-        Signed {
+        SignedText {
             text: text(&signed),
             hash: hash(&unsigned),
         }
@@ -77,14 +77,14 @@ impl AgentSigner {
         Self(SiteSigner::from_seed(seed))
     }
 
-    pub fn public(&self) -> &PublicKey {
+    pub fn public(&self) -> &AtpPublicKey {
         self.0.public()
     }
 
     /// The body with its signature inside, which tells nothing but itself: the same body gives the same bytes, so that a
     /// request can be repeated.
     pub fn sign(&self, body: &Value) -> Result<String, Problem> {
-        let document = Document::read(body.to_string().as_bytes(), REQUEST_BYTES_MAX)?;
+        let document = AtpDocument::read(body.to_string().as_bytes(), REQUEST_BYTES_MAX)?;
         let signature = self.0.secret.sign_bytes(document.signed_bytes());
         let mut signed = body.clone();
         signed[SIGNATURE] = BASE64.encode(&signature).into();

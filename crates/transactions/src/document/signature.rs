@@ -6,7 +6,7 @@
 use consign_kernel::json::Raw;
 
 use super::public::decode_base64;
-use super::{ALGORITHM, PublicKey};
+use super::{ALGORITHM, AtpPublicKey};
 
 /// What stands in the place of the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,12 +14,12 @@ pub enum Signature {
     Missing,
     /// Made by an algorithm that is not ours.
     Unsupported,
-    Claimed(Claim),
+    Claimed(SignatureClaim),
 }
 
 /// A signature of our algorithm, right or wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct SignatureClaim {
     /// None if it is not 64 bytes.
     value: Option<[u8; 64]>,
     pub(crate) key_id: Option<String>,
@@ -29,7 +29,7 @@ pub struct Claim {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Embedded {
-    Key(Box<PublicKey>),
+    Key(Box<AtpPublicKey>),
     /// Something that is no key.
     NoKey,
 }
@@ -49,7 +49,7 @@ impl Signature {
                     return Self::Missing;
                 };
                 let embedded = object.get("public_key").filter(|key| !key.is_null());
-                Self::Claimed(Claim {
+                Self::Claimed(SignatureClaim {
                     value: value.as_str().as_deref().and_then(decode),
                     key_id: text("key_id").map(Into::into),
                     embedded: embedded.map(Embedded::read),
@@ -66,7 +66,7 @@ impl Signature {
             Some(Ok(_)) => return Self::Unsupported,
             None => None,
         };
-        Self::Claimed(Claim {
+        Self::Claimed(SignatureClaim {
             value,
             key_id: None,
             embedded: None,
@@ -74,16 +74,16 @@ impl Signature {
     }
 }
 
-impl Claim {
+impl SignatureClaim {
     /// Whether the claim names this key or none.
-    pub(super) fn may_be_of(&self, key: &PublicKey) -> bool {
+    pub(super) fn may_be_of(&self, key: &AtpPublicKey) -> bool {
         let embedded = self.embedded.as_ref();
         self.key_id.as_deref().is_none_or(|id| id == key.id())
             && embedded
                 .is_none_or(|embedded| matches!(embedded, Embedded::Key(given) if **given == *key))
     }
 
-    pub(crate) fn verifies(&self, key: &PublicKey, message: &[u8]) -> bool {
+    pub(crate) fn verifies(&self, key: &AtpPublicKey, message: &[u8]) -> bool {
         self.value.is_some_and(|value| key.verify(message, &value))
     }
 
@@ -98,7 +98,7 @@ impl Embedded {
         let text = member.as_str();
         let key = text
             .as_deref()
-            .and_then(|text| PublicKey::parse(text).or_else(|| PublicKey::parse_bare(text)));
+            .and_then(|text| AtpPublicKey::parse(text).or_else(|| AtpPublicKey::parse_bare(text)));
         key.map_or(Self::NoKey, |key| Self::Key(Box::new(key)))
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         Signature::read(Some(Raw::parse(text.as_bytes(), 9).unwrap()))
     }
 
-    fn claim(text: &str) -> Claim {
+    fn claim(text: &str) -> SignatureClaim {
         let Signature::Claimed(claim) = read(text) else {
             panic!("{text} claims nothing");
         };

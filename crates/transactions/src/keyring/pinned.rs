@@ -5,8 +5,8 @@
 use consign_kernel::ids::Micros;
 use serde::Deserialize;
 
-use super::{Keyring, KeyringError, SiteKey, Standing};
-use crate::document::{Document, PublicKey, VERIFY_BYTES_MAX};
+use super::{KeyStanding, Keyring, KeyringError, SiteKey};
+use crate::document::{AtpDocument, AtpPublicKey, VERIFY_BYTES_MAX};
 use crate::instant;
 
 /// Why a file holds no keys to trust.
@@ -28,23 +28,23 @@ pub enum PinError {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Published {
+enum PublishedKeys {
     List {
         site: String,
-        keys: Vec<Listed>,
+        keys: Vec<ListedKey>,
     },
     Manifest {
         site: String,
         public_key: String,
         #[serde(default)]
-        previous_keys: Vec<Former>,
+        previous_keys: Vec<FormerKey>,
         #[serde(default)]
         next_public_key: Option<String>,
     },
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedKey {
     public_key: String,
     status: String,
     #[serde(default)]
@@ -54,7 +54,7 @@ struct Listed {
 }
 
 #[derive(Deserialize)]
-struct Former {
+struct FormerKey {
     key: String,
     valid_until: String,
     #[serde(default)]
@@ -66,21 +66,21 @@ impl Keyring {
     pub fn read(text: &str) -> Result<Self, PinError> {
         let unreadable = |error: &dyn std::error::Error| PinError::Unreadable(error.to_string());
         // Refuses repeated members, which the reader below would take the last of.
-        let document = Document::read(text.as_bytes(), VERIFY_BYTES_MAX)
+        let document = AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX)
             .map_err(|problem| unreadable(&problem))?;
         let published = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
         match published {
-            Published::List { site, keys } => {
-                let keys = keys.into_iter().map(Listed::read);
+            PublishedKeys::List { site, keys } => {
+                let keys = keys.into_iter().map(ListedKey::read);
                 Ok(Self::new(site, keys.collect::<Result<_, _>>()?)?)
             }
-            Published::Manifest {
+            PublishedKeys::Manifest {
                 site,
                 public_key,
                 previous_keys,
                 next_public_key,
             } => {
-                let current = site_key(&public_key, Standing::Current)?;
+                let current = site_key(&public_key, KeyStanding::Current)?;
                 if !document.is_signed_by(&current.key) {
                     return Err(PinError::Altered);
                 }
@@ -89,7 +89,7 @@ impl Keyring {
                     keys.push(former.read()?);
                 }
                 if let Some(next) = next_public_key {
-                    keys.push(site_key(&next, Standing::Next)?);
+                    keys.push(site_key(&next, KeyStanding::Next)?);
                 }
                 Ok(Self::new(site, keys)?)
             }
@@ -97,32 +97,32 @@ impl Keyring {
     }
 
     /// One key of a site and no dates: all that it signed is good.
-    pub fn of_one(site: impl Into<String>, key: PublicKey) -> Self {
+    pub fn of_one(site: impl Into<String>, key: AtpPublicKey) -> Self {
         Self {
             site: site.into(),
             keys: vec![SiteKey {
                 key,
-                standing: Standing::Current,
+                standing: KeyStanding::Current,
                 valid_from: None,
             }],
         }
     }
 }
 
-impl Listed {
+impl ListedKey {
     fn read(self) -> Result<SiteKey, PinError> {
         let until = |text: Option<String>| match text {
             Some(text) => at(&text),
             None => Err(PinError::NoInstant("a missing valid_until".to_owned())),
         };
         let standing = match self.status.as_str() {
-            "current" => Standing::Current,
-            "next" => Standing::Next,
-            "previous" => Standing::Previous {
+            "current" => KeyStanding::Current,
+            "next" => KeyStanding::Next,
+            "previous" => KeyStanding::Previous {
                 valid_until: until(self.valid_until)?,
                 reason: String::new(),
             },
-            "revoked" => Standing::Revoked {
+            "revoked" => KeyStanding::Revoked {
                 revoked_at: until(self.valid_until)?,
                 reason: String::new(),
             },
@@ -136,9 +136,9 @@ impl Listed {
     }
 }
 
-impl Former {
+impl FormerKey {
     fn read(self) -> Result<SiteKey, PinError> {
-        let standing = Standing::Previous {
+        let standing = KeyStanding::Previous {
             valid_until: at(&self.valid_until)?,
             reason: self.reason,
         };
@@ -146,8 +146,8 @@ impl Former {
     }
 }
 
-fn site_key(text: &str, standing: Standing) -> Result<SiteKey, PinError> {
-    let key = PublicKey::parse(text).ok_or_else(|| PinError::NoKey(text.to_owned()))?;
+fn site_key(text: &str, standing: KeyStanding) -> Result<SiteKey, PinError> {
+    let key = AtpPublicKey::parse(text).ok_or_else(|| PinError::NoKey(text.to_owned()))?;
     Ok(SiteKey {
         key,
         standing,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn unmet(actual: Option<State>) -> Unmet {
+fn unmet(actual: Option<AtpState>) -> Unmet {
     Unmet {
         intent_id: "int_x".into(),
         actual,
@@ -32,7 +32,7 @@ fn the_body_has_name_message_and_extras() {
     );
     assert_eq!(
         body(Problem::InvalidState {
-            state: State::Executing
+            state: AtpState::Executing
         }),
         r#"{"ok":false,"error":"invalid_state","message":"this is not possible while executing","state":"executing"}"#
     );
@@ -41,9 +41,12 @@ fn the_body_has_name_message_and_extras() {
 #[test]
 fn a_precondition_is_worth_waiting_for_unless_one_can_never_hold() {
     for (states, status) in [
-        (vec![Some(State::Created), Some(State::Executed)], 425),
-        (vec![Some(State::Executing), Some(State::Expired)], 412),
-        (vec![Some(State::Compensated)], 412),
+        (vec![Some(AtpState::Created), Some(AtpState::Executed)], 425),
+        (
+            vec![Some(AtpState::Executing), Some(AtpState::Expired)],
+            412,
+        ),
+        (vec![Some(AtpState::Compensated)], 412),
         (vec![None], 412),
     ] {
         let problem = Problem::PreconditionFailed {
@@ -162,7 +165,7 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         (Problem::NotAuthorized, 409, "not_authorized"),
         (
             Problem::InvalidState {
-                state: State::Created,
+                state: AtpState::Created,
             },
             409,
             "invalid_state",

@@ -22,7 +22,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
+use super::{
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFailure, RailFuture, RailReport,
+    RefundOutcome,
+};
 use crate::ids;
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
@@ -60,7 +63,7 @@ pub struct Options {
 }
 
 #[derive(Clone)]
-pub struct Worker {
+pub struct WorkerRail {
     engine: Engine,
     goal: String,
     wait: Duration,
@@ -68,7 +71,7 @@ pub struct Worker {
     watchers: Arc<Semaphore>,
 }
 
-impl std::fmt::Debug for Worker {
+impl std::fmt::Debug for WorkerRail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker")
             .field("goal", &self.goal)
@@ -76,7 +79,7 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-impl Worker {
+impl WorkerRail {
     pub const NAME: &str = "worker";
 
     pub fn new(engine: Engine, options: Options) -> Self {
@@ -208,9 +211,9 @@ impl Worker {
     }
 
     /// What a row says, without waiting.
-    async fn report(&self, row: &Intent) -> Report {
-        let report = |outcome| Report::of(outcome).named(row.id.to_string());
-        let failed = |code: &str, why: &str| report(RailOutcome::Failed).because(code, why);
+    async fn report(&self, row: &Intent) -> RailReport {
+        let report = |outcome| RailReport::of(outcome).with_payment_id(row.id.to_string());
+        let failed = |code: &str, why: &str| report(RailOutcome::Failed).with_failure(code, why);
         let why = row.last_error.as_deref().unwrap_or_default();
         match (row.state, row.cause) {
             (State::Acked, _) => report(RailOutcome::Succeeded),
@@ -235,13 +238,13 @@ impl Worker {
         died.map(|fact| fact.verb == Verb::Fail)
     }
 
-    async fn look(&self, id: IntentId) -> Report {
+    async fn look(&self, id: IntentId) -> RailReport {
         self.look_for_end(id).await.0
     }
 
     /// What is known of it, and whether there will be news.
-    async fn look_for_end(&self, id: IntentId) -> (Report, bool) {
-        let named = |outcome| Report::of(outcome).named(id.to_string());
+    async fn look_for_end(&self, id: IntentId) -> (RailReport, bool) {
+        let named = |outcome| RailReport::of(outcome).with_payment_id(id.to_string());
         match self.engine.observe(id).await {
             // One whose worker was lost is dead, and only a person can say more.
             Ok(Some(row)) => (self.report(&row).await, row.settled_at.is_none()),
@@ -255,7 +258,7 @@ impl Worker {
     }
 
     /// Waits for the worker; if that takes too long, somebody else does, and tells when there is news.
-    async fn await_end(&self, id: IntentId, charge: &Charge) -> Report {
+    async fn await_end(&self, id: IntentId, charge: &Charge) -> RailReport {
         let (report, more) = self.follow(id, SOON, Instant::now() + self.wait).await;
         if more && let Ok(place) = Arc::clone(&self.watchers).try_acquire_owned() {
             let (watcher, reference) = (self.clone(), charge.reference.as_str().to_owned());
@@ -269,7 +272,7 @@ impl Worker {
     }
 
     /// What came of it, and whether there may be more to know than that.
-    async fn follow(&self, id: IntentId, pause: Duration, until: Instant) -> (Report, bool) {
+    async fn follow(&self, id: IntentId, pause: Duration, until: Instant) -> (RailReport, bool) {
         let mut news = self.engine.follow_publisher(PUBLISHER);
         loop {
             news.mark_unchanged();
@@ -288,7 +291,7 @@ impl Worker {
 fn fence(charge: &Charge) -> Key {
     Key {
         kind: Kind::RailEvent,
-        owner: Worker::NAME.to_owned(),
+        owner: WorkerRail::NAME.to_owned(),
         name: format!("fence:{}", charge.reference.as_str()),
     }
 }
@@ -298,51 +301,59 @@ fn parent(charge: &Charge) -> Option<IntentId> {
     ids::transaction_row(&charge.transaction_id)
 }
 
-impl Rail for Worker {
+impl Rail for WorkerRail {
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
     /// Nothing exists before it is published, and being published it may happen.
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             match self.effect(charge).await {
-                Ok(None) => Report::of(RailOutcome::Unconfirmed),
+                Ok(None) => RailReport::of(RailOutcome::Unconfirmed),
                 Ok(Some(row)) => self.report(&row).await,
-                Err(()) => Report::of(RailOutcome::Unknown),
+                Err(()) => RailReport::of(RailOutcome::Unknown),
             }
         })
     }
 
-    fn confirm<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+    fn confirm<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             let key = format!("effect:{}", charge.reference.as_str());
             match self.publish(charge, &self.goal, key).await {
                 Some(id) => self.await_end(id, charge).await,
-                None => Report::of(RailOutcome::Unknown),
+                None => RailReport::of(RailOutcome::Unknown),
             }
         })
     }
 
-    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         self.look_up(charge, id)
     }
 
-    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             if let Some(id) = id.and_then(|id| id.parse().ok()) {
                 return self.look(id).await;
             }
             match self.effect(charge).await {
-                Ok(None) => Report::of(RailOutcome::NotFound),
+                Ok(None) => RailReport::of(RailOutcome::NotFound),
                 Ok(Some(row)) => self.report(&row).await,
-                Err(()) => Report::of(RailOutcome::Unknown),
+                Err(()) => RailReport::of(RailOutcome::Unknown),
             }
         })
     }
 
     /// What nobody has taken can be taken back. What a worker has is the worker's to end, and it can only be seen whether it did.
-    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, Fenced> {
         Box::pin(async move {
             if self.fence_off(charge).await.is_err() {
                 return Fenced::Unknown;
@@ -366,7 +377,11 @@ impl Rail for Worker {
         })
     }
 
-    fn refund<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Refunded> {
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        _: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome> {
         Box::pin(async move {
             let report = match self.latest_refund(charge).await {
                 Ok(Some(row)) => self.report(&row).await,
@@ -374,30 +389,30 @@ impl Rail for Worker {
                     let key = format!("effect:{}", charge.refund_reference());
                     match self.publish(charge, &self.refund_goal(), key).await {
                         Some(id) => self.await_end(id, charge).await,
-                        None => return Refunded::Unknown,
+                        None => return RefundOutcome::Unknown,
                     }
                 }
-                Err(()) => return Refunded::Unknown,
+                Err(()) => return RefundOutcome::Unknown,
             };
             if report.outcome == RailOutcome::Succeeded {
-                return Refunded::Done {
+                return RefundOutcome::Done {
                     refund_id: report.payment_id,
                 };
             }
             if report.outcome == RailOutcome::Failed {
-                return Refunded::Refused(report.failure.unwrap_or(Failure {
+                return RefundOutcome::Refused(report.failure.unwrap_or(RailFailure {
                     code: "worker_failed".to_owned(),
                     message: String::new(),
                 }));
             }
             if report.outcome == RailOutcome::Lost {
-                return Refunded::Lost;
+                return RefundOutcome::Lost;
             }
-            Refunded::Pending
+            RefundOutcome::Pending
         })
     }
 
-    fn heard(&self, _: Message<'_>) -> Result<Hint, Problem> {
+    fn parse_callback(&self, _: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         Err(Problem::NotFound {
             what: "callback of this rail",
         })

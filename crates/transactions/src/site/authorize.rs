@@ -9,66 +9,66 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::{Key, Put};
 use serde_json::json;
 
-use super::books::{self, Burned, Claimed, Given, Kept, Permission};
-use super::recent::Known;
-use super::{Answer, Caller, Site, TRIES_MAX};
-use crate::document::{Document, REQUEST_BYTES_MAX};
-use crate::envelope::{Envelope, Operation};
+use super::recent::CachedPermission;
+use super::records::{self, ActionClaim, PermissionRecord, StoredAnswer, UsedNonce, Versioned};
+use super::{Site, SiteAnswer, SiteCaller, TRIES_MAX};
+use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
+use crate::envelope::{RequestEnvelope, RequestOperation};
 use crate::instant;
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::key::IdempotencyKey;
 use crate::problem::{Problem, Unmet};
 use crate::request::Authorize;
-use crate::state::State;
+use crate::state::AtpState;
 
 const OPERATION: &str = "authorize";
 
 /// Whether the permission was there before.
-struct Found {
-    permission: Kept<Permission>,
-    intent: Intent,
+struct PresentedPermission {
+    permission: Versioned<PermissionRecord>,
+    intent: SignedIntent,
     is_new: bool,
 }
 
 /// All that a consent rests on.
 struct Consent {
-    found: Found,
+    found: PresentedPermission,
     /// The action that it takes for itself.
-    claim: Option<Kept<Claimed>>,
+    claim: Option<Versioned<ActionClaim>>,
     /// What must still be so when it is committed.
     conditions: Vec<Command>,
 }
 
 impl Site {
-    pub async fn authorize(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
-        let document = Document::read(body, REQUEST_BYTES_MAX)?;
+    pub async fn authorize(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let document = AtpDocument::read(body, REQUEST_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         let request = Authorize::read(&document)?;
         let envelope = match &request {
-            Authorize::Known { .. } => Some(self.envelope(&document, Operation::Authorize)?),
+            Authorize::Known { .. } => Some(self.envelope(&document, RequestOperation::Authorize)?),
             // An intent has a site and a time of its own.
             Authorize::Whole(_) => None,
         };
-        let given_key = books::given_key(request.intent_id(), OPERATION, &key);
+        let given_key = records::answer_key(request.intent_id(), OPERATION, &key);
         if let Some(answer) = self
-            .authorize_unseen(&given_key, &request, &document)
+            .authorize_optimistically(&given_key, &request, &document)
             .await?
         {
-            return Ok(answer.at(State::Authorized));
+            return Ok(answer.at(AtpState::Authorized));
         }
         for _ in 0..TRIES_MAX {
-            if let Some(given) = self.given(&given_key, &document).await? {
-                return self.given_again(given, &request, &document).await;
+            if let Some(given) = self.stored_answer(&given_key, &document).await? {
+                return self.replay_answer(given, &request, &document).await;
             }
             let authorized = self
-                .try_to_authorize(&given_key, &request, &document, envelope)
+                .try_authorize(&given_key, &request, &document, envelope)
                 .await;
             match authorized {
                 Ok(None) => {}
-                Ok(Some(answer)) => return Ok(answer.at(State::Authorized)),
+                Ok(Some(answer)) => return Ok(answer.at(AtpState::Authorized)),
                 // The same request may have burned the nonce between two looks, and then it is no refusal.
-                Err(problem) => match self.given(&given_key, &document).await? {
-                    Some(given) => return self.given_again(given, &request, &document).await,
+                Err(problem) => match self.stored_answer(&given_key, &document).await? {
+                    Some(given) => return self.replay_answer(given, &request, &document).await,
                     None => return Err(problem),
                 },
             }
@@ -78,12 +78,12 @@ impl Site {
 
     /// Without a look at the ledger first: nearly every whole intent is new, and the commit itself says whether this one is.
     /// `None` if it is not, or if anything speaks against it; which of several reasons is told first is decided by looking.
-    async fn authorize_unseen(
+    async fn authorize_optimistically(
         &self,
         given_key: &Key,
         request: &Authorize,
-        document: &Document,
-    ) -> Result<Option<Answer>, Problem> {
+        document: &AtpDocument,
+    ) -> Result<Option<SiteAnswer>, Problem> {
         let Authorize::Whole(intent) = request else {
             return Ok(None);
         };
@@ -96,29 +96,29 @@ impl Site {
             return Ok(None);
         }
         let consent = Consent {
-            found: Found {
-                permission: self.received(intent),
+            found: PresentedPermission {
+                permission: self.new_permission(intent),
                 intent: (**intent).clone(),
                 is_new: true,
             },
             claim: None,
             conditions: Vec::new(),
         };
-        self.record(consent, given_key, document).await
+        self.commit_consent(consent, given_key, document).await
     }
 
     /// `None` if somebody else was quicker.
-    async fn try_to_authorize(
+    async fn try_authorize(
         &self,
         given_key: &Key,
         request: &Authorize,
-        document: &Document,
-        envelope: Option<Envelope>,
-    ) -> Result<Option<Answer>, Problem> {
-        let found = self.found(request).await?;
+        document: &AtpDocument,
+        envelope: Option<RequestEnvelope>,
+    ) -> Result<Option<SiteAnswer>, Problem> {
+        let found = self.presented(request).await?;
         let intent = &found.intent;
         if plant::on(Plant::BurnBeforeSignature) {
-            self.commit(vec![burn(intent, self.now())]).await?;
+            self.commit(vec![use_nonce(intent, self.now())]).await?;
         }
         self.check_consent(request, intent, document)?;
         request.check_nonce(intent)?;
@@ -128,7 +128,7 @@ impl Site {
         } else {
             let now = self.judged_at(&found.permission.value, intent).await?;
             let checked = found.permission.value.check_unexpired(intent, now);
-            self.ended_if_over(&found.permission, checked).await?;
+            self.record_expiry(&found.permission, checked).await?;
         }
         envelope.map_or(Ok(()), |envelope| self.check_fresh(envelope))?;
         self.check_bounded(intent)?;
@@ -137,22 +137,22 @@ impl Site {
             conditions: self.check_preconditions(intent).await?,
             found,
         };
-        self.record(consent, given_key, document).await
+        self.commit_consent(consent, given_key, document).await
     }
 
     /// Commits the consent, the burned nonce and the answer. `None` if somebody else was quicker.
-    async fn record(
+    async fn commit_consent(
         &self,
         consent: Consent,
         given_key: &Key,
-        document: &Document,
-    ) -> Result<Option<Answer>, Problem> {
+        document: &AtpDocument,
+    ) -> Result<Option<SiteAnswer>, Problem> {
         let Consent {
             found,
             claim,
             conditions,
         } = consent;
-        let Found {
+        let PresentedPermission {
             mut permission,
             intent,
             is_new,
@@ -163,27 +163,27 @@ impl Site {
         let body = json!({
             "ok": true,
             "intent_id": intent.intent_id,
-            "state": State::Authorized.word(),
+            "state": AtpState::Authorized.word(),
             "nonce": intent.nonce,
             "authorized_at": instant::print(now),
             "expires_at": instant::print(intent.expires_at),
         });
-        let answer = Answer::new(200, &body);
-        let given = Given {
+        let answer = SiteAnswer::new(200, &body);
+        let given = StoredAnswer {
             fingerprint: document.fingerprint(),
             status: answer.status,
             body: answer.body.clone(),
         };
 
         let mut steps = vec![
-            permission.unchanged(),
-            Command::Expect(books::nonce_key(&intent), 0),
+            permission.expect_version(),
+            Command::Expect(records::nonce_key(&intent), 0),
             Command::Expect(given_key.clone(), 0),
         ];
         steps.extend(conditions);
-        steps.extend(claim.iter().map(Kept::unchanged));
+        steps.extend(claim.iter().map(Versioned::expect_version));
         if is_new {
-            steps.push(books::begin_permission(row, &intent, now, None));
+            steps.push(records::begin_permission(row, &intent, now, None));
         }
         steps.push(Command::Validate(Operate {
             id: row,
@@ -191,24 +191,25 @@ impl Site {
             reason: String::new(),
         }));
         steps.push(permission.put());
-        steps.push(burn(&intent, now));
-        steps.push(books::put(given_key.clone(), &given));
+        steps.push(use_nonce(&intent, now));
+        steps.push(records::put(given_key.clone(), &given));
         steps.extend(claim.map(|claim| self.claim_action(&claim)));
         let committed = self.commit(steps).await?.map(|_| answer);
         if committed.is_some() {
             permission.version += 1;
-            self.recent().remember(Known { permission, intent });
+            self.recent()
+                .remember(CachedPermission { permission, intent });
         }
         Ok(committed)
     }
 
-    async fn found(&self, request: &Authorize) -> Result<Found, Problem> {
+    async fn presented(&self, request: &Authorize) -> Result<PresentedPermission, Problem> {
         let known = self.permission(request.intent_id()).await?;
         if let Some(known) = &known {
-            known.value.check_caller(Caller::Agent)?;
+            known.value.check_caller(SiteCaller::Agent)?;
         }
         match (known, request) {
-            (Some(permission), Authorize::Known { .. }) => Ok(Found {
+            (Some(permission), Authorize::Known { .. }) => Ok(PresentedPermission {
                 intent: permission.value.intent()?,
                 permission,
                 is_new: false,
@@ -221,14 +222,14 @@ impl Site {
                     self.check_signed(sent)?;
                     return Err(Problem::IntentConflict);
                 }
-                Ok(Found {
+                Ok(PresentedPermission {
                     permission,
                     intent,
                     is_new: false,
                 })
             }
-            (None, Authorize::Whole(sent)) => Ok(Found {
-                permission: self.received(sent),
+            (None, Authorize::Whole(sent)) => Ok(PresentedPermission {
+                permission: self.new_permission(sent),
                 intent: (**sent).clone(),
                 is_new: true,
             }),
@@ -238,8 +239,8 @@ impl Site {
     fn check_consent(
         &self,
         request: &Authorize,
-        intent: &Intent,
-        document: &Document,
+        intent: &SignedIntent,
+        document: &AtpDocument,
     ) -> Result<(), Problem> {
         if let Authorize::Whole(sent) = request {
             self.check_signed(sent)?;
@@ -251,8 +252,8 @@ impl Site {
         intent.check_authorization(document)
     }
 
-    pub(super) async fn check_nonce_free(&self, intent: &Intent) -> Result<(), Problem> {
-        let burned: Option<Kept<Burned>> = self.read(books::nonce_key(intent)).await?;
+    pub(super) async fn check_nonce_free(&self, intent: &SignedIntent) -> Result<(), Problem> {
+        let burned: Option<Versioned<UsedNonce>> = self.read(records::nonce_key(intent)).await?;
         match burned {
             None => Ok(()),
             Some(burned) => Err(Problem::NonceConsumed {
@@ -262,55 +263,64 @@ impl Site {
     }
 
     /// What was answered to this key before.
-    async fn given(&self, key: &Key, document: &Document) -> Result<Option<Answer>, Problem> {
-        let given: Option<Kept<Given>> = self.read(key.clone()).await?;
+    async fn stored_answer(
+        &self,
+        key: &Key,
+        document: &AtpDocument,
+    ) -> Result<Option<SiteAnswer>, Problem> {
+        let given: Option<Versioned<StoredAnswer>> = self.read(key.clone()).await?;
         match given {
             None => Ok(None),
             Some(given) if given.value.fingerprint == document.fingerprint() => {
-                Ok(Some(Answer::text(given.value.status, given.value.body)))
+                Ok(Some(SiteAnswer::text(given.value.status, given.value.body)))
             }
             Some(_) => Err(Problem::IdempotencyMismatch),
         }
     }
 
     /// The bytes are those of then; the head tells how things are now.
-    async fn given_again(
+    async fn replay_answer(
         &self,
-        given: Answer,
+        given: SiteAnswer,
         request: &Authorize,
-        document: &Document,
-    ) -> Result<Answer, Problem> {
+        document: &AtpDocument,
+    ) -> Result<SiteAnswer, Problem> {
         if document.names_its_operation() {
             // Its signature is no part of what it was recognised by.
-            let found = self.found(request).await?;
+            let found = self.presented(request).await?;
             self.check_consent(request, &found.intent, document)?;
         }
         let state = self.state_of(request.intent_id()).await?;
-        Ok(given.at(state.unwrap_or(State::Authorized)).replayed(true))
+        Ok(given
+            .at(state.unwrap_or(AtpState::Authorized))
+            .replayed(true))
     }
 
     /// That nobody takes the same action at the same time; what to claim then. A claim whose intent came to nothing is free.
     pub(super) async fn check_action_free(
         &self,
-        intent: &Intent,
-    ) -> Result<Option<Kept<Claimed>>, Problem> {
+        intent: &SignedIntent,
+    ) -> Result<Option<Versioned<ActionClaim>>, Problem> {
         let window_s = self.options().dedup_window_s;
         let Some(action) = self.deduplicated(intent) else {
             return Ok(None);
         };
-        let key = books::action_key(intent, action);
-        let claimed: Option<Kept<Claimed>> = self.read(key.clone()).await?;
-        let own = Claimed {
+        let key = records::action_key(intent, action);
+        let claimed: Option<Versioned<ActionClaim>> = self.read(key.clone()).await?;
+        let own = ActionClaim {
             intent_id: intent.intent_id.clone(),
             at: self.now().0,
         };
         let Some(claimed) = claimed else {
-            return Ok(Some(Kept::new(key, own)));
+            return Ok(Some(Versioned::new(key, own)));
         };
-        let (state, _) = self.fate_of(&claimed.value.intent_id).await?;
-        let came_to_nothing = matches!(state, None | Some(State::Expired | State::Compensated));
+        let (state, _) = self.effective_state(&claimed.value.intent_id).await?;
+        let came_to_nothing = matches!(
+            state,
+            None | Some(AtpState::Expired | AtpState::Compensated)
+        );
         if came_to_nothing || claimed.value.intent_id == intent.intent_id {
-            return Ok(Some(Kept {
+            return Ok(Some(Versioned {
                 value: own,
                 ..claimed
             }));
@@ -322,14 +332,14 @@ impl Site {
     }
 
     /// The action that must not be taken twice.
-    fn deduplicated<'i>(&self, intent: &'i Intent) -> Option<&'i String> {
+    fn deduplicated<'i>(&self, intent: &'i SignedIntent) -> Option<&'i String> {
         let is_on = self.options().dedup_window_s > 0;
         intent.action_dedup_key.as_ref().filter(|_| is_on)
     }
 
-    fn claim_action(&self, claim: &Kept<Claimed>) -> Command {
+    fn claim_action(&self, claim: &Versioned<ActionClaim>) -> Command {
         let window_us = i64::from(self.options().dedup_window_s) * SECOND_US;
-        let put = books::writing(claim.key.clone(), &claim.value);
+        let put = records::new_put(claim.key.clone(), &claim.value);
         Command::Put(Put {
             expires_at: Some(self.engine_now().plus(window_us)),
             ..put
@@ -337,11 +347,11 @@ impl Site {
     }
 
     /// That all it depends on is settled, and what must not change until the commit for that to be true.
-    async fn check_preconditions(&self, intent: &Intent) -> Result<Vec<Command>, Problem> {
+    async fn check_preconditions(&self, intent: &SignedIntent) -> Result<Vec<Command>, Problem> {
         let mut unmet = Vec::new();
         let mut conditions = Vec::new();
         for intent_id in &intent.preconditions {
-            match self.fate_of(intent_id).await? {
+            match self.effective_state(intent_id).await? {
                 (_, Some(settled)) => conditions.push(settled),
                 (actual, None) => unmet.push(Unmet {
                     actual,
@@ -357,10 +367,10 @@ impl Site {
 }
 
 /// Uses up the nonce of an intent.
-fn burn(intent: &Intent, now: Micros) -> Command {
-    let burned = Burned {
+fn use_nonce(intent: &SignedIntent, now: Micros) -> Command {
+    let burned = UsedNonce {
         intent_id: intent.intent_id.clone(),
         at: now.0,
     };
-    books::put(books::nonce_key(intent), &burned)
+    records::put(records::nonce_key(intent), &burned)
 }

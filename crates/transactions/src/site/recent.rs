@@ -6,25 +6,25 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::books::{Kept, Permission};
-use crate::intent::Intent;
+use super::records::{PermissionRecord, Versioned};
+use crate::intent::SignedIntent;
 
 const HALF_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
-pub(super) struct Recent {
-    halves: Mutex<[HashMap<String, Known>; 2]>,
+pub(super) struct RecentPermissions {
+    halves: Mutex<[HashMap<String, CachedPermission>; 2]>,
 }
 
 /// A permission as the ledger has it, and what it says.
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) permission: Kept<Permission>,
-    pub(super) intent: Intent,
+pub(super) struct CachedPermission {
+    pub(super) permission: Versioned<PermissionRecord>,
+    pub(super) intent: SignedIntent,
 }
 
-impl Recent {
-    pub(super) fn remember(&self, known: Known) {
+impl RecentPermissions {
+    pub(super) fn remember(&self, known: CachedPermission) {
         let halves = self.halves.lock();
         let [newer, older] = &mut *halves.unwrap_or_else(PoisonError::into_inner);
         if newer.len() >= HALF_MAX {
@@ -34,7 +34,7 @@ impl Recent {
     }
 
     /// Once: what was taken is out of date when it was used.
-    pub(super) fn take(&self, intent_id: &str) -> Option<Known> {
+    pub(super) fn take(&self, intent_id: &str) -> Option<CachedPermission> {
         let halves = self.halves.lock();
         let [newer, older] = &mut *halves.unwrap_or_else(PoisonError::into_inner);
         newer.remove(intent_id).or_else(|| older.remove(intent_id))

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use consign_transactions::callback;
 use consign_transactions::outcome::RailOutcome;
-use consign_transactions::rail::http::{self, Http};
-use consign_transactions::rail::standard;
-use consign_transactions::rail::stripe::{self, Stripe};
-use consign_transactions::rail::{Charges, Fenced, Rail, Refunded};
+use consign_transactions::rail::http::{self, HttpRail};
+use consign_transactions::rail::standard_webhooks;
+use consign_transactions::rail::stripe::{self, StripeRail};
+use consign_transactions::rail::{ChargesRail, Fenced, Rail, RefundOutcome};
 
 use crate::endpoint::{Answer, Endpoint, reply};
 use crate::{PATIENCE, charge};
@@ -18,14 +18,14 @@ fn rails(base: &str, timeout: Duration) -> [Box<dyn Rail>; 3] {
     let options = || stripe::Options {
         base: base.to_owned(),
         secret: "sk_test_secret".to_owned(),
-        webhook_secrets: callback::Secrets::new([]),
+        webhook_secrets: callback::StripeSecrets::new([]),
         timeout,
     };
-    let stripe = Stripe::new(options());
-    let charges = Charges::new(options());
-    let http = Http::new(http::Options {
+    let stripe = StripeRail::new(options());
+    let charges = ChargesRail::new(options());
+    let http = HttpRail::new(http::Options {
         base: base.to_owned(),
-        secrets: standard::Secrets::new([ENDPOINT_SECRET]).unwrap(),
+        secrets: standard_webhooks::WebhookSecrets::new([ENDPOINT_SECRET]).unwrap(),
         timeout,
     });
     [
@@ -60,7 +60,7 @@ async fn nothing_is_known(
                 rail.refund(&charge, id).await,
             );
             assert_eq!(fenced, Fenced::Unknown, "{name}: {what}");
-            assert_eq!(refunded, Refunded::Unknown, "{name}: {what}");
+            assert_eq!(refunded, RefundOutcome::Unknown, "{name}: {what}");
         }
     }
     endpoint

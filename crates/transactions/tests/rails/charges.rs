@@ -1,12 +1,14 @@
 //! The rail of Stripe's older charges against stripe-stateful-mock, which honours idempotency keys.
 
 use consign_client::Method;
-use consign_transactions::callback::Secrets;
+use consign_transactions::callback::StripeSecrets;
 use consign_transactions::intent::Capture;
 use consign_transactions::money::Cents;
 use consign_transactions::outcome::RailOutcome;
 use consign_transactions::rail::stripe::Options;
-use consign_transactions::rail::{Charge, Charges, Fenced, Rail as _, Refunded, Report};
+use consign_transactions::rail::{
+    Charge, ChargesRail, Fenced, Rail as _, RailReport, RefundOutcome,
+};
 use serde_json::Value;
 
 use crate::process::{SECRET, StandIn};
@@ -14,17 +16,17 @@ use crate::{PATIENCE, charge};
 
 const VISA: &str = "tok_visa";
 
-fn rail(mock: &StandIn) -> Charges {
+fn rail(mock: &StandIn) -> ChargesRail {
     let options = Options {
         base: mock.base.clone(),
         secret: SECRET.to_owned(),
-        webhook_secrets: Secrets::new([]),
+        webhook_secrets: StripeSecrets::new([]),
         timeout: PATIENCE,
     };
-    Charges::new(options).unwrap()
+    ChargesRail::new(options).unwrap()
 }
 
-async fn prepared(rail: &Charges, charge: &Charge) -> String {
+async fn prepared(rail: &ChargesRail, charge: &Charge) -> String {
     let report = rail.prepare(charge).await;
     assert_eq!(report.outcome, RailOutcome::Unconfirmed, "{report:?}");
     report.payment_id.unwrap()
@@ -46,17 +48,26 @@ async fn at_103_a_payment_at_a_rail_that_honours_keys_happens_once_and_is_refund
     assert_eq!(listed(&mock, "charges").await.len(), 1);
     for _ in 0..3 {
         let confirmed = rail.confirm(&charge, Some(&id)).await;
-        assert_eq!(confirmed, Report::of(RailOutcome::Succeeded).named(&id));
+        assert_eq!(
+            confirmed,
+            RailReport::of(RailOutcome::Succeeded).with_payment_id(&id)
+        );
     }
     for known in [Some(id.as_str()), None] {
         let found = rail.look_up(&charge, known).await;
-        assert_eq!(found, Report::of(RailOutcome::Succeeded).named(&id));
+        assert_eq!(
+            found,
+            RailReport::of(RailOutcome::Succeeded).with_payment_id(&id)
+        );
     }
     assert_eq!(rail.cancel(&charge, Some(&id)).await, Fenced::TooLate);
     assert_eq!(listed(&mock, "refunds").await.len(), 0);
 
     let refunded = rail.refund(&charge, Some(&id)).await;
-    assert!(matches!(refunded, Refunded::Done { .. }), "{refunded:?}");
+    assert!(
+        matches!(refunded, RefundOutcome::Done { .. }),
+        "{refunded:?}"
+    );
     assert_eq!(rail.refund(&charge, None).await, refunded);
     assert_eq!(listed(&mock, "refunds").await.len(), 1);
     let charges = listed(&mock, "charges").await;

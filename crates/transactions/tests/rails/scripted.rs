@@ -2,20 +2,20 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use consign_transactions::callback::Secrets;
+use consign_transactions::callback::StripeSecrets;
 use consign_transactions::outcome::RailOutcome;
-use consign_transactions::rail::stripe::{Options, Stripe};
-use consign_transactions::rail::{Charge, Fenced, Rail as _, Refunded};
+use consign_transactions::rail::stripe::{Options, StripeRail};
+use consign_transactions::rail::{Charge, Fenced, Rail as _, RefundOutcome};
 use serde_json::{Value, json};
 
 use crate::endpoint::{Answer, Asked, Endpoint, reply};
 use crate::{PATIENCE, charge};
 
-fn rail(endpoint: &Endpoint) -> Stripe {
-    Stripe::new(Options {
+fn rail(endpoint: &Endpoint) -> StripeRail {
+    StripeRail::new(Options {
         base: endpoint.base(),
         secret: "sk_test_secret".to_owned(),
-        webhook_secrets: Secrets::new([]),
+        webhook_secrets: StripeSecrets::new([]),
         timeout: PATIENCE,
     })
     .unwrap()
@@ -228,7 +228,7 @@ async fn a_refund_whose_answer_was_lost_is_found_and_not_repeated() {
     })
     .await;
     let rail = rail(&endpoint);
-    let done = Refunded::Done {
+    let done = RefundOutcome::Done {
         refund_id: Some("re_1".to_owned()),
     };
     assert_eq!(rail.refund(&ours(), Some("pi_1")).await, done);
@@ -256,7 +256,11 @@ async fn a_refund_that_lacks_funds_today_is_not_refused() {
         })
         .await;
         let told = rail(&endpoint).refund(&ours(), Some("pi_1")).await;
-        assert_eq!(matches!(told, Refunded::Refused(_)), refused, "{told:?}");
+        assert_eq!(
+            matches!(told, RefundOutcome::Refused(_)),
+            refused,
+            "{told:?}"
+        );
     }
 }
 

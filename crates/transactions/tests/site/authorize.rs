@@ -4,7 +4,7 @@ use consign_kernel::ids::SECOND_US;
 use consign_kernel::receipt::Signer;
 use consign_transactions::instant;
 use consign_transactions::site::AgentKeys;
-use consign_transactions::state::State;
+use consign_transactions::state::AtpState;
 use serde_json::{Value, json};
 
 use crate::bank::Mood;
@@ -316,7 +316,7 @@ async fn at_027_an_end_is_shown_when_its_time_has_come_though_nothing_was_writte
                 (&shown["state"], &shown["data"]["status"]),
                 (&json!(state), &json!(state))
             );
-            assert_eq!(answer.state.map(State::word), Some(state));
+            assert_eq!(answer.state.map(AtpState::word), Some(state));
             let is_over = shown["expired_reason"] == "expired";
             assert_eq!(is_over, state == "expired");
         }
@@ -550,7 +550,7 @@ async fn at_017_a_replay_tells_the_state_of_now() {
     assert_eq!(again.body, first.body);
     assert_eq!(
         (first.state, again.state),
-        (Some(State::Authorized), Some(State::Settled))
+        (Some(AtpState::Authorized), Some(AtpState::Settled))
     );
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use consign_transactions::outcome::RailOutcome;
 use consign_transactions::problem::Problem;
 use consign_transactions::rail::{
-    Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report,
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFailure, RailFuture, RailReport,
+    RefundOutcome,
 };
 
 /// How the bank behaves at its next calls.
@@ -197,9 +198,9 @@ impl Bank {
         }
     }
 
-    fn report(books: &Books, charge: &Charge, id: Option<&str>) -> Report {
+    fn report(books: &Books, charge: &Charge, id: Option<&str>) -> RailReport {
         let Some(id) = Self::find(books, charge, id) else {
-            return Report::of(RailOutcome::NotFound);
+            return RailReport::of(RailOutcome::NotFound);
         };
         let outcome = match books.payments[&id].1 {
             _ if books.mood == Mood::Wrong => RailOutcome::Different,
@@ -209,9 +210,9 @@ impl Bank {
             Payment::Paid => RailOutcome::Succeeded,
             Payment::Failed | Payment::Cancelled => RailOutcome::Failed,
         };
-        let report = Report::of(outcome).named(id);
+        let report = RailReport::of(outcome).with_payment_id(id);
         if outcome == RailOutcome::Failed {
-            return report.because("card_declined", "Your card was declined.");
+            return report.with_failure("card_declined", "Your card was declined.");
         }
         report
     }
@@ -222,21 +223,21 @@ impl Rail for Bank {
         "bank"
     }
 
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             self.arrive("prepare", charge).await;
             let mute = self.0.lock().unwrap().mood == Mood::Mute;
             if mute {
                 self.be(Mood::Well);
             }
-            let report = self.with(Report::of(RailOutcome::Unknown), |books| {
+            let report = self.with(RailReport::of(RailOutcome::Unknown), |books| {
                 // Asked twice it makes two, like a rail that ignores idempotency keys.
                 let id = format!("pay_{}", books.payments.len() + 1);
                 let reference = charge.reference.as_str().to_owned();
                 books
                     .payments
                     .insert(id.clone(), (reference, Payment::Prepared));
-                Report::of(RailOutcome::Unconfirmed).named(id)
+                RailReport::of(RailOutcome::Unconfirmed).with_payment_id(id)
             });
             if mute {
                 self.be(Mood::Mute);
@@ -245,10 +246,14 @@ impl Rail for Bank {
         })
     }
 
-    fn confirm<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn confirm<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             self.arrive("confirm", charge).await;
-            self.with(Report::of(RailOutcome::Unknown), |books| {
+            self.with(RailReport::of(RailOutcome::Unknown), |books| {
                 let found = Self::find(books, charge, id);
                 let after = match books.mood {
                     Mood::Declines => Payment::Failed,
@@ -266,10 +271,14 @@ impl Rail for Bank {
         })
     }
 
-    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             self.arrive("capture", charge).await;
-            self.with(Report::of(RailOutcome::Unknown), |books| {
+            self.with(RailReport::of(RailOutcome::Unknown), |books| {
                 let found = Self::find(books, charge, id);
                 if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
                     && *payment == Payment::Held
@@ -281,16 +290,20 @@ impl Rail for Bank {
         })
     }
 
-    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             self.arrive("look_up", charge).await;
-            self.with(Report::of(RailOutcome::Unknown), |books| {
+            self.with(RailReport::of(RailOutcome::Unknown), |books| {
                 Self::report(books, charge, id)
             })
         })
     }
 
-    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, Fenced> {
         Box::pin(async move {
             self.arrive("cancel", charge).await;
             self.with(Fenced::Unknown, |books| {
@@ -317,7 +330,11 @@ impl Rail for Bank {
         })
     }
 
-    fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome> {
         Box::pin(async move {
             // It is seen whether there was one, and only then one is asked for, as with any rail that ignores idempotency keys.
             let before = {
@@ -326,16 +343,16 @@ impl Rail for Bank {
                 books.refunds.iter().position(|one| *one == id)
             };
             self.arrive("refund", charge).await;
-            self.with(Refunded::Unknown, |books| {
+            self.with(RefundOutcome::Unknown, |books| {
                 if books.refund_refused {
-                    return Refunded::Refused(Failure {
+                    return RefundOutcome::Refused(RailFailure {
                         code: "charge_disputed".to_owned(),
                         message: "The charge is disputed.".to_owned(),
                     });
                 }
                 let id = Self::find(books, charge, id).unwrap_or_default();
                 if books.payments.get(&id).map(|payment| payment.1) != Some(Payment::Paid) {
-                    return Refunded::Refused(Failure {
+                    return RefundOutcome::Refused(RailFailure {
                         code: "not_paid".to_owned(),
                         message: "There is nothing to pay back.".to_owned(),
                     });
@@ -344,7 +361,7 @@ impl Rail for Bank {
                     books.refunds.push(id);
                     books.refunds.len() - 1
                 });
-                Refunded::Done {
+                RefundOutcome::Done {
                     refund_id: Some(format!("re_{}", number + 1)),
                 }
             })
@@ -352,14 +369,14 @@ impl Rail for Bank {
     }
 
     /// Its messages are `event payment`, and genuine if they say so.
-    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
+    fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         let genuine = message
             .headers
             .iter()
             .any(|(name, value)| name == "x-bank" && value == "genuine");
         let text = String::from_utf8_lossy(message.body).into_owned();
         match text.split_once(' ') {
-            Some((event, about)) if genuine => Ok(Hint {
+            Some((event, about)) if genuine => Ok(CallbackHint {
                 event_id: event.to_owned(),
                 about: Some(about.to_owned()),
             }),

@@ -21,7 +21,7 @@ async fn execute(
     world: &World,
     n: usize,
     sent: Value,
-) -> Result<consign_transactions::site::Answer, consign_transactions::problem::Problem> {
+) -> Result<consign_transactions::site::SiteAnswer, consign_transactions::problem::Problem> {
     let sent = sent.to_string();
     world
         .site

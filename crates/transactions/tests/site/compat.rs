@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use consign_transactions::document::hash;
 use consign_transactions::problem::Problem;
-use consign_transactions::site::Answer;
+use consign_transactions::site::SiteAnswer;
 use consign_transactions::site::compat::ForUser;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::world::{KEY, World, body, name};
 const ORDER: &str = "order-42";
 const MOVES: [&str; 3] = ["executing", "executed", "settled"];
 
-fn data(answer: &Answer) -> Value {
+fn data(answer: &SiteAnswer) -> Value {
     assert_eq!(answer.status, 200);
     let body = body(answer);
     assert_eq!(body["ok"], true);
@@ -60,7 +60,7 @@ async fn brought_to(user: &ForUser, intent_id: &str, key: &str, moves: &[&str]) 
     id
 }
 
-async fn begin(user: &ForUser, intent_id: &str, key: &str) -> Result<Answer, Problem> {
+async fn begin(user: &ForUser, intent_id: &str, key: &str) -> Result<SiteAnswer, Problem> {
     let sent = json!({"intent_id": intent_id, "amount_cents": 1500, "summary": "one book"});
     let key = Some(key.as_bytes());
     user.begin(key, sent.to_string().as_bytes()).await
@@ -71,7 +71,7 @@ async fn begun(user: &ForUser) -> String {
     text(&data(&begin(user, &intent_id, ORDER).await.unwrap())["id"])
 }
 
-async fn moved(user: &ForUser, id: &str, to: &str) -> Result<Answer, Problem> {
+async fn moved(user: &ForUser, id: &str, to: &str) -> Result<SiteAnswer, Problem> {
     let sent = json!({"to": to}).to_string();
     user.transition(id, sent.as_bytes()).await
 }

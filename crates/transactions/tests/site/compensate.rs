@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_transactions::rail::Null;
+use consign_transactions::rail::NullRail;
 use serde_json::json;
 
 use crate::bank::{Mood, Payment};
@@ -333,7 +333,9 @@ async fn a_look_does_not_end_what_is_being_undone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_rail_neither_settles_nor_refunds_what_was_begun_on_this_one() {
     let world = World::new().await;
-    let null = world.other(|options| options.rail = Arc::new(Null)).await;
+    let null = world
+        .other(|options| options.rail = Arc::new(NullRail))
+        .await;
     world.authorized("int_abc").await;
     world.bank.be(Mood::Away);
     world.execute("int_abc", KEY).await.unwrap();

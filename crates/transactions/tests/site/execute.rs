@@ -1,6 +1,6 @@
 //! One effect for each key, and the same answer for ever.
 
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use serde_json::json;
 
 use crate::world::{KEY, OTHER_KEY, World, agent, body, name, request, sign};
@@ -186,7 +186,7 @@ async fn a_site_may_ask_for_signed_requests() {
     let refused = world.execute("int_abc", KEY).await;
     assert_eq!(name(&refused), "invalid_signature");
     let members = json!({"intent_id": "int_abc"});
-    let signed = request(&world, Operation::Execute, KEY, members).to_string();
+    let signed = request(&world, RequestOperation::Execute, KEY, members).to_string();
     let answer = world
         .site
         .execute(Some(KEY.as_bytes()), signed.as_bytes())

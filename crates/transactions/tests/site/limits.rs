@@ -117,7 +117,7 @@ async fn whoever_finds_no_place_to_wait_is_answered_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_finds_no_place_is_not_begun_and_what_was_begun_is_still_told() {
     let world = World::new().await;
-    let full = world.other(|options| options.carried_max = 0).await;
+    let full = world.other(|options| options.drivers_max = 0).await;
     let undo = json!({"intent_id": "int_abc", "reason": "user_cancelled"}).to_string();
     let undo = || full.compensate(Some(KEY.as_bytes()), undo.as_bytes());
     world.authorized("int_abc").await;

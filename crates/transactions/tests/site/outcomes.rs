@@ -264,7 +264,7 @@ async fn at_102_one_that_is_stuck_delays_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_102_one_whose_rail_hangs_holds_up_no_other_in_the_sweep() {
     let world = World::with(|options| options.sweep = Duration::from_millis(100)).await;
-    let sweeping = tokio::spawn(world.site.clone().sweep_for_ever());
+    let sweeping = tokio::spawn(world.site.clone().sweep_forever());
     let timekeeper = consign_engine::Timekeeper::new(world.engine.clone());
     let keeping = tokio::spawn(timekeeper.run(std::future::pending(), || {}));
     world.bank.hold_back("look_up", "int_stuck");

@@ -133,7 +133,7 @@ async fn the_sweep_wakes_by_itself_when_something_is_due() {
         options.sweep = std::time::Duration::from_millis(200);
     })
     .await;
-    let sweeping = tokio::spawn(world.site.clone().sweep_for_ever());
+    let sweeping = tokio::spawn(world.site.clone().sweep_forever());
     let timekeeper = consign_engine::Timekeeper::new(world.engine.clone());
     let keeping = tokio::spawn(timekeeper.run(std::future::pending(), || {}));
     world.authorized("int_abc").await;
@@ -168,7 +168,7 @@ async fn a_draining_node_serves_requests_and_sweeps_nothing_until_it_is_resumed(
     };
     let mut heart = Heartbeat::new(world.engine.clone(), identity);
     heart.beat().await.unwrap();
-    let sweeping = tokio::spawn(world.site.clone().sweep_for_ever());
+    let sweeping = tokio::spawn(world.site.clone().sweep_forever());
     let timekeeper = Timekeeper::new(world.engine.clone());
     let keeping = tokio::spawn(timekeeper.run(std::future::pending(), || {}));
     let drain = |drain| world.engine.drain_node(Operator::vouched(), 1, drain);

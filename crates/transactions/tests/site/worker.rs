@@ -14,7 +14,9 @@ use consign_transactions::key::RailReference;
 use consign_transactions::money::{Cents, Currency};
 use consign_transactions::outcome::RailOutcome;
 use consign_transactions::problem::Problem;
-use consign_transactions::rail::{Charge, Fenced, Rail as _, Refunded, Worker, WorkerOptions};
+use consign_transactions::rail::{
+    Charge, Fenced, Rail as _, RefundOutcome, WorkerOptions, WorkerRail,
+};
 use consign_transactions::site::{Options, Site};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -24,7 +26,7 @@ use crate::world::{KEY, OTHER_KEY, SITE, World, body};
 struct Shop {
     world: World,
     site: Site,
-    rail: Arc<Worker>,
+    rail: Arc<WorkerRail>,
     news: mpsc::Receiver<String>,
 }
 
@@ -42,8 +44,8 @@ impl Shop {
             news: tell,
             watched_max,
         };
-        let rail = Arc::new(Worker::new(world.engine.clone(), options));
-        let mut options = Options::new(SITE, Arc::<Worker>::clone(&rail));
+        let rail = Arc::new(WorkerRail::new(world.engine.clone(), options));
+        let mut options = Options::new(SITE, Arc::<WorkerRail>::clone(&rail));
         options.execute_wait = Duration::from_secs(5);
         let site = Site::open(world.engine.clone(), options).await.unwrap();
         world.authorized("int_abc").await;
@@ -129,7 +131,7 @@ async fn a_slow_worker_is_waited_for_and_has_news() {
     shop.settle(&effect, Settlement::Complete { result: None })
         .await;
     let reference = shop.news.recv().await.unwrap();
-    shop.site.look_again(&reference).await.unwrap();
+    shop.site.recheck(&reference).await.unwrap();
     assert_eq!(shop.execute().await["state"], "settled");
 }
 
@@ -319,7 +321,7 @@ async fn what_is_fenced_off_is_never_published() {
         RailOutcome::NotFound
     );
     // What keeps it from happening does not keep it from being paid back.
-    assert_eq!(rail.refund(&charge, None).await, Refunded::Pending);
+    assert_eq!(rail.refund(&charge, None).await, RefundOutcome::Pending);
     shop.world.is_sound().await;
 }
 
@@ -422,7 +424,7 @@ async fn an_effect_is_found_under_the_goal_that_it_was_published_with() {
     assert_eq!(shop.execute().await["state"], "executing");
     let effect = shop.claim().await.remove(0);
     let (news, _heard) = mpsc::channel(8);
-    let renamed = Worker::new(
+    let renamed = WorkerRail::new(
         shop.world.engine.clone(),
         WorkerOptions {
             goal: "shop.pay".to_owned(),

@@ -12,10 +12,10 @@ use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::Ledger;
 use consign_testkit::plants;
 use consign_transactions::document::SiteSigner;
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use consign_transactions::instant;
 use consign_transactions::problem::Problem;
-use consign_transactions::site::{Answer, Options, Site};
+use consign_transactions::site::{Options, Site, SiteAnswer};
 use data_encoding::BASE64;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -146,11 +146,11 @@ impl World {
         sign(self.intent(id), &agent())
     }
 
-    pub(crate) async fn create(&self, intent: &Value) -> Result<Answer, Problem> {
+    pub(crate) async fn create(&self, intent: &Value) -> Result<SiteAnswer, Problem> {
         self.site.create(intent.to_string().as_bytes()).await
     }
 
-    pub(crate) async fn authorize(&self, body: &Value, key: &str) -> Result<Answer, Problem> {
+    pub(crate) async fn authorize(&self, body: &Value, key: &str) -> Result<SiteAnswer, Problem> {
         let body = body.to_string();
         self.site
             .authorize(Some(key.as_bytes()), body.as_bytes())
@@ -162,7 +162,7 @@ impl World {
         self.authorize(&self.signed(id), KEY).await.unwrap();
     }
 
-    pub(crate) async fn execute(&self, id: &str, key: &str) -> Result<Answer, Problem> {
+    pub(crate) async fn execute(&self, id: &str, key: &str) -> Result<SiteAnswer, Problem> {
         self.execute_at(&self.site, id, key).await
     }
 
@@ -171,18 +171,18 @@ impl World {
         site: &Site,
         id: &str,
         key: &str,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let body = json!({"intent_id": id}).to_string();
         site.execute(Some(key.as_bytes()), body.as_bytes()).await
     }
 
-    pub(crate) async fn compensate(&self, id: &str, key: &str) -> Result<Answer, Problem> {
+    pub(crate) async fn compensate(&self, id: &str, key: &str) -> Result<SiteAnswer, Problem> {
         let body = json!({"intent_id": id, "reason": "user_cancelled"}).to_string();
         let key = Some(key.as_bytes());
         self.site.compensate(key, body.as_bytes()).await
     }
 
-    pub(crate) async fn cancel(&self, id: &str) -> Result<Answer, Problem> {
+    pub(crate) async fn cancel(&self, id: &str) -> Result<SiteAnswer, Problem> {
         let body = json!({"intent_id": id}).to_string();
         self.site.cancel(None, body.as_bytes()).await
     }
@@ -235,7 +235,12 @@ pub(crate) fn sign(mut document: Value, signer: &Signer) -> Value {
 }
 
 /// A request as an agent signs it: for one operation, at this site, now, under this key.
-pub(crate) fn request(world: &World, operation: Operation, key: &str, members: Value) -> Value {
+pub(crate) fn request(
+    world: &World,
+    operation: RequestOperation,
+    key: &str,
+    members: Value,
+) -> Value {
     let mut body = members;
     body["type"] = operation.document_type().into();
     body["site"] = SITE.into();
@@ -249,7 +254,7 @@ pub(crate) fn key_id(seed: u8) -> String {
     SiteSigner::from_seed(&[seed; 32]).public().id().to_owned()
 }
 
-pub(crate) fn body(answer: &Answer) -> Value {
+pub(crate) fn body(answer: &SiteAnswer) -> Value {
     serde_json::from_str(&answer.body).unwrap()
 }
 
@@ -259,7 +264,7 @@ pub(crate) fn text_of(object: &str, member: &str) -> String {
     members[member].get().to_owned()
 }
 
-pub(crate) fn name(refused: &Result<Answer, Problem>) -> &'static str {
+pub(crate) fn name(refused: &Result<SiteAnswer, Problem>) -> &'static str {
     match refused {
         Err(problem) => problem.name(),
         Ok(answer) => panic!("not refused: {answer:?}"),

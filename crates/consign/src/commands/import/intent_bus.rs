@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use consign_engine::{Error, ImportOptions, ImportReport, Operator, StoreError, import_intent_bus};
 use serde::Serialize;
 
-use super::ledger::Ledger;
+use super::ledger::ImportLedger;
 use crate::commands::OutputArgs;
 use crate::commands::store::StoreArgs;
 use crate::config::protocol_settings;
@@ -45,7 +45,7 @@ Set BUS_SECRET to the main key of the old server, so that the intents of that ke
 belong to the main key here too. Running the import again takes nothing twice.";
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct ImportSummary<'a> {
     dry_run: bool,
     intents_taken: u64,
     intents_present: u64,
@@ -69,11 +69,11 @@ impl Args {
         let settings = protocol_settings()?;
         let (data, path) = (self.store.data_dir(), self.store.path()?);
         let ledger = if self.dry_run {
-            Ledger::rehearse(&data, &path, &settings)?
+            ImportLedger::rehearse(&data, &path, &settings)?
         } else {
             let question = format!("take over {} into {}?", self.file.display(), path.display());
             confirm(&question, self.yes)?;
-            Ledger::open(&data, &path, &settings, self.begin).await?
+            ImportLedger::open(&data, &path, &settings, self.begin).await?
         };
         let show = !self.output.json && std::io::stderr().is_terminal();
         let mut shown = u64::MAX;
@@ -133,7 +133,7 @@ impl Args {
 
     fn show(&self, report: &ImportReport) -> anyhow::Result<()> {
         if self.output.json {
-            return out::json(&Report {
+            return out::json(&ImportSummary {
                 dry_run: self.dry_run,
                 intents_taken: report.intents_taken,
                 intents_present: report.intents_present,

@@ -22,7 +22,7 @@ use crate::serve::begin::{self, BeginArgs};
 
 /// An engine, and the lock that keeps servers away while it lives.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct ImportLedger {
     pub(super) engine: Engine,
     /// Secrets that had to be made for it.
     pub(super) made: Vec<Name>,
@@ -30,7 +30,7 @@ pub(super) struct Ledger {
     _locks: Vec<DataLock>,
 }
 
-impl Ledger {
+impl ImportLedger {
     /// The real one; made if missing.
     pub(super) async fn open(
         data: &DataDir,
@@ -46,7 +46,7 @@ impl Ledger {
         let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
         let overrides = Overrides::new(settings, seal_key);
         let secrets = Secrets::open(data, &overrides, secrets::Ledger::at(path)?)?;
-        let keys = Keys {
+        let keys = ImportKeys {
             main_key: secrets.bus_secret.reveal().to_owned(),
             seal: SealKey::new(*secrets.seal_key.reveal()),
             signer: Signer::from_seed(secrets.receipt_seed.reveal()),
@@ -67,7 +67,7 @@ impl Ledger {
             None => secrets::read(data, Name::BusSecret)?,
         };
         // Nothing is sealed or signed in a rehearsal, so these keys are never used.
-        let keys = Keys {
+        let keys = ImportKeys {
             main_key: main_key.map_or_else(String::new, |secret| secret.reveal().to_owned()),
             seal: SealKey::new(random()?),
             signer: Signer::from_seed(&random()?),
@@ -88,7 +88,7 @@ impl Ledger {
 
     fn on_file(
         path: &Path,
-        keys: Keys,
+        keys: ImportKeys,
         settings: &Settings,
         locks: Vec<DataLock>,
         made: Vec<Name>,
@@ -115,7 +115,7 @@ impl Ledger {
     }
 }
 
-struct Keys {
+struct ImportKeys {
     main_key: String,
     seal: SealKey,
     signer: Signer,
@@ -124,7 +124,7 @@ struct Keys {
 fn engine(
     store: SharedStore,
     clock: Arc<EngineClock>,
-    keys: Keys,
+    keys: ImportKeys,
     settings: &Settings,
 ) -> anyhow::Result<Engine> {
     Ok(Engine::new(Options {

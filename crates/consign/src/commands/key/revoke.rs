@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct RevokeReport<'a> {
     revoked: bool,
     key: &'a str,
 }
@@ -40,7 +40,7 @@ struct Outcome<'a> {
 impl Args {
     fn unknown(&self, shown: &str) -> anyhow::Result<Exit> {
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&RevokeReport {
                 revoked: false,
                 key: shown,
             })?;
@@ -68,7 +68,7 @@ impl Args {
             client.revoke_key(&key).await?;
         }
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&RevokeReport {
                 revoked: !self.dry_run,
                 key: &shown,
             })?;

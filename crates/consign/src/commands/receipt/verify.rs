@@ -40,7 +40,7 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Outcome<'a> {
+enum VerifyReport<'a> {
     Valid {
         valid: bool,
         key_id: &'a str,
@@ -60,7 +60,7 @@ enum Outcome<'a> {
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let document = input::file("the receipt", &self.file)?;
-        if let Some(receipt) = site::recognise(&document) {
+        if let Some(receipt) = site::parse_receipt(&document) {
             if self.online {
                 let message =
                     "--online is for receipts of intents; this is one of an agent transaction";
@@ -74,7 +74,7 @@ impl Args {
             Err(error) => {
                 let error = error.to_string();
                 if self.output.json {
-                    out::json(&Outcome::Invalid {
+                    out::json(&VerifyReport::Invalid {
                         valid: false,
                         error: error.clone(),
                     })?;
@@ -88,7 +88,7 @@ impl Args {
             .as_ref()
             .and_then(|told| told.superseded_by.as_deref());
         if self.output.json {
-            out::json(&Outcome::Valid {
+            out::json(&VerifyReport::Valid {
                 valid: true,
                 key_id: &verified.key_id,
                 standing,

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct AnnounceReport<'a> {
     /// Whether one is announced now, by this command or before it.
     announced: bool,
     site: &'a str,
@@ -40,7 +40,7 @@ impl Args {
             next = Some(announced.body.next_public_key);
         }
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&AnnounceReport {
                 announced: next.is_some(),
                 site: &site.site,
                 next_public_key: next.as_deref(),

@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct KeyRevokeReport<'a> {
     revoked: bool,
     site: &'a str,
     key_id: &'a str,
@@ -67,7 +67,7 @@ impl Args {
                 .await?;
         }
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&KeyRevokeReport {
                 revoked: !self.dry_run,
                 site: &site.site,
                 key_id: &self.id,

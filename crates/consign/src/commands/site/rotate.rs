@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct RotateReport<'a> {
     rotated: bool,
     site: &'a str,
     /// The key that signs now.
@@ -57,7 +57,7 @@ impl Args {
                 .public_key;
         }
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&RotateReport {
                 rotated: !self.dry_run,
                 site: &site.site,
                 public_key: &key,

@@ -1,6 +1,6 @@
 //! `consign site key show`
 
-use consign_client::KeyList;
+use consign_client::SiteKeyList;
 
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
@@ -32,7 +32,7 @@ impl Args {
     }
 }
 
-fn human(list: &KeyList) -> String {
+fn human(list: &SiteKeyList) -> String {
     let time = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), render::safe);
     let rows: Vec<Vec<String>> = list
         .keys

@@ -10,7 +10,7 @@ use consign_store::copy;
 use consign_store::postgres::{Address, Postgres};
 use serde::Serialize;
 
-use super::{StoreArgs, Teller, must_be_ours, no_ledger, now, tell_cost};
+use super::{ProgressPrinter, StoreArgs, must_be_ours, no_ledger, now, warn_cost};
 use crate::commands::OutputArgs;
 use crate::data_dir::sync_directory;
 use crate::failure::{Exit, Failure};
@@ -41,7 +41,7 @@ As long as it takes, a PostgreSQL cleans nothing away, so that claims cost more 
 Where many are made, name a standby in --store: it serves as well.";
 
 #[derive(Serialize)]
-struct Report {
+struct BackupReport {
     from: String,
     to: String,
     bytes: u64,
@@ -65,12 +65,12 @@ impl Args {
         if let Place::Database(address) = &from
             && !self.output.json
         {
-            tell_cost(&address.for_reading()).await?;
+            warn_cost(&address.for_reading()).await?;
         }
         let show = !self.output.json && std::io::stderr().is_terminal();
         let bytes = back_up(&from, &self.to, show).await?;
         if self.output.json {
-            out::json(&Report {
+            out::json(&BackupReport {
                 from: from.to_string(),
                 to: self.to.display().to_string(),
                 bytes,
@@ -143,8 +143,8 @@ fn copy_file(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
 async fn save(from: &Address, to: &Path, show: bool) -> anyhow::Result<()> {
     let (from, to) = (from.clone(), to.to_owned());
     let saved = tokio::task::spawn_blocking(move || {
-        let mut teller = Teller::new(show);
-        let saved = copy::save(&from, &to, now().0, |progress| teller.tell(progress));
+        let mut teller = ProgressPrinter::new(show);
+        let saved = copy::save(&from, &to, now().0, |progress| teller.print(progress));
         teller.end();
         saved
     });

@@ -6,7 +6,7 @@ use consign_store::postgres::{Address, Postgres};
 use consign_store::sqlite::{self, Sqlite};
 use serde::Serialize;
 
-use super::{StoreArgs, must_be_ours, no_ledger, now, tell_cost};
+use super::{StoreArgs, must_be_ours, no_ledger, now, warn_cost};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::lock::DataLock;
@@ -43,16 +43,16 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct CheckReport<'a> {
     path: &'a str,
     ok: bool,
     findings: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    repair: Option<&'a Mended>,
+    repair: Option<&'a RepairCounts>,
 }
 
 #[derive(Serialize)]
-struct Mended {
+struct RepairCounts {
     dry_run: bool,
     repaired: Vec<String>,
     left: Vec<String>,
@@ -63,7 +63,7 @@ impl Args {
         let place = self.store.place()?;
         let shown = place.to_string();
         let mended = if self.repair {
-            Some(self.mend(&place).await?)
+            Some(self.repair(&place).await?)
         } else {
             None
         };
@@ -76,13 +76,13 @@ impl Args {
             Place::Database(address) => {
                 let address = address.for_reading();
                 if !self.output.json {
-                    tell_cost(&address).await?;
+                    warn_cost(&address).await?;
                 }
                 (check_database(&address).await?, "the database")
             }
         };
         if self.output.json {
-            out::json(&Report {
+            out::json(&CheckReport {
                 path: &shown,
                 ok: findings.is_empty(),
                 findings: &findings,
@@ -102,7 +102,7 @@ impl Args {
         }
         let message = format!("{shown} has {} findings", findings.len());
         let backup = format!("keep {keep} as it is and go back to a backup that checks clean");
-        let hint = if !self.repair && findings.iter().any(|finding| is_mendable(finding)) {
+        let hint = if !self.repair && findings.iter().any(|finding| is_repairable(finding)) {
             format!(
                 "positions, counters and the time can be mended: consign store check --repair; for anything else {backup}"
             )
@@ -112,7 +112,7 @@ impl Args {
         Err(Failure::failed(message).hint(hint).into())
     }
 
-    async fn mend(&self, place: &Place) -> anyhow::Result<Mended> {
+    async fn repair(&self, place: &Place) -> anyhow::Result<RepairCounts> {
         let dry_run = self.dry_run;
         let (repaired, left) = match place {
             Place::File(path) => {
@@ -128,7 +128,7 @@ impl Args {
                 (Postgres::repair(address, dry_run).await?, Vec::new())
             }
         };
-        Ok(Mended {
+        Ok(RepairCounts {
             dry_run,
             repaired,
             left,
@@ -136,7 +136,7 @@ impl Args {
     }
 }
 
-impl Mended {
+impl RepairCounts {
     fn show(&self, shown: &str) {
         for line in self.repaired.iter().chain(&self.left) {
             out::note(&render::safe(line));
@@ -150,7 +150,7 @@ impl Mended {
 }
 
 /// What [`Args::repair`] is for. What an ordinary check finds begins with what it is about.
-fn is_mendable(finding: &str) -> bool {
+fn is_repairable(finding: &str) -> bool {
     ["position:", "counter ", "time:"]
         .iter()
         .any(|kind| finding.starts_with(kind))

@@ -9,7 +9,7 @@ use consign_kernel::ids::SECOND_US;
 use consign_store::copy::{self, Found, Options, Plan};
 use serde::Serialize;
 
-use super::{Teller, now};
+use super::{ProgressPrinter, now};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::lock::DataLock;
@@ -54,12 +54,12 @@ both sides are counted and hashed. Keys are not in a database: servers on the ta
 need the `keys` of the servers on the source.";
 
 #[derive(Serialize)]
-struct Report {
+struct CopyReport {
     from: String,
     to: String,
     dry_run: bool,
     resumed: bool,
-    tables: Vec<Part>,
+    tables: Vec<CopiedPart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct Part {
+struct CopiedPart {
     table: &'static str,
     rows: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,19 +101,19 @@ impl Args {
         let show = !self.output.json && std::io::stderr().is_terminal();
         let began = Instant::now();
         let copied = tokio::task::spawn_blocking(move || {
-            let mut teller = Teller::new(show);
-            let copied = copy::copy(&options, |progress| teller.tell(progress));
+            let mut teller = ProgressPrinter::new(show);
+            let copied = copy::copy(&options, |progress| teller.print(progress));
             teller.end();
             copied
         });
         let report = copied.await.context("the copy ended by a panic")??;
         let ahead_us = report.last_time_us - now().0;
-        let tables = report.tables.into_iter().map(|copied| Part {
+        let tables = report.tables.into_iter().map(|copied| CopiedPart {
             table: copied.table.name(),
             rows: copied.rows,
             digest: Some(copied.digest),
         });
-        self.show(&Report {
+        self.show(&CopyReport {
             from: from.to_string(),
             to: to.to_string(),
             dry_run: false,
@@ -151,12 +151,12 @@ impl Args {
                     .push(format!("{place} is in use by a server"));
             }
         }
-        let tables = plan.tables.iter().map(|(table, rows)| Part {
+        let tables = plan.tables.iter().map(|(table, rows)| CopiedPart {
             table: table.name(),
             rows: *rows,
             digest: None,
         });
-        self.show(&Report {
+        self.show(&CopyReport {
             from: from.to_string(),
             to: to.to_string(),
             dry_run: true,
@@ -177,7 +177,7 @@ impl Args {
         }
     }
 
-    fn show(&self, report: &Report) -> anyhow::Result<()> {
+    fn show(&self, report: &CopyReport) -> anyhow::Result<()> {
         if self.output.json {
             return out::json(report);
         }

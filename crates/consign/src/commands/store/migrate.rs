@@ -30,7 +30,7 @@ of an older version refuses the file. On PostgreSQL servers of the version befor
 go on working beside new ones, and older ones refuse a schema that is too new.";
 
 #[derive(Serialize)]
-struct Report {
+struct MigrateReport {
     path: String,
     dry_run: bool,
     migrations: Vec<String>,
@@ -56,7 +56,7 @@ impl Args {
                 Place::Database(address) => Postgres::migrate(address, now()).await?,
             }
         }
-        self.show(&Report {
+        self.show(&MigrateReport {
             path: place.to_string(),
             dry_run: self.dry_run,
             migrations,
@@ -64,7 +64,7 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    fn show(&self, report: &Report) -> anyhow::Result<()> {
+    fn show(&self, report: &MigrateReport) -> anyhow::Result<()> {
         if self.output.json {
             return out::json(report);
         }

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use consign_transactions::document::AgentSigner;
-use consign_transactions::intent::Intent;
+use consign_transactions::intent::SignedIntent;
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::state::{State, random_bytes};
+use super::agent_directory::{AgentDirectory, random_bytes};
 use crate::data_dir::{create_private, write_private_once};
 use crate::failure::Failure;
 use crate::{out, secrets};
@@ -40,12 +40,12 @@ pub(crate) struct AgentArgs {
 }
 
 impl AgentArgs {
-    pub(super) fn state(&self) -> anyhow::Result<State> {
+    pub(super) fn state(&self) -> anyhow::Result<AgentDirectory> {
         let root = match &self.state {
             Some(root) => root.clone(),
             None => user_data()?.join("consign").join("agent"),
         };
-        Ok(State::at(root))
+        Ok(AgentDirectory::at(root))
     }
 
     pub(super) fn key_file(&self) -> anyhow::Result<PathBuf> {
@@ -87,7 +87,10 @@ impl AgentArgs {
 
     /// The key that signs requests under an intent: one that was asked for, or the one that signed the intent here. Others
     /// may act without any signature where the site allows it, and a wrong one would be refused.
-    pub(super) fn signer_of(&self, intent: Option<&Intent>) -> anyhow::Result<Option<AgentSigner>> {
+    pub(super) fn signer_of(
+        &self,
+        intent: Option<&SignedIntent>,
+    ) -> anyhow::Result<Option<AgentSigner>> {
         let signer = self.signer()?;
         if self.agent_key.is_some() {
             let path = self.key_file()?;

@@ -1,9 +1,9 @@
 //! `consign tx cancel INTENT`
 
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use serde_json::json;
 
-use super::request::{RequestArgs, sent};
+use super::request::{RequestArgs, send_signed};
 use crate::failure::Exit;
 use crate::{out, render};
 
@@ -31,10 +31,10 @@ impl Args {
         let signer = self.ask.agent.signer_of(intent.as_ref())?;
         let draft = self
             .ask
-            .draft(Operation::Cancel, intent.as_ref(), signer, members)
+            .draft(RequestOperation::Cancel, intent.as_ref(), signer, members)
             .await?;
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, REQUEST, &draft.shown());
+            return self.ask.show_dry_run(PATH, REQUEST, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let until = self
@@ -43,7 +43,7 @@ impl Args {
             .until(intent.map(|intent| intent.expires_at));
         let key = state.request_key(&self.ask.id, REQUEST)?;
         let (client, key) = (&client, &key);
-        let told = sent(until, &draft, key, |body| async move {
+        let told = send_signed(until, &draft, key, |body| async move {
             client.transactions().cancel(key, &body).await
         })
         .await?;

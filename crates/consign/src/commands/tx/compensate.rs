@@ -1,11 +1,11 @@
 //! `consign tx compensate INTENT --reason TEXT`
 
-use consign_client::{Told, Transaction};
-use consign_transactions::envelope::Operation;
+use consign_client::{Reply, TransactionView};
+use consign_transactions::envelope::RequestOperation;
 use serde_json::{Value, json};
 
-use super::request::{RequestArgs, sent, told};
-use super::state::check_id;
+use super::agent_directory::check_id;
+use super::request::{RequestArgs, send_signed, transaction_fields};
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
@@ -33,7 +33,7 @@ impl Args {
         let draft = self
             .ask
             .draft(
-                Operation::Compensate,
+                RequestOperation::Compensate,
                 intent.as_ref(),
                 signer,
                 self.members(),
@@ -41,21 +41,21 @@ impl Args {
             .await?;
         let request = self.request()?;
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, &request, &draft.shown());
+            return self.ask.show_dry_run(PATH, &request, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let key = state.request_key(&self.ask.id, &request)?;
         // What was done may be undone long after the intent has expired.
         let until = self.ask.patience.until(None);
         let (client, key) = (&client, &key);
-        let answer = sent(until, &draft, key, |body| async move {
+        let answer = send_signed(until, &draft, key, |body| async move {
             client.transactions().compensate(key, &body).await
         })
         .await?;
         if self.ask.output.json {
             out::data(&answer.text)?;
         } else {
-            out::data(&told(&answer.body))?;
+            out::data(&transaction_fields(&answer.body))?;
         }
         let ended = outcome(&answer);
         if ended.is_err() && !answer.is_open() {
@@ -84,7 +84,7 @@ impl Args {
     }
 }
 
-fn outcome(answer: &Told<Transaction>) -> anyhow::Result<Exit> {
+fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
     let transaction = &answer.body;
     let id = render::safe(&transaction.transaction_id);
     if answer.is_open() {

@@ -2,16 +2,16 @@
 
 use clap::builder::PossibleValuesParser;
 use consign_kernel::ids::{Micros, SECOND_US};
-use consign_transactions::document::{AgentSigner, Document, REQUEST_BYTES_MAX};
+use consign_transactions::document::{AgentSigner, AtpDocument, REQUEST_BYTES_MAX};
 use consign_transactions::instant;
-use consign_transactions::intent::{Action, Intent, TYPE};
+use consign_transactions::intent::{ScopeAction, SignedIntent, TYPE};
 use consign_transactions::money::Cents;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 
 use super::agent::{AgentArgs, sign};
-use super::request::{PatienceArgs, amount, now, patiently, show_dry, site_of};
-use super::state::{State, check_id, random_bytes};
+use super::agent_directory::{AgentDirectory, check_id, random_bytes};
+use super::request::{WaitArgs, amount, now, send_with_retries, show_dry_run, site_of};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::link::ServerArgs;
@@ -31,7 +31,7 @@ pub(crate) struct Args {
         long = "action",
         value_name = "WORD",
         required = true,
-        value_parser = PossibleValuesParser::new(Action::ALL.iter().map(|action| action.word())),
+        value_parser = PossibleValuesParser::new(ScopeAction::ALL.iter().map(|action| action.word())),
     )]
     actions: Vec<String>,
 
@@ -113,7 +113,7 @@ pub(crate) struct Args {
     output: OutputArgs,
 
     #[command(flatten)]
-    patience: PatienceArgs,
+    patience: WaitArgs,
 
     #[command(flatten)]
     agent: AgentArgs,
@@ -123,7 +123,7 @@ pub(crate) struct Args {
 }
 
 /// What makes two intents of the same content differ.
-struct Stamp {
+struct IntentStamp {
     id: String,
     nonce: String,
     issued_at: Micros,
@@ -136,14 +136,14 @@ impl Args {
         let site = site_of(self.site.as_ref(), &self.server).await?;
         let members = self.members(&stamp, &site)?;
         if self.dry_run {
-            return show_dry(self.output, PATH, None, &members.to_string());
+            return show_dry_run(self.output, PATH, None, &members.to_string());
         }
         let signer = self.agent.signer_or_new()?;
         let (intent, text) = signed(&signer, members)?;
-        keep(&state, &stamp.id, &text)?;
+        save_intent(&state, &stamp.id, &text)?;
         let client = self.server.client()?;
         let until = self.patience.until(Some(intent.expires_at));
-        let told = patiently(until, || client.transactions().create(&text)).await?;
+        let told = send_with_retries(until, || client.transactions().create(&text)).await?;
         if self.output.json {
             out::data(&told.text)?;
             return Ok(Exit::Done);
@@ -162,7 +162,7 @@ impl Args {
     }
 
     /// That of the intent which was signed here under the same id, so that it comes out the same.
-    fn stamp(&self, state: &State) -> anyhow::Result<Stamp> {
+    fn stamp(&self, state: &AgentDirectory) -> anyhow::Result<IntentStamp> {
         let fresh = || -> anyhow::Result<String> { Ok(HEXLOWER.encode(&random_bytes::<16>()?)) };
         let id = match &self.id {
             Some(id) => id.clone(),
@@ -170,12 +170,12 @@ impl Args {
         };
         check_id("an intent", &id)?;
         Ok(match state.intent(&id)? {
-            Some(kept) => Stamp {
+            Some(kept) => IntentStamp {
                 id,
                 nonce: kept.nonce,
                 issued_at: kept.issued_at,
             },
-            None => Stamp {
+            None => IntentStamp {
                 id,
                 nonce: fresh()?,
                 issued_at: now(),
@@ -190,7 +190,7 @@ impl Args {
         self.max_spend_cents.or(all.filter(|cents| *cents > 0))
     }
 
-    fn members(&self, stamp: &Stamp, site: &str) -> anyhow::Result<Value> {
+    fn members(&self, stamp: &IntentStamp, site: &str) -> anyhow::Result<Value> {
         let mut scope = json!({"actions": self.actions});
         if !self.domains.is_empty() {
             scope["domains"] = json!(self.domains);
@@ -244,16 +244,16 @@ impl Args {
 }
 
 /// The intent as it is sent, after everything that can be checked here.
-fn signed(signer: &AgentSigner, mut members: Value) -> anyhow::Result<(Intent, String)> {
+fn signed(signer: &AgentSigner, mut members: Value) -> anyhow::Result<(SignedIntent, String)> {
     members["agent_key"] = signer.public().to_string().into();
     let text = sign(signer, &members)?;
-    let intent = Document::read(text.as_bytes(), REQUEST_BYTES_MAX).and_then(Intent::read);
+    let intent = AtpDocument::read(text.as_bytes(), REQUEST_BYTES_MAX).and_then(SignedIntent::read);
     let intent = intent.map_err(|problem| Failure::usage(problem.to_string()))?;
     Ok((intent, text))
 }
 
 /// On disk before it is sent: whoever consents to it later needs it.
-fn keep(state: &State, id: &str, text: &str) -> anyhow::Result<()> {
+fn save_intent(state: &AgentDirectory, id: &str, text: &str) -> anyhow::Result<()> {
     if state.keep_intent(id, text)? == text {
         return Ok(());
     }

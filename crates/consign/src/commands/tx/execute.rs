@@ -1,12 +1,12 @@
 //! `consign tx execute INTENT`
 
-use consign_client::{Client, Told, Transaction};
+use consign_client::{Client, Reply, TransactionView};
 use consign_kernel::ids::Micros;
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use consign_transactions::money::Cents;
 use serde_json::{Value, json};
 
-use super::request::{RequestArgs, parsed, patiently, sent, told};
+use super::request::{RequestArgs, parsed, send_signed, send_with_retries, transaction_fields};
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
@@ -45,25 +45,30 @@ impl Args {
         let signer = self.ask.agent.signer_of(intent.as_ref())?;
         let draft = self
             .ask
-            .draft(Operation::Execute, intent.as_ref(), signer, self.members())
+            .draft(
+                RequestOperation::Execute,
+                intent.as_ref(),
+                signer,
+                self.members(),
+            )
             .await?;
         let request = format!("execute-{}", self.nth);
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, &request, &draft.shown());
+            return self.ask.show_dry_run(PATH, &request, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let expires_at = match intent {
             Some(intent) => Some(intent.expires_at),
-            None => self.ask_end(&client).await?,
+            None => self.intent_end(&client).await?,
         };
         let key = state.request_key(&self.ask.id, &request)?;
         let until = self.ask.patience.until(expires_at);
         let (client, key) = (&client, &key);
-        let told = sent(until, &draft, key, |body| async move {
+        let told = send_signed(until, &draft, key, |body| async move {
             client.transactions().execute(key, &body).await
         })
         .await?;
-        self.tell(&told)?;
+        self.show_reply(&told)?;
         outcome(&told)
     }
 
@@ -82,22 +87,22 @@ impl Args {
     }
 
     /// Of an intent that was signed elsewhere, the site knows how long it lasts.
-    async fn ask_end(&self, client: &Client) -> anyhow::Result<Option<Micros>> {
+    async fn intent_end(&self, client: &Client) -> anyhow::Result<Option<Micros>> {
         let until = self.ask.patience.until(None);
-        let shown = patiently(until, || client.transactions().intent(&self.ask.id)).await?;
+        let shown = send_with_retries(until, || client.transactions().intent(&self.ask.id)).await?;
         Ok(shown.body.expires_at.as_deref().and_then(parsed))
     }
 
-    fn tell(&self, answer: &Told<Transaction>) -> anyhow::Result<()> {
+    fn show_reply(&self, answer: &Reply<TransactionView>) -> anyhow::Result<()> {
         if self.ask.output.json {
             return out::data(&answer.text);
         }
-        out::data(&told(&answer.body))
+        out::data(&transaction_fields(&answer.body))
     }
 }
 
 /// Only what is settled is a success: a script that goes on must be able to rely on it.
-fn outcome(answer: &Told<Transaction>) -> anyhow::Result<Exit> {
+fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
     let transaction = &answer.body;
     let id = render::safe(&transaction.transaction_id);
     if answer.is_open() {
@@ -136,7 +141,7 @@ mod tests {
         for (name, value) in more.as_object().unwrap() {
             row[name] = value.clone();
         }
-        let answer = Told {
+        let answer = Reply {
             status,
             retry_after: Some(Duration::ZERO),
             replayed: false,

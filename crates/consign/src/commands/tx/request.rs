@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use consign_client::{Key, Patience, Transaction};
+use consign_client::{Key, RetryLoop, TransactionView};
 use consign_kernel::ids::Micros;
 use consign_transactions::document::AgentSigner;
-use consign_transactions::envelope::{Operation, Seal};
+use consign_transactions::envelope::{RequestContext, RequestOperation};
 use consign_transactions::instant;
-use consign_transactions::intent::Intent;
+use consign_transactions::intent::SignedIntent;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -35,7 +35,7 @@ pub(crate) struct RequestArgs {
     pub(super) output: OutputArgs,
 
     #[command(flatten)]
-    pub(super) patience: PatienceArgs,
+    pub(super) patience: WaitArgs,
 
     /// The site of an intent that was signed elsewhere; without it, as for create
     #[arg(long, value_name = "ORIGIN")]
@@ -49,20 +49,20 @@ pub(crate) struct RequestArgs {
 }
 
 /// A request before it is sent: what it asks for, and who signs it.
-pub(super) struct Draft {
-    operation: Operation,
+pub(super) struct RequestDraft {
+    operation: RequestOperation,
     members: Value,
     /// With the site that it is signed for; nobody if it is sent without a signature.
     signer: Option<(AgentSigner, String)>,
 }
 
-impl Draft {
+impl RequestDraft {
     /// Signed for this key and this moment. The same request may be signed as often as it is sent.
     pub(super) fn signed(&self, key: &Key) -> anyhow::Result<String> {
         let Some((signer, site)) = &self.signer else {
             return Ok(self.shown());
         };
-        let seal = Seal {
+        let seal = RequestContext {
             operation: self.operation,
             site,
             idempotency_key: key.reveal(),
@@ -99,11 +99,11 @@ pub(super) async fn site_of(named: Option<&String>, server: &ServerArgs) -> anyh
 impl RequestArgs {
     pub(super) async fn draft(
         &self,
-        operation: Operation,
-        intent: Option<&Intent>,
+        operation: RequestOperation,
+        intent: Option<&SignedIntent>,
         signer: Option<AgentSigner>,
         members: Value,
-    ) -> anyhow::Result<Draft> {
+    ) -> anyhow::Result<RequestDraft> {
         let signer = match (signer, intent) {
             (None, _) => None,
             (Some(signer), Some(intent)) if self.site.is_none() => {
@@ -114,7 +114,7 @@ impl RequestArgs {
                 Some((signer, site))
             }
         };
-        Ok(Draft {
+        Ok(RequestDraft {
             operation,
             members,
             signer,
@@ -122,26 +122,26 @@ impl RequestArgs {
     }
 
     /// Shows a request that bears the idempotency key called `request`.
-    pub(super) fn show_dry(
+    pub(super) fn show_dry_run(
         &self,
         path: &'static str,
         request: &str,
         body: &str,
     ) -> anyhow::Result<Exit> {
         let begun = self.agent.state()?.is_begun(&self.id, request)?;
-        show_dry(self.output, path, Some(begun), body)
+        show_dry_run(self.output, path, Some(begun), body)
     }
 }
 
 /// How long to try.
 #[derive(Debug, Args)]
-pub(crate) struct PatienceArgs {
+pub(crate) struct WaitArgs {
     /// Seconds to try again at most, and never longer than the intent lasts
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u32,
 }
 
-impl PatienceArgs {
+impl WaitArgs {
     /// When to give up; `expires_at` is the end of the intent.
     pub(super) fn until(&self, expires_at: Option<Micros>) -> SystemTime {
         let own = SystemTime::now() + Duration::from_secs(u64::from(self.wait));
@@ -152,18 +152,18 @@ impl PatienceArgs {
 }
 
 /// Tells on standard error why it takes so long, each reason once.
-pub(super) struct Teller {
+pub(super) struct RetryNotes {
     told: RefCell<Option<String>>,
 }
 
-impl Teller {
+impl RetryNotes {
     pub(super) fn new() -> Self {
         Self {
             told: RefCell::new(None),
         }
     }
 
-    pub(super) fn hear(&self, why: &str) {
+    pub(super) fn note(&self, why: &str) {
         if self.told.borrow().as_deref() != Some(why) {
             out::note(&format!("{}; trying again", render::safe(why)));
             *self.told.borrow_mut() = Some(why.to_owned());
@@ -172,36 +172,36 @@ impl Teller {
 }
 
 /// Sends a request until it is answered for good, signed anew each time: it may take longer than a signature is good for.
-pub(super) async fn sent<T, F>(
+pub(super) async fn send_signed<T, F>(
     until: SystemTime,
-    draft: &Draft,
+    draft: &RequestDraft,
     key: &Key,
     send: impl Fn(String) -> F,
-) -> anyhow::Result<consign_client::Told<T>>
+) -> anyhow::Result<consign_client::Reply<T>>
 where
-    F: Future<Output = Result<consign_client::Told<T>, consign_client::Error>>,
+    F: Future<Output = Result<consign_client::Reply<T>, consign_client::Error>>,
 {
     let first = draft.signed(key)?;
     let body = || draft.signed(key).unwrap_or_else(|_| first.clone());
-    Ok(patiently(until, || send(body())).await?)
+    Ok(send_with_retries(until, || send(body())).await?)
 }
 
 /// Runs `send` until it is answered for good.
-pub(super) async fn patiently<T, F>(
+pub(super) async fn send_with_retries<T, F>(
     until: SystemTime,
     send: impl Fn() -> F,
-) -> Result<consign_client::Told<T>, consign_client::Error>
+) -> Result<consign_client::Reply<T>, consign_client::Error>
 where
-    F: Future<Output = Result<consign_client::Told<T>, consign_client::Error>>,
+    F: Future<Output = Result<consign_client::Reply<T>, consign_client::Error>>,
 {
-    let teller = Teller::new();
-    let hear = |why: &str, _: Duration| teller.hear(why);
-    Patience::until(until, &hear).send(send).await
+    let teller = RetryNotes::new();
+    let hear = |why: &str, _: Duration| teller.note(why);
+    RetryLoop::until(until, &hear).send(send).await
 }
 
 /// A request that is shown instead of sent.
 #[derive(Serialize)]
-struct DryRun<'a> {
+struct RequestDryRun<'a> {
     method: &'static str,
     path: &'static str,
     /// Whether the request was begun before and would be repeated. The key itself stays where it is.
@@ -211,7 +211,7 @@ struct DryRun<'a> {
 }
 
 /// Shows a request; `begun` for one that bears an idempotency key.
-pub(super) fn show_dry(
+pub(super) fn show_dry_run(
     output: OutputArgs,
     path: &'static str,
     begun: Option<bool>,
@@ -219,7 +219,7 @@ pub(super) fn show_dry(
 ) -> anyhow::Result<Exit> {
     if output.json {
         let body: &RawValue = serde_json::from_str(body)?;
-        out::json(&DryRun {
+        out::json(&RequestDryRun {
             method: "POST",
             path,
             begun,
@@ -237,7 +237,7 @@ pub(super) fn show_dry(
 }
 
 /// A transaction as fields.
-pub(super) fn told(transaction: &Transaction) -> String {
+pub(super) fn transaction_fields(transaction: &TransactionView) -> String {
     let receipt_id = |receipt: &Option<Box<RawValue>>| {
         receipt.as_deref().and_then(|receipt| id_of(receipt.get()))
     };

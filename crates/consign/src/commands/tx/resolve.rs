@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::request::{amount, show_dry};
+use super::request::{amount, show_dry_run};
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
 use crate::link::AdminArgs;
@@ -39,7 +39,7 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let body = self.body().to_string();
         if self.dry_run {
-            return show_dry(self.output, PATH, None, &body);
+            return show_dry_run(self.output, PATH, None, &body);
         }
         let client = self.admin.client()?;
         let told = client.transactions().resolve(&self.id, &body).await?;

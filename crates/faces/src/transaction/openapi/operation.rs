@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{OPERATOR, TAG, reference};
 
 /// What is told of one method of one path.
-pub(super) struct Told {
+pub(super) struct Operation {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     id: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Told {
     refuses: Vec<u16>,
 }
 
-impl Told {
+impl Operation {
     pub(super) fn get(path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self::new("get", path, id, summary)
     }
@@ -51,13 +51,13 @@ impl Told {
         }
     }
 
-    pub(super) fn guarded(mut self) -> Self {
+    pub(super) fn for_operators(mut self) -> Self {
         self.guarded = true;
         self.refuses(&[401])
     }
 
     /// An effect happens once for each key.
-    pub(super) fn once(mut self) -> Self {
+    pub(super) fn with_idempotency_key(mut self) -> Self {
         self.parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
@@ -74,11 +74,11 @@ impl Told {
         self
     }
 
-    pub(super) fn takes(self, schema: &str, max_bytes: usize) -> Self {
+    pub(super) fn requires_body(self, schema: &str, max_bytes: usize) -> Self {
         self.body(true, schema, max_bytes)
     }
 
-    pub(super) fn may_take(self, schema: &str, max_bytes: usize) -> Self {
+    pub(super) fn allows_body(self, schema: &str, max_bytes: usize) -> Self {
         self.body(false, schema, max_bytes)
     }
 
@@ -101,7 +101,7 @@ impl Told {
         self
     }
 
-    pub(super) fn told(self) -> Value {
+    pub(super) fn to_json(self) -> Value {
         let refused = self
             .refuses
             .iter()

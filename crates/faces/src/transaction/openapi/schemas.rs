@@ -1,7 +1,7 @@
 //! The values that requests and answers are made of.
 
-use consign_transactions::envelope::Operation;
-use consign_transactions::intent::{self, Action};
+use consign_transactions::envelope::RequestOperation;
+use consign_transactions::intent::{self, ScopeAction};
 use serde_json::{Map, Value, json};
 
 use super::{reference, states};
@@ -34,14 +34,14 @@ pub(super) fn all() -> Value {
     schemas.into_iter().collect::<Map<_, _>>().into()
 }
 
-type Named = (String, Value);
+type NamedSchema = (String, Value);
 
-fn named(name: &str, schema: Value) -> Named {
+fn named(name: &str, schema: Value) -> NamedSchema {
     (name.to_owned(), schema)
 }
 
 /// What every signed request says about itself; whoever signs nothing may leave it out.
-fn meant(operation: Operation) -> Vec<(&'static str, Value)> {
+fn envelope_members(operation: RequestOperation) -> Vec<(&'static str, Value)> {
     let maybe = |schema: &str| json!({"type": ["string", "null"], "description": schema});
     vec![
         (
@@ -70,14 +70,17 @@ fn meant(operation: Operation) -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn requests() -> Vec<Named> {
+fn requests() -> Vec<NamedSchema> {
     let text = json!({"type": "string", "minLength": 1});
     let short = json!({"type": "string", "minLength": 1, "maxLength": 128});
     let id = json!({"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"});
     let cents = json!({"type": ["integer", "null"], "minimum": 0, "maximum": (1_u64 << 53) - 1});
     let currency = json!({"type": ["string", "null"], "pattern": "^[A-Z]{3}$"});
     let instant = json!({"type": "string", "format": "date-time"});
-    let actions: Vec<&str> = Action::ALL.iter().map(|action| action.word()).collect();
+    let actions: Vec<&str> = ScopeAction::ALL
+        .iter()
+        .map(|action| action.word())
+        .collect();
     let actions =
         json!({"type": "array", "minItems": 1, "uniqueItems": true, "items": {"enum": actions}});
     let executions =
@@ -125,7 +128,7 @@ fn requests() -> Vec<Named> {
                 "anyOf": [
                     object(
                         &[("intent_id", id.clone()), ("nonce", short)],
-                        &meant(Operation::Authorize),
+                        &envelope_members(RequestOperation::Authorize),
                     ),
                     reference("AtpIntentDocument"),
                 ],
@@ -144,7 +147,7 @@ fn requests() -> Vec<Named> {
                             json!({"description": "The name of the rail, or an object with it; must be the site's."}),
                         ),
                     ],
-                    &meant(Operation::Execute)[..],
+                    &envelope_members(RequestOperation::Execute)[..],
                 ]
                 .concat(),
             ),
@@ -167,7 +170,7 @@ fn requests() -> Vec<Named> {
                         ),
                         ("amount_cents", cents),
                     ],
-                    &meant(Operation::Compensate)[..],
+                    &envelope_members(RequestOperation::Compensate)[..],
                 ]
                 .concat(),
             ),
@@ -181,7 +184,7 @@ fn requests() -> Vec<Named> {
                         "reason",
                         json!({"type": ["string", "null"], "maxLength": 500}),
                     )],
-                    &meant(Operation::Cancel)[..],
+                    &envelope_members(RequestOperation::Cancel)[..],
                 ]
                 .concat(),
             ),
@@ -210,7 +213,7 @@ fn requests() -> Vec<Named> {
     ]
 }
 
-fn answers() -> Vec<Named> {
+fn answers() -> Vec<NamedSchema> {
     let ok = || ("ok", json!({"const": true}));
     let text = || json!({"type": "string"});
     let maybe_text = || json!({"type": ["string", "null"]});
@@ -421,7 +424,7 @@ fn answers() -> Vec<Named> {
     ]
 }
 
-fn refusals() -> Vec<Named> {
+fn refusals() -> Vec<NamedSchema> {
     let refused = whole(&[
         ("ok", json!({"const": false})),
         (

@@ -3,16 +3,16 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::account::Shown;
-use super::api::{Complaint, Listed};
+use super::account::StripeObject;
+use super::api::{ListItem, StripeError};
 use super::units;
 use crate::outcome::RailOutcome;
-use crate::rail::{Charge, Report, wire};
+use crate::rail::{Charge, RailReport, client};
 
 /// A payment intent. It can succeed once, and never again after it was cancelled.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Payment {
-    #[serde(deserialize_with = "wire::id")]
+pub(super) struct PaymentIntent {
+    #[serde(deserialize_with = "client::id")]
     id: String,
     pub(super) status: String,
     amount: u64,
@@ -23,16 +23,16 @@ pub(super) struct Payment {
     created: i64,
     #[serde(default)]
     metadata: Value,
-    last_payment_error: Option<Complaint>,
+    last_payment_error: Option<StripeError>,
 }
 
-impl Listed for Payment {
+impl ListItem for PaymentIntent {
     fn id(&self) -> &str {
         &self.id
     }
 }
 
-impl Shown for Payment {
+impl StripeObject for PaymentIntent {
     const PATH: &'static str = "/v1/payment_intents";
     const NAME: &'static str = "payment_intent";
 
@@ -40,14 +40,14 @@ impl Shown for Payment {
         self.metadata.get("atp_ref").and_then(Value::as_str)
     }
 
-    fn made_at(&self) -> i64 {
+    fn created_at(&self) -> i64 {
         self.created
     }
 
-    fn report(&self, charge: &Charge) -> Report {
-        let report = |outcome| Report::of(outcome).named(&self.id);
+    fn report(&self, charge: &Charge) -> RailReport {
+        let report = |outcome| RailReport::of(outcome).with_payment_id(&self.id);
         if let Some(difference) = self.differs(charge) {
-            return report(RailOutcome::Different).because("payment_mismatch", difference);
+            return report(RailOutcome::Different).with_failure("payment_mismatch", difference);
         }
         match self.status.as_str() {
             "succeeded" => report(RailOutcome::Succeeded),
@@ -55,7 +55,7 @@ impl Shown for Payment {
             "processing" => report(RailOutcome::Processing),
             "requires_confirmation" => report(RailOutcome::Unconfirmed),
             // Nobody is there to act, so it will not go on.
-            "requires_action" => report(RailOutcome::Failed).because(
+            "requires_action" => report(RailOutcome::Failed).with_failure(
                 "authentication_required",
                 "the payment needs an action of the payer",
             ),
@@ -66,15 +66,15 @@ impl Shown for Payment {
     }
 }
 
-impl Payment {
-    fn failed(&self, code: &str, message: &str) -> Report {
-        let report = Report::of(RailOutcome::Failed).named(&self.id);
+impl PaymentIntent {
+    fn failed(&self, code: &str, message: &str) -> RailReport {
+        let report = RailReport::of(RailOutcome::Failed).with_payment_id(&self.id);
         match &self.last_payment_error {
-            Some(complaint) => Report {
+            Some(complaint) => RailReport {
                 failure: Some(complaint.failure()),
                 ..report
             },
-            None => report.because(code, message),
+            None => report.with_failure(code, message),
         }
     }
 
@@ -105,26 +105,27 @@ pub(in crate::rail) fn difference(
 }
 
 /// What all payments under one reference come to; each with the time when it was made.
-pub(in crate::rail) fn sum_up(told: Vec<(i64, Report)>) -> Report {
+pub(in crate::rail) fn sum_up(told: Vec<(i64, RailReport)>) -> RailReport {
     if told
         .iter()
         .filter(|(_, report)| moves_money(report))
         .count()
         > 1
     {
-        return Report::of(RailOutcome::Different).because(
+        return RailReport::of(RailOutcome::Different).with_failure(
             "several_payments",
             "the rail shows more than one payment of this transaction",
         );
     }
     // Of those that nothing became of yet, the first, so that everybody chooses the same.
-    let order =
-        |(made, report): &(i64, Report)| (rank(report.outcome), *made, report.payment_id.clone());
+    let order = |(made, report): &(i64, RailReport)| {
+        (rank(report.outcome), *made, report.payment_id.clone())
+    };
     let first = told.into_iter().min_by_key(order);
-    first.map_or(Report::of(RailOutcome::NotFound), |(_, report)| report)
+    first.map_or(RailReport::of(RailOutcome::NotFound), |(_, report)| report)
 }
 
-fn moves_money(report: &Report) -> bool {
+fn moves_money(report: &RailReport) -> bool {
     use RailOutcome::{Held, Processing, Succeeded};
     matches!(report.outcome, Succeeded | Held | Processing)
 }
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
     use crate::rail::tests::charge;
 
-    fn payment(id: &str, status: &str, more: &Value) -> Payment {
+    fn payment(id: &str, status: &str, more: &Value) -> PaymentIntent {
         let mut object = json!({
             "id": id, "status": status, "amount": 1_500, "currency": "eur",
             "metadata": {"atp_ref": charge().reference.as_str()},
@@ -161,7 +162,7 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn report(status: &str, more: &Value) -> Report {
+    fn report(status: &str, more: &Value) -> RailReport {
         payment("pi_1", status, more).report(&charge())
     }
 
@@ -243,7 +244,7 @@ mod tests {
             (report.outcome, report.payment_id.unwrap_or_default())
         };
         let open = "requires_confirmation";
-        assert_eq!(summed(&[]), Report::of(RailOutcome::NotFound));
+        assert_eq!(summed(&[]), RailReport::of(RailOutcome::NotFound));
         assert_eq!(
             told(&[open, "succeeded", "canceled"]),
             (RailOutcome::Succeeded, "pi_1".to_owned())

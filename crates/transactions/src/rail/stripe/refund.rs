@@ -4,16 +4,16 @@ use consign_kernel::plant::{self, Plant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::api::{Api, Listed, Reply};
+use super::api::{ListItem, StripeApi, StripeReply};
 use super::{key, units};
-use crate::rail::wire::{self, failure};
-use crate::rail::{Charge, Failure, Refunded};
+use crate::rail::client::{self, failure};
+use crate::rail::{Charge, RailFailure, RefundOutcome};
 
 const REFUNDS: &str = "/v1/refunds";
 
 #[derive(Debug, Deserialize)]
 struct Refund {
-    #[serde(deserialize_with = "wire::id")]
+    #[serde(deserialize_with = "client::id")]
     id: String,
     amount: u64,
     /// Old refunds of Stripe have none; they are done.
@@ -23,13 +23,13 @@ struct Refund {
     metadata: Value,
 }
 
-impl Listed for Refund {
+impl ListItem for Refund {
     fn id(&self) -> &str {
         &self.id
     }
 }
 
-enum Standing {
+enum RefundStanding {
     Done,
     Pending,
     Failed,
@@ -37,12 +37,12 @@ enum Standing {
 }
 
 impl Refund {
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> RefundStanding {
         match self.status.as_deref() {
-            Some("succeeded") | None => Standing::Done,
-            Some("pending" | "requires_action") => Standing::Pending,
-            Some("failed" | "canceled") => Standing::Failed,
-            Some(_) => Standing::Unknown,
+            Some("succeeded") | None => RefundStanding::Done,
+            Some("pending" | "requires_action") => RefundStanding::Pending,
+            Some("failed" | "canceled") => RefundStanding::Failed,
+            Some(_) => RefundStanding::Unknown,
         }
     }
 
@@ -50,37 +50,37 @@ impl Refund {
         self.metadata.get("atp_ref").and_then(Value::as_str) == Some(&*charge.refund_reference())
     }
 
-    fn failure(&self) -> Failure {
+    fn failure(&self) -> RailFailure {
         let reason = self.failure_reason.as_deref().unwrap_or("unknown");
         failure("refund_failed", &format!("the refund failed: {reason}"))
     }
 
-    fn told(self) -> Refunded {
+    fn outcome(self) -> RefundOutcome {
         match self.standing() {
-            Standing::Done => Refunded::done(Some(self.id)),
-            Standing::Pending => Refunded::Pending,
-            Standing::Failed => Refunded::Refused(self.failure()),
-            Standing::Unknown => Refunded::Unknown,
+            RefundStanding::Done => RefundOutcome::done(Some(self.id)),
+            RefundStanding::Pending => RefundOutcome::Pending,
+            RefundStanding::Failed => RefundOutcome::Refused(self.failure()),
+            RefundStanding::Unknown => RefundOutcome::Unknown,
         }
     }
 }
 
 /// Pays back what is left of `paid`, which is the id of a payment or charge as `what` says.
 pub(in crate::rail) async fn pay_back(
-    api: &Api,
+    api: &StripeApi,
     charge: &Charge,
     what: &'static str,
     paid: &str,
-) -> Refunded {
+) -> RefundOutcome {
     let filter = vec![(what, paid.to_owned())];
     let list = || api.list::<Refund>(REFUNDS, &filter, |_| true);
     let Some(before) = list().await else {
-        return Refunded::Unknown;
+        return RefundOutcome::Unknown;
     };
     let left = match sum_up(before, charge) {
-        Sum::Left(left) => left,
-        Sum::Told(_) if plant::on(Plant::UnlistedRefund) => whole(charge),
-        Sum::Told(told) => return told,
+        RefundSum::Left(left) => left,
+        RefundSum::Told(_) if plant::on(Plant::UnlistedRefund) => whole(charge),
+        RefundSum::Told(told) => return told,
     };
     let reference = charge.refund_reference();
     let form = vec![
@@ -95,15 +95,15 @@ pub(in crate::rail) async fn pay_back(
         refused => key(charge, &format!("refund_{}", refused + 1)),
     };
     let refusal = match api.post::<Refund>(REFUNDS, &form, Some(&key)).await {
-        Reply::Done(refund) => return refund.told(),
-        Reply::Refused(failure) => Some(failure),
-        Reply::Missing(_) | Reply::Unclear => None,
+        StripeReply::Done(refund) => return refund.outcome(),
+        StripeReply::Refused(failure) => Some(failure),
+        StripeReply::Missing(_) | StripeReply::Unclear => None,
     };
     // Somebody else may have been faster, or the answer was lost on its way.
     match (list().await.map(|all| sum_up(all, charge)), refusal) {
-        (Some(Sum::Told(told)), _) => told,
-        (Some(Sum::Left(_)), Some(failure)) => Refunded::Refused(failure),
-        _ => Refunded::Unknown,
+        (Some(RefundSum::Told(told)), _) => told,
+        (Some(RefundSum::Left(_)), Some(failure)) => RefundOutcome::Refused(failure),
+        _ => RefundOutcome::Unknown,
     }
 }
 
@@ -112,14 +112,14 @@ fn whole(charge: &Charge) -> u64 {
     units::amount_of(charge).unwrap_or(charge.amount.get())
 }
 
-enum Sum {
+enum RefundSum {
     /// This much is to be paid back yet.
     Left(u64),
-    Told(Refunded),
+    Told(RefundOutcome),
 }
 
 /// What refunds, ours and those made by hand, come to.
-fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> Sum {
+fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> RefundSum {
     let amount = whole(charge);
     let (mut done, mut under_way) = (0_u64, 0_u64);
     let mut last: Option<String> = None;
@@ -127,25 +127,25 @@ fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> Sum {
     for refund in refunds {
         let ours = refund.is_ours(charge);
         match refund.standing() {
-            Standing::Done => {
+            RefundStanding::Done => {
                 done = done.saturating_add(refund.amount);
                 if ours || last.is_none() {
                     last = Some(refund.id);
                 }
             }
             // What may have been paid back is not paid back again.
-            Standing::Pending | Standing::Unknown => {
+            RefundStanding::Pending | RefundStanding::Unknown => {
                 under_way = under_way.saturating_add(refund.amount);
             }
-            Standing::Failed if ours => failed = Some(refund.failure()),
-            Standing::Failed => {}
+            RefundStanding::Failed if ours => failed = Some(refund.failure()),
+            RefundStanding::Failed => {}
         }
     }
     match failed {
-        _ if done >= amount => Sum::Told(Refunded::done(last)),
-        _ if done.saturating_add(under_way) >= amount => Sum::Told(Refunded::Pending),
-        Some(failure) => Sum::Told(Refunded::Refused(failure)),
-        None => Sum::Left(amount - done - under_way),
+        _ if done >= amount => RefundSum::Told(RefundOutcome::done(last)),
+        _ if done.saturating_add(under_way) >= amount => RefundSum::Told(RefundOutcome::Pending),
+        Some(failure) => RefundSum::Told(RefundOutcome::Refused(failure)),
+        None => RefundSum::Left(amount - done - under_way),
     }
 }
 
@@ -166,9 +166,11 @@ mod tests {
             serde_json::from_value(refund).unwrap()
         });
         match sum_up(refunds.collect(), &charge()) {
-            Sum::Left(left) => format!("{left} left"),
-            Sum::Told(Refunded::Done { refund_id }) => format!("done by {}", refund_id.unwrap()),
-            Sum::Told(told) => format!("{told:?}"),
+            RefundSum::Left(left) => format!("{left} left"),
+            RefundSum::Told(RefundOutcome::Done { refund_id }) => {
+                format!("done by {}", refund_id.unwrap())
+            }
+            RefundSum::Told(told) => format!("{told:?}"),
         }
     }
 

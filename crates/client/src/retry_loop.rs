@@ -6,20 +6,20 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::retry::{self, Heard, Next};
-use crate::{Error, Told};
+use crate::retry::{self, AttemptOutcome, RetryDecision};
+use crate::{Error, Reply};
 
 /// Hears why a request is sent again, and after how long.
-type Listener<'a> = &'a dyn Fn(&str, Duration);
+type RetryListener<'a> = &'a dyn Fn(&str, Duration);
 
-pub struct Patience<'a> {
+pub struct RetryLoop<'a> {
     expires_at: SystemTime,
-    listener: Listener<'a>,
+    listener: RetryListener<'a>,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> RetryLoop<'a> {
     /// Nothing is sent again at or after `expires_at`; the first time it is sent in any case.
-    pub fn until(expires_at: SystemTime, listener: Listener<'a>) -> Self {
+    pub fn until(expires_at: SystemTime, listener: RetryListener<'a>) -> Self {
         Self {
             expires_at,
             listener,
@@ -27,20 +27,20 @@ impl<'a> Patience<'a> {
     }
 
     /// The last answer, which is not final only if the time was over: then its status is 202, or it is an error.
-    pub async fn send<T, F>(&self, attempt: impl Fn() -> F) -> Result<Told<T>, Error>
+    pub async fn send<T, F>(&self, attempt: impl Fn() -> F) -> Result<Reply<T>, Error>
     where
-        F: Future<Output = Result<Told<T>, Error>>,
+        F: Future<Output = Result<Reply<T>, Error>>,
     {
         let mut sent = 0;
         loop {
             let answer = attempt().await;
-            let Some(heard) = heard(&answer) else {
+            let Some(heard) = attempt_outcome(&answer) else {
                 return answer;
             };
             let now = SystemTime::now();
             match retry::next(sent, heard, now, self.expires_at, random()?) {
-                Next::Final | Next::TooLate => return answer,
-                Next::Wait(wait) => {
+                RetryDecision::Final | RetryDecision::TooLate => return answer,
+                RetryDecision::Wait(wait) => {
                     (self.listener)(&why(&answer), wait);
                     tokio::time::sleep(wait).await;
                 }
@@ -50,7 +50,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-impl fmt::Debug for Patience<'_> {
+impl fmt::Debug for RetryLoop<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Patience")
             .field("expires_at", &self.expires_at)
@@ -59,9 +59,9 @@ impl fmt::Debug for Patience<'_> {
 }
 
 /// None for a failure that another attempt would only repeat.
-fn heard<T>(answer: &Result<Told<T>, Error>) -> Option<Heard> {
+fn attempt_outcome<T>(answer: &Result<Reply<T>, Error>) -> Option<AttemptOutcome> {
     match answer {
-        Ok(told) => Some(Heard::Status {
+        Ok(told) => Some(AttemptOutcome::Status {
             code: told.status,
             retry_after: told.retry_after,
         }),
@@ -69,15 +69,17 @@ fn heard<T>(answer: &Result<Told<T>, Error>) -> Option<Heard> {
             status,
             retry_after_s,
             ..
-        }) => Some(Heard::Status {
+        }) => Some(AttemptOutcome::Status {
             code: status.as_u16(),
             retry_after: retry_after_s.map(Duration::from_secs),
         }),
-        Err(error) => (error.is_unreachable() && !error.is_distrust()).then_some(Heard::Nothing),
+        Err(error) => {
+            (error.is_unreachable() && !error.is_distrust()).then_some(AttemptOutcome::Nothing)
+        }
     }
 }
 
-fn why<T>(answer: &Result<Told<T>, Error>) -> String {
+fn why<T>(answer: &Result<Reply<T>, Error>) -> String {
     match answer {
         Ok(_) => "not over yet".to_owned(),
         Err(error) => error.to_string(),

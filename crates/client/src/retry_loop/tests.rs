@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::client::tests::read_request;
-use crate::{Client, Key, Options, Transaction};
+use crate::{Client, Key, Options, TransactionView};
 
 const ROW: &str = r#"{"ok":true,"intent_id":"i","transaction_id":"atp_tx_1","state":"STATE","amount_cents":1500,"currency":"EUR","rail":{"name":"null","reference":"atp_1"},"created_at":"a","updated_at":"b"}"#;
 
@@ -47,10 +47,10 @@ fn row(status: &str, state: &str) -> String {
 async fn execute(
     client: &Client,
     left: Duration,
-) -> (Result<Told<Transaction>, Error>, Vec<String>) {
+) -> (Result<Reply<TransactionView>, Error>, Vec<String>) {
     let told = RefCell::new(Vec::new());
     let hear = |why: &str, _: Duration| told.borrow_mut().push(why.to_owned());
-    let patience = Patience::until(SystemTime::now() + left, &hear);
+    let patience = RetryLoop::until(SystemTime::now() + left, &hear);
     let key = Key::new("0123456789abcdef");
     let result = patience
         .send(|| client.transactions().execute(&key, r#"{"intent_id":"i"}"#))

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use consign_client::Key;
-use consign_transactions::document::{Document, REQUEST_BYTES_MAX};
-use consign_transactions::intent::Intent;
+use consign_transactions::document::{AtpDocument, REQUEST_BYTES_MAX};
+use consign_transactions::intent::SignedIntent;
 use data_encoding::HEXLOWER;
 
 use crate::data_dir::{create_private, sync_directory, write_private_once};
@@ -22,11 +22,11 @@ const KEY_BYTES: usize = 16;
 
 /// A directory of an agent.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct AgentDirectory {
     root: PathBuf,
 }
 
-impl State {
+impl AgentDirectory {
     pub(super) fn at(root: PathBuf) -> Self {
         Self { root }
     }
@@ -44,12 +44,12 @@ impl State {
     }
 
     /// The intent of this id, if it was signed here.
-    pub(super) fn intent(&self, id: &str) -> anyhow::Result<Option<Intent>> {
+    pub(super) fn intent(&self, id: &str) -> anyhow::Result<Option<SignedIntent>> {
         let path = self.folder(id)?.join("intent.json");
         let Some(bytes) = read(&path)? else {
             return Ok(None);
         };
-        let intent = Document::read(&bytes, REQUEST_BYTES_MAX).and_then(Intent::read);
+        let intent = AtpDocument::read(&bytes, REQUEST_BYTES_MAX).and_then(SignedIntent::read);
         let intent = intent.map_err(|problem| {
             Failure::failed(format!("{} is damaged: {problem}", path.display()))
                 .hint("put it back from a backup, or make a new intent with: consign tx create")
@@ -124,9 +124,9 @@ fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    fn state() -> (tempfile::TempDir, State) {
+    fn state() -> (tempfile::TempDir, AgentDirectory) {
         let directory = tempfile::tempdir().unwrap();
-        let state = State::at(directory.path().join("agent"));
+        let state = AgentDirectory::at(directory.path().join("agent"));
         (directory, state)
     }
 

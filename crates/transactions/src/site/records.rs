@@ -14,29 +14,29 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Caller, OWNER, Site, damaged, unavailable};
-use crate::document::Document;
+use super::{OWNER, Site, SiteCaller, damaged, unavailable};
+use crate::document::AtpDocument;
 use crate::ids;
 use crate::instant;
-use crate::intent::{Intent, RailChoice};
+use crate::intent::{RailChoice, SignedIntent};
 use crate::key::{IdempotencyKey, RailReference};
 use crate::money::{Cents, Currency};
 use crate::problem::{ExpiredReason, Problem};
-use crate::rail::{Charge, Failure, Reported};
-use crate::state::State;
+use crate::rail::{Charge, RailFailure, ReportedStatus};
+use crate::state::AtpState;
 
 /// Where the rows of this face lie.
 pub(super) const NAMESPACE: &str = "atp";
 
 /// A record as it was read, or a new one: version zero.
 #[derive(Clone, Debug)]
-pub(super) struct Kept<T> {
+pub(super) struct Versioned<T> {
     pub(super) key: Key,
     pub(super) version: u64,
     pub(super) value: T,
 }
 
-impl<T> Kept<T> {
+impl<T> Versioned<T> {
     pub(super) fn new(key: Key, value: T) -> Self {
         Self {
             key,
@@ -46,24 +46,24 @@ impl<T> Kept<T> {
     }
 
     /// Refuses the commit if somebody else has changed it since.
-    pub(super) fn unchanged(&self) -> Command {
+    pub(super) fn expect_version(&self) -> Command {
         Command::Expect(self.key.clone(), self.version)
     }
 }
 
-impl<T: Serialize> Kept<T> {
-    /// To come behind [`Kept::unchanged`].
+impl<T: Serialize> Versioned<T> {
+    /// To come behind [`Versioned::expect_version`].
     pub(super) fn put(&self) -> Command {
         put(self.key.clone(), &self.value)
     }
 }
 
 pub(super) fn put(key: Key, value: &impl Serialize) -> Command {
-    Command::Put(writing(key, value))
+    Command::Put(new_put(key, value))
 }
 
 /// A record that stays for ever.
-pub(super) fn writing(key: Key, value: &impl Serialize) -> Put {
+pub(super) fn new_put(key: Key, value: &impl Serialize) -> Put {
     Put {
         key,
         value: serde_json::to_string(value).expect("records of ours have string keys only"),
@@ -74,7 +74,7 @@ pub(super) fn writing(key: Key, value: &impl Serialize) -> Put {
 
 /// What an agent allowed, and how much of it is used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Permission {
+pub(super) struct PermissionRecord {
     pub(super) row: String,
     /// As it was sent.
     pub(super) document: String,
@@ -96,21 +96,21 @@ pub(super) struct Permission {
     pub(super) user: Option<String>,
 }
 
-impl Permission {
+impl PermissionRecord {
     /// What belongs to a user is nobody else's, and a user has nothing else.
-    pub(super) fn check_caller(&self, caller: Caller<'_>) -> Result<(), Problem> {
+    pub(super) fn check_caller(&self, caller: SiteCaller<'_>) -> Result<(), Problem> {
         match (caller, self.user.as_deref()) {
-            (Caller::Operator, _) | (Caller::Agent, None) => Ok(()),
-            (Caller::Agent, Some(_)) => Err(Problem::Unauthorized),
-            (Caller::User(id), Some(owner)) if id == owner => Ok(()),
-            (Caller::User(_), _) => Err(Problem::Forbidden),
+            (SiteCaller::Operator, _) | (SiteCaller::Agent, None) => Ok(()),
+            (SiteCaller::Agent, Some(_)) => Err(Problem::Unauthorized),
+            (SiteCaller::User(id), Some(owner)) if id == owner => Ok(()),
+            (SiteCaller::User(_), _) => Err(Problem::Forbidden),
         }
     }
 
-    pub(super) fn intent(&self) -> Result<Intent, Problem> {
-        let document = Document::read(self.document.as_bytes(), usize::MAX);
+    pub(super) fn intent(&self) -> Result<SignedIntent, Problem> {
+        let document = AtpDocument::read(self.document.as_bytes(), usize::MAX);
         document
-            .and_then(Intent::read)
+            .and_then(SignedIntent::read)
             .map_err(|_| damaged("intent"))
     }
 
@@ -119,17 +119,17 @@ impl Permission {
     }
 
     /// Its own state, whatever its transactions came to.
-    pub(super) fn state(&self, intent: &Intent, now: Micros) -> State {
+    pub(super) fn state(&self, intent: &SignedIntent, now: Micros) -> AtpState {
         if self.expired(intent, now).is_some() {
-            State::Expired
+            AtpState::Expired
         } else if self.authorized_at.is_some() {
-            State::Authorized
+            AtpState::Authorized
         } else {
-            State::Created
+            AtpState::Created
         }
     }
 
-    pub(super) fn expired(&self, intent: &Intent, now: Micros) -> Option<ExpiredReason> {
+    pub(super) fn expired(&self, intent: &SignedIntent, now: Micros) -> Option<ExpiredReason> {
         if self.cancelled {
             Some(ExpiredReason::Cancelled)
         } else {
@@ -138,7 +138,11 @@ impl Permission {
         }
     }
 
-    pub(super) fn check_unexpired(&self, intent: &Intent, now: Micros) -> Result<(), Problem> {
+    pub(super) fn check_unexpired(
+        &self,
+        intent: &SignedIntent,
+        now: Micros,
+    ) -> Result<(), Problem> {
         match self.expired(intent, now) {
             None => Ok(()),
             Some(reason) => Err(Problem::IntentExpired {
@@ -151,7 +155,7 @@ impl Permission {
 
 /// One execution under a permission. Its members are what the view `transactions` shows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Transaction {
+pub(super) struct TransactionRecord {
     pub(super) row: String,
     pub(super) state: String,
     pub(super) fingerprint: String,
@@ -166,8 +170,8 @@ pub(super) struct Transaction {
     pub(super) payment_id: Option<String>,
     pub(super) receipt: Option<Box<RawValue>>,
     pub(super) compensation_receipt: Option<Box<RawValue>>,
-    pub(super) failure: Option<Failure>,
-    pub(super) compensation: Option<Compensation>,
+    pub(super) failure: Option<RailFailure>,
+    pub(super) compensation: Option<CompensationRecord>,
     pub(super) created_at: String,
     pub(super) updated_at: String,
     /// When the rail acknowledged it.
@@ -186,10 +190,10 @@ pub(super) struct Transaction {
     pub(super) alert: Option<String>,
     /// What its caller reported, if no rail of ours takes the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) manual: Option<Manual>,
+    pub(super) manual: Option<ManualRecord>,
     /// What an operator said, where no rail could.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) word: Option<Word>,
+    #[serde(default, rename = "word", skip_serializing_if = "Option::is_none")]
+    pub(super) verdict: Option<OperatorVerdict>,
 }
 
 #[expect(
@@ -202,22 +206,22 @@ const fn is_zero(count: &u32) -> bool {
 
 /// An operator's word on what became of an effect, or of its undoing. See `resolve`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Word {
-    pub(super) outcome: Said,
+pub(super) struct OperatorVerdict {
+    pub(super) outcome: VerdictOutcome,
     pub(super) reason: String,
     pub(super) at: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum VerdictOutcome {
     Charged,
     NotCharged,
     Refunded,
     NotRefunded,
 }
 
-impl Said {
+impl VerdictOutcome {
     pub(super) const ALL: [Self; 4] = [
         Self::Charged,
         Self::NotCharged,
@@ -240,7 +244,7 @@ impl Said {
     }
 }
 
-impl Word {
+impl OperatorVerdict {
     /// What a receipt calls it.
     pub(super) const STEP: &str = "operator_resolved";
     pub(super) const BY: &str = "operator";
@@ -248,17 +252,17 @@ impl Word {
 
 /// The caller's own account of an effect. See `compat`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Manual {
-    pub(super) reported: Reported,
+pub(super) struct ManualRecord {
+    pub(super) reported: ReportedStatus,
     pub(super) error: Option<String>,
     pub(super) started_at: Option<String>,
     pub(super) settled_at: Option<String>,
-    pub(super) steps: Vec<Noted>,
+    pub(super) steps: Vec<ReportedStep>,
 }
 
 /// A step that the caller took.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Noted {
+pub(super) struct ReportedStep {
     pub(super) action: String,
     pub(super) at: i64,
     pub(super) evidence: Option<Box<RawValue>>,
@@ -269,7 +273,7 @@ pub(super) struct Noted {
 
 /// Somebody asked for the effect to be undone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Compensation {
+pub(super) struct CompensationRecord {
     pub(super) key: String,
     pub(super) reason: String,
     pub(super) requested_at: String,
@@ -281,18 +285,18 @@ pub(super) struct Compensation {
 
 /// What was asked for under a key, which means this for ever.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct CompensationRequest {
     pub(super) fingerprint: String,
     /// The key of the transaction that is to be undone.
     pub(super) transaction: String,
     pub(super) row: String,
     /// Why the rail refused.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<RailFailure>,
 }
 
-impl Transaction {
-    pub(super) fn state(&self) -> Result<State, Problem> {
-        State::parse(&self.state).ok_or_else(|| damaged("state"))
+impl TransactionRecord {
+    pub(super) fn state(&self) -> Result<AtpState, Problem> {
+        AtpState::parse(&self.state).ok_or_else(|| damaged("state"))
     }
 
     pub(super) fn row(&self) -> Result<IntentId, Problem> {
@@ -311,7 +315,7 @@ impl Transaction {
         self.currency.parse().map_err(|_| damaged("currency"))
     }
 
-    pub(super) fn charge(&self, intent: &Intent) -> Result<Charge, Problem> {
+    pub(super) fn charge(&self, intent: &SignedIntent) -> Result<Charge, Problem> {
         let method = |rail: &RailChoice| rail.payment_method.clone();
         Ok(Charge {
             intent_id: intent.intent_id.clone(),
@@ -328,17 +332,19 @@ impl Transaction {
     }
 
     /// Whether a person said so, and no rail.
-    pub(super) fn rests_on(&self, said: Said) -> bool {
-        self.word.as_ref().is_some_and(|word| word.outcome == said)
+    pub(super) fn rests_on_verdict(&self, said: VerdictOutcome) -> bool {
+        self.verdict
+            .as_ref()
+            .is_some_and(|word| word.outcome == said)
     }
 
     /// Whether somebody asked for it, and neither that nor the rail's refusal has come to be.
-    pub(super) fn is_being_undone(&self) -> bool {
+    pub(super) fn is_being_compensated(&self) -> bool {
         let asked = self.compensation.as_ref();
-        asked.is_some_and(|asked| !asked.refused) && self.state != State::Compensated.word()
+        asked.is_some_and(|asked| !asked.refused) && self.state != AtpState::Compensated.word()
     }
 
-    pub(super) fn enter(&mut self, state: State, now: Micros) {
+    pub(super) fn set_state(&mut self, state: AtpState, now: Micros) {
         if state.is_terminal() {
             self.alert = None;
         }
@@ -349,21 +355,21 @@ impl Transaction {
 
 /// What a row of this face is about; its payload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct About {
+pub(super) struct RowPayload {
     pub(super) intent_id: String,
     pub(super) key: String,
 }
 
 /// A nonce that is used up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Burned {
+pub(super) struct UsedNonce {
     pub(super) intent_id: String,
     pub(super) at: i64,
 }
 
 /// An answer that is given again to the same key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Given {
+pub(super) struct StoredAnswer {
     pub(super) fingerprint: String,
     pub(super) status: u16,
     pub(super) body: String,
@@ -371,14 +377,14 @@ pub(super) struct Given {
 
 /// An action that somebody took.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Claimed {
+pub(super) struct ActionClaim {
     pub(super) intent_id: String,
     pub(super) at: i64,
 }
 
 /// Where something that is named by others belongs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Belongs {
+pub(super) struct TransactionRef {
     pub(super) intent_id: String,
     pub(super) key: String,
 }
@@ -413,7 +419,7 @@ pub(super) fn transaction_key(intent_id: &str, idempotency: &IdempotencyKey) -> 
 }
 
 /// By signer: a stranger cannot use up other people's nonces.
-pub(super) fn nonce_key(intent: &Intent) -> Key {
+pub(super) fn nonce_key(intent: &SignedIntent) -> Key {
     key(
         Kind::SignerNonce,
         intent.agent_key.id(),
@@ -422,12 +428,12 @@ pub(super) fn nonce_key(intent: &Intent) -> Key {
 }
 
 /// By operation: an answer of one is never given for another.
-pub(super) fn given_key(intent_id: &str, operation: &str, idempotency: &IdempotencyKey) -> Key {
+pub(super) fn answer_key(intent_id: &str, operation: &str, idempotency: &IdempotencyKey) -> Key {
     let name = format!("{operation}:{}", idempotency.reveal());
     key(Kind::KeptAnswer, intent_id, name)
 }
 
-pub(super) fn action_key(intent: &Intent, action: &str) -> Key {
+pub(super) fn action_key(intent: &SignedIntent, action: &str) -> Key {
     key(Kind::ActionClaim, &intent.dedup_subject(), action)
 }
 
@@ -452,7 +458,7 @@ pub(super) fn settled_key(transaction: &Key) -> Key {
 /// who must find room for it; consent that comes with it needs none.
 pub(super) fn begin_permission(
     id: IntentId,
-    intent: &Intent,
+    intent: &SignedIntent,
     now: Micros,
     waiting: Option<(String, Within)>,
 ) -> Command {
@@ -473,7 +479,7 @@ pub(super) fn begin_permission(
 /// A row for an effect, held from the start. `parent` is the transaction that it undoes.
 pub(super) fn begin_effect(
     id: IntentId,
-    about: &About,
+    about: &RowPayload,
     parent: Option<IntentId>,
     hold: Hold,
 ) -> Command {
@@ -524,18 +530,18 @@ impl Site {
     pub(super) async fn read<T: DeserializeOwned>(
         &self,
         key: Key,
-    ) -> Result<Option<Kept<T>>, Problem> {
+    ) -> Result<Option<Versioned<T>>, Problem> {
         let found = self.engine().record(key).await;
         found
             .map_err(|error| unavailable(&error))?
-            .map(kept)
+            .map(decode)
             .transpose()
     }
 
     pub(super) async fn permission(
         &self,
         intent_id: &str,
-    ) -> Result<Option<Kept<Permission>>, Problem> {
+    ) -> Result<Option<Versioned<PermissionRecord>>, Problem> {
         self.read(permission_key(intent_id)).await
     }
 
@@ -543,7 +549,7 @@ impl Site {
         &self,
         intent_id: &str,
         key: &IdempotencyKey,
-    ) -> Result<Option<Kept<Transaction>>, Problem> {
+    ) -> Result<Option<Versioned<TransactionRecord>>, Problem> {
         self.read(transaction_key(intent_id, key)).await
     }
 
@@ -552,7 +558,7 @@ impl Site {
         &self,
         intent_id: &str,
         limit: u32,
-    ) -> Result<Vec<Kept<Transaction>>, Problem> {
+    ) -> Result<Vec<Versioned<TransactionRecord>>, Problem> {
         self.transactions_after(intent_id, "", limit).await
     }
 
@@ -562,17 +568,17 @@ impl Site {
         intent_id: &str,
         after: &str,
         limit: u32,
-    ) -> Result<Vec<Kept<Transaction>>, Problem> {
+    ) -> Result<Vec<Versioned<TransactionRecord>>, Problem> {
         let kind = Kind::Transaction;
         let found = self.engine().records(kind, intent_id, after, limit).await;
         let found = found.map_err(|error| unavailable(&error))?;
-        found.into_iter().map(kept).collect()
+        found.into_iter().map(decode).collect()
     }
 }
 
-fn kept<T: DeserializeOwned>(record: Record) -> Result<Kept<T>, Problem> {
+fn decode<T: DeserializeOwned>(record: Record) -> Result<Versioned<T>, Problem> {
     let value = serde_json::from_str(&record.value).map_err(|_| damaged(record.key.kind.name()))?;
-    Ok(Kept {
+    Ok(Versioned {
         key: record.key,
         version: record.version,
         value,

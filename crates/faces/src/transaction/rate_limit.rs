@@ -18,20 +18,20 @@ const ADDRESSES_MAX: usize = 10_000;
 /// Whoever finds no place of its own.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-pub(super) struct Allowance {
+pub(super) struct RateLimit {
     per_minute: u32,
     bytes_per_minute: u64,
-    windows: Mutex<HashMap<IpAddr, Window>>,
+    windows: Mutex<HashMap<IpAddr, RateWindow>>,
 }
 
 #[derive(Clone, Copy)]
-struct Window {
+struct RateWindow {
     began: Instant,
     asked: u32,
     bytes: u64,
 }
 
-impl Allowance {
+impl RateLimit {
     /// How many requests and how many bytes one address may send in a minute; zero for as many as it likes.
     pub(super) fn new(per_minute: u32, bytes_per_minute: u64) -> Self {
         Self {
@@ -48,15 +48,15 @@ impl Allowance {
         request: &Request,
         trust_proxy: bool,
         bytes: usize,
-    ) -> Result<Taken<'_>, u32> {
+    ) -> Result<RateCharge<'_>, u32> {
         if self.per_minute == 0 && self.bytes_per_minute == 0 {
-            return Ok(Taken(None));
+            return Ok(RateCharge(None));
         }
         let peer = request.extensions().get::<Peer>();
         let origin = peer.map(|peer| Origin::of(*peer, request.headers(), trust_proxy));
         let address = origin.map_or(OTHERS, |origin| counted(origin.client));
         let address = self.count(address, bytes as u64, Instant::now())?;
-        Ok(Taken(Some((self, address))))
+        Ok(RateCharge(Some((self, address))))
     }
 
     /// Says under which address it was counted.
@@ -68,7 +68,7 @@ impl Allowance {
         }
         let full = windows.len() >= ADDRESSES_MAX && !windows.contains_key(&address);
         let address = if full { OTHERS } else { address };
-        let fresh = Window {
+        let fresh = RateWindow {
             began: now,
             asked: 0,
             bytes: 0,
@@ -88,7 +88,7 @@ impl Allowance {
 
     /// Whether there is no room for one more, of so many bytes. The first one of a window may be longer than the window allows:
     /// it could never be sent otherwise.
-    fn is_used_up(&self, window: &Window, bytes: u64) -> bool {
+    fn is_used_up(&self, window: &RateWindow, bytes: u64) -> bool {
         let (asked_max, bytes_max) = (self.per_minute, self.bytes_per_minute);
         let too_many = asked_max > 0 && window.asked >= asked_max;
         let too_long = bytes_max > 0 && window.bytes.saturating_add(bytes) > bytes_max;
@@ -105,11 +105,11 @@ impl Allowance {
 }
 
 /// What was counted for a request, and where.
-pub(super) struct Taken<'a>(Option<(&'a Allowance, IpAddr)>);
+pub(super) struct RateCharge<'a>(Option<(&'a RateLimit, IpAddr)>);
 
-impl Taken<'_> {
+impl RateCharge<'_> {
     pub(super) fn give_back(&self, bytes: usize) {
-        if let Taken(Some((allowance, address))) = self
+        if let RateCharge(Some((allowance, address))) = self
             && bytes > 0
         {
             allowance.give_back(*address, bytes as u64);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn at_097_an_address_is_told_when_to_come_back() {
-        let allowance = Allowance::new(2, 0);
+        let allowance = RateLimit::new(2, 0);
         let now = Instant::now();
         assert!(allowance.count(HERE, 0, now).is_ok());
         assert!(allowance.count(HERE, 0, now).is_ok());
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn s6_an_address_may_send_so_many_bytes_in_a_minute() {
-        let allowance = Allowance::new(0, 1_000);
+        let allowance = RateLimit::new(0, 1_000);
         let now = Instant::now();
         assert!(allowance.count(HERE, 600, now).is_ok());
         assert_eq!(allowance.count(HERE, 401, now), Err(60));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn strangers_beyond_the_memory_share_what_one_has() {
-        let allowance = Allowance::new(1, 0);
+        let allowance = RateLimit::new(1, 0);
         let now = Instant::now();
         let address = |n: u32| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + n));
         for n in 0..u32::try_from(ADDRESSES_MAX).unwrap() {

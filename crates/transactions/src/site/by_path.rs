@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Answer, Site};
-use crate::document::{Document, NOTE_BYTES_MAX};
-use crate::fields::Fields;
+use super::{Site, SiteAnswer};
+use crate::document::{AtpDocument, NOTE_BYTES_MAX};
+use crate::fields::DocumentFields;
 use crate::problem::Problem;
 
 impl Site {
@@ -17,7 +17,7 @@ impl Site {
         transaction_id: &str,
         key: Option<&[u8]>,
         body: &[u8],
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let found = self.transaction_by_id(transaction_id).await?;
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",
@@ -38,7 +38,7 @@ impl Site {
         intent_id: &str,
         key: Option<&[u8]>,
         body: &[u8],
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let named = [("intent_id", intent_id)];
         self.cancel(key, &completed(body, &named)?).await
     }
@@ -47,8 +47,8 @@ impl Site {
 /// The body with what its path says. A signed one must say it itself, for a path is not signed.
 fn completed(body: &[u8], named: &[(&str, &str)]) -> Result<Vec<u8>, Problem> {
     let body = if body.is_empty() { b"{}" } else { body };
-    let document = Document::read(body, NOTE_BYTES_MAX)?;
-    let fields = Fields::of(&document);
+    let document = AtpDocument::read(body, NOTE_BYTES_MAX)?;
+    let fields = DocumentFields::of(&document);
     let unreadable = |_| Problem::InternalError;
     let mut members: BTreeMap<String, Box<RawValue>> =
         serde_json::from_slice(body).map_err(unreadable)?;

@@ -9,7 +9,7 @@ use consign_client::{Bytes, Client, HeaderMap, Method};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize as _, Deserializer};
 
-use super::Failure;
+use super::RailFailure;
 
 /// How long one operation of a rail may take where the operator says nothing else.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const ID_CHARS_MAX: usize = 255;
 
 /// Why a rail cannot be used as configured. No secret is shown.
 #[derive(Debug, thiserror::Error)]
-pub enum Setup {
+pub enum RailSetupError {
     #[error(transparent)]
     Address(#[from] consign_client::Error),
     #[error("the rail's secret {reason}")]
@@ -32,7 +32,7 @@ pub enum Setup {
 }
 
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct RailClient {
     client: Client,
     /// The path of the base, without its last slash.
     prefix: String,
@@ -41,18 +41,18 @@ pub(super) struct Wire {
 
 /// A whole answer, whatever its status.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct RailResponse {
     pub(super) status: u16,
     body: Bytes,
 }
 
-impl Answer {
+impl RailResponse {
     pub(super) fn json<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.body).ok()
     }
 
     /// Tells the operator of an answer that settles nothing: it may be the configuration that is wrong.
-    pub(super) fn pass_over(&self) {
+    pub(super) fn log_unusable(&self) {
         let status = self.status;
         match status {
             401 | 403 => tracing::warn!(status, "the rail refuses our secret; check it"),
@@ -64,8 +64,8 @@ impl Answer {
     }
 }
 
-impl Wire {
-    pub(super) fn new(base: &str, timeout: Duration) -> Result<Self, Setup> {
+impl RailClient {
+    pub(super) fn new(base: &str, timeout: Duration) -> Result<Self, RailSetupError> {
         let (server, prefix) = split_path(base.trim());
         let options = consign_client::Options {
             server: server.to_owned(),
@@ -79,7 +79,7 @@ impl Wire {
         })
     }
 
-    pub(super) async fn get(&self, path: &str, headers: HeaderMap) -> Option<Answer> {
+    pub(super) async fn get(&self, path: &str, headers: HeaderMap) -> Option<RailResponse> {
         self.call(Method::GET, path, headers, Bytes::new()).await
     }
 
@@ -88,7 +88,7 @@ impl Wire {
         path: &str,
         headers: HeaderMap,
         body: Vec<u8>,
-    ) -> Option<Answer> {
+    ) -> Option<RailResponse> {
         self.call(Method::POST, path, headers, Bytes::from(body))
             .await
     }
@@ -99,10 +99,10 @@ impl Wire {
         path: &str,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Option<Answer> {
+    ) -> Option<RailResponse> {
         let path = format!("{}{path}", self.prefix);
         match self.client.request(method, &path, headers, body).await {
-            Ok(response) => Some(Answer {
+            Ok(response) => Some(RailResponse {
                 status: response.status.as_u16(),
                 body: response.body,
             }),
@@ -131,8 +131,8 @@ fn split_path(base: &str) -> (&str, &str) {
 }
 
 /// Why a payment failed, in the rail's words and as much of them as can be kept.
-pub(super) fn failure(code: &str, message: &str) -> Failure {
-    Failure {
+pub(super) fn failure(code: &str, message: &str) -> RailFailure {
+    RailFailure {
         code: code.chars().take(CODE_CHARS_MAX).collect(),
         message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
     }
@@ -217,7 +217,7 @@ mod tests {
             "https://a/b?c",
             "https://u:p@a",
         ] {
-            let refused = Wire::new(base, TIMEOUT).unwrap_err().to_string();
+            let refused = RailClient::new(base, TIMEOUT).unwrap_err().to_string();
             assert!(refused.contains("cannot be used: "), "{refused}");
         }
     }

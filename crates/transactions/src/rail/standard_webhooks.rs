@@ -7,8 +7,8 @@ use std::fmt;
 use data_encoding::BASE64;
 use hmac::Mac as _;
 
-use super::Message;
-use super::wire::Setup;
+use super::CallbackMessage;
+use super::client::RailSetupError;
 use crate::callback;
 use crate::problem::Problem;
 
@@ -22,15 +22,15 @@ const SECRET_BYTES_MAX: usize = 64;
 
 /// The secrets shared with an endpoint. The first signs; all are accepted, so that one can be changed for another.
 #[derive(Clone)]
-pub struct Secrets(Vec<Vec<u8>>);
+pub struct WebhookSecrets(Vec<Vec<u8>>);
 
-impl Secrets {
+impl WebhookSecrets {
     /// Each as `whsec_` and the Base64 of 24 to 64 bytes.
-    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Result<Self, Setup> {
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Result<Self, RailSetupError> {
         let secrets: Result<Vec<_>, _> = secrets.into_iter().map(decode).collect();
         let secrets = secrets?;
         if secrets.is_empty() {
-            return Err(Setup::Secret {
+            return Err(RailSetupError::Secret {
                 reason: "is missing; make one with: echo whsec_$(openssl rand -base64 32)",
             });
         }
@@ -47,7 +47,7 @@ impl Secrets {
     }
 
     /// Gives back the id of a message that is genuine and fresh.
-    pub(super) fn check<'a>(&self, message: Message<'a>) -> Result<&'a str, Problem> {
+    pub(super) fn check<'a>(&self, message: CallbackMessage<'a>) -> Result<&'a str, Problem> {
         let refused = |reason| Problem::CallbackRefused { reason };
         let header = |name| {
             let value = message.header(name);
@@ -63,19 +63,19 @@ impl Secrets {
     }
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for WebhookSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secrets({})", self.0.len())
     }
 }
 
-fn decode(secret: &str) -> Result<Vec<u8>, Setup> {
+fn decode(secret: &str) -> Result<Vec<u8>, RailSetupError> {
     let secret = secret.trim();
     let text = secret.strip_prefix(PREFIX).unwrap_or(secret);
     let decoded = BASE64.decode(text.as_bytes()).ok();
     decoded
         .filter(|bytes| (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()))
-        .ok_or(Setup::Secret {
+        .ok_or(RailSetupError::Secret {
             reason: "is not whsec_ and the Base64 of 24 to 64 bytes; make one with: echo whsec_$(openssl rand -base64 32)",
         })
 }
@@ -119,12 +119,12 @@ mod tests {
             (TIMESTAMP.to_owned(), AT_S.to_string()),
             (SIGNATURE.to_owned(), signature.to_owned()),
         ];
-        let message = Message {
+        let message = CallbackMessage {
             headers: &headers,
             body,
             now: Micros(now_s * SECOND_US),
         };
-        let secrets = Secrets::new(secrets.iter().copied()).unwrap();
+        let secrets = WebhookSecrets::new(secrets.iter().copied()).unwrap();
         match secrets.check(message) {
             Ok(id) => id == MESSAGE_ID,
             Err(problem) => {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_other_implementations() {
-        let secrets = Secrets::new([SECRET]).unwrap();
+        let secrets = WebhookSecrets::new([SECRET]).unwrap();
         assert_eq!(secrets.sign(MESSAGE_ID, AT_S, BODY), SIGNED);
         assert!(check_at(SIGNED, BODY, &[SECRET], AT_S));
     }
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn a_message_without_its_headers_is_refused() {
-        let secrets = Secrets::new([SECRET]).unwrap();
-        let message = Message {
+        let secrets = WebhookSecrets::new([SECRET]).unwrap();
+        let message = CallbackMessage {
             headers: &[],
             body: BODY,
             now: Micros(AT_S * SECOND_US),
@@ -180,12 +180,12 @@ mod tests {
             "whsec_AAAA",
             "hunter2hunter2hunter2hunter2hunter2!",
         ] {
-            let refused = Secrets::new([secret]).unwrap_err().to_string();
+            let refused = WebhookSecrets::new([secret]).unwrap_err().to_string();
             assert!(!refused.contains("hunter2"), "{refused}");
         }
-        assert!(Secrets::new([]).is_err());
+        assert!(WebhookSecrets::new([]).is_err());
         assert_eq!(
-            format!("{:?}", Secrets::new([SECRET]).unwrap()),
+            format!("{:?}", WebhookSecrets::new([SECRET]).unwrap()),
             "Secrets(1)"
         );
     }

@@ -6,19 +6,19 @@
 
 use consign_kernel::command::Within;
 use consign_kernel::ids::Micros;
-use consign_kernel::state as kernel;
+use consign_kernel::state::State;
 
-use super::books::{Kept, Permission};
+use super::records::{PermissionRecord, Versioned};
 use super::{Site, unavailable};
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::problem::{ExpiredReason, Problem};
 
 impl Site {
     /// The instant by which a stored permission is judged.
     pub(super) async fn judged_at(
         &self,
-        permission: &Permission,
-        intent: &Intent,
+        permission: &PermissionRecord,
+        intent: &SignedIntent,
     ) -> Result<Micros, Problem> {
         let now = self.now();
         if self.was_ended(permission, intent).await? {
@@ -30,8 +30,8 @@ impl Site {
     /// To come behind all checks that go by the time of day.
     pub(super) async fn check_not_ended(
         &self,
-        permission: &Permission,
-        intent: &Intent,
+        permission: &PermissionRecord,
+        intent: &SignedIntent,
     ) -> Result<(), Problem> {
         if self.was_ended(permission, intent).await? {
             return Err(Problem::IntentExpired {
@@ -43,20 +43,24 @@ impl Site {
     }
 
     /// Whether the ledger has ended what the time of day has not. It is asked only where the two clocks disagree.
-    async fn was_ended(&self, permission: &Permission, intent: &Intent) -> Result<bool, Problem> {
+    async fn was_ended(
+        &self,
+        permission: &PermissionRecord,
+        intent: &SignedIntent,
+    ) -> Result<bool, Problem> {
         let agree = !intent.is_expired(self.engine_now()) || intent.is_expired(self.now());
         if agree || permission.cancelled || permission.ended {
             return Ok(false);
         }
         let row = self.engine().observe(permission.row()?).await;
         let row = row.map_err(|error| unavailable(&error))?;
-        Ok(row.is_none_or(|row| row.state == kernel::State::DeadLetter))
+        Ok(row.is_none_or(|row| row.state == State::DeadLetter))
     }
 
     /// Notes that somebody was told that it is over, so that it stays so: a refusal for this reason is final.
-    pub(super) async fn ended_if_over<T>(
+    pub(super) async fn record_expiry<T>(
         &self,
-        permission: &Kept<Permission>,
+        permission: &Versioned<PermissionRecord>,
         checked: Result<T, Problem>,
     ) -> Result<T, Problem> {
         let over = ExpiredReason::Time;
@@ -66,13 +70,13 @@ impl Site {
             let mut ended = permission.clone();
             ended.value.ended = true;
             // Should it fail, the clock alone says so again.
-            let _ = self.commit(vec![ended.unchanged(), ended.put()]).await;
+            let _ = self.commit(vec![ended.expect_version(), ended.put()]).await;
         }
         checked
     }
 
     /// How many may wait for consent.
-    pub(super) fn room(&self) -> Within {
+    pub(super) fn open_limits(&self) -> Within {
         let limit = |limit: u64| if limit == 0 { u64::MAX } else { limit };
         Within {
             each: limit(self.options().open_per_key),

@@ -14,21 +14,21 @@ use consign_transactions::problem::Problem;
 use http::header::HOST;
 use http::{HeaderMap, Method};
 
-use super::{Face, Refused};
+use super::{ProblemResponse, TransactionFace};
 use crate::web::cross_site::is_cross_site_to;
 
 const FORWARDED_HOST: &str = "x-forwarded-host";
 
 /// The names of a site besides those that always lead to it.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct SiteHosts {
     /// Its origin, as intents name it.
     site: String,
     /// Without ports, in lower case.
     hosts: Vec<String>,
 }
 
-impl Names {
+impl SiteHosts {
     /// The host of the site's origin, and further ones that the operator knows of.
     pub fn new(site: &str, further: &[String]) -> Self {
         let authority = site.split_once("://").map_or(site, |(_, host)| host);
@@ -36,7 +36,7 @@ impl Names {
         Self {
             site: site.to_owned(),
             hosts: hosts
-                .map(|host| bare(host).unwrap_or(host).to_ascii_lowercase())
+                .map(|host| host_without_port(host).unwrap_or(host).to_ascii_lowercase())
                 .collect(),
         }
     }
@@ -48,8 +48,8 @@ impl Names {
             return Err(Problem::CrossSite);
         }
         let named = request.uri().authority().map(http::uri::Authority::as_str);
-        let is_ours = named.is_none_or(|host| self.leads_here(host))
-            && self.is_reached_by_name(headers, trust_proxy);
+        let is_ours = named.is_none_or(|host| self.is_own_host(host))
+            && self.reaches_own_host(headers, trust_proxy);
         if is_ours {
             Ok(())
         } else {
@@ -58,24 +58,24 @@ impl Names {
     }
 
     /// A proxy that is trusted may call this server by a name of its own, and then says what the client called it by.
-    fn is_reached_by_name(&self, headers: &HeaderMap, trust_proxy: bool) -> bool {
+    fn reaches_own_host(&self, headers: &HeaderMap, trust_proxy: bool) -> bool {
         let forwarded = headers.get_all(FORWARDED_HOST).iter().next_back();
         if let Some(forwarded) = forwarded.filter(|_| trust_proxy) {
             let nearest = forwarded.to_str().unwrap_or_default().rsplit(',').next();
-            return nearest.is_some_and(|host| self.leads_here(host.trim()));
+            return nearest.is_some_and(|host| self.is_own_host(host.trim()));
         }
         let mut hosts = headers.get_all(HOST).iter();
         match (hosts.next(), hosts.next()) {
             // Browsers always send one.
             (None, _) => true,
-            (Some(host), None) => host.to_str().is_ok_and(|host| self.leads_here(host)),
+            (Some(host), None) => host.to_str().is_ok_and(|host| self.is_own_host(host)),
             (Some(_), Some(_)) => false,
         }
     }
 
     /// Nobody can point an address or `localhost` elsewhere; any other name must be known.
-    fn leads_here(&self, host: &str) -> bool {
-        let Some(name) = bare(host) else {
+    fn is_own_host(&self, host: &str) -> bool {
+        let Some(name) = host_without_port(host) else {
             return false;
         };
         let unbracketed = name
@@ -88,7 +88,7 @@ impl Names {
 }
 
 /// A host without its port and without the dot that ends a full name. None if what should be a port is none.
-fn bare(host: &str) -> Option<&str> {
+fn host_without_port(host: &str) -> Option<&str> {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let name = match host.rsplit_once(':') {
         // The last part of an address in brackets.
@@ -100,12 +100,16 @@ fn bare(host: &str) -> Option<&str> {
     Some(name.strip_suffix('.').unwrap_or(name))
 }
 
-pub(super) async fn guard(State(face): State<Face>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(face): State<TransactionFace>,
+    request: Request,
+    next: Next,
+) -> Response {
     let trust_proxy = face.options.door.trust_proxy;
     if changes_something(&request)
-        && let Err(problem) = face.options.names.check(&request, trust_proxy)
+        && let Err(problem) = face.options.hosts.check(&request, trust_proxy)
     {
-        return Refused(problem).into_response();
+        return ProblemResponse(problem).into_response();
     }
     next.run(request).await
 }
@@ -128,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    fn names() -> Names {
-        Names::new(
+    fn names() -> SiteHosts {
+        SiteHosts::new(
             "https://Shop.example:8443",
             &["consign.internal".to_owned()],
         )
