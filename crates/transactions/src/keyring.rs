@@ -1,7 +1,7 @@
-//! The site's keys over time: the one that signs, the one announced, those before, and those revoked.
+//! The site's keys over time: current, announced, previous and revoked.
 //!
-//! Invariant: exactly one key is current, at most one is announced, and no key stands here twice.
-//! The ring holds public halves only, so it can be published and handed around.
+//! Invariant: exactly one key is current, at most one is announced, and no key occurs twice.
+//! The ring holds public keys only, so it can be published.
 
 mod pinned;
 mod publish;
@@ -24,26 +24,26 @@ pub struct Keyring {
     keys: Vec<SiteKey>,
 }
 
-/// A key of the site and what it may still do.
+/// A key of the site and its standing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteKey {
     pub key: AtpPublicKey,
     pub standing: KeyStanding,
-    /// From when on it signs; none if that was never written down.
+    /// When it began to sign; none if that is not recorded.
     pub valid_from: Option<Micros>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyStanding {
     Current,
-    /// Announced; it signs nothing yet.
+    /// Announced; it does not sign yet.
     Next,
-    /// Replaced as planned. What it signed until then stays good for ever.
+    /// Replaced by a rotation. Signatures from before stay valid for ever.
     Previous {
         valid_until: Micros,
         reason: String,
     },
-    /// Nothing it ever signed is vouched for from then on: a stolen key can put any date on a document.
+    /// All its signatures are invalid from then on: a stolen key can sign any date.
     Revoked {
         revoked_at: Micros,
         reason: String,
@@ -61,7 +61,7 @@ impl KeyStanding {
     }
 }
 
-/// Why some keys make no ring.
+/// Why keys do not form a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyringError {
     #[error("a site needs exactly one current key")]

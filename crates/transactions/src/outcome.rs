@@ -1,34 +1,35 @@
-//! What a rail's answer means for a transaction. Handler, callback and sweep ask here, so they cannot disagree.
+//! Decides what a rail's answer means for a transaction. Request handlers, callbacks and the sweep share this table, so they
+//! cannot disagree.
 //!
-//! Invariant: nothing is guessed. An answer that does not settle the question leads to no transition, and a payment is fenced
-//! off by cancelling it before the transaction ends as not charged.
+//! Invariant: nothing is guessed. An inconclusive answer causes no transition, and a payment is fenced off by cancelling it
+//! before the transaction ends as not charged.
 
 use crate::intent::Capture;
 use crate::state::AtpState;
 
-/// What the rail says about a payment.
+/// What the rail reports about a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RailOutcome {
     /// The money has moved.
     Succeeded,
-    /// A hold is placed; it becomes a payment when it is captured.
+    /// A hold is placed; capturing it completes the payment.
     Held,
-    /// Under way, and its end is the rail's to tell.
+    /// In progress; the rail will report the end.
     Processing,
-    /// The payment exists and waits for being confirmed.
+    /// The payment exists and waits for confirmation.
     Unconfirmed,
     /// Failed, declined or cancelled.
     Failed,
     NotFound,
-    /// The payment is for another amount or currency than the transaction.
+    /// The payment has another amount or currency than the transaction.
     Different,
-    /// No answer, or one that only says to come back.
+    /// No answer, or one that asks to come back later.
     Unknown,
-    /// Whoever could have said so is gone, and no look will tell more.
+    /// The worker is lost, and no later check can reveal the outcome.
     Lost,
 }
 
-/// Whether the transaction's effect is known to have begun.
+/// Whether the effect is known to have begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Executing,
@@ -44,41 +45,41 @@ impl Phase {
     }
 }
 
-/// Where the transaction stands when the rail answers.
+/// The state of the transaction when the rail answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
     pub phase: Phase,
-    /// The intent's time is over, so no money may be set in motion any more.
+    /// The intent has expired, so no new payment may be started.
     pub expired: bool,
     pub capture: Capture,
-    /// The rail was asked before, and had time to make a late payment visible.
+    /// The rail was asked before, and has had time to make a late payment visible.
     pub asked_again: bool,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// Executed, unless it is already, and settled, in one commit with the receipt.
+    /// Commit executed (unless it is already) and settled, with the receipt.
     Settle,
-    /// Executed; settlement comes later.
+    /// Commit executed; settlement follows later.
     Acknowledge,
-    /// Executed, unless it is already, then take the held money.
+    /// Commit executed (unless it is already), then capture the hold.
     Capture,
-    /// Confirm the payment that exists.
+    /// Confirm the existing payment.
     Confirm,
     /// Prepare and confirm again under the same reference.
     Resubmit,
-    /// Cancel at the rail, so that it can never succeed, then compensated without a charge.
+    /// Cancel at the rail, so that it can never succeed, then compensate as not charged.
     FenceAsNotCharged,
-    /// Cancel at the rail, then compensated as released.
+    /// Cancel at the rail, then compensate as voided.
     FenceAsVoided,
     /// No transition now; ask again after the rail's delay or at the next sweep.
     AskAgain,
-    /// No transition at all, and a person must look.
+    /// No transition, and an operator must look.
     Alert,
 }
 
-/// The table of what follows from what.
+/// The decision table.
 pub const fn next(outcome: RailOutcome, situation: Situation) -> NextStep {
     use Phase::{Executed, Executing};
     match (outcome, situation.phase) {
@@ -93,10 +94,10 @@ pub const fn next(outcome: RailOutcome, situation: Situation) -> NextStep {
         (RailOutcome::Failed, Executing) => NextStep::FenceAsNotCharged,
         (RailOutcome::Failed, Executed) => NextStep::FenceAsVoided,
         (RailOutcome::NotFound, Executing) if !situation.expired => NextStep::Resubmit,
-        // What is under way to the rail may still arrive there.
+        // A request in transit may still arrive at the rail.
         (RailOutcome::NotFound, Executing) if situation.asked_again => NextStep::FenceAsNotCharged,
         (RailOutcome::NotFound, Executing) => NextStep::AskAgain,
-        // An effect that was acknowledged cannot be unbegun or unheard of.
+        // An acknowledged effect must exist at the rail.
         (RailOutcome::Unconfirmed | RailOutcome::NotFound, Executed) => NextStep::Alert,
         (RailOutcome::Different | RailOutcome::Lost, _) => NextStep::Alert,
         (RailOutcome::Unknown, _) => NextStep::AskAgain,
@@ -137,7 +138,7 @@ mod tests {
         })
     }
 
-    /// The states that the transaction enters by an action, one after the other.
+    /// The states that a step enters, in order.
     fn entered(action: NextStep, phase: Phase) -> Vec<AtpState> {
         let begun = match phase {
             Phase::Executing => vec![AtpState::Executed],

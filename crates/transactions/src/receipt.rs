@@ -1,8 +1,8 @@
-//! The two documents that prove what became of a transaction: `atp.receipt.v1` and `atp.compensation.v1`.
+//! The two receipts that prove the end of a transaction: `atp.receipt.v1` and `atp.compensation.v1`.
 //!
-//! Invariant: a document is made once, in the commit that settles or compensates, and stored as text; a compensation adds a
-//! document and changes none. The idempotency key appears as its hash alone.
-//! When a receipt is due is not decided here.
+//! Invariant: a receipt is created once, in the commit that settles or compensates, and stored as text; a compensation adds
+//! a receipt and changes none. The idempotency key occurs as its hash alone.
+//! This module does not decide when a receipt is due.
 
 use consign_kernel::ids::Micros;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::state::AtpState;
 pub const SETTLEMENT_TYPE: &str = "atp.receipt.v1";
 pub const COMPENSATION_TYPE: &str = "atp.compensation.v1";
 
-/// All that a receipt tells of a settled transaction.
+/// The content of the receipt of a settled transaction.
 #[derive(Clone, Debug)]
 pub struct SettlementReceipt<'a> {
     pub receipt_id: &'a str,
@@ -30,16 +30,16 @@ pub struct SettlementReceipt<'a> {
     pub currency: Currency,
     pub summary: Option<&'a str>,
     pub started_at: Micros,
-    /// When the rail acknowledged.
+    /// When the rail acknowledged the payment.
     pub completed_at: Micros,
-    /// When the receipt is issued as well: both happen in one commit.
+    /// Also the time of issue: both are in one commit.
     pub settled_at: Micros,
     pub steps: &'a [ReceiptStep<'a>],
     pub rail: &'a str,
     pub payment_id: Option<&'a str>,
 }
 
-/// One thing that was done.
+/// One executed step.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReceiptStep<'a> {
     pub seq: u32,
@@ -120,10 +120,10 @@ struct PermissionBody<'a> {
     hash: String,
     purpose: &'a str,
     scope: &'a IntentScope,
-    /// What was signed for one execution; what was taken stands in the transaction.
+    /// The amount signed for one execution; the charged amount is in the transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     amount_cents: Option<Cents>,
-    /// What was signed for all of them together; zero if nothing was.
+    /// The amount signed for all executions together; zero if none was.
     spend_cap_cents: Cents,
     currency: Currency,
     #[serde(with = "instant")]
@@ -144,7 +144,7 @@ struct TransactionBody<'a> {
     completed_at: Micros,
     #[serde(with = "instant")]
     settled_at: Micros,
-    /// Null in a receipt for ever: what happens later is told by another document.
+    /// Always null: a later compensation has its own document.
     compensated_at: (),
     error: (),
 }
@@ -156,7 +156,7 @@ struct RailBody<'a> {
     payment_id: Option<&'a str>,
 }
 
-/// All that a compensation receipt tells.
+/// The content of a compensation receipt.
 #[derive(Clone, Debug)]
 pub struct CompensationReceipt<'a> {
     pub receipt_id: &'a str,
@@ -164,17 +164,17 @@ pub struct CompensationReceipt<'a> {
     pub site: &'a str,
     pub intent_id: &'a str,
     pub currency: Currency,
-    /// The receipt of the settlement that is undone, as stored.
+    /// The stored settlement receipt that is compensated.
     pub original: Option<OriginalReceipt<'a>>,
     pub from: AtpState,
     pub reason: &'a str,
     pub outcome: CompensationOutcome<'a>,
-    /// When the receipt is issued as well.
+    /// Also the time of issue.
     pub compensated_at: Micros,
     pub rail: &'a str,
     pub reference: &'a RailReference,
     pub payment_id: Option<&'a str>,
-    /// Who said so, if no rail could.
+    /// Who decided the outcome, if the rail could not report it.
     pub resolved_by: Option<&'a str>,
 }
 
@@ -185,16 +185,16 @@ pub struct OriginalReceipt<'a> {
     pub receipt: &'a AtpDocument,
 }
 
-/// How it came that no money has moved in the end.
+/// Why no money has moved in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompensationOutcome<'a> {
-    /// It was paid, and all of it paid back.
+    /// Paid, and refunded in full.
     Refunded {
         amount: Cents,
         reference: &'a str,
         refund_id: Option<&'a str>,
     },
-    /// It was held and released.
+    /// Held and released.
     Voided,
     NotCharged,
 }

@@ -1,6 +1,6 @@
-//! The bodies of the protocol's requests, read strictly; what depends on the intent is checked against it.
+//! The bodies of the protocol's requests, parsed strictly; members that depend on the intent are checked against it.
 //!
-//! The order of the checks is the operation's and not decided here.
+//! The operation decides the order of the checks.
 
 #[cfg(test)]
 mod tests;
@@ -13,17 +13,17 @@ use crate::problem::Problem;
 
 const COMPENSATE_REASON_CHARS_MAX: usize = 1_000;
 const CANCEL_REASON_CHARS_MAX: usize = 500;
-/// Receipts repeat it, and answers repeat receipts.
+/// Receipts repeat the text, and answers repeat receipts.
 const SUMMARY_CHARS_MAX: usize = 1_000;
 const NONCE_CHARS_MAX: usize = 128;
 const ID_CHARS_MAX: usize = 128;
 
-/// Asks for consent.
+/// Requests consent.
 #[derive(Clone, Debug)]
 pub enum Authorize {
     /// For an intent that was created before.
     Known { intent_id: String, nonce: String },
-    /// Created and authorized in one.
+    /// Create and authorize in one request.
     Whole(Box<SignedIntent>),
 }
 
@@ -55,7 +55,7 @@ impl Authorize {
     }
 }
 
-/// Asks for the effect.
+/// Requests the effect.
 #[derive(Clone, Debug)]
 pub struct Execute {
     pub intent_id: String,
@@ -63,7 +63,7 @@ pub struct Execute {
     pub currency: Option<Currency>,
     pub action: Option<String>,
     pub summary: Option<String>,
-    /// The rail that it expects to be used.
+    /// The rail that the agent expects.
     pub rail: Option<String>,
 }
 
@@ -88,13 +88,13 @@ impl Execute {
         }
     }
 
-    /// What it is for: its own amount, or the intent's.
+    /// The amount: the request's own, or the intent's.
     pub fn amount(&self, intent: &SignedIntent) -> Result<Cents, Problem> {
         let missing = || Problem::field("amount_cents", "is in neither the request nor the intent");
         self.amount.or(intent.amount).ok_or_else(missing)
     }
 
-    /// That the effect is taken by the rail that the intent names, and by the one that the request names.
+    /// Checks that the site's rail is the one that the intent and the request name.
     pub fn check_rail(&self, intent: &SignedIntent, rail: &str) -> Result<(), Problem> {
         let signed = intent.rail.as_ref().map(|choice| choice.name.as_str());
         let mut named = [signed, self.rail.as_deref()].into_iter().flatten();
@@ -124,7 +124,7 @@ impl Execute {
     }
 }
 
-/// By its name alone, or as intents write it.
+/// A name, or an object as in intents.
 fn read_rail(fields: &DocumentFields<'_>) -> Result<Option<String>, Problem> {
     match fields.get("rail") {
         Some(rail) if rail.as_str().is_none() => {
@@ -138,7 +138,7 @@ fn read_rail(fields: &DocumentFields<'_>) -> Result<Option<String>, Problem> {
     }
 }
 
-/// Asks for the effect to be undone.
+/// Requests the compensation of an effect.
 #[derive(Clone, Debug)]
 pub struct Compensate {
     pub intent_id: String,
@@ -159,7 +159,7 @@ impl Compensate {
         })
     }
 
-    /// There is one compensation receipt, so it is about everything.
+    /// There is one compensation receipt, so only the full amount can be compensated.
     pub fn check_amount(&self, paid: Cents) -> Result<(), Problem> {
         match self.amount {
             Some(amount) if amount != paid => Err(Problem::PartialCompensationUnsupported),
@@ -168,7 +168,7 @@ impl Compensate {
     }
 }
 
-/// Takes an intent back before anything is done.
+/// Withdraws an intent before an execution.
 #[derive(Clone, Debug)]
 pub struct Cancel {
     pub intent_id: String,
@@ -185,17 +185,17 @@ impl Cancel {
     }
 }
 
-/// Asks what a receipt proves.
+/// Requests the verification of a receipt.
 #[derive(Clone, Debug)]
 pub enum Verify {
     Document(Box<AtpDocument>),
-    /// One that the site itself keeps.
+    /// A receipt that the site stores.
     Id(String),
 }
 
 impl Verify {
-    /// The document itself, the document as `receipt`, or the id of one. Documents have an id of their own, so an id counts
-    /// as the question only where nothing else makes the body a document.
+    /// The document itself, the document as `receipt`, or the id of one. Documents have an id of their own, so an id is the
+    /// subject only if nothing else makes the body a document.
     pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
         let fields = DocumentFields::of(body);
         if let Some(inner) = body.inner("receipt") {
@@ -214,7 +214,7 @@ impl Verify {
 }
 
 impl SignedIntent {
-    /// Whether a request under this intent that need not be signed may pass: whoever signs must be the agent.
+    /// Checks a request under this intent that need not be signed: if it is signed, the agent must be the signer.
     pub fn check_request(&self, body: &AtpDocument, must_be_signed: bool) -> Result<(), Problem> {
         if body.is_signed_by(&self.agent_key) || !(body.is_signed() || must_be_signed) {
             return Ok(());

@@ -1,28 +1,28 @@
-//! The seven states of ATP: their words, the edges between them, and what each shows to the outside.
+//! The seven states of ATP: their words, the legal transitions, and their public meaning.
 //!
-//! The ledger refuses illegal steps by the kernel's profiles, of which there are two, since one permission may have several
-//! transactions. This is the protocol's own view of both in one; a test holds them together.
+//! The ledger refuses illegal transitions by two kernel profiles, since one permission may have several transactions. This
+//! is the protocol's combined view; a test keeps both consistent.
 
 use consign_kernel::profile::Profile;
 use consign_kernel::state::{Cause, State};
 use serde::{Serialize, Serializer};
 
-/// Where an intent or a transaction is.
+/// The state of an intent or a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtpState {
     /// Received, signed, in scope.
     Created,
-    /// Consent is recorded and the nonce burned.
+    /// Consent is recorded and the nonce used.
     Authorized,
-    /// The effect may be happening.
+    /// The effect may be in progress.
     Executing,
-    /// The rail acknowledged the effect; its settlement is awaited.
+    /// The rail acknowledged the effect; settlement is pending.
     Executed,
     /// Done, with a receipt.
     Settled,
-    /// Undone or never done, with a compensation receipt.
+    /// Undone or never executed, with a compensation receipt.
     Compensated,
-    /// Over before anything was committed.
+    /// Ended before anything was executed.
     Expired,
 }
 
@@ -58,7 +58,7 @@ impl AtpState {
         profile.word(state, cause).and_then(Self::parse)
     }
 
-    /// Whether one commit may lead from here to there.
+    /// Whether one commit may lead from this state to `next`.
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Created => matches!(next, Self::Authorized | Self::Expired),
@@ -70,12 +70,12 @@ impl AtpState {
         }
     }
 
-    /// Nothing leaves it by itself. A settled one may still be compensated, if somebody asks.
+    /// A final state. A settled transaction can still be compensated on request.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Settled | Self::Compensated | Self::Expired)
     }
 
-    /// Whether it may still end as settled, so that waiting for it makes sense.
+    /// Whether it may still end as settled, so that waiting is useful.
     pub const fn may_settle(self) -> bool {
         matches!(
             self,
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(AtpState::parse("Settled"), None);
     }
 
-    /// A transaction begins as executing in the commit in which its permission, being authorized, allows it.
+    /// A transaction begins as executing, in the commit that checks its authorized permission.
     #[test]
     fn the_edges_are_those_the_ledger_enforces() {
         let mut enforced = vec![(AtpState::Authorized, AtpState::Executing)];
@@ -121,7 +121,7 @@ mod tests {
         }
         for from in AtpState::ALL {
             for to in AtpState::ALL {
-                // A lease taken again is a step of the ledger and none of the protocol.
+                // Taking a lease again is a step of the ledger, not of the protocol.
                 let legal = from != to && enforced.contains(&(from, to));
                 assert_eq!(from.may_become(to), legal, "{from:?} to {to:?}");
             }

@@ -1,6 +1,6 @@
 //! Public keys as ATP writes them: `ed25519:` and base64, with an id of 16 characters.
 //!
-//! The key itself and its strictness are the kernel's; here are only ATP's names for it.
+//! The kernel implements the key and its strict verification; this module adds ATP's text form and id.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::ALGORITHM;
 
 const KEY_ID_CHARS: usize = 16;
 
-/// A key that can verify. That it exists says nothing about whether it is trusted.
+/// A verification key. Parsing it does not make it trusted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AtpPublicKey {
     key: PublicKey,
@@ -20,13 +20,13 @@ pub struct AtpPublicKey {
 }
 
 impl AtpPublicKey {
-    /// A key as documents write it, with the name of its algorithm.
+    /// Parses a key as documents write it, with the name of its algorithm.
     pub fn parse(text: &str) -> Option<Self> {
         let (algorithm, key) = text.split_once(':')?;
         (algorithm == ALGORITHM).then(|| Self::parse_bare(key))?
     }
 
-    /// A key whose algorithm is told elsewhere.
+    /// Parses a key without the name of its algorithm.
     pub(super) fn parse_bare(base64: &str) -> Option<Self> {
         let bytes = decode_base64(base64)?.try_into().ok()?;
         PublicKey::from_bytes(&bytes).ok().map(Self::from)
@@ -69,7 +69,7 @@ impl fmt::Debug for AtpPublicKey {
     }
 }
 
-/// Both alphabets, with padding or without. Padding that is there must be right, and no stray bits may remain.
+/// Accepts both alphabets, with or without padding. Padding must be correct, and no stray bits may remain.
 pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let bare = text.trim_end_matches('=');
     let padding = text.len() - bare.len();
@@ -117,7 +117,7 @@ mod tests {
         ] {
             assert_eq!(AtpPublicKey::parse(text), None, "{text}");
         }
-        // A point that anybody can sign for.
+        // A point for which anyone can forge signatures.
         let weak = format!("ed25519:{}", BASE64.encode(&[0; 32]));
         assert_eq!(AtpPublicKey::parse(&weak), None);
     }

@@ -1,4 +1,4 @@
-//! From the members of a document to an [`SignedIntent`]: every rule that needs no clock and no ledger.
+//! Parses a document into a [`SignedIntent`]: every rule that needs no clock and no ledger.
 
 use consign_kernel::json::Raw;
 
@@ -18,7 +18,7 @@ const HOSTNAME_CHARS_MAX: usize = 253;
 const DOMAINS_MAX: usize = 64;
 
 impl SignedIntent {
-    /// Reads a document; the refusal names the first member that breaks a rule.
+    /// Parses a document; the error names the first invalid member.
     pub fn read(document: AtpDocument) -> Result<Self, Problem> {
         let fields = DocumentFields::of(&document);
         let type_ = fields.read("type", TYPE, |value| {
@@ -85,7 +85,7 @@ fn read_scope(scope: &DocumentFields<'_>) -> Result<IntentScope, Problem> {
                 return Err(scope.refuse("actions", format!("repeats {}", action.word())));
             }
             Some(action) => actions.push(action),
-            None => return Err(scope.refuse("actions", "has an action that does not exist")),
+            None => return Err(scope.refuse("actions", "has an unknown action")),
         }
     }
     if actions.is_empty() {
@@ -108,7 +108,7 @@ fn read_scope(scope: &DocumentFields<'_>) -> Result<IntentScope, Problem> {
 
 fn hostname(value: Raw<'_>) -> Option<String> {
     let name = text_within(value, 1..=HOSTNAME_CHARS_MAX)?;
-    // A leading star stands for all names below; names of other scripts come in their ASCII form.
+    // A leading star matches all names below; internationalized names must be in ASCII form.
     let labels = name.strip_prefix("*.").unwrap_or(&name);
     let is_host = labels
         .bytes()
@@ -116,7 +116,7 @@ fn hostname(value: Raw<'_>) -> Option<String> {
     is_host.then_some(name)
 }
 
-/// Both names of the cap occur; with both given, they must agree.
+/// The cap has two names; if both are present, they must agree.
 fn read_spend_cap(fields: &DocumentFields<'_>) -> Result<SpendCap, Problem> {
     let cap = match (
         fields.cents("max_spend_cents")?,
@@ -144,10 +144,10 @@ fn read_preconditions(fields: &DocumentFields<'_>, own_id: &str) -> Result<Vec<S
         let entry = fields.element(name, index, item)?;
         let intent_id = entry.intent_id("intent_id")?;
         if intent_id == own_id {
-            return Err(entry.refuse("intent_id", "must be another intent's"));
+            return Err(entry.refuse("intent_id", "must name another intent"));
         }
         if intents.contains(&intent_id) {
-            return Err(entry.refuse("intent_id", "is named twice"));
+            return Err(entry.refuse("intent_id", "occurs twice"));
         }
         let state = entry.read("state", "\"settled\"", |value| {
             value

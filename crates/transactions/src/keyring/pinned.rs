@@ -1,6 +1,6 @@
-//! A ring read from what a site published and somebody kept: the trust of whoever verifies without asking the site.
+//! A key ring read from a saved document of a site, for offline verification.
 //!
-//! Invariant: nothing here makes a document trusted; that the ring is the site's is for whoever kept it to know.
+//! Invariant: this module does not establish trust; the verifier must know that the saved document is the site's.
 
 use consign_kernel::ids::Micros;
 use serde::Deserialize;
@@ -9,16 +9,16 @@ use super::{KeyStanding, Keyring, KeyringError, SiteKey};
 use crate::document::{AtpDocument, AtpPublicKey, VERIFY_BYTES_MAX};
 use crate::instant;
 
-/// Why a file holds no keys to trust.
+/// Why a file has no usable keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
-    #[error("it is neither the list of a site's keys nor a site's manifest: {0}")]
+    #[error("it is neither a site's key list nor a site's manifest: {0}")]
     Unreadable(String),
-    #[error("{0} is no public key")]
+    #[error("{0} is not a public key")]
     NoKey(String),
-    #[error("{0} is no instant")]
+    #[error("{0} is not a time")]
     NoInstant(String),
-    #[error("{0} is no status of a key")]
+    #[error("{0} is not a key status")]
     NoStatus(String),
     #[error("the manifest is not signed by the key that it names: it was altered or cut")]
     Altered,
@@ -62,10 +62,10 @@ struct FormerKey {
 }
 
 impl Keyring {
-    /// From `/api/atp/keys` or `/.well-known/wab.json`, as they were saved. The manifest knows of no revocations.
+    /// From a saved `/api/atp/keys` or `/.well-known/wab.json`. The manifest contains no revocations.
     pub fn read(text: &str) -> Result<Self, PinError> {
         let unreadable = |error: &dyn std::error::Error| PinError::Unreadable(error.to_string());
-        // Refuses repeated members, which the reader below would take the last of.
+        // Refuses repeated members; the parser below would take the last one.
         let document = AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX)
             .map_err(|problem| unreadable(&problem))?;
         let published = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
@@ -96,7 +96,7 @@ impl Keyring {
         }
     }
 
-    /// One key of a site and no dates: all that it signed is good.
+    /// One key of a site without dates: all its signatures are valid.
     pub fn of_one(site: impl Into<String>, key: AtpPublicKey) -> Self {
         Self {
             site: site.into(),

@@ -1,4 +1,4 @@
-//! The documents in which a site makes its keys known.
+//! The documents that publish a site's keys.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::{KeyStanding, Keyring, SiteKey};
 use crate::document::SiteSigner;
 use crate::instant;
 
-/// Where the protocol is mounted.
+/// The base path of the protocol.
 pub const BASE_PATH: &str = "/api/atp";
 
 #[derive(Serialize)]
@@ -57,7 +57,7 @@ impl Keyring {
         signer.sign_as("signature_by_new_key", &revocations)
     }
 
-    /// The keys of `/.well-known/jwks.json`: all that verify something, under the ids that documents name.
+    /// The keys of `/.well-known/jwks.json`: all keys that verify something, under the ids that documents use.
     pub fn jwks(&self) -> Vec<Value> {
         let jwk = |key: &SiteKey| {
             let (id, x) = (key.key.id(), key.key.jwk_x());
@@ -67,7 +67,7 @@ impl Keyring {
         self.keys.iter().filter(good).map(jwk).collect()
     }
 
-    /// `/api/atp/keys`, for whoever verifies without asking again.
+    /// `/api/atp/keys`, for offline verification.
     pub fn document(&self) -> Value {
         json!({"site": self.site, "keys": self.keys.iter().map(entry).collect::<Value>()})
     }
@@ -80,7 +80,7 @@ impl Keyring {
     }
 }
 
-/// A revoked key is none of them: whoever has it can date a receipt back, and readers of this document alone would trust it.
+/// Revoked keys are left out: their holder can backdate a receipt, and a reader of this document alone would trust it.
 fn previous(key: &SiteKey) -> Option<Value> {
     let KeyStanding::Previous {
         valid_until,

@@ -1,8 +1,8 @@
-//! What a document proves as a receipt, to somebody who trusts the keys of this site and nothing else.
+//! Verification of a document as a receipt, for a verifier that trusts the keys of this site alone.
 //!
-//! Invariant: a document is good only if a key of the ring signed it and that key was good when it was issued. A key that came
-//! with the document can make the signature valid and never the document trusted.
-//! There is no maximum age: receipts are evidence.
+//! Invariant: a document is valid only if a key of the ring signed it and that key was valid when it was issued. An embedded
+//! key can make the signature valid but never the document trusted.
+//! There is no maximum age, because receipts are evidence.
 
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::plant::{self, Plant};
@@ -13,17 +13,17 @@ use crate::document::{AtpDocument, AtpPublicKey, Embedded, Signature, SignatureC
 use crate::instant;
 use crate::receipt::{COMPENSATION_TYPE, SETTLEMENT_TYPE};
 
-/// The answer about one document.
+/// The result for one document.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "the protocol's members are what they are"
+    reason = "the protocol defines these members"
 )]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verification {
     pub ok: bool,
-    /// Some key, trusted or not, signed exactly this.
+    /// Some key, trusted or not, signed exactly this document.
     pub signature_valid: bool,
-    /// A key of this site that was good at the time signed exactly this.
+    /// A key of this site that was valid at the time signed exactly this document.
     pub trusted: bool,
     pub key_id: Option<String>,
     pub key_status: Option<&'static str>,
@@ -31,30 +31,30 @@ pub struct Verification {
     pub issued_at: Option<Micros>,
     pub age_seconds: Option<i64>,
     pub kind: Option<String>,
-    /// Whether the site's own ledger has it; filled in by whoever can look.
+    /// Whether the site's own ledger has it; the caller fills it in.
     pub stored: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<InvalidReason>,
 }
 
-/// Why a document is not good.
+/// Why a document is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidReason {
     NoSignature,
     UnsupportedAlgorithm,
-    /// The id it names is not that of the key it embeds.
+    /// The named id does not match the embedded key.
     KeyIdMismatch,
     SignatureMismatch,
     UnknownKey,
     KeyRevoked,
     KeyExpired,
     SiteMismatch,
-    /// Signed by the site, but a document of another type.
+    /// Signed by the site, but not a receipt.
     NotAReceipt,
 }
 
-/// What the signature alone shows.
+/// The result of the signature check alone.
 struct SignatureFinding<'a> {
     key_id: Option<String>,
     site_key: Option<&'a SiteKey>,
@@ -63,7 +63,7 @@ struct SignatureFinding<'a> {
 }
 
 impl Keyring {
-    /// What `document` proves at the time `now`.
+    /// Verifies `document` at the time `now`.
     pub fn verify(&self, document: &AtpDocument, now: Micros) -> Verification {
         let members = document.members();
         let text = |member: &str| members.get(member).and_then(|value| value.as_str());
@@ -115,7 +115,7 @@ impl Keyring {
             return SignatureFinding::of(claim, InvalidReason::KeyIdMismatch);
         }
         let Some(id) = named.or_else(|| embedded.map(AtpPublicKey::id)) else {
-            // The short form names no key. A ring has a handful, so all are tried.
+            // The short form names no key. A ring has a handful of keys, so all are tried.
             let signer = self
                 .keys
                 .iter()
@@ -126,7 +126,7 @@ impl Keyring {
             };
         };
         let site = self.find(id);
-        // Without any key to look with, there is nothing to say about the signature.
+        // Without a key, nothing is known about the signature.
         let Some(key) = site.map(|site| &site.key).or(embedded) else {
             return SignatureFinding::of(claim, InvalidReason::UnknownKey);
         };
@@ -135,7 +135,7 @@ impl Keyring {
 }
 
 impl SiteKey {
-    /// Whether what this key signed may be trusted.
+    /// Whether signatures of this key are trusted.
     fn check(&self, issued_at: Option<Micros>, now: Micros) -> Result<(), InvalidReason> {
         match &self.standing {
             KeyStanding::Next => return Err(InvalidReason::UnknownKey),
@@ -143,7 +143,7 @@ impl SiteKey {
                 return Err(InvalidReason::KeyRevoked);
             }
             KeyStanding::Previous { valid_until, .. } => {
-                // Without a date it could have been signed afterwards.
+                // Without a date, it could have been signed after the revocation.
                 if issued_at.is_none_or(|at| at > *valid_until) {
                     return Err(InvalidReason::KeyExpired);
                 }

@@ -17,7 +17,7 @@ fn the_body_has_name_message_and_extras() {
         body(Problem::NonceConsumed {
             first_consumed_at: at
         }),
-        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce was consumed before","first_consumed_at":"2026-05-25T12:00:01.000Z"}"#
+        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce has already been used","first_consumed_at":"2026-05-25T12:00:01.000Z"}"#
     );
     assert_eq!(
         body(Problem::field("scope.actions", "is empty")),
@@ -28,7 +28,7 @@ fn the_body_has_name_message_and_extras() {
             expires_at: at,
             reason: ExpiredReason::Cancelled
         }),
-        r#"{"ok":false,"error":"intent_expired","message":"the intent is over: cancelled","expires_at":"2026-05-25T12:00:01.000Z","reason":"cancelled"}"#
+        r#"{"ok":false,"error":"intent_expired","message":"the intent has ended: cancelled","expires_at":"2026-05-25T12:00:01.000Z","reason":"cancelled"}"#
     );
     assert_eq!(
         body(Problem::InvalidState {

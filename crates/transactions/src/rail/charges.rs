@@ -1,9 +1,9 @@
-//! Stripe's older Charges, as `stripe-charges`: for accounts and stand-ins that know no payment intents.
+//! Stripe's older Charges API, as `stripe-charges`: for accounts and mock servers without payment intents.
 //!
-//! Here a payment is prepared by placing a hold, confirmed by capturing it, and fenced off by releasing it. The invariants are
-//! those of [`super::stripe`]: only a named payment is confirmed, and nothing rests on idempotency keys. What both have in
-//! common is the account; here is what differs. No setting chooses this rail: it proves the adapter against a stand-in that
-//! honours idempotency keys, of which there is none with payment intents.
+//! A payment is prepared by placing a hold, confirmed by capturing it, and fenced off by releasing it. The invariants are
+//! those of [`super::stripe`]: only a payment with a stored id is confirmed, and correctness does not depend on idempotency
+//! keys. The account is shared with that rail; this file has the differences. No setting selects this rail: it proves the
+//! adapter against a mock server that honours idempotency keys, which exists only for charges.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct ChargesRail {
     account: StripeAccount,
 }
 
-/// A charge as Stripe shows it: until it is captured, a hold.
+/// A charge as Stripe shows it; a hold until it is captured.
 #[derive(Debug, Deserialize)]
 struct ChargeObject {
     #[serde(deserialize_with = "client::id")]
@@ -53,7 +53,7 @@ impl ListItem for ChargeObject {
     }
 }
 
-/// What a release is answered with; nothing in it matters but that it is there.
+/// The answer to a release; its content is not used.
 #[derive(Deserialize)]
 struct Released {}
 
@@ -121,7 +121,7 @@ impl ChargesRail {
         self.account.make::<ChargeObject>(charge, "ch", own).await
     }
 
-    /// Takes what is held, and reports what really became of it.
+    /// Captures the hold and reports the outcome.
     async fn take(&self, charge: &Charge, id: &str) -> RailReport {
         let path = format!("{}/capture", path_of::<ChargeObject>(id));
         let key = key(charge, "capture");
@@ -157,14 +157,14 @@ impl ChargesRail {
         let path = path_of::<ChargeObject>(id);
         let look = || self.account.api.get::<ChargeObject>(&path);
         match look().await {
-            // Only a hold is released: a charge that was taken would be refunded instead.
+            // Only a hold is released: a captured charge would be refunded instead.
             StripeReply::Done(hold) if hold.fenced() == Fenced::Unknown && !hold.captured => {}
             StripeReply::Done(hold) => return hold.fenced(),
             StripeReply::Missing(_) => return Fenced::Cancelled,
             StripeReply::Refused(_) | StripeReply::Unclear => return Fenced::Unknown,
         }
         let form = vec![("charge", id.to_owned())];
-        // What it answers is not enough: the hold itself must show that it is gone.
+        // The answer is not sufficient: the hold itself must show that it is released.
         let _: StripeReply<Released> = self.account.api.post(REFUNDS, &form, None).await;
         match look().await {
             StripeReply::Done(hold) => hold.fenced(),
@@ -185,7 +185,7 @@ impl Rail for ChargesRail {
         Box::pin(self.account.api.within(self.make(charge), late))
     }
 
-    /// A hold that the site wants to capture by itself is left as it is.
+    /// A hold that the site captures itself is left as it is.
     fn confirm<'a>(
         &'a self,
         charge: &'a Charge,
@@ -209,7 +209,7 @@ impl Rail for ChargesRail {
                     .api
                     .within(self.take(charge, id), late.with_payment_id(id)),
             ),
-            // It must be named first.
+            // Its id must be known first.
             None => self.look_up(charge, None),
         }
     }
@@ -255,7 +255,7 @@ impl Rail for ChargesRail {
     }
 }
 
-/// The charge that an event is about; there is no payment behind it to name.
+/// The charge of an event without a payment intent.
 fn charge_of_event(body: &[u8]) -> Option<String> {
     let event: Value = serde_json::from_slice(body).ok()?;
     let object = &event["data"]["object"];

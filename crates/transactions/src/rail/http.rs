@@ -1,7 +1,7 @@
-//! A site's own endpoint: signed JSON to five addresses and a look-up, one vocabulary of answers.
+//! A site's own endpoint: signed JSON to five URLs and a look-up, with one vocabulary of answers.
 //!
-//! The contract is in `docs/protocols/transactions-rails.md`. Invariant: only an answer with status 200 that says all that it must
-//! counts; whatever else the endpoint does is unknown, and asked for again.
+//! The contract is in `docs/protocols/transactions-rails.md`. Invariant: only a complete answer with status 200 is conclusive;
+//! anything else is unknown, and the endpoint is asked again.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::problem::Problem;
 
 #[derive(Debug)]
 pub struct Options {
-    /// The addresses are this and `/prepare`, `/confirm`, `/capture`, `/cancel`, `/refund`, `/lookup`.
+    /// The URLs are this base with `/prepare`, `/confirm`, `/capture`, `/cancel`, `/refund` and `/lookup`.
     pub base: String,
     /// Shared with the endpoint, for both directions.
     pub secrets: WebhookSecrets,
@@ -34,7 +34,7 @@ pub struct HttpRail {
     secrets: WebhookSecrets,
 }
 
-/// What the endpoint is told: always all of it, so that it needs no memory to answer.
+/// The request to the endpoint. It is always complete, so that the endpoint needs no state to answer.
 #[derive(Serialize)]
 struct EndpointRequest<'a> {
     reference: &'a str,
@@ -112,7 +112,7 @@ impl EndpointAnswer {
         }
     }
 
-    /// None if it does not say.
+    /// None if the answer does not say.
     fn is_about_the_money_of(&self, charge: &Charge) -> Option<bool> {
         let (amount, currency) = (self.amount_cents?, self.currency.as_deref()?);
         Some(amount == charge.amount.get() && currency == charge.currency.as_str())
@@ -157,7 +157,7 @@ impl HttpRail {
             refund_reference: (verb == "refund").then(|| charge.refund_reference()),
         };
         let body = serde_json::to_vec(&question).ok()?;
-        // The same whenever the same is asked, so that an endpoint may answer from memory.
+        // The same for every repetition of a request, so that an endpoint may answer from a cache.
         let id = format!("{}:{verb}", charge.reference.as_str());
         let headers = self.signed(&id, &body)?;
         let answer = self.client.post(&format!("/{verb}"), headers, body).await?;
@@ -245,7 +245,7 @@ impl Rail for HttpRail {
                 .map(|answer| answer.status)
             {
                 Some(EndpointStatus::Failed) => Fenced::Cancelled,
-                // What the endpoint gave a name to cannot be unheard of.
+                // The endpoint assigned an id, so the payment must exist.
                 Some(EndpointStatus::NotFound) if id.is_some() => Fenced::Unknown,
                 Some(EndpointStatus::NotFound) => Fenced::Cancelled,
                 Some(EndpointStatus::Succeeded | EndpointStatus::Processing) => Fenced::TooLate,
@@ -265,7 +265,7 @@ impl Rail for HttpRail {
                 return RefundOutcome::Unknown;
             };
             match answer.status {
-                // A part of it is not all of it.
+                // A partial refund is not a full one.
                 EndpointStatus::Succeeded if answer.is_about_the_money_of(charge) == Some(true) => {
                     RefundOutcome::done(answer.refund_id)
                 }
@@ -283,7 +283,7 @@ impl Rail for HttpRail {
     fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         let event_id = self.secrets.check(message)?.to_owned();
         let told: EndpointCallback = serde_json::from_slice(message.body)
-            .map_err(|_| Problem::field("data", "this is no event with its data"))?;
+            .map_err(|_| Problem::field("data", "must be an event with data"))?;
         CallbackHint::new(event_id, told.data.payment_id.or(told.data.reference))
     }
 }

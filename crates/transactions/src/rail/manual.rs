@@ -1,7 +1,7 @@
-//! Effects that no rail of ours takes: somebody else takes them and reports what came of it.
+//! Effects that the caller executes and reports itself.
 //!
-//! It stands for one transaction and says what was reported, so that a report is followed up like the answer of any rail.
-//! Receipts name this rail, for what they prove is only that the caller said so.
+//! An instance belongs to one transaction and returns what was reported, so that a report is handled like the answer of
+//! any rail. Receipts name this rail, because they prove only that the caller reported the outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
-/// How far the caller says it is.
+/// The progress that the caller reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReportedStatus {
@@ -50,7 +50,7 @@ impl ReportedStatus {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
-    /// Whether the one may be reported after the other.
+    /// Whether `next` may be reported after this status.
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Pending => matches!(next, Self::Executing | Self::Failed),
@@ -65,7 +65,7 @@ impl ReportedStatus {
 #[derive(Clone, Debug)]
 pub struct ManualRail {
     reported: ReportedStatus,
-    /// Why it failed, in the caller's words.
+    /// Why it failed, as reported by the caller.
     error: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl Rail for ManualRail {
         answer(self.report())
     }
 
-    /// Whoever asks for it has seen to it.
+    /// The caller has refunded it before asking.
     fn cancel<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, Fenced> {
         answer(Fenced::Cancelled)
     }
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What may be reported never asks more of a transaction than the ledger lets it do.
+    /// A legal report never requires a transition that the ledger refuses.
     #[test]
     fn reports_follow_the_edges_of_the_protocol() {
         let state = |one: ReportedStatus| match one {

@@ -1,4 +1,4 @@
-//! No effect at all, at once: for tests, benchmarks and actions that need no payment.
+//! A rail without effect that succeeds at once: for tests, benchmarks and actions without payment.
 
 use super::{
     CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFuture, RailReport, RefundOutcome,
@@ -30,7 +30,7 @@ impl Rail for NullRail {
         answer(RailReport::of(RailOutcome::Succeeded))
     }
 
-    /// Nothing can have gone wrong, so what was begun is done.
+    /// Nothing can fail, so a begun payment is done.
     fn look_up<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
         answer(RailReport::of(RailOutcome::Succeeded))
     }

@@ -1,6 +1,7 @@
-//! Standard Webhooks signatures (<https://www.standardwebhooks.com>): how a site's own endpoint and this server know each other.
+//! Standard Webhooks signatures (<https://www.standardwebhooks.com>): authentication between this server and a site's own
+//! endpoint.
 //!
-//! Invariant: a message counts only if one of the secrets signed its id, its time and its very bytes a short while ago.
+//! Invariant: a message is accepted only if one of the secrets signed its id, time and exact bytes recently.
 
 use std::fmt;
 
@@ -20,12 +21,12 @@ const PREFIX: &str = "whsec_";
 const SECRET_BYTES_MIN: usize = 24;
 const SECRET_BYTES_MAX: usize = 64;
 
-/// The secrets shared with an endpoint. The first signs; all are accepted, so that one can be changed for another.
+/// The secrets shared with an endpoint. The first one signs; all are accepted, so that secrets can be rotated.
 #[derive(Clone)]
 pub struct WebhookSecrets(Vec<Vec<u8>>);
 
 impl WebhookSecrets {
-    /// Each as `whsec_` and the Base64 of 24 to 64 bytes.
+    /// Each is `whsec_` and the Base64 of 24 to 64 bytes.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Result<Self, RailSetupError> {
         let secrets: Result<Vec<_>, _> = secrets.into_iter().map(decode).collect();
         let secrets = secrets?;
@@ -46,15 +47,16 @@ impl WebhookSecrets {
         format!("v1,{}", signature.unwrap_or_default())
     }
 
-    /// Gives back the id of a message that is genuine and fresh.
+    /// Returns the id of an authentic and recent message.
     pub(super) fn check<'a>(&self, message: CallbackMessage<'a>) -> Result<&'a str, Problem> {
         let refused = |reason| Problem::CallbackRefused { reason };
         let header = |name| {
             let value = message.header(name);
-            value.ok_or_else(|| refused("is not that of Standard Webhooks: a header is missing"))
+            value
+                .ok_or_else(|| refused("is not a Standard Webhooks signature: a header is missing"))
         };
         let (id, at, signatures) = (header(ID)?, header(TIMESTAMP)?, header(SIGNATURE)?);
-        let at_s: i64 = at.parse().map_err(|_| refused("has no time"))?;
+        let at_s: i64 = at.parse().map_err(|_| refused("has no valid time"))?;
         let parts = parts(id, at, message.body);
         let macs = self.0.iter().map(|secret| callback::mac(secret, &parts));
         let signatures = signatures.split(' ').filter_map(read);
@@ -80,18 +82,18 @@ fn decode(secret: &str) -> Result<Vec<u8>, RailSetupError> {
         })
 }
 
-/// One of the signatures of a header, which may be of several schemes.
+/// One signature of a header, which may contain several schemes.
 fn read(signature: &str) -> Option<Vec<u8>> {
     let text = signature.strip_prefix("v1,")?;
     BASE64.decode(text.as_bytes()).ok()
 }
 
-/// What is signed.
+/// The signed parts.
 fn parts<'a>(id: &'a str, at: &'a str, body: &'a [u8]) -> [&'a [u8]; 5] {
     [id.as_bytes(), b".", at.as_bytes(), b".", body]
 }
 
-/// Now, for a message that is about to be sent.
+/// The current time, for an outgoing message.
 pub(super) fn now_s() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
     use crate::callback::TOLERANCE_S;
 
-    // The example that the libraries of Standard Webhooks test themselves with.
+    // The example that the Standard Webhooks libraries use in their tests.
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const MESSAGE_ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
     const AT_S: i64 = 1_614_265_330;

@@ -1,8 +1,8 @@
-//! Stripe's payment intents: prepared, named, and only then confirmed.
+//! Stripe's payment intents: prepared, stored, and only then confirmed.
 //!
-//! Invariant: nothing is confirmed but a payment whose id the caller knows, and so has stored. A payment that nobody named, such
-//! as one made just before a crash, has therefore moved nothing: it is found by its metadata, or else replaced without harm.
-//! Idempotency keys are sent because Stripe asks for them; nothing rests on their being honoured.
+//! Invariant: only a payment whose id is stored is confirmed. A payment without a stored id, such as one created just before a
+//! crash, has moved no money: it is found by its metadata, or replaced without harm.
+//! Idempotency keys are sent because Stripe recommends them; correctness does not depend on them.
 
 mod account;
 mod api;
@@ -32,7 +32,7 @@ pub(super) use units::check as check_amount;
 pub const BASE: &str = "https://api.stripe.com";
 
 pub struct Options {
-    /// [`BASE`], or a stand-in for tests.
+    /// [`BASE`], or a mock server in tests.
     pub base: String,
     pub secret: String,
     pub webhook_secrets: StripeSecrets,
@@ -53,12 +53,12 @@ impl fmt::Debug for Options {
 #[derive(Debug)]
 pub struct StripeRail {
     account: StripeAccount,
-    /// What kinds of payment methods an intent may name.
+    /// The payment method types that an intent may name.
     methods: Vec<String>,
 }
 
 impl StripeRail {
-    /// Takes cards.
+    /// Accepts cards.
     pub fn new(options: Options) -> Result<Self, RailSetupError> {
         Ok(Self {
             account: StripeAccount::new(options)?,
@@ -66,8 +66,8 @@ impl StripeRail {
         })
     }
 
-    /// Takes these kinds of payment methods, by Stripe's names. They are told explicitly, because otherwise Stripe demands an
-    /// address to send the payer back to, and no payer is there.
+    /// Accepts these payment method types, by Stripe's names. They are sent explicitly, because otherwise Stripe requires a
+    /// return URL for the payer, and no payer is present.
     #[must_use]
     pub fn accepting(self, methods: impl IntoIterator<Item = String>) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl StripeRail {
         self.account.make::<PaymentIntent>(charge, "pi", own).await
     }
 
-    /// Confirms or captures, and reports what really became of the payment.
+    /// Confirms or captures, and reports the outcome.
     async fn step(&self, charge: &Charge, id: &str, verb: &str) -> RailReport {
         let stuck = match verb {
             "capture" => RailOutcome::Held,
@@ -113,7 +113,7 @@ impl StripeRail {
         };
         let found = self.account.look::<PaymentIntent>(charge, Some(id)).await;
         match refusal {
-            // It still waits for what was just refused for good. A hold may yet be captured, and is not given up.
+            // The step was finally refused and the payment still waits for it. A hold may still be captured later and is kept.
             Some(failure) if found.outcome == stuck && stuck == RailOutcome::Unconfirmed => {
                 RailReport {
                     failure: Some(failure),
@@ -136,8 +136,8 @@ impl StripeRail {
         fenced
     }
 
-    /// Without an idempotency key: cancelling twice is cancelling, and a fence must hear how things are, not how they were when
-    /// it was first tried.
+    /// Sent without an idempotency key: cancelling twice is harmless, and the fence needs the current state, not the stored
+    /// answer to an earlier attempt.
     async fn fence_one(&self, id: &str) -> Fenced {
         let path = format!("{}/cancel", path_of::<PaymentIntent>(id));
         let cancelled = self
@@ -160,7 +160,7 @@ impl StripeRail {
                 "succeeded" | "processing" => Fenced::TooLate,
                 _ => Fenced::Unknown,
             },
-            // What was there cannot be unheard of: this may be another account.
+            // The payment existed before, so this may be another account.
             StripeReply::Missing(_) | StripeReply::Refused(_) | StripeReply::Unclear => {
                 Fenced::Unknown
             }
@@ -168,12 +168,12 @@ impl StripeRail {
     }
 }
 
-/// One key per endpoint, because Stripe knows a key by its endpoint and parameters.
+/// One key per endpoint, because Stripe binds a key to its endpoint and parameters.
 pub(super) fn key(charge: &Charge, endpoint: &str) -> String {
     format!("{}:{endpoint}", charge.reference.as_str())
 }
 
-/// What is still as it was before a call says nothing about what the call will have done.
+/// A status that is unchanged after a call does not tell whether the call takes effect.
 pub(super) fn unknown_if_still(report: RailReport, as_before: RailOutcome) -> RailReport {
     if report.outcome == as_before {
         return RailReport {
@@ -206,7 +206,7 @@ impl Rail for StripeRail {
                     .api
                     .within(self.step(charge, id, "confirm"), late.with_payment_id(id)),
             ),
-            // It must be named first.
+            // Its id must be known first.
             None => self.look_up(charge, None),
         }
     }

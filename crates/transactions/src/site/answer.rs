@@ -1,4 +1,4 @@
-//! What a request is answered with, once it is true.
+//! The answer to a request; it is built after the commit that it reports.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,13 +9,13 @@ use crate::problem::Problem;
 use crate::rail::RailFailure;
 use crate::state::AtpState;
 
-/// A status and the very bytes of the body.
+/// A status and the exact bytes of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteAnswer {
     pub status: u16,
     pub body: String,
     pub state: Option<AtpState>,
-    /// The handler was not invoked: this is what lay there.
+    /// The answer repeats a stored result; the operation was not executed again.
     pub replayed: bool,
 }
 
@@ -24,7 +24,7 @@ impl SiteAnswer {
         Self::text(status, body.to_string())
     }
 
-    /// For what a face adds of its own.
+    /// For answers that the face builds itself.
     pub fn of(status: u16, body: &Value) -> Self {
         Self::new(status, body)
     }
@@ -51,13 +51,13 @@ impl SiteAnswer {
         Self { replayed, ..self }
     }
 
-    /// After how many seconds to ask again, if the end is still open.
+    /// Seconds until the client should ask again, if the state is not final.
     pub fn retry_after_s(&self) -> Option<u32> {
         (self.status == 202).then_some(1)
     }
 }
 
-/// A transaction as everybody sees it. Its bytes follow from the record alone, so they change only when it does.
+/// The public JSON of a transaction. It depends on the record alone, so its bytes change only with the record.
 #[derive(Serialize)]
 pub(super) struct TransactionJson<'a> {
     ok: bool,
@@ -89,7 +89,8 @@ impl Versioned<TransactionRecord> {
     pub(super) fn transaction_json(&self) -> Result<TransactionJson<'_>, Problem> {
         let transaction = &self.value;
         let state = transaction.state()?;
-        // It becomes known while the state stays, and between two transitions no byte may change.
+        // The payment id becomes known while the state stays the same, and the bytes must change only with the
+        // state.
         let payment_id = transaction.payment_id.as_deref();
         Ok(TransactionJson {
             ok: true,
@@ -111,7 +112,7 @@ impl Versioned<TransactionRecord> {
         })
     }
 
-    /// Final if it has come to its end, and otherwise an invitation to ask again.
+    /// Status 200 if the state is final, otherwise 202: ask again.
     pub(super) fn answer(&self) -> Result<SiteAnswer, Problem> {
         let state = self.value.state()?;
         let status = if state.is_terminal() { 200 } else { 202 };
@@ -120,5 +121,5 @@ impl Versioned<TransactionRecord> {
 }
 
 pub(super) fn print(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("answers of ours have string keys only")
+    serde_json::to_string(value).expect("answers have string keys only")
 }

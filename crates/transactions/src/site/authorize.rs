@@ -1,6 +1,6 @@
-//! `POST /authorize`: consent is recorded and the nonce burned, in one commit.
+//! `POST /authorize`: records the consent and uses the nonce, in one commit.
 //!
-//! The order of the checks is the protocol's: a consumed nonce is told before expiry, since that answer is promised always.
+//! The protocol defines the order of the checks: a used nonce is reported before expiry.
 
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::ids::{Micros, SECOND_US};
@@ -23,19 +23,19 @@ use crate::state::AtpState;
 
 const OPERATION: &str = "authorize";
 
-/// Whether the permission was there before.
+/// A permission as a request presents it: stored before, or new.
 struct PresentedPermission {
     permission: Versioned<PermissionRecord>,
     intent: SignedIntent,
     is_new: bool,
 }
 
-/// All that a consent rests on.
+/// Everything that a consent depends on.
 struct Consent {
     found: PresentedPermission,
-    /// The action that it takes for itself.
+    /// The deduplicated action that this consent claims.
     claim: Option<Versioned<ActionClaim>>,
-    /// What must still be so when it is committed.
+    /// Conditions that must still hold at the commit.
     conditions: Vec<Command>,
 }
 
@@ -46,7 +46,7 @@ impl Site {
         let request = Authorize::read(&document)?;
         let envelope = match &request {
             Authorize::Known { .. } => Some(self.envelope(&document, RequestOperation::Authorize)?),
-            // An intent has a site and a time of its own.
+            // A whole intent has its own site and time.
             Authorize::Whole(_) => None,
         };
         let given_key = records::answer_key(request.intent_id(), OPERATION, &key);
@@ -66,7 +66,7 @@ impl Site {
             match authorized {
                 Ok(None) => {}
                 Ok(Some(answer)) => return Ok(answer.at(AtpState::Authorized)),
-                // The same request may have burned the nonce between two looks, and then it is no refusal.
+                // The same request may have used the nonce between two reads; then this is a repetition and not an error.
                 Err(problem) => match self.stored_answer(&given_key, &document).await? {
                     Some(given) => return self.replay_answer(given, &request, &document).await,
                     None => return Err(problem),
@@ -76,8 +76,9 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
-    /// Without a look at the ledger first: nearly every whole intent is new, and the commit itself says whether this one is.
-    /// `None` if it is not, or if anything speaks against it; which of several reasons is told first is decided by looking.
+    /// Commits without reading the ledger first: nearly every whole intent is new, and the commit itself detects one that is
+    /// not. Returns `None` in that case and after any failed check; the slow path then decides which error is reported
+    /// first.
     async fn authorize_optimistically(
         &self,
         given_key: &Key,
@@ -107,7 +108,7 @@ impl Site {
         self.commit_consent(consent, given_key, document).await
     }
 
-    /// `None` if somebody else was quicker.
+    /// Returns `None` after a concurrent change.
     async fn try_authorize(
         &self,
         given_key: &Key,
@@ -140,7 +141,7 @@ impl Site {
         self.commit_consent(consent, given_key, document).await
     }
 
-    /// Commits the consent, the burned nonce and the answer. `None` if somebody else was quicker.
+    /// Commits the consent, the used nonce and the answer. Returns `None` after a concurrent change.
     async fn commit_consent(
         &self,
         consent: Consent,
@@ -218,7 +219,7 @@ impl Site {
             (Some(permission), Authorize::Whole(sent)) => {
                 let intent = permission.value.intent()?;
                 if intent.hash() != sent.hash() {
-                    // Nobody learns of an intent by an id alone.
+                    // Knowing an id must not reveal that the intent exists, so the signature is checked first.
                     self.check_signed(sent)?;
                     return Err(Problem::IntentConflict);
                 }
@@ -262,7 +263,7 @@ impl Site {
         }
     }
 
-    /// What was answered to this key before.
+    /// The stored answer to this key.
     async fn stored_answer(
         &self,
         key: &Key,
@@ -278,7 +279,7 @@ impl Site {
         }
     }
 
-    /// The bytes are those of then; the head tells how things are now.
+    /// The body is the stored one; the header shows the current state.
     async fn replay_answer(
         &self,
         given: SiteAnswer,
@@ -286,7 +287,7 @@ impl Site {
         document: &AtpDocument,
     ) -> Result<SiteAnswer, Problem> {
         if document.names_its_operation() {
-            // Its signature is no part of what it was recognised by.
+            // The fingerprint excludes the signature, so the signature is verified here.
             let found = self.presented(request).await?;
             self.check_consent(request, &found.intent, document)?;
         }
@@ -296,7 +297,8 @@ impl Site {
             .replayed(true))
     }
 
-    /// That nobody takes the same action at the same time; what to claim then. A claim whose intent came to nothing is free.
+    /// Checks that no other intent has claimed the same action, and returns the claim to store. The claim of an intent that
+    /// expired or was compensated is void.
     pub(super) async fn check_action_free(
         &self,
         intent: &SignedIntent,
@@ -331,7 +333,7 @@ impl Site {
         })
     }
 
-    /// The action that must not be taken twice.
+    /// The deduplication key of the action, if the check is enabled.
     fn deduplicated<'i>(&self, intent: &'i SignedIntent) -> Option<&'i String> {
         let is_on = self.options().dedup_window_s > 0;
         intent.action_dedup_key.as_ref().filter(|_| is_on)
@@ -346,7 +348,7 @@ impl Site {
         })
     }
 
-    /// That all it depends on is settled, and what must not change until the commit for that to be true.
+    /// Checks that all preconditions are settled, and returns the conditions under which this stays true until the commit.
     async fn check_preconditions(&self, intent: &SignedIntent) -> Result<Vec<Command>, Problem> {
         let mut unmet = Vec::new();
         let mut conditions = Vec::new();
@@ -366,7 +368,7 @@ impl Site {
     }
 }
 
-/// Uses up the nonce of an intent.
+/// Marks the nonce of an intent as used.
 fn use_nonce(intent: &SignedIntent, now: Micros) -> Command {
     let burned = UsedNonce {
         intent_id: intent.intent_id.clone(),

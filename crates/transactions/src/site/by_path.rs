@@ -1,5 +1,5 @@
-//! Requests whose path says what they are about, as the older client writes them. They are those of `/compensate` and
-//! `/cancel` in every other way: the same key there is the same request here.
+//! Requests that name their subject in the path, as the older client sends them. Otherwise they equal requests to
+//! `/compensate` and `/cancel`: the same idempotency key means the same request.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,8 @@ impl Site {
     }
 }
 
-/// The body with what its path says. A signed one must say it itself, for a path is not signed.
+/// Adds the members that the path implies to the body. A signed body must contain them itself, because the path is
+/// not signed.
 fn completed(body: &[u8], named: &[(&str, &str)]) -> Result<Vec<u8>, Problem> {
     let body = if body.is_empty() { b"{}" } else { body };
     let document = AtpDocument::read(body, NOTE_BYTES_MAX)?;
@@ -55,9 +56,12 @@ fn completed(body: &[u8], named: &[(&str, &str)]) -> Result<Vec<u8>, Problem> {
     for (name, value) in named {
         match fields.get(name) {
             Some(said) if said.as_str().as_deref() == Some(*value) => {}
-            Some(_) => return Err(fields.refuse(name, "is not what the path names")),
+            Some(_) => return Err(fields.refuse(name, "differs from the path")),
             None if document.is_signed() => {
-                return Err(fields.refuse(name, "must be in a signed body; a path is not signed"));
+                return Err(fields.refuse(
+                    name,
+                    "must be in a signed body, because the path is not signed",
+                ));
             }
             None => {
                 let value = to_raw_value(value).map_err(unreadable)?;

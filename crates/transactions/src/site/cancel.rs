@@ -1,4 +1,4 @@
-//! `POST /cancel`: a permission is withdrawn before anything was done under it.
+//! `POST /cancel`: withdraws a permission before anything was executed under it.
 
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::profile::Face;
@@ -16,7 +16,8 @@ use crate::request::Cancel;
 use crate::state::AtpState;
 
 impl Site {
-    /// Idempotent by nature, so it needs no key; a signed one names its key as every signed request does.
+    /// Cancelling is idempotent and needs no key; a signed request names its key like every signed
+    /// request.
     pub async fn cancel(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
         let document = AtpDocument::read(body, NOTE_BYTES_MAX)?;
         let envelope = self.envelope(&document, RequestOperation::Cancel)?;
@@ -35,7 +36,7 @@ impl Site {
             if permission.value.cancelled {
                 return Ok(cancelled(&intent).replayed(true));
             }
-            // What was executed has its own end, even if there might have been more.
+            // An executed intent has its own final state, even if more executions were allowed.
             if intent.max_executions == 1 && permission.value.executions > 0 {
                 let state = self.state_of(&intent.intent_id).await?;
                 let state = state.unwrap_or(AtpState::Executing);
@@ -52,7 +53,7 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
-    /// Ends a permission by its owner's will. False if somebody else was quicker.
+    /// Ends a permission on request of its owner. Returns false after a concurrent change.
     pub(super) async fn withdraw(
         &self,
         permission: &mut Versioned<PermissionRecord>,

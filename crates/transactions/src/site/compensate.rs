@@ -1,6 +1,6 @@
-//! `POST /compensate`: a settled or executed transaction is undone on request, once.
+//! `POST /compensate`: undoes a settled or executed transaction on request, once.
 //!
-//! The refund is an effect of its own, so it has a row of its own: held by one at a time, found again after a crash, and
+//! The refund is an effect with a row of its own: it is leased by one driver at a time, found again after a crash, and
 //! committed together with the end of the transaction that it undoes.
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ use crate::request::Compensate;
 use crate::state::AtpState;
 
 const OPERATION: &str = "compensate";
-/// A permission may have a thousand executions; whoever has several says which one is meant.
+/// A permission may have a thousand executions; if there are several, the request must name the transaction.
 const CANDIDATES: u32 = 2;
 
 impl Site {
@@ -68,11 +68,11 @@ impl Site {
             }
             let transaction = self.target_transaction(request, &permission).await?;
             match &transaction.value.compensation {
-                // The same request, in between the two looks.
+                // The same request was stored between the two reads.
                 Some(asked) if asked.key == key.reveal() && !asked.refused => continue,
                 Some(asked) if !asked.refused => {
                     let transaction_id = transaction.value.id();
-                    tracing::info!(transaction_id, "asked to compensate once more");
+                    tracing::info!(transaction_id, "a second compensation was requested");
                     return Err(Problem::AlreadyCompensated);
                 }
                 Some(_) | None => {}
@@ -107,7 +107,7 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
-    /// The transaction that a request is about.
+    /// The transaction that a request refers to.
     async fn target_transaction(
         &self,
         request: &Compensate,
@@ -126,7 +126,7 @@ impl Site {
             (Some(only), true) => Ok(only),
             (Some(_), false) => Err(Problem::field(
                 "transaction_id",
-                "this intent has several transactions; say which one",
+                "this intent has several transactions; name one",
             )),
             (None, _) => {
                 let intent = permission.value.intent()?;
@@ -138,7 +138,8 @@ impl Site {
         }
     }
 
-    /// Keeps the request, which is the one from now on. `None` if somebody else was quicker.
+    /// Stores the request; no other request can compensate the transaction from now on. Returns `None` after a concurrent
+    /// change.
     async fn begin_compensation(
         &self,
         request: &Compensate,
@@ -157,7 +158,7 @@ impl Site {
                 failure: None,
             },
         );
-        // Whatever was in doubt about the payment, from now on it is about its undoing.
+        // An alert was about the payment; from now on, alerts are about the compensation.
         transaction.value.alert = None;
         transaction.value.compensation = Some(CompensationRecord {
             key: key.reveal().to_owned(),
@@ -198,7 +199,7 @@ impl Site {
         Ok(Some((held, asked)))
     }
 
-    /// What was asked for under this key.
+    /// The compensation request stored under this key.
     async fn compensation_request(
         &self,
         intent_id: &str,
@@ -225,7 +226,7 @@ impl Site {
         transaction.compensation_answer(asked)
     }
 
-    /// The same request again: waits for its end as the first one does.
+    /// A repeated request waits for the result like the first one.
     async fn replay_compensation(
         &self,
         asked: Versioned<CompensationRequest>,
@@ -254,7 +255,7 @@ impl Site {
         Ok((found.ok_or_else(|| damaged("transaction"))?, now.value))
     }
 
-    /// As far as it goes now.
+    /// Drives a compensation as far as possible now.
     pub(super) async fn drive_compensation(&self, mut held: LeasedTransaction) {
         let transaction_id = held.transaction.value.id();
         if let Err(problem) = self.compensate_leased(&mut held).await {
@@ -270,7 +271,7 @@ impl Site {
         let charge = held.transaction.value.charge(&held.intent)?;
         match held.transaction.value.state()? {
             AtpState::Executed => self.cancel_acknowledged(held, &charge).await,
-            // There is nothing left to undo, and the rail must not be asked to.
+            // Nothing is left to undo, and the rail must not be called.
             AtpState::Compensated => self.close_compensation(held, "already_compensated").await,
             AtpState::Settled
             | AtpState::Executing
@@ -280,7 +281,7 @@ impl Site {
         }
     }
 
-    /// What the rail has acknowledged and not ended.
+    /// Cancels a payment that the rail has acknowledged and not completed.
     async fn cancel_acknowledged(
         &self,
         held: &mut LeasedTransaction,
@@ -290,14 +291,14 @@ impl Site {
         let fenced = rail.cancel(charge, held.payment()).await;
         let report = rail.look_up(charge, held.payment()).await;
         match (report.outcome, fenced) {
-            // What was acknowledged cannot be unheard of: this rail looks elsewhere, and so does its fence.
+            // An acknowledged payment must exist: this rail looks in the wrong account, and so would its fence.
             (RailOutcome::NotFound, _) => self.alert(held, alert_text(&report)).await,
             (RailOutcome::Succeeded, _) => self.refund(held, charge).await,
             (RailOutcome::Failed, _) | (_, Fenced::Cancelled) => {
                 self.end_compensation(held, CompensationOutcome::Voided)
                     .await
             }
-            // On its way: only what has arrived can be paid back.
+            // In transit: only a completed payment can be refunded.
             (RailOutcome::Held | RailOutcome::Processing, _) => {
                 self.release(held, self.options().sweep).await
             }
@@ -310,8 +311,8 @@ impl Site {
         }
     }
 
-    /// A request that nobody answered may still be on its way, and a rail that gets it twice may well pay back twice. So it is
-    /// written down before it is sent, and sent again only when the first one must have arrived and be seen.
+    /// A refund request without an answer may still arrive, and a rail that receives it twice may refund twice. So the attempt
+    /// is stored before it is sent, and sent again only after the first one must have become visible.
     async fn refund(&self, held: &mut LeasedTransaction, charge: &Charge) -> Result<bool, Problem> {
         let patience = self.options().settle_delay;
         if let Some(sent_at) = held.transaction.value.refund_sent_at {
@@ -348,7 +349,7 @@ impl Site {
         }
     }
 
-    /// Whether it is still ours to send.
+    /// Stores the attempt. Returns false if the lease is lost.
     async fn save_refund_attempt(&self, held: &mut LeasedTransaction) -> Result<bool, Problem> {
         held.transaction.value.refund_sent_at = Some(self.engine_now().0);
         let steps = vec![
@@ -359,7 +360,7 @@ impl Site {
         self.advance(held, steps).await
     }
 
-    /// The refund's row and the transaction's come to their ends in one commit, with the second receipt.
+    /// Ends the refund's row and the transaction's row in one commit, with the compensation receipt.
     pub(super) async fn end_compensation(
         &self,
         held: &mut LeasedTransaction,
@@ -389,7 +390,7 @@ impl Site {
         self.give_back(held, moves, receipt).await
     }
 
-    /// The rail will not pay back: the transaction stays as it is, and somebody may ask again.
+    /// The rail refuses the refund: the transaction keeps its state, and another request may try again.
     pub(super) async fn reject_compensation(
         &self,
         held: &mut LeasedTransaction,
@@ -406,7 +407,7 @@ impl Site {
             .await?;
         let mut asked = asked.ok_or_else(|| damaged("answer"))?;
         let error = failure.code.clone();
-        // Kept with the request and not with the transaction, whose bytes change with its state alone.
+        // Stored with the request and not with the transaction, whose bytes change only with its state.
         asked.value.failure = Some(failure);
         let steps = vec![
             held.transaction.expect_version(),
@@ -428,7 +429,7 @@ impl Site {
         Ok(self.commit(steps).await?.is_some())
     }
 
-    /// Somebody looks at the row again later; nothing else changes.
+    /// Releases the lease for a later check and changes nothing else.
     pub(super) async fn release_unchanged(
         &self,
         held: &LeasedTransaction,
@@ -445,7 +446,7 @@ impl Versioned<TransactionRecord> {
         asked.is_some_and(|asked| asked.row == row) && self.value.is_being_compensated()
     }
 
-    /// Final when it is compensated or the rail has refused; until then its state is unchanged.
+    /// Final when the transaction is compensated or the rail has refused; until then its state is unchanged.
     fn compensation_answer(mut self, asked: CompensationRequest) -> Result<SiteAnswer, Problem> {
         let open = self.is_compensated_by(&asked.row);
         self.value.failure = asked.failure.or(self.value.failure);

@@ -1,4 +1,4 @@
-//! `POST /intents`: a signed permission is received.
+//! `POST /intents`: accepts a signed permission.
 
 use serde_json::{Value, json};
 
@@ -41,14 +41,15 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
-    /// What can be checked of a signed intent before anything is known of it.
+    /// Checks of a signed intent that need no stored data.
     pub(super) fn check_signed(&self, intent: &SignedIntent) -> Result<(), Problem> {
         intent.check_signature()?;
         intent.check_site(self.origin())?;
         self.check_agent(intent)
     }
 
-    /// Asked at every step, so that a key that is no longer registered stops what it began.
+    /// Checked at every operation, so that removing a key from the registered keys stops its
+    /// intents.
     pub(super) fn check_agent(&self, intent: &SignedIntent) -> Result<(), Problem> {
         match &self.options().agent_keys {
             AgentKeys::Open => Ok(()),
@@ -57,7 +58,7 @@ impl Site {
         }
     }
 
-    /// What is asked of an intent when it is first presented.
+    /// Checks of an intent when it is first presented.
     pub(super) fn check_new(&self, intent: &SignedIntent) -> Result<(), Problem> {
         intent.check_currency()?;
         intent.check_unexpired(self.now())?;
@@ -65,7 +66,7 @@ impl Site {
         intent.check_freshness(self.now(), self.options().freshness_s)
     }
 
-    /// Where requests are signed, the agent signs the amount of each of them.
+    /// If requests must be signed, the agent signs the amount of each of them.
     pub(super) fn check_bounded(&self, intent: &SignedIntent) -> Result<(), Problem> {
         if self.options().signed_requests {
             return Ok(());
@@ -90,7 +91,7 @@ impl Site {
         Versioned::new(records::permission_key(&intent.intent_id), permission)
     }
 
-    /// The same again is answered the same; what is authorized cannot be presented again.
+    /// A repetition gets the same answer; an authorized intent cannot be presented again.
     async fn replay_created(
         &self,
         known: &Versioned<PermissionRecord>,

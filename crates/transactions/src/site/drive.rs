@@ -1,8 +1,8 @@
-//! Bringing one transaction to its end. Whoever holds it does so, be it the request that began it, a callback or the sweep;
-//! what follows from the rail's answer is decided by [`crate::outcome`].
+//! Drives one transaction to its final state. The driver is the holder of the lease: the request that began it, a callback or
+//! the sweep. [`crate::outcome`] decides what follows from the rail's answer.
 //!
-//! Invariant: every step that moves money comes after a commit by the one who holds the lease; one that finds its lease lost
-//! does nothing more.
+//! Invariant: every step that moves money comes after a commit by the lease holder; a driver that has lost its lease does
+//! nothing more.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::rail::{Charge, Fenced, RailFailure, RailReport, WorkerRail};
 use crate::receipt::{self, CompensationOutcome, ReceiptStep};
 use crate::state::AtpState;
 
-/// A transaction in the hands of this process.
+/// A transaction that this process holds a lease on.
 #[derive(Debug)]
 pub(super) struct LeasedTransaction {
     pub(super) row: Intent,
@@ -36,27 +36,27 @@ pub(super) struct LeasedTransaction {
     pub(super) authorized_at: Option<i64>,
     pub(super) key: IdempotencyKey,
     pub(super) transaction: Versioned<TransactionRecord>,
-    /// Nobody can have asked the rail before.
+    /// The rail cannot have been called for it before.
     pub(super) is_fresh: bool,
-    /// The rail was asked for a payment by this process.
+    /// This process has asked the rail to prepare a payment.
     pub(super) has_prepared: bool,
 }
 
-/// The state of a step that was taken.
+/// The state of a completed step in a receipt.
 pub(super) const DONE: &str = "succeeded";
-/// How often the rail is asked in one go. One that goes round in circles is asked again later.
+/// Rail calls per run; a rail that loops is called again later.
 const ROUNDS_MAX: u32 = 8;
-/// So many looks come at even distances.
+/// This many checks come at constant intervals; later ones at growing intervals.
 const STEADY_LOOKS: u32 = 10;
 const PAUSE_MAX: Duration = Duration::from_hours(1);
-/// How long a transaction whose caller reports its effects is left alone.
+/// How long a transaction is left alone whose caller reports its effects.
 const UNTIL_REPORTED: Duration = Duration::from_hours(24);
-pub(super) const LOST: &str = "its worker was lost and may have done it: find out, then say what became of it (consign tx resolve)";
+pub(super) const LOST: &str = "its worker was lost and may have done the work: find out, then record the outcome with consign tx resolve";
 
-const SILENT: &str = "the rail does not say what became of it: see whether it can be reached with these credentials, or look at this payment there and say what became of it (consign tx resolve)";
+const SILENT: &str = "the rail does not report the outcome: check that it is reachable with these credentials, or look up this payment there and record the outcome with consign tx resolve";
 
 impl Site {
-    /// As far as it goes now. `None` if it is in other hands, or the ledger does not answer.
+    /// Drives the transaction as far as possible now. Returns `None` if the lease is lost or the ledger does not answer.
     pub(super) async fn drive(
         &self,
         mut held: LeasedTransaction,
@@ -68,7 +68,7 @@ impl Site {
                 if held.has_prepared {
                     self.cancel_late_payments(&held).await;
                 }
-                tracing::info!(transaction_id, "a transaction went into other hands");
+                tracing::info!(transaction_id, "lost the lease of a transaction");
                 None
             }
             Err(problem) => {
@@ -78,12 +78,12 @@ impl Site {
         }
     }
 
-    /// Whether it is still in our hands after what could be done.
+    /// Returns whether the lease is still held afterwards.
     async fn drive_to_end(&self, held: &mut LeasedTransaction) -> Result<bool, Problem> {
         if let Some(why) = self.foreign_rail(held) {
             return self.alert(held, why).await;
         }
-        // Whoever undoes it asks the rail, and two who ask would each take what the other did for the rail's doing.
+        // The compensation's driver calls the rail; two drivers would take each other's effects for the rail's.
         if held.transaction.value.is_being_compensated() {
             return self.release_unchanged(held).await;
         }
@@ -107,7 +107,7 @@ impl Site {
             if !self.save_payment_id(held, &report).await? {
                 return Ok(false);
             }
-            // A payment that was there cannot be unheard of; paying again would be guessing.
+            // A known payment must exist; paying again would be a guess.
             if report.outcome == RailOutcome::NotFound && held.payment().is_some() {
                 return self.alert(held, alert_text(&report)).await;
             }
@@ -166,7 +166,7 @@ impl Site {
         self.release(held, self.options().sweep).await
     }
 
-    /// Prepares the payment, keeps its id, and only then lets it happen. `None` if the lease is lost.
+    /// Prepares the payment, stores its id, and confirms it only then. Returns `None` if the lease is lost.
     async fn submit(
         &self,
         held: &mut LeasedTransaction,
@@ -190,8 +190,9 @@ impl Site {
         Ok(Some(rail.confirm(charge, held.payment()).await))
     }
 
-    /// A payment was asked for by one who has lost the transaction. As long as that is open, whoever holds it may be about to
-    /// confirm another one under the same reference, and calls off the rest when it settles.
+    /// This process has prepared a payment and then lost its lease. While the transaction is open, its driver may be about to
+    /// confirm another payment under the same reference, and cancels the others when it settles; so nothing is cancelled here
+    /// before that.
     async fn cancel_late_payments(&self, held: &LeasedTransaction) {
         let now = self.reload(&held.transaction).await;
         let state = now.and_then(|now| now.value.state());
@@ -203,7 +204,7 @@ impl Site {
         }
     }
 
-    /// Payments that were prepared and never confirmed do no harm, and shall not lie about. What was paid stays paid.
+    /// Cancels payments that were prepared and never confirmed. They move no money. A completed payment stays completed.
     async fn cancel_other_payments(&self, held: &LeasedTransaction, charge: &Charge) {
         let rail = self.rail_of(&held.transaction.value);
         let fenced = rail.cancel(charge, held.payment()).await;
@@ -211,7 +212,7 @@ impl Site {
         tracing::info!(
             transaction_id,
             ?fenced,
-            "payments that nobody confirms were called off"
+            "cancelled payments that were never confirmed"
         );
     }
 
@@ -232,7 +233,7 @@ impl Site {
         })
     }
 
-    /// Shows that the lease is held, for as long again as the next calls may take.
+    /// Extends the lease for the next rail calls. Returns false if it is lost.
     async fn extend_lease(&self, held: &LeasedTransaction) -> Result<bool, Problem> {
         Ok(self
             .commit(vec![held.extend(self.options().lease)])
@@ -240,7 +241,7 @@ impl Site {
             .is_some())
     }
 
-    /// Keeps the rail's name of the payment, so that it is found again by it.
+    /// Stores the rail's id of the payment, so that it can be looked up by it.
     async fn save_payment_id(
         &self,
         held: &mut LeasedTransaction,
@@ -262,7 +263,7 @@ impl Site {
         self.advance(held, steps).await
     }
 
-    /// Executing becomes executed; what is executed already stays so.
+    /// Moves an executing transaction to executed.
     async fn acknowledge(&self, held: &mut LeasedTransaction) -> Result<bool, Problem> {
         if held.transaction.value.state()? == AtpState::Executed {
             return self.extend_lease(held).await;
@@ -280,7 +281,7 @@ impl Site {
         self.advance(held, steps).await
     }
 
-    /// Executed and settled, with the receipt, in one commit.
+    /// Commits executed and settled together with the receipt.
     pub(super) async fn settle(&self, held: &mut LeasedTransaction) -> Result<bool, Problem> {
         failpoint::hit(Failpoint::AfterCharge);
         let now = self.now();
@@ -344,7 +345,7 @@ impl Site {
         Ok(settlement.sign(&self.keys().signer))
     }
 
-    /// Compensated without a charge, with the receipt that says so; what was set aside for it is free again.
+    /// Ends the transaction as compensated without a charge, with a receipt; the reserved amount is released.
     pub(super) async fn end_without_charge(
         &self,
         held: &mut LeasedTransaction,
@@ -367,7 +368,7 @@ impl Site {
         self.give_back(held, vec![reject], receipt).await
     }
 
-    /// A compensation's signed document.
+    /// The signed receipt of a compensation.
     pub(super) fn compensation_receipt(
         &self,
         transaction: &Versioned<TransactionRecord>,
@@ -412,7 +413,7 @@ impl Site {
         Ok(compensation.sign(&self.keys().signer))
     }
 
-    /// Commits the end of a transaction that came to nothing, and with it what its permission may spend again.
+    /// Commits the end of a transaction without effect and releases its reserved amount.
     pub(super) async fn give_back(
         &self,
         held: &mut LeasedTransaction,
@@ -437,7 +438,7 @@ impl Site {
             if self.advance(held, steps).await? {
                 return Ok(true);
             }
-            // Either another transaction of the permission was quicker, or this one is in other hands.
+            // Either another transaction of the permission was committed first, or the lease is lost.
             let now = self.reload(&held.transaction).await?;
             if now.version != held.transaction.version {
                 return Ok(false);
@@ -459,13 +460,13 @@ impl Site {
         self.release_in_doubt(held, self.pause(held)).await
     }
 
-    /// Another rail than the one it was begun on knows nothing of the payment, and whatever it said would be signed.
+    /// A rail other than the one that the transaction was begun on does not know the payment, and its answer would be signed.
     pub(super) fn foreign_rail(&self, held: &LeasedTransaction) -> Option<String> {
         let begun_on = &held.transaction.value.rail;
         let ours = self.rail_of(&held.transaction.value).name();
         (begun_on != ours).then(|| {
             format!(
-                "it was begun on the rail {begun_on} and this server has {ours}: start one with ATP_RAIL={begun_on}"
+                "it was begun on the rail {begun_on} and this server uses {ours}: start a server with ATP_RAIL={begun_on}"
             )
         })
     }
@@ -481,14 +482,14 @@ impl Site {
         self.release(held, self.options().sweep).await
     }
 
-    /// For a rail that did not tell. One that stays silent may never speak again, and then a person must be able to.
+    /// For a rail without a conclusive answer. It may never give one, so an operator must be able to decide.
     pub(super) async fn release_in_doubt(
         &self,
         held: &mut LeasedTransaction,
         after: Duration,
     ) -> Result<bool, Problem> {
         let transaction = &held.transaction.value;
-        // Who is silent here is still at work: a worker of ours, or the caller itself.
+        // These rails are silent while they work: a worker, or the caller itself.
         let may_take_long = transaction.rail == WorkerRail::NAME || transaction.manual.is_some();
         if held.row.attempts >= STEADY_LOOKS && !may_take_long {
             return self.alert(held, SILENT.to_owned()).await;
@@ -496,7 +497,7 @@ impl Site {
         self.release(held, after).await
     }
 
-    /// After how long it is worth a look again. A caller who reports effects comes by itself.
+    /// Delay until the next check is useful. A caller that reports effects triggers the check itself.
     pub(super) fn pause(&self, held: &LeasedTransaction) -> Duration {
         match held.transaction.value.manual {
             Some(_) => UNTIL_REPORTED,
@@ -504,7 +505,7 @@ impl Site {
         }
     }
 
-    /// Nothing more can be done now: anybody may look again after a while.
+    /// Releases the lease; any driver may check again after the delay.
     pub(super) async fn release(
         &self,
         held: &mut LeasedTransaction,
@@ -530,19 +531,19 @@ impl Site {
     }
 }
 
-/// The operator reads this.
+/// The alert text for the operator.
 pub(super) fn alert_text(report: &RailReport) -> String {
     if report.outcome == RailOutcome::Lost {
         return LOST.to_owned();
     }
     format!(
-        "the rail reports {:?}, which cannot be: look at this payment there, then say what became of it (consign tx resolve)",
+        "the rail reports {:?}, which is inconsistent: look up this payment there, then record the outcome with consign tx resolve",
         report.outcome
     )
 }
 
 impl LeasedTransaction {
-    /// Until it is looked at again: longer and longer for what stays open. A rail's callback shortens it.
+    /// Delay until the next check; it grows for transactions that stay open. A callback of the rail shortens it.
     pub(super) fn pause_us(&self, at_first: Duration) -> i64 {
         let doublings = self.row.attempts.saturating_sub(STEADY_LOOKS).min(16);
         let pause = at_first.saturating_mul(1 << doublings).min(PAUSE_MAX);
@@ -560,7 +561,7 @@ impl LeasedTransaction {
         }
     }
 
-    /// What is done, as the receipt calls it.
+    /// The action as the receipt names it.
     fn action_name(&self) -> &str {
         let actions = &self.intent.scope.actions;
         let pays = actions
@@ -571,7 +572,7 @@ impl LeasedTransaction {
         asked.unwrap_or(usual.map_or("pay", ScopeAction::word))
     }
 
-    /// What was done: as its caller noted it down, or else in one step, and another if nobody but a person could say so.
+    /// The steps of the receipt: as the caller reported them; or one step, and a second if an operator decided the outcome.
     fn steps(&self, started_at: Micros, completed_at: Micros) -> Vec<ReceiptStep<'_>> {
         let noted = self.transaction.value.manual.as_ref();
         let noted = noted.map_or(&[][..], |manual| &manual.steps);
@@ -627,7 +628,7 @@ impl LeasedTransaction {
         })
     }
 
-    /// A row without one is refused by the ledger.
+    /// The ledger refuses a row without a lease.
     fn lease(&self) -> (String, consign_kernel::ids::Token) {
         let nobody = consign_kernel::ids::Token([0; 16]);
         (

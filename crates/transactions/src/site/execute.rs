@@ -1,4 +1,4 @@
-//! `POST /execute`: a transaction is begun, once for each key, and brought to its end as far as the wait allows.
+//! `POST /execute`: begins a transaction, once per key, and waits a bounded time for its final state.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::problem::Problem;
 use crate::request::Execute;
 use crate::state::AtpState;
 
-/// How soon somebody who waits for another's work looks again, at first and at most.
+/// First and longest interval at which a request polls a transaction that another driver holds.
 pub(super) const LOOK_FIRST: Duration = Duration::from_millis(5);
 pub(super) const LOOK_MAX: Duration = Duration::from_millis(200);
 
@@ -37,8 +37,8 @@ impl Site {
         let request = Execute::read(&document)?;
         let until = Instant::now() + self.options().execute_wait;
         for _ in 0..TRIES_MAX {
-            // Nearly every request is the first of its key, and the commit itself refuses the second. Whatever comes of it, what
-            // this very request began before goes first: it may be what used the permission up.
+            // Nearly every request is the first with its key, and the commit itself refuses a second. After a failure, a
+            // transaction that this very request began before takes precedence: it may be what used the permission.
             let begun = match self.driver_slot() {
                 Ok(place) => {
                     let begun = self.try_begin(&request, &key, &document, envelope).await;
@@ -57,7 +57,7 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
-    /// What this very request began before.
+    /// The transaction that this very request began before.
     async fn find_replay(
         &self,
         request: &Execute,
@@ -91,7 +91,7 @@ impl Site {
         Ok(ended.answer()?.replayed(true))
     }
 
-    /// Commits the transaction as executing, held by this process. `None` if somebody else was quicker.
+    /// Commits the transaction as executing, leased by this process. Returns `None` after a concurrent change.
     async fn try_begin(
         &self,
         request: &Execute,
@@ -118,7 +118,7 @@ impl Site {
             .await
     }
 
-    /// A transaction as it begins.
+    /// The record of a new transaction.
     pub(super) fn new_transaction(
         &self,
         request: &Execute,
@@ -157,7 +157,7 @@ impl Site {
         })
     }
 
-    /// Commits a transaction and what it takes of its permission. `None` if somebody else was quicker.
+    /// Commits a transaction and its share of the permission. Returns `None` after a concurrent change.
     pub(super) async fn commit_begin(
         &self,
         mut permission: Versioned<PermissionRecord>,
@@ -178,7 +178,7 @@ impl Site {
             intent_id: about.intent_id.clone(),
             key: about.key.clone(),
         };
-        // A rail may tell of a payment before, or without ever, giving it a name of its own.
+        // A rail may report a payment before it has assigned an id, or without ever assigning one.
         let reference =
             records::reference_key(&transaction.value.rail, &transaction.value.reference);
         let steps = vec![
@@ -227,7 +227,8 @@ impl Site {
         intent: &SignedIntent,
         request: &Execute,
     ) -> Result<Cents, Problem> {
-        // With its one execution an intent has gone beyond its own expiry, so a fresh key is told the same for ever.
+        // An intent with one execution keeps its state beyond expiry once it was executed, so another key always gets the same
+        // error.
         if intent.max_executions == 1 && permission.executions > 0 {
             return Err(Problem::ExecutionLimitReached);
         }
@@ -255,7 +256,7 @@ impl Site {
         Ok(amount)
     }
 
-    /// Has it carried out by a task of its own, which goes on when the agent does not wait for it.
+    /// Drives the transaction in a task of its own, which continues when the agent disconnects.
     async fn spawn_driver(
         &self,
         held: LeasedTransaction,
@@ -271,12 +272,12 @@ impl Site {
         });
         match tokio::time::timeout_at(until, task).await {
             Ok(Ok(Some(carried))) => carried.answer(),
-            // Whatever kept it from telling, or from ending in time, the ledger knows how far it is.
+            // If the task did not finish in time, the ledger has the current state.
             Ok(_) | Err(_) => self.reload(&begun).await?.answer(),
         }
     }
 
-    /// Waits until somebody else has brought it to its end, or the wait is over.
+    /// Waits until another driver has finished the transaction, or the time is over.
     pub(super) async fn wait_for_end(
         &self,
         mut known: Versioned<TransactionRecord>,

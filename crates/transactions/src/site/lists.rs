@@ -1,6 +1,6 @@
-//! What operators see of many: intents, transactions and refunds, every transition.
+//! Lists for operators: intents, transactions and refunds, and the log of transitions.
 //!
-//! Invariant: a page costs no more than its rows, however many there are beside them.
+//! Invariant: the cost of a page depends only on its rows.
 
 use consign_engine::{EventFilter, IntentFilter};
 use consign_kernel::fact::Event;
@@ -18,21 +18,21 @@ use crate::problem::Problem;
 use crate::rail::ManualRail;
 use crate::state::AtpState;
 
-/// How many intents a page of a list has.
+/// Intents per page.
 pub(super) const LIST_MAX: u32 = 200;
-/// How many transactions each of them is listed with.
+/// Transactions per listed intent.
 const LISTED_MAX: u32 = 10;
-/// Beyond it a list is gone through by its ends.
+/// The largest offset; beyond it, a client pages by `from`.
 const OFFSET_MAX: u32 = 10_000;
-/// How many rows are read at once, and how often for one list; then it is short, and tells where to go on.
+/// Rows per read and reads per list; after them the list is cut short and returns where to continue.
 const PAGE_ROWS: u32 = 500;
 const PAGES_MAX: u32 = 50;
-/// What is under way is read with its record each, to see what it is about.
+/// Reads for open rows, each of which needs its record too.
 const URGENT_PAGES_MAX: u32 = 4;
 
 impl Site {
-    /// The latest intents, for operators, with their first transactions but without receipts. `next` of the answer is
-    /// `from` of the next page.
+    /// The latest intents, for operators, with their first transactions and without receipts. `next` of the answer is `from` of
+    /// the next page.
     pub async fn intents(
         &self,
         limit: u32,
@@ -41,7 +41,7 @@ impl Site {
     ) -> Result<SiteAnswer, Problem> {
         if offset > OFFSET_MAX {
             let reason = format!(
-                "must be at most {OFFSET_MAX}; go on with from=, which each page tells as next"
+                "must be at most {OFFSET_MAX}; continue with from=, which each page returns as next"
             );
             return Err(Problem::field("offset", reason));
         }
@@ -64,7 +64,7 @@ impl Site {
         ))
     }
 
-    /// The newest rows of a kind, and where to go on if there may be more.
+    /// The newest matching rows, and where to continue if there may be more.
     async fn newest(
         &self,
         mut filter: IntentFilter,
@@ -89,8 +89,8 @@ impl Site {
         Ok((rows, filter.before))
     }
 
-    /// Transactions for operators: without a state what is under way, refunds among them, the oldest first, and then the latest
-    /// that ended; with one, those in it. `next` of the answer is `from` of the next page.
+    /// Transactions for operators: without a state, open ones including refunds, oldest first, and then the latest ended ones;
+    /// with a state, those in it. `next` of the answer is `from` of the next page.
     pub async fn transactions_shown(
         &self,
         state: Option<&str>,
@@ -100,7 +100,7 @@ impl Site {
         let room = limit.clamp(1, LIST_MAX) as usize;
         let (listed, next) = match state {
             Some(word) => self.in_state(word, room, from.map(Seq)).await?,
-            // Where a list of several states would go on is not one place.
+            // A list over several states has no single position to continue from.
             None => (self.most_urgent(room).await?, None),
         };
         let next = next.map(|seq| seq.0);
@@ -116,7 +116,8 @@ impl Site {
         room: usize,
         from: Option<Seq>,
     ) -> Result<(Vec<Value>, Option<Seq>), Problem> {
-        let state = AtpState::parse(word).ok_or_else(|| Problem::field("state", "is no state"))?;
+        let state =
+            AtpState::parse(word).ok_or_else(|| Problem::field("state", "is not a state"))?;
         let Some(row_state) = row_state(state) else {
             return Ok((Vec::new(), None));
         };
@@ -133,7 +134,7 @@ impl Site {
         Ok((listed, next))
     }
 
-    /// What may need a person comes first. Whoever reports effects comes by itself, so that is left out.
+    /// Rows that may need an operator come first. A caller that reports effects acts by itself, so its rows are left out.
     async fn most_urgent(&self, room: usize) -> Result<Vec<Value>, Problem> {
         let mut listed: Vec<Value> = Vec::new();
         for state in [State::Dispatched, State::Delivered] {
@@ -168,7 +169,7 @@ impl Site {
         Ok(listed)
     }
 
-    /// Open ones for longest, and where to go on if there may be more.
+    /// The rows that have been open longest, and where to continue if there may be more.
     async fn open_rows(
         &self,
         state: State,
@@ -190,7 +191,7 @@ impl Site {
         Ok((rows, next))
     }
 
-    /// Transactions and refunds that are not at their end, in the order in which they were begun.
+    /// Transactions and refunds that are not final, in the order in which they were begun.
     pub(super) async fn open_after(
         &self,
         state: State,
@@ -204,7 +205,7 @@ impl Site {
         page.map_err(|error| unavailable(&error))
     }
 
-    /// As operators see it.
+    /// The JSON for operators.
     pub(super) async fn transaction_entry(&self, row: &Intent) -> Result<Option<Value>, Problem> {
         let about = row_payload(row)?;
         let key = IdempotencyKey::stored(about.key);
@@ -232,7 +233,7 @@ impl Site {
         Ok(Some(one))
     }
 
-    /// The log of transitions, oldest first, and where to go on.
+    /// The log of transitions, oldest first, and where to continue.
     pub async fn audit(&self, after: u64) -> Result<SiteAnswer, Problem> {
         let filter = EventFilter {
             face: Face::Transaction,
@@ -253,8 +254,8 @@ impl Site {
         Ok(SiteAnswer::new(200, &body))
     }
 
-    /// Whether it is a step of an intent, as the protocol counts them. A refund's own row is no part of that; nor does a
-    /// permission that was used expire.
+    /// Whether the event is a transition of an intent as the protocol counts them. A refund's own row does not count, nor does
+    /// the expiry of a permission that was used.
     async fn is_transition(&self, event: &Event) -> Result<bool, Problem> {
         let fact = &event.fact;
         if fact.from == Some(fact.to) || event.parent.is_some() {
@@ -268,7 +269,7 @@ impl Site {
     }
 }
 
-/// Not the row of a refund.
+/// False for the row of a refund.
 pub(super) fn is_transaction(row: &Intent) -> bool {
     row.profile == ProfileId::AtpTransaction && row.ties.parent.is_none()
 }
@@ -287,7 +288,7 @@ fn transition(event: &Event) -> Value {
     let fact = &event.fact;
     let profile = event_profile(fact.to);
     let word = |state| AtpState::of_row(profile, state, fact.cause).map(AtpState::word);
-    // A transaction begins where its permission stood.
+    // A transaction begins in the state of its permission.
     let begun = (profile.id == ProfileId::AtpTransaction).then_some(AtpState::Authorized.word());
     json!({
         "seq": fact.seq.0,

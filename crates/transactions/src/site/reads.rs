@@ -1,4 +1,4 @@
-//! What is shown: intents with their transactions, receipts, and whether a document is one of ours.
+//! Reads: intents with their transactions, receipts, and verification of documents.
 
 use consign_kernel::command::Command;
 use consign_kernel::ids::Micros;
@@ -24,12 +24,12 @@ use crate::problem::Problem;
 use crate::request::Verify;
 use crate::state::AtpState;
 
-/// How many transactions of one intent are shown with it; `more` says that there are others.
+/// Transactions shown with one intent; `more` says that there are others.
 const SHOWN_MAX: u32 = 100;
-/// How many are read at once, and after how many bytes of requests no more are.
+/// Transactions per read, and the number of request bytes after which no more are read.
 const PAGE: u32 = 10;
 const SHOWN_BYTES: usize = 256 << 10;
-/// Enough to see whether there is one, or several.
+/// Enough to tell one from several.
 const ONE_OR_SEVERAL: u32 = 2;
 
 impl Site {
@@ -37,7 +37,7 @@ impl Site {
         self.intent_for(SiteCaller::Agent, intent_id).await
     }
 
-    /// For operators, whoever it belongs to.
+    /// For operators, regardless of the owner.
     pub async fn any_intent(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
         self.intent_for(SiteCaller::Operator, intent_id).await
     }
@@ -54,7 +54,7 @@ impl Site {
         Ok(SiteAnswer::new(200, &body).at(state))
     }
 
-    /// With so many of its transactions.
+    /// The JSON of an intent with at most `shown_max` transactions.
     pub(super) async fn intent_shown(
         &self,
         permission: &Versioned<PermissionRecord>,
@@ -110,7 +110,7 @@ impl Site {
         self.transaction_for(SiteCaller::Agent, id).await
     }
 
-    /// For operators, whoever it belongs to.
+    /// For operators, regardless of the owner.
     pub async fn any_transaction(&self, id: &str) -> Result<SiteAnswer, Problem> {
         self.transaction_for(SiteCaller::Operator, id).await
     }
@@ -156,7 +156,7 @@ impl Site {
         let text = self.stored_receipt(receipt_id).await?;
         let (transaction, text) = text.ok_or(Problem::NotFound { what: "receipt" })?;
         let receipt: Value = serde_json::from_str(&text).map_err(|_| damaged("receipt"))?;
-        // The receipt itself is put in as the text it is.
+        // The receipt is embedded as its exact text.
         let body = raw(text)?;
         let shown = ReceiptJson {
             ok: true,
@@ -205,7 +205,7 @@ impl Site {
         let key = IdempotencyKey::stored(value.key);
         let found = self.transaction(&value.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("receipt"))?;
-        // A transaction has at most one document of each kind, and the name tells the kind.
+        // A transaction has at most one document of each kind, and the id's prefix names the kind.
         let document = if ids::names_compensation(receipt_id) {
             &transaction.value.compensation_receipt
         } else {
@@ -215,7 +215,7 @@ impl Site {
         Ok(text.map(|text| (transaction, text)))
     }
 
-    /// Needs no secret, and trusts no key that comes along.
+    /// Needs no secret and trusts no key in the document.
     pub async fn verify(&self, body: &[u8]) -> Result<SiteAnswer, Problem> {
         let body = AtpDocument::read(body, VERIFY_BYTES_MAX)?;
         let (document, text) = match Verify::read(&body)? {
@@ -229,7 +229,7 @@ impl Site {
         };
         let mut verification = self.keys().ring.verify(&document, self.now());
         verification.stored = text.is_some() || self.is_stored(&document).await?;
-        // Whoever reads one member must not be deceived.
+        // `ok` is repeated at the top, so that a client which reads only that member is not misled.
         let ok = verification.ok;
         Ok(SiteAnswer::text(
             200,
@@ -249,7 +249,7 @@ impl Site {
         Ok(stored.hash() == document.hash())
     }
 
-    /// The state of an intent; none if there is no such intent.
+    /// The state of an intent, if it exists.
     pub(super) async fn state_of(&self, intent_id: &str) -> Result<Option<AtpState>, Problem> {
         let Some(permission) = self.permission(intent_id).await? else {
             return Ok(None);
@@ -260,11 +260,11 @@ impl Site {
         state(&permission.value, &intent, &transactions, now).map(Some)
     }
 
-    /// What others may count on: settled or under way as long as one of its transactions is, else its own state. With the first
-    /// of these comes what must not change for it to stay true.
+    /// The state that other intents may depend on: settled or open as long as one of its transactions is, otherwise its own
+    /// state. A settled state comes with the condition under which it stays true.
     ///
-    /// It costs a few reads, however many transactions there are: an intent of one execution has one, and those that are settled
-    /// of an intent of several are noted, and those that came to nothing counted.
+    /// The cost is a few reads for any number of transactions: an intent with one execution has one transaction; for others,
+    /// settled transactions have an index record, and compensated ones are counted.
     pub(super) async fn effective_state(
         &self,
         intent_id: &str,
@@ -299,7 +299,7 @@ impl Site {
         Ok((Some(own), None))
     }
 
-    /// That a transaction under this intent, which allows several, stays settled.
+    /// The condition that a transaction under this intent, which allows several, stays settled.
     async fn settled_under(&self, intent_id: &str) -> Result<Option<Command>, Problem> {
         let noted = self
             .engine()
@@ -310,7 +310,7 @@ impl Site {
         Ok(noted.into_iter().next().map(stays))
     }
 
-    /// For intents from before their settled transactions were noted. There will be no more of them.
+    /// For intents stored before settled transactions had an index record. No new ones are created.
     async fn effective_state_by_scan(
         &self,
         permission: &Versioned<PermissionRecord>,
@@ -342,8 +342,8 @@ impl Site {
         }
     }
 
-    /// The first transactions under an intent, at most so many, and fewer where they are long: what it costs to show an intent is
-    /// bounded, whatever lies under it. Says whether there are more.
+    /// The first transactions under an intent, at most `shown_max`, and fewer if they are large, so that the cost of showing an
+    /// intent is bounded. The flag says whether there are more.
     async fn first_transactions(
         &self,
         intent_id: &str,
@@ -395,7 +395,7 @@ pub(super) fn transaction_json(
     serde_json::to_value(shown).map_err(|_| damaged("transaction"))
 }
 
-/// With one execution the intent is where its transaction is; with several it keeps to its own.
+/// With one execution, an intent has the state of its transaction; with several, its own.
 fn state(
     permission: &PermissionRecord,
     intent: &SignedIntent,

@@ -1,7 +1,7 @@
-//! Permissions that were authorized a moment ago, so that the execution which usually follows need not look them up.
+//! A cache of recently authorized permissions, because an execution usually follows at once.
 //!
-//! Invariant: nothing rests on what is remembered here. Whoever takes something commits only if the ledger still has the very
-//! version, and looks there otherwise. The memory is bounded: when it is full, the older half is forgotten.
+//! Invariant: correctness does not depend on the cache. A user of an entry commits only if the ledger still has the same
+//! version, and reads the ledger otherwise. The cache is bounded: when it is full, the older half is dropped.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ pub(super) struct RecentPermissions {
     halves: Mutex<[HashMap<String, CachedPermission>; 2]>,
 }
 
-/// A permission as the ledger has it, and what it says.
+/// A stored permission and its parsed intent.
 #[derive(Debug)]
 pub(super) struct CachedPermission {
     pub(super) permission: Versioned<PermissionRecord>,
@@ -33,7 +33,7 @@ impl RecentPermissions {
         newer.insert(known.intent.intent_id.clone(), known);
     }
 
-    /// Once: what was taken is out of date when it was used.
+    /// Removes the entry: it is out of date once it was used.
     pub(super) fn take(&self, intent_id: &str) -> Option<CachedPermission> {
         let halves = self.halves.lock();
         let [newer, older] = &mut *halves.unwrap_or_else(PoisonError::into_inner);

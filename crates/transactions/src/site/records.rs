@@ -1,7 +1,7 @@
-//! How permissions, transactions and what guards them lie in the ledger's records.
+//! The ledger records of permissions and transactions, and of nonces, answers and references.
 //!
-//! Invariant: a record and the row it names change in one commit, so the state told by one is the state of the other. What a
-//! row may do is the kernel's to say; what it is about stands here.
+//! Invariant: a record and its row change in one commit, so both have the same state. The kernel decides the transitions of
+//! a row; the record has the content.
 
 use consign_kernel::command::{Begin, Command, Hold, NewIntent, Within};
 use consign_kernel::ids::{IntentId, Micros};
@@ -25,10 +25,10 @@ use crate::problem::{ExpiredReason, Problem};
 use crate::rail::{Charge, RailFailure, ReportedStatus};
 use crate::state::AtpState;
 
-/// Where the rows of this face lie.
+/// The namespace of the rows of this face.
 pub(super) const NAMESPACE: &str = "atp";
 
-/// A record as it was read, or a new one: version zero.
+/// A record with the version that was read; version zero for a new record.
 #[derive(Clone, Debug)]
 pub(super) struct Versioned<T> {
     pub(super) key: Key,
@@ -45,14 +45,14 @@ impl<T> Versioned<T> {
         }
     }
 
-    /// Refuses the commit if somebody else has changed it since.
+    /// Refuses the commit if the record was changed since it was read.
     pub(super) fn expect_version(&self) -> Command {
         Command::Expect(self.key.clone(), self.version)
     }
 }
 
 impl<T: Serialize> Versioned<T> {
-    /// To come behind [`Versioned::expect_version`].
+    /// Comes after [`Versioned::expect_version`].
     pub(super) fn put(&self) -> Command {
         put(self.key.clone(), &self.value)
     }
@@ -62,42 +62,42 @@ pub(super) fn put(key: Key, value: &impl Serialize) -> Command {
     Command::Put(new_put(key, value))
 }
 
-/// A record that stays for ever.
+/// A record without expiry.
 pub(super) fn new_put(key: Key, value: &impl Serialize) -> Put {
     Put {
         key,
-        value: serde_json::to_string(value).expect("records of ours have string keys only"),
+        value: serde_json::to_string(value).expect("records have string keys only"),
         expires_at: None,
         expect: None,
     }
 }
 
-/// What an agent allowed, and how much of it is used.
+/// A permission of an agent, and how much of it is used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PermissionRecord {
     pub(super) row: String,
-    /// As it was sent.
+    /// The document as it was sent.
     pub(super) document: String,
     pub(super) created_at: i64,
     pub(super) authorized_at: Option<i64>,
     pub(super) cancelled: bool,
-    /// Somebody was told that its time is over.
+    /// Expiry was reported to a client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) ended: bool,
-    /// Executions that were begun, whatever became of them.
+    /// Executions that were begun, whatever their outcome.
     pub(super) executions: u16,
-    /// What is spent or may still be.
+    /// The amount that is spent or reserved.
     pub(super) committed_cents: u64,
-    /// How many of the executions came to nothing or were undone; none in records from before they were counted.
+    /// Executions without effect or compensated; none in records from before these were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) undone: Option<u16>,
-    /// The user for whom the site wrote it down; none if an agent signed it. See `compat`.
+    /// The user for whom the site created it; none if an agent signed it. See `compat`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<String>,
 }
 
 impl PermissionRecord {
-    /// What belongs to a user is nobody else's, and a user has nothing else.
+    /// A permission of a user is accessible to that user alone, and a user has access to nothing else.
     pub(super) fn check_caller(&self, caller: SiteCaller<'_>) -> Result<(), Problem> {
         match (caller, self.user.as_deref()) {
             (SiteCaller::Operator, _) | (SiteCaller::Agent, None) => Ok(()),
@@ -118,7 +118,7 @@ impl PermissionRecord {
         self.row.parse().map_err(|_| damaged("row"))
     }
 
-    /// Its own state, whatever its transactions came to.
+    /// The state of the permission itself, regardless of its transactions.
     pub(super) fn state(&self, intent: &SignedIntent, now: Micros) -> AtpState {
         if self.expired(intent, now).is_some() {
             AtpState::Expired
@@ -153,13 +153,13 @@ impl PermissionRecord {
     }
 }
 
-/// One execution under a permission. Its members are what the view `transactions` shows.
+/// One execution under a permission. The view `transactions` shows its members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TransactionRecord {
     pub(super) row: String,
     pub(super) state: String,
     pub(super) fingerprint: String,
-    /// As it was sent.
+    /// The request as it was sent.
     pub(super) body: Box<RawValue>,
     pub(super) amount_cents: u64,
     pub(super) currency: String,
@@ -174,24 +174,24 @@ pub(super) struct TransactionRecord {
     pub(super) compensation: Option<CompensationRecord>,
     pub(super) created_at: String,
     pub(super) updated_at: String,
-    /// When the rail acknowledged it.
+    /// When the rail acknowledged the payment.
     pub(super) completed_at: Option<String>,
-    /// Since when the rail has said that it knows of no such payment.
+    /// Since when the rail has reported that it does not know the payment.
     pub(super) missing_since: Option<i64>,
-    /// The rail was asked for a payment once more, so there may be several under the reference.
+    /// A second payment was requested, so there may be several under the reference.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) resubmitted: bool,
-    /// When the rail was last asked for a refund, until it has said what came of it.
+    /// When a refund was last requested, until its outcome is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refund_sent_at: Option<i64>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) refunds_refused: u32,
-    /// Why a person must look at it.
+    /// Why an operator must look at it.
     pub(super) alert: Option<String>,
-    /// What its caller reported, if no rail of ours takes the effect.
+    /// The caller's reports, if no rail of the site executes the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manual: Option<ManualRecord>,
-    /// What an operator said, where no rail could.
+    /// The operator's verdict, if the rail could not report the outcome.
     #[serde(default, rename = "word", skip_serializing_if = "Option::is_none")]
     pub(super) verdict: Option<OperatorVerdict>,
 }
@@ -204,7 +204,7 @@ const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// An operator's word on what became of an effect, or of its undoing. See `resolve`.
+/// An operator's verdict on the outcome of an effect or its refund. See `resolve`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OperatorVerdict {
     pub(super) outcome: VerdictOutcome,
@@ -238,19 +238,19 @@ impl VerdictOutcome {
         }
     }
 
-    /// Whether it is about a refund, and not about what is refunded.
+    /// Whether the verdict is about the refund and not about the payment.
     pub(super) const fn is_about_refund(self) -> bool {
         matches!(self, Self::Refunded | Self::NotRefunded)
     }
 }
 
 impl OperatorVerdict {
-    /// What a receipt calls it.
+    /// The name of the step in a receipt.
     pub(super) const STEP: &str = "operator_resolved";
     pub(super) const BY: &str = "operator";
 }
 
-/// The caller's own account of an effect. See `compat`.
+/// The caller's own reports on an effect. See `compat`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ManualRecord {
     pub(super) reported: ReportedStatus,
@@ -260,7 +260,7 @@ pub(super) struct ManualRecord {
     pub(super) steps: Vec<ReportedStep>,
 }
 
-/// A step that the caller took.
+/// A step that the caller reported.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ReportedStep {
     pub(super) action: String,
@@ -271,23 +271,23 @@ pub(super) struct ReportedStep {
     pub(super) compensation: Option<Box<RawValue>>,
 }
 
-/// Somebody asked for the effect to be undone.
+/// A requested compensation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CompensationRecord {
     pub(super) key: String,
     pub(super) reason: String,
     pub(super) requested_at: String,
-    /// The row that is held by whoever carries it out.
+    /// The row of the refund; its lease holder drives the compensation.
     pub(super) row: String,
-    /// The rail will not; another request may try again.
+    /// The rail refused; another request may try again.
     pub(super) refused: bool,
 }
 
-/// What was asked for under a key, which means this for ever.
+/// A compensation request, stored under its idempotency key without expiry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CompensationRequest {
     pub(super) fingerprint: String,
-    /// The key of the transaction that is to be undone.
+    /// The key of the transaction to undo.
     pub(super) transaction: String,
     pub(super) row: String,
     /// Why the rail refused.
@@ -331,14 +331,14 @@ impl TransactionRecord {
         })
     }
 
-    /// Whether a person said so, and no rail.
+    /// Whether the outcome rests on this verdict of an operator.
     pub(super) fn rests_on_verdict(&self, said: VerdictOutcome) -> bool {
         self.verdict
             .as_ref()
             .is_some_and(|word| word.outcome == said)
     }
 
-    /// Whether somebody asked for it, and neither that nor the rail's refusal has come to be.
+    /// Whether a compensation was requested and is neither done nor refused.
     pub(super) fn is_being_compensated(&self) -> bool {
         let asked = self.compensation.as_ref();
         asked.is_some_and(|asked| !asked.refused) && self.state != AtpState::Compensated.word()
@@ -353,21 +353,21 @@ impl TransactionRecord {
     }
 }
 
-/// What a row of this face is about; its payload.
+/// The payload of a row of this face.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RowPayload {
     pub(super) intent_id: String,
     pub(super) key: String,
 }
 
-/// A nonce that is used up.
+/// A nonce that was used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct UsedNonce {
     pub(super) intent_id: String,
     pub(super) at: i64,
 }
 
-/// An answer that is given again to the same key.
+/// A stored answer, which is repeated for the same key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredAnswer {
     pub(super) fingerprint: String,
@@ -375,14 +375,14 @@ pub(super) struct StoredAnswer {
     pub(super) body: String,
 }
 
-/// An action that somebody took.
+/// The intent that has claimed an action.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ActionClaim {
     pub(super) intent_id: String,
     pub(super) at: i64,
 }
 
-/// Where something that is named by others belongs.
+/// The transaction that a receipt, payment or rail reference belongs to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TransactionRef {
     pub(super) intent_id: String,
@@ -401,7 +401,7 @@ pub(super) fn permission_key(intent_id: &str) -> Key {
     key(Kind::Permission, "", intent_id)
 }
 
-/// By user, the latest first.
+/// By user, latest first.
 pub(super) fn listing_key(user: &str, created_at: Micros, intent_id: &str) -> Key {
     let before_the_end = i64::MAX - created_at.0;
     key(
@@ -418,7 +418,7 @@ pub(super) fn transaction_key(intent_id: &str, idempotency: &IdempotencyKey) -> 
     key(Kind::Transaction, intent_id, idempotency.reveal())
 }
 
-/// By signer: a stranger cannot use up other people's nonces.
+/// By signer, so that no one can use up the nonces of another agent.
 pub(super) fn nonce_key(intent: &SignedIntent) -> Key {
     key(
         Kind::SignerNonce,
@@ -427,7 +427,7 @@ pub(super) fn nonce_key(intent: &SignedIntent) -> Key {
     )
 }
 
-/// By operation: an answer of one is never given for another.
+/// By operation, so that the answer of one operation is never returned for another.
 pub(super) fn answer_key(intent_id: &str, operation: &str, idempotency: &IdempotencyKey) -> Key {
     let name = format!("{operation}:{}", idempotency.reveal());
     key(Kind::KeptAnswer, intent_id, name)
@@ -449,13 +449,13 @@ pub(super) fn event_key(rail: &str, event_id: &str) -> Key {
     key(Kind::RailEvent, rail, event_id)
 }
 
-/// A settled transaction of an intent that allows several, so that one is found without a walk through all.
+/// Index record of a settled transaction of an intent that allows several, so that one is found without a scan.
 pub(super) fn settled_key(transaction: &Key) -> Key {
     key(Kind::SettledUnder, &transaction.owner, &transaction.name)
 }
 
-/// A permission's row, which ends by itself when its time is over. Until somebody consents it counts among those of `asker`,
-/// who must find room for it; consent that comes with it needs none.
+/// A permission's row, which ends when it expires. Until consent it counts towards the limits of `asker`; a permission that
+/// arrives with consent needs no room in them.
 pub(super) fn begin_permission(
     id: IntentId,
     intent: &SignedIntent,
@@ -476,7 +476,7 @@ pub(super) fn begin_permission(
     }))
 }
 
-/// A row for an effect, held from the start. `parent` is the transaction that it undoes.
+/// A row for an effect, leased from the start. `parent` is the transaction that it undoes.
 pub(super) fn begin_effect(
     id: IntentId,
     about: &RowPayload,
@@ -553,7 +553,7 @@ impl Site {
         self.read(transaction_key(intent_id, key)).await
     }
 
-    /// The first transactions under a permission, by their keys.
+    /// The first transactions under a permission, ordered by key.
     pub(super) async fn transactions(
         &self,
         intent_id: &str,
@@ -562,7 +562,7 @@ impl Site {
         self.transactions_after(intent_id, "", limit).await
     }
 
-    /// Those with keys behind this one.
+    /// Transactions with keys after this one.
     pub(super) async fn transactions_after(
         &self,
         intent_id: &str,

@@ -1,7 +1,7 @@
-//! `POST /admin/transactions/{id}/resolve`: a person's word, where no rail can say what became of an effect.
+//! `POST /admin/transactions/{id}/resolve`: an operator's verdict, for effects whose outcome no rail can report.
 //!
-//! Invariant: the rail is asked once more before, and its word counts for more. Only what has an alert is in doubt; nothing is
-//! ever done again on the strength of such a word.
+//! Invariant: the rail is asked once more first, and its answer takes precedence. Only a transaction with an alert can be
+//! resolved, and a verdict never repeats an effect.
 
 use consign_kernel::ids::IntentId;
 use serde_json::json;
@@ -30,7 +30,7 @@ impl Site {
         let Some(taken) = self.take_with_wait(row).await? else {
             return self.refuse_verdict(&known).await;
         };
-        // The rail may have found its voice, and then it counts for more.
+        // The rail may be able to answer now; then its answer takes precedence.
         self.drive_row(taken).await;
         let known = self.reload(&known).await?;
         known.check_in_doubt(word.outcome)?;
@@ -70,7 +70,7 @@ impl Site {
         })
     }
 
-    /// Nobody could take it: it is at its end, or in hands that do not let go.
+    /// The row could not be leased: it is final, or its lease is held.
     async fn refuse_verdict(
         &self,
         known: &Versioned<TransactionRecord>,
@@ -82,7 +82,7 @@ impl Site {
         }
     }
 
-    /// A worker's effect lies in this very ledger, where only a server with that rail looks for it.
+    /// A worker's effect is in this ledger, where only a server with that rail can find it.
     fn check_verdict(&self, held: &LeasedTransaction, said: VerdictOutcome) -> Result<(), Problem> {
         held.transaction.check_in_doubt(said)?;
         let is_foreign = self.foreign_rail(held).is_some();
@@ -92,13 +92,13 @@ impl Site {
         {
             return Err(Problem::field(
                 "outcome",
-                "a worker may still have it: start the server with ATP_RAIL=worker and say it there",
+                "a worker may still hold it: start the server with ATP_RAIL=worker and resolve it there",
             ));
         }
         Ok(())
     }
 
-    /// As if the rail had said so, except that the records say who did.
+    /// Applies the verdict like an answer of the rail; the records name the operator.
     async fn apply_verdict(
         &self,
         held: &mut LeasedTransaction,
@@ -115,7 +115,7 @@ impl Site {
             transaction_id,
             outcome,
             reason,
-            "an operator has the last word"
+            "an operator resolved the transaction"
         );
         let was_acknowledged = held.transaction.value.state()? == AtpState::Executed;
         let amount = held.transaction.value.amount()?;
@@ -152,7 +152,7 @@ impl Site {
 }
 
 impl Versioned<TransactionRecord> {
-    /// The row of what is under way: the effect, or its undoing.
+    /// The open row: of the effect, or of its refund.
     fn open_row(&self) -> Result<IntentId, Problem> {
         match &self.value.compensation {
             Some(asked) if self.value.is_being_compensated() => {
@@ -162,7 +162,7 @@ impl Versioned<TransactionRecord> {
         }
     }
 
-    /// Whether nobody knows what this word is about.
+    /// Whether the subject of this verdict is in doubt.
     fn check_in_doubt(&self, said: VerdictOutcome) -> Result<(), Problem> {
         let is_about_it = said.is_about_refund() == self.value.is_being_compensated();
         if self.value.alert.is_some() && is_about_it {

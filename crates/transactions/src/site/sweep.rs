@@ -1,7 +1,8 @@
-//! Reconciliation: transactions that nobody holds are looked at again, after a crash, after a while, or on a rail's hint.
+//! Reconciliation: transactions without a lease are checked again, after a crash, after a delay, or after a callback of the
+//! rail.
 //!
-//! Whoever let a transaction go said when to look again, and the lease of one who died ends by itself; so a sweep is nothing
-//! but a claim. All nodes may sweep at once.
+//! A released row says when it is due, and the lease of a dead driver expires; so a sweep is a claim. All nodes may sweep
+//! concurrently.
 
 use std::time::Duration;
 
@@ -23,18 +24,18 @@ use crate::problem::Problem;
 use crate::rail::CallbackMessage;
 use crate::state::AtpState;
 
-/// How many are looked at at once. One whose rail hangs keeps its own place, and the others go on.
+/// Concurrent checks. A rail that hangs occupies one slot; the others continue.
 const AT_ONCE: u32 = 16;
-/// How long the sweeper waits for something to fall due before it looks whether it shall end.
+/// How long the sweeper waits for due rows before it checks whether to stop.
 const WAIT: Duration = Duration::from_secs(30);
-/// After a refusal of the ledger.
+/// Delay after a refusal of the ledger.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a rail's event is remembered.
+/// How long the id of a rail event is stored.
 const EVENT_MEMORY_US: i64 = 30 * consign_kernel::ids::DAY_US;
-/// How long a hint waits for one who holds the transaction at that moment.
+/// How often a callback retries while another driver holds the lease.
 const HINT_PATIENCE: u32 = 20;
 
-/// What one sweep came to.
+/// The result of one sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SweepCounts {
     pub looked_at: u32,
@@ -44,7 +45,7 @@ pub struct SweepCounts {
 }
 
 impl Site {
-    /// Takes back what this node held when it died. To be done before serving.
+    /// Recovers the leases of this node's previous start. Must run before serving.
     pub async fn recover(&self) -> Result<u32, Problem> {
         let options = self.options();
         let mut recovered = 0;
@@ -67,7 +68,7 @@ impl Site {
         }
     }
 
-    /// Looks at everything that is due, for as long as the process lives.
+    /// Drives all due transactions, as long as the process lives.
     pub async fn sweep_forever(self) {
         let mut looks = SweepTasks::default();
         loop {
@@ -75,16 +76,16 @@ impl Site {
             match self.claim_due(room, WAIT).await {
                 Ok(rows) => looks.begin(&self, rows),
                 Err(problem) => {
-                    tracing::warn!(%problem, "the sweep could not look for transactions");
+                    tracing::warn!(%problem, "the sweep could not claim transactions");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
 
-    /// One sweep now, over everything that nobody holds, though its time may not have come.
+    /// Sweeps all transactions without a lease once, whether they are due or not.
     pub async fn reconcile(&self) -> Result<SweepCounts, Problem> {
-        // Who asked may leave; what was taken is looked at all the same.
+        // The caller may disconnect; rows that were leased are driven all the same.
         let site = self.clone();
         let looking = tokio::spawn(async move { site.sweep_all().await });
         looking.await.map_err(|_| Problem::StoreUnavailable)?
@@ -137,7 +138,7 @@ impl Site {
         claimed.map_err(|error| unavailable(&error))
     }
 
-    /// One that nobody holds, whenever its turn would be.
+    /// Leases a row that has no holder, whether it is due or not.
     pub(super) async fn take(&self, id: IntentId) -> Result<Option<Intent>, Problem> {
         let take = Command::Take(Take {
             id,
@@ -159,7 +160,7 @@ impl Site {
         let held = match self.load_leased(row).await {
             Ok(held) => held,
             Err(problem) => {
-                tracing::error!(%problem, "a transaction cannot be looked at");
+                tracing::error!(%problem, "a transaction cannot be loaded");
                 return None;
             }
         };
@@ -191,7 +192,7 @@ impl Site {
         })
     }
 
-    /// `POST /rails/{rail}/callback`: a hint to look at one transaction. What the message says is not believed.
+    /// `POST /rails/{rail}/callback`: triggers a check of one transaction. The content of the message is not trusted.
     pub async fn callback(
         &self,
         rail: &str,
@@ -216,10 +217,13 @@ impl Site {
         let belongs: Option<Versioned<TransactionRef>> =
             self.read(records::reference_key(rail, &about)).await?;
         let Some(belongs) = belongs else {
-            tracing::info!(rail, "a callback is about no transaction of this site");
+            tracing::info!(
+                rail,
+                "a callback does not match any transaction of this site"
+            );
             return Ok(accepted());
         };
-        // Remembered only once it was acted upon: a rail that gets no answer delivers it again.
+        // Stored only after the check: a rail without an answer delivers the event again.
         self.recheck_transaction(&belongs.value).await?;
         let remember = Command::Put(Put {
             key: event_key,
@@ -231,7 +235,7 @@ impl Site {
         Ok(accepted())
     }
 
-    /// Somebody knows that a payment or a reference of the rail has news.
+    /// Checks the transaction of a payment id or reference after a change at the rail.
     pub async fn recheck(&self, about: &str) -> Result<(), Problem> {
         let rail = self.rail().name();
         let belongs: Option<Versioned<TransactionRef>> =
@@ -242,7 +246,7 @@ impl Site {
         }
     }
 
-    /// The transaction and what undoes it, unless they are held for good by somebody else.
+    /// Checks the transaction and its compensation, unless another driver keeps their leases.
     async fn recheck_transaction(&self, belongs: &TransactionRef) -> Result<(), Problem> {
         let key = IdempotencyKey::stored(&belongs.key);
         let found = self.transaction(&belongs.intent_id, &key).await?;
@@ -253,7 +257,7 @@ impl Site {
         for id in rows {
             if let Some(row) = self.take_with_wait(id).await? {
                 let site = self.clone();
-                // The rail that told of it may hang up.
+                // The rail that sent the callback may disconnect.
                 let looking = tokio::spawn(async move { site.drive_row(row).await });
                 looking.await.map_err(|_| Problem::StoreUnavailable)?;
             }
@@ -261,7 +265,7 @@ impl Site {
         Ok(())
     }
 
-    /// Waits a little for one who has it at the moment.
+    /// Retries for a short time while another driver holds the lease.
     pub(super) async fn take_with_wait(&self, id: IntentId) -> Result<Option<Intent>, Problem> {
         for _ in 0..HINT_PATIENCE {
             let taken = self.take(id).await?;
@@ -280,7 +284,7 @@ impl Site {
     }
 }
 
-/// Looks that are under way, and what came of those before them.
+/// Running checks, and the counts of finished ones.
 #[derive(Default)]
 struct SweepTasks {
     under_way: JoinSet<Option<AtpState>>,
@@ -288,7 +292,7 @@ struct SweepTasks {
 }
 
 impl SweepTasks {
-    /// For how many more there is room, as soon as there is any: nobody takes what he cannot look at yet.
+    /// The number of free slots, as soon as there is one: a row is leased only when it can be driven.
     async fn free_slots(&mut self) -> u32 {
         while let Some(ended) = self.under_way.try_join_next() {
             self.swept.count(ended.ok().flatten());
@@ -310,7 +314,7 @@ impl SweepTasks {
         }
     }
 
-    /// Whether there was one to wait for.
+    /// Returns false if no check was running.
     async fn join_one(&mut self) -> bool {
         let Some(ended) = self.under_way.join_next().await else {
             return false;

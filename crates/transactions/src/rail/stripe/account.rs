@@ -1,4 +1,4 @@
-//! An account at Stripe, whatever its payments are called there: how they are made, found, listed and paid back.
+//! A Stripe account: creates, finds, lists and refunds payments of either API.
 
 use consign_client::percent_encode;
 use serde::de::DeserializeOwned;
@@ -15,18 +15,18 @@ use crate::rail::{CallbackHint, CallbackMessage, Charge, RailReport, RefundOutco
 
 const SIGNATURE: &str = "stripe-signature";
 
-/// A payment as the account shows it.
+/// A payment object of the account.
 pub(in crate::rail) trait StripeObject: ListItem + DeserializeOwned {
-    /// Where they are made and listed.
+    /// The path to create and list them.
     const PATH: &'static str;
-    /// How a refund calls the payment that it pays back.
+    /// The name of the payment's id in a refund.
     const NAME: &'static str;
 
-    /// The reference that it was made under, if it is one of ours.
+    /// The reference that it was created under, if this site created it.
     fn reference(&self) -> Option<&str>;
     /// In seconds.
     fn created_at(&self) -> i64;
-    /// What it means for the transaction that it should belong to.
+    /// The report for the transaction that it should belong to.
     fn report(&self, charge: &Charge) -> RailReport;
 }
 
@@ -44,7 +44,7 @@ impl StripeAccount {
         })
     }
 
-    /// Makes a payment of what all of them have, and of what `own` makes of the payment method. Nothing moves by that.
+    /// Creates a payment with the common fields and the fields that `own` derives from the payment method. No money moves.
     pub(in crate::rail) async fn make<P: StripeObject>(
         &self,
         charge: &Charge,
@@ -77,7 +77,7 @@ impl StripeAccount {
                 failure: Some(failure),
                 ..RailReport::of(RailOutcome::Failed)
             },
-            // It may be there all the same, and a key that once failed fails for a day.
+            // It may exist all the same, and a key that failed once fails for a day.
             StripeReply::Unclear => {
                 unknown_if_still(self.find::<P>(charge).await, RailOutcome::NotFound)
             }
@@ -101,7 +101,7 @@ impl StripeAccount {
         }
     }
 
-    /// By the reference alone.
+    /// Looks up by the reference alone.
     async fn find<P: StripeObject>(&self, charge: &Charge) -> RailReport {
         match self.under_reference::<P>(charge).await {
             Some(payments) => {
@@ -117,7 +117,8 @@ impl StripeAccount {
         self.api.list(P::PATH, &[], ours).await
     }
 
-    /// All that a fence must be around: what lies under the reference, and the one that is named. None if it cannot be told.
+    /// All payments that a fence must cancel: those under the reference, and the given one. None if the list is not
+    /// available.
     pub(in crate::rail) async fn ids_to_fence<P: StripeObject>(
         &self,
         charge: &Charge,
@@ -163,7 +164,7 @@ impl StripeAccount {
     }
 }
 
-/// Where one of them is.
+/// The path of one object.
 pub(in crate::rail) fn path_of<P: StripeObject>(id: &str) -> String {
     format!("{}/{}", P::PATH, percent_encode(id.as_bytes()))
 }

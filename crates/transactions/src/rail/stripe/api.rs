@@ -1,8 +1,7 @@
-//! Stripe's HTTP API: form in, JSON out, and which answers can be relied upon.
+//! Stripe's HTTP API: form requests, JSON answers, and which answers are conclusive.
 //!
-//! Invariant: only an answer that settles the question is more than [`StripeReply::Unclear`]. A refusal counts if Stripe's own error
-//! object comes with a status that means the request itself; wrong credentials, limits, conflicts and failures of the server
-//! say nothing about the payment.
+//! Invariant: an inconclusive answer is [`StripeReply::Unclear`]. A refusal is conclusive if it has Stripe's error object and a
+//! status about the request itself; wrong credentials, limits, conflicts and server errors say nothing about the payment.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,9 +18,9 @@ const AUTHORIZATION: HeaderName = HeaderName::from_static("authorization");
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
-/// As many as Stripe lists at once.
+/// Stripe's maximal page size.
 const PAGE: usize = 100;
-/// How far back a listing goes: the newest payments of an account are at its front.
+/// How many pages are read: the newest payments of an account come first.
 const PAGES_MAX: usize = 8;
 
 pub(in crate::rail) struct StripeApi {
@@ -29,19 +28,19 @@ pub(in crate::rail) struct StripeApi {
     bearer: HeaderValue,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub(in crate::rail) enum StripeReply<T> {
     Done(T),
     /// Understood and refused: the same request will be refused again.
     Refused(RailFailure),
-    /// What the request names does not exist.
+    /// The named object does not exist.
     Missing(RailFailure),
-    /// No answer, or none that settles anything.
+    /// No answer, or an inconclusive one.
     Unclear,
 }
 
-/// Name and value in a form; a name with brackets leads into an object.
+/// Name and value of a form field; brackets in a name address an object.
 pub(in crate::rail) type FormField<'a> = (&'a str, String);
 
 impl StripeApi {
@@ -58,7 +57,7 @@ impl StripeApi {
         }
         let bearer = HeaderValue::from_str(&format!("Bearer {secret}"));
         let mut bearer = bearer.map_err(|_| RailSetupError::Secret {
-            reason: "has characters that no header can carry; check that it was copied whole",
+            reason: "has characters that are not allowed in a header; check that it was copied completely",
         })?;
         bearer.set_sensitive(true);
         Ok(Self {
@@ -79,7 +78,7 @@ impl StripeApi {
         read(self.client.get(path, self.headers()).await)
     }
 
-    /// With a key, the first answer to it is what later calls get as well, for a day.
+    /// With a key, Stripe repeats the first answer for a day.
     pub(in crate::rail) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -97,7 +96,7 @@ impl StripeApi {
         read(self.client.post(path, headers, encoded(form)).await)
     }
 
-    /// Those of the account's newest objects that are wanted; none if the listing broke off.
+    /// The matching objects among the account's newest; none if a page is not available.
     pub(in crate::rail) async fn list<T: DeserializeOwned + ListItem>(
         &self,
         path: &str,
@@ -138,7 +137,7 @@ impl fmt::Debug for StripeApi {
     }
 }
 
-/// An object that listings go on after.
+/// An object by whose id a listing continues.
 pub(in crate::rail) trait ListItem {
     fn id(&self) -> &str;
 }
@@ -150,7 +149,7 @@ struct StripePage<T> {
     has_more: bool,
 }
 
-/// Why Stripe refuses, or why a payment failed.
+/// Stripe's error object: why a request was refused or a payment failed.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(in crate::rail) struct StripeError {
     #[serde(default, rename = "type")]
@@ -168,7 +167,7 @@ impl StripeError {
         )
     }
 
-    /// Whether it is about the request itself, so that it will not pass.
+    /// Whether the error is about the request itself, so that a repetition would fail too.
     fn is_final(&self) -> bool {
         self.kind.as_deref() != Some("idempotency_error")
             && self.code.as_deref() != Some("balance_insufficient")

@@ -1,4 +1,4 @@
-//! A payment as Stripe shows it, and what it means for the transaction it should belong to.
+//! A Stripe payment intent, and the report for the transaction that it should belong to.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,14 +9,14 @@ use super::units;
 use crate::outcome::RailOutcome;
 use crate::rail::{Charge, RailReport, client};
 
-/// A payment intent. It can succeed once, and never again after it was cancelled.
+/// A payment intent. It can succeed once, and never after it was cancelled.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PaymentIntent {
     #[serde(deserialize_with = "client::id")]
     id: String,
     pub(super) status: String,
     amount: u64,
-    /// Less than the amount if only a part was captured.
+    /// Less than the amount if it was captured in part.
     amount_received: Option<u64>,
     currency: String,
     #[serde(default)]
@@ -54,10 +54,10 @@ impl StripeObject for PaymentIntent {
             "requires_capture" => report(RailOutcome::Held),
             "processing" => report(RailOutcome::Processing),
             "requires_confirmation" => report(RailOutcome::Unconfirmed),
-            // Nobody is there to act, so it will not go on.
+            // No payer is present to act, so it cannot continue.
             "requires_action" => report(RailOutcome::Failed).with_failure(
                 "authentication_required",
-                "the payment needs an action of the payer",
+                "the payment requires an action of the payer",
             ),
             "requires_payment_method" => self.failed("payment_failed", "the payment failed"),
             "canceled" => self.failed("canceled", "the payment was cancelled"),
@@ -78,7 +78,7 @@ impl PaymentIntent {
         }
     }
 
-    /// Why this cannot be the payment of that transaction.
+    /// Why this is not the payment of that transaction.
     fn differs(&self, charge: &Charge) -> Option<String> {
         let amount = match self.amount_received {
             Some(received) if self.status == "succeeded" => received,
@@ -88,7 +88,7 @@ impl PaymentIntent {
     }
 }
 
-/// Why a payment of this amount, currency and reference is not that of the transaction.
+/// Why a payment with this amount, currency and reference is not that of the transaction.
 pub(in crate::rail) fn difference(
     charge: &Charge,
     amount: u64,
@@ -104,7 +104,7 @@ pub(in crate::rail) fn difference(
     is_another.then(|| "the payment belongs to another transaction".to_owned())
 }
 
-/// What all payments under one reference come to; each with the time when it was made.
+/// The combined report of all payments under one reference, each with its creation time.
 pub(in crate::rail) fn sum_up(told: Vec<(i64, RailReport)>) -> RailReport {
     if told
         .iter()
@@ -117,7 +117,7 @@ pub(in crate::rail) fn sum_up(told: Vec<(i64, RailReport)>) -> RailReport {
             "the rail shows more than one payment of this transaction",
         );
     }
-    // Of those that nothing became of yet, the first, so that everybody chooses the same.
+    // Among open payments the first one counts, so that all drivers choose the same.
     let order = |(made, report): &(i64, RailReport)| {
         (rank(report.outcome), *made, report.payment_id.clone())
     };
@@ -130,7 +130,7 @@ fn moves_money(report: &RailReport) -> bool {
     matches!(report.outcome, Succeeded | Held | Processing)
 }
 
-/// What weighs more comes first.
+/// Lower ranks take precedence.
 const fn rank(outcome: RailOutcome) -> u8 {
     match outcome {
         RailOutcome::Different => 0,
@@ -216,7 +216,7 @@ mod tests {
             let report = report("succeeded", &more);
             assert_eq!(report.outcome, RailOutcome::Different, "{more}");
         }
-        // Before anything is received, that is no difference; and metadata may have been removed by hand.
+        // Before anything is received, this is no difference; and metadata may have been removed by hand.
         let unpaid = report("requires_confirmation", &json!({"amount_received": 0}));
         assert_eq!(unpaid.outcome, RailOutcome::Unconfirmed);
         let bare = report(

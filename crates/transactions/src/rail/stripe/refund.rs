@@ -1,4 +1,4 @@
-//! Refunds: what was paid back before is counted first, because a rail may well pay back twice.
+//! Refunds: earlier refunds are counted first, because a rail may refund twice.
 
 use consign_kernel::plant::{self, Plant};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ struct Refund {
     #[serde(deserialize_with = "client::id")]
     id: String,
     amount: u64,
-    /// Old refunds of Stripe have none; they are done.
+    /// Old Stripe refunds have no status; they are done.
     status: Option<String>,
     failure_reason: Option<String>,
     #[serde(default)]
@@ -65,7 +65,7 @@ impl Refund {
     }
 }
 
-/// Pays back what is left of `paid`, which is the id of a payment or charge as `what` says.
+/// Refunds the rest of `paid`, which is the id of a payment or charge, depending on `what`.
 pub(in crate::rail) async fn pay_back(
     api: &StripeApi,
     charge: &Charge,
@@ -89,7 +89,7 @@ pub(in crate::rail) async fn pay_back(
         ("metadata[atp_ref]", reference),
         ("metadata[intent_id]", charge.intent_id.clone()),
     ];
-    // Stripe repeats its answer to a key, so a refund that it refused is asked for under another one.
+    // Stripe repeats its answer to a key, so a refund that was refused is requested with another key.
     let key = match charge.refunds_refused {
         0 => key(charge, "refund"),
         refused => key(charge, &format!("refund_{}", refused + 1)),
@@ -99,7 +99,7 @@ pub(in crate::rail) async fn pay_back(
         StripeReply::Refused(failure) => Some(failure),
         StripeReply::Missing(_) | StripeReply::Unclear => None,
     };
-    // Somebody else may have been faster, or the answer was lost on its way.
+    // A concurrent refund may have succeeded, or the answer was lost.
     match (list().await.map(|all| sum_up(all, charge)), refusal) {
         (Some(RefundSum::Told(told)), _) => told,
         (Some(RefundSum::Left(_)), Some(failure)) => RefundOutcome::Refused(failure),
@@ -107,18 +107,18 @@ pub(in crate::rail) async fn pay_back(
     }
 }
 
-/// What was paid, as Stripe counts it.
+/// The paid amount in Stripe's units.
 fn whole(charge: &Charge) -> u64 {
     units::amount_of(charge).unwrap_or(charge.amount.get())
 }
 
 enum RefundSum {
-    /// This much is to be paid back yet.
+    /// This much remains to be refunded.
     Left(u64),
     Told(RefundOutcome),
 }
 
-/// What refunds, ours and those made by hand, come to.
+/// The combined result of all refunds, including manual ones.
 fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> RefundSum {
     let amount = whole(charge);
     let (mut done, mut under_way) = (0_u64, 0_u64);
@@ -133,7 +133,7 @@ fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> RefundSum {
                     last = Some(refund.id);
                 }
             }
-            // What may have been paid back is not paid back again.
+            // A refund that may have happened is not repeated.
             RefundStanding::Pending | RefundStanding::Unknown => {
                 under_way = under_way.saturating_add(refund.amount);
             }

@@ -1,4 +1,4 @@
-//! Permissions that the site writes down for a user.
+//! Permissions that the site creates for a user.
 
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::ids::{DAY_US, Micros, SECOND_US};
@@ -21,7 +21,7 @@ use crate::site::lists::LIST_MAX;
 use crate::site::records::{self, UsedNonce};
 use crate::site::{SiteAnswer, SiteCaller, TRIES_MAX, unavailable};
 
-/// What the document takes over from the request as it is.
+/// Members that are copied from the request unchanged.
 const TAKEN_OVER: [&str; 8] = [
     "agent_id",
     "currency",
@@ -35,12 +35,12 @@ const TAKEN_OVER: [&str; 8] = [
 const TTL_S: std::ops::RangeInclusive<i64> = 30..=604_800;
 const TTL_S_DEFAULT: i64 = 3_600;
 const LIST_DEFAULT: u32 = 50;
-/// How long a draft stands in its user's list: longer than any draft lives.
+/// How long a draft stays in the user's list: longer than any draft lives.
 const DRAFT_LISTED_US: i64 = 9 * DAY_US;
-/// How far into a list a client may go.
+/// The largest offset into a list.
 const OFFSET_MAX: u32 = 10_000;
 const REASON_CHARS_MAX: usize = 500;
-const INEXACT: &str = "has a number that is not exact everywhere; send it as text";
+const INEXACT: &str = "contains a number that is not exact in every JSON parser; send it as text";
 
 impl ForUser {
     pub async fn create(&self, body: &[u8]) -> Result<SiteAnswer, Problem> {
@@ -59,12 +59,12 @@ impl ForUser {
             ),
             permission.put(),
             Command::Put(Put {
-                // Nobody may ever consent, and then the permission goes as well.
+                // A draft without consent is removed, and this entry with it.
                 expires_at: Some(self.site.engine_now().plus(DRAFT_LISTED_US)),
                 ..records::new_put(listing, &intent.intent_id)
             }),
         ];
-        // Its name is made of chance, so nobody can have been quicker.
+        // The id is random, so no concurrent request can have used it.
         let committed = self.site.commit(steps).await?;
         committed.ok_or(Problem::StoreUnavailable)?;
         Ok(enveloped(&intent_shown(
@@ -83,7 +83,7 @@ impl ForUser {
         let mut document = Map::new();
         for name in TAKEN_OVER {
             if let Some(value) = fields.get(name) {
-                // 1e16 has one reading, and yet its canonical form is an integer that is refused.
+                // 1e16 is valid JSON, but its canonical form is an integer that is refused.
                 let exact = canonical(value.text().as_bytes());
                 exact.map_err(|_| fields.refuse(name, INEXACT))?;
                 let unread = |_| fields.refuse(name, "cannot be read");
@@ -113,7 +113,7 @@ impl ForUser {
         Ok(intent)
     }
 
-    /// The user's own, the latest first.
+    /// The user's own intents, latest first.
     pub async fn intents(
         &self,
         limit: Option<u32>,
@@ -129,7 +129,7 @@ impl ForUser {
             let Some((_, intent_id)) = entry.key.name.split_once(':') else {
                 continue;
             };
-            // A draft goes some time after its end.
+            // A draft is removed some time after its end.
             let Some(permission) = self.site.permission(intent_id).await? else {
                 continue;
             };
@@ -151,7 +151,7 @@ impl ForUser {
         Ok(enveloped(&shown))
     }
 
-    /// The user consents: once, in time.
+    /// The user's consent: once, and before expiry.
     pub async fn authorize(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
         for _ in 0..TRIES_MAX {
             let mut permission = self.permission(intent_id).await?;

@@ -1,6 +1,6 @@
-//! Transactions whose caller takes the effects and reports them.
+//! Transactions whose caller executes the effects and reports them.
 //!
-//! Every change is made by one who holds the row, as with any rail, so reports that come at once come one after the other.
+//! Every change needs the row's lease, as with any rail, so concurrent reports are applied one after the other.
 
 use tokio::time::Instant;
 
@@ -24,26 +24,26 @@ const ACTION_CHARS_MAX: usize = 200;
 const ERROR_CHARS_MAX: usize = 2_000;
 const SUMMARY_CHARS_MAX: usize = 1_000;
 const REASON_CHARS_MAX: usize = 1_000;
-/// Steps lie in the transaction's record, which is written anew with each of them.
+/// Steps are part of the transaction's record, which is rewritten with each of them.
 const STEPS_MAX: usize = 100;
 const STEPS_BYTES_MAX: usize = VERIFY_BYTES_MAX;
 const REASON_DEFAULT: &str = "compensated";
 
-/// What the caller says.
+/// A report of the caller.
 struct StatusReport {
     to: ReportedStatus,
     error: Option<String>,
     summary: Option<String>,
 }
 
-/// A transaction in our hands, or one that has come to its end.
+/// A leased transaction, or one in its final state.
 enum TakenTransaction {
     Leased(Box<LeasedTransaction>),
     Ended(Box<Versioned<TransactionRecord>>),
 }
 
 impl ForUser {
-    /// Once for each key, whatever else the request says.
+    /// Begins a transaction once per key, whatever else the request contains.
     pub async fn begin(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
         let document = read_body(body)?;
         let key = IdempotencyKey::of_compat_request(key, &document)?;
@@ -80,7 +80,7 @@ impl ForUser {
             let mut transaction = self
                 .site
                 .new_transaction(&request, key, document, &intent, amount)?;
-            // A request of an agent is never this one, whatever it says.
+            // A request of an agent must never match this record, whatever its body.
             transaction.fingerprint.clear();
             rail::ManualRail::NAME.clone_into(&mut transaction.rail);
             transaction.manual = Some(ManualRecord {
@@ -95,8 +95,8 @@ impl ForUser {
                 .commit_begin(permission, intent, key, transaction)
                 .await?;
             if let Some(mut held) = begun {
-                // Nobody works on it, so nobody shall hold it. If this fails, it is begun all the same, and the lease ends by
-                // itself.
+                // No process drives it, so the lease is released. If that fails, the transaction is begun all the same and
+                // the lease expires.
                 let pause = self.site.pause(&held);
                 let _ = self.site.release(&mut held, pause).await;
                 return answer(&held.transaction);
@@ -112,7 +112,7 @@ impl ForUser {
         Ok(enveloped(&shown).at(transaction.value.state()?))
     }
 
-    /// Notes down what was done. It will stand in the receipt.
+    /// Stores a step; it becomes part of the receipt.
     pub async fn step(&self, id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
         let step = self.read_step(&AtpDocument::read(body, REQUEST_BYTES_MAX)?)?;
         let (this, id) = (self.clone(), id.to_owned());
@@ -156,7 +156,7 @@ impl ForUser {
         })
     }
 
-    /// The caller says how far it is. Saying the same again changes nothing.
+    /// Reports progress. Repeating a report changes nothing.
     pub async fn transition(&self, id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
         let asked = StatusReport::read(&read_body(body)?)?;
         let known = self.transaction(id).await?;
@@ -193,7 +193,7 @@ impl ForUser {
         held.report(asked, &instant::print(self.site.now()));
         let begun = held.transaction.clone();
         self.site.drive(held).await;
-        // From here on nobody can say that nothing happened.
+        // From here on, the caller can no longer report that nothing happened.
         let now = self.site.reload(&begun).await;
         let now = now.map_err(|_| Problem::StoreUnsure)?;
         if now.status()? == to {
@@ -210,8 +210,8 @@ impl ForUser {
         self.undo(known, reason).await
     }
 
-    /// By way of the protocol's own compensation. The transaction and the reason make the key, so the same request again is
-    /// a repetition, and another one comes too late.
+    /// Compensates through the protocol's own operation. The key is derived from the transaction and the reason, so the same
+    /// request is a repetition, and one with another reason is refused.
     async fn undo(
         &self,
         known: Versioned<TransactionRecord>,
@@ -219,7 +219,7 @@ impl ForUser {
     ) -> Result<SiteAnswer, Problem> {
         match known.status()? {
             ReportedStatus::Failed => return self.close(known).await,
-            // Closed before: it had failed, and nothing was asked of the protocol.
+            // Closed before: the transaction had failed, and no compensation was requested.
             ReportedStatus::Compensated if known.value.compensation.is_none() => {
                 return answer(&known);
             }
@@ -247,7 +247,7 @@ impl ForUser {
         answer(&now.map_err(|_| Problem::StoreUnsure)?)
     }
 
-    /// What failed has its compensation receipt already; it is only called by its other name from now on.
+    /// A failed transaction already has its compensation receipt; only the reported status changes.
     async fn close(&self, mut known: Versioned<TransactionRecord>) -> Result<SiteAnswer, Problem> {
         for _ in 0..TRIES_MAX {
             if let Some(manual) = &mut known.value.manual {
@@ -262,7 +262,7 @@ impl ForUser {
         Err(Problem::StoreUnavailable)
     }
 
-    /// The receipt of its end, the same whenever it is asked for.
+    /// The receipt of the final state; every read returns the same.
     pub async fn receipt(&self, id: &str) -> Result<SiteAnswer, Problem> {
         let transaction = self.transaction(id).await?;
         let state = transaction.value.state()?;
@@ -272,7 +272,7 @@ impl ForUser {
         }
     }
 
-    /// Takes the row, waiting for whoever has it at the moment.
+    /// Takes the row, waiting for its current lease holder.
     async fn hold(&self, id: &str) -> Result<TakenTransaction, Problem> {
         let until = Instant::now() + self.site.options().execute_wait;
         let mut pause = LOOK_FIRST;
@@ -322,7 +322,7 @@ impl ReportedStatus {
 }
 
 impl Versioned<TransactionRecord> {
-    /// To a report that changes nothing: the row, if it is there already, by whatever copy of the report.
+    /// The answer to a report that changes nothing because the row already has this status.
     fn repeated(&self, to: ReportedStatus) -> Result<SiteAnswer, Problem> {
         let from = self.status()?;
         if from != to {
@@ -386,7 +386,7 @@ impl LeasedTransaction {
     }
 }
 
-/// Goes on to its end when the caller is gone, lest a row stay held.
+/// Runs to completion even if the caller disconnects, so that no row stays leased.
 async fn run_detached(
     work: impl Future<Output = Result<SiteAnswer, Problem>> + Send + 'static,
 ) -> Result<SiteAnswer, Problem> {

@@ -1,4 +1,4 @@
-//! Permissions, transactions and receipts in this profile's own words and shapes.
+//! Permissions, transactions and receipts in the words and shapes of this profile.
 
 use consign_kernel::ids::Micros;
 use serde_json::value::RawValue;
@@ -16,12 +16,12 @@ use crate::site::records::{
 };
 use crate::state::AtpState;
 
-/// Where a permission stands.
+/// The status of a permission in this profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompatStatus {
     Draft,
     Authorized,
-    /// All its executions are used.
+    /// All executions are used.
     Consumed,
     Revoked,
     Expired,
@@ -99,7 +99,7 @@ impl Versioned<TransactionRecord> {
         self.value.manual.as_ref().ok_or(Problem::Forbidden)
     }
 
-    /// The ledger's state, told more finely by what was reported.
+    /// The ledger's state, refined by the reported status.
     pub(super) fn status(&self) -> Result<ReportedStatus, Problem> {
         let reported = self.manual()?.reported;
         match self.value.state()? {
@@ -166,7 +166,7 @@ impl Versioned<TransactionRecord> {
         }))
     }
 
-    /// The document that proves its end: of the settlement, or of what came instead.
+    /// The receipt of the final state: of the settlement, or of the compensation.
     pub(super) fn receipt_data(&self) -> Result<Option<Value>, Problem> {
         let TransactionRecord {
             receipt,
