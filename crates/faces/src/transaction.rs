@@ -1,7 +1,7 @@
-//! The Agent Transaction Protocol: signed permissions, transactions with exactly one effect, receipts for everybody.
+//! The face of the Agent Transaction Protocol: signed permissions, transactions with exactly one effect, public receipts.
 //!
-//! Handlers are thin: a body is read within its limit, the site does the work, and what it answers is sent as it is. What the
-//! protocol leaves open, and what is ours beyond it, is told in `docs/protocols/transactions.md`.
+//! Handlers are thin: a body is read within its limit, the site does the work, and its answer is sent unchanged.
+//! `docs/protocols/transactions.md` describes what the protocol leaves open and our extensions.
 
 mod compat;
 mod door;
@@ -42,24 +42,24 @@ pub use hosts::SiteHosts;
 use rate_limit::{RateCharge, RateLimit};
 pub use token::UserTokens;
 
-/// A rail's messages are small.
+/// A rail's callbacks are small.
 const CALLBACK_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug)]
 pub struct Options {
-    /// Opens the operator's routes; absent it never matches.
+    /// The admin token for the operator's routes; if absent, they are closed.
     pub admin_secret: Option<Secret>,
-    /// The switches of the server; a proxy that it trusts counts for addresses too.
+    /// The listener policy of the server, including whether a proxy is trusted for client addresses.
     pub door: Door,
-    /// By which names requests that change something may reach this site.
+    /// The host names under which requests that change something are accepted.
     pub hosts: SiteHosts,
-    /// How often one address may ask the public routes in a minute; zero for as often as it likes.
+    /// Requests per minute and address on public routes; zero for no limit.
     pub public_per_minute: u32,
-    /// How often it may send something that is kept, or a rail's callback.
+    /// Writes and callbacks per minute and address.
     pub writes_per_minute: u32,
-    /// How many bytes of such requests it may send in a minute.
+    /// Bytes of such requests per minute and address.
     pub write_bytes_per_minute: u32,
-    /// Who may use the compatibility profile; absent it does not exist.
+    /// The tokens of the compatibility profile; if absent, the profile is off.
     pub compat: Option<UserTokens>,
 }
 
@@ -67,7 +67,7 @@ pub struct Options {
 struct TransactionFace {
     site: Site,
     options: Arc<Options>,
-    /// Of the public routes, and of those that write.
+    /// For public routes and for routes that write.
     public: Arc<RateLimit>,
     writes: Arc<RateLimit>,
 }
@@ -78,7 +78,7 @@ impl fmt::Debug for TransactionFace {
     }
 }
 
-/// Everything under `/api/atp`, and the site's documents. It has no fallback, so that it can be merged into another router.
+/// All routes under `/api/atp` and the site's documents. It has no fallback, so that it can be merged into another router.
 pub fn router(site: Site, options: Options) -> Router {
     let face = TransactionFace {
         site,
@@ -107,7 +107,7 @@ pub fn router(site: Site, options: Options) -> Router {
     routes.with_state(face)
 }
 
-/// The answer to an address that presented too many wrong credentials.
+/// The answer to an address with too many wrong credentials.
 pub fn on_too_many_failures() -> Response {
     const RETRY_AFTER_S: u32 = 60;
     ProblemResponse(Problem::RateLimited {
@@ -172,7 +172,7 @@ async fn create(State(face): State<TransactionFace>, request: Request) -> Handle
     Ok(SiteResponse(face.site.create(&body).await?))
 }
 
-/// All of them for operators, and their own for users.
+/// All intents for operators; a user's own for users.
 async fn intents(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
     let user = match face.operator(request.headers()) {
         Ok(()) => None,
@@ -219,7 +219,7 @@ async fn cancel(State(face): State<TransactionFace>, request: Request) -> Handle
     Ok(SiteResponse(face.site.cancel(key(&headers)?, &body).await?))
 }
 
-/// What a user's token is for, or else the request of an agent.
+/// With a user's token, the compatibility profile; otherwise the request of an agent.
 async fn compensate_named(
     State(face): State<TransactionFace>,
     Segment(id): Segment,
@@ -248,7 +248,7 @@ async fn revoke(
     Ok(SiteResponse(cancelled.await?))
 }
 
-/// For operators whoever it belongs to.
+/// For operators, regardless of the owner.
 async fn intent(
     State(face): State<TransactionFace>,
     Segment(id): Segment,
@@ -301,7 +301,7 @@ async fn callback(
     Segment(rail): Segment,
     request: Request,
 ) -> HandlerResult {
-    // Before its body is read.
+    // Checked before the body is read.
     if !face.site.has_rail(&rail) {
         return Err(Problem::NotFound { what: "rail" }.into());
     }
@@ -356,23 +356,23 @@ async fn unknown_path() -> ProblemResponse {
 async fn wrong_method() -> Response {
     let mut body = serde_json::to_value(Problem::NotFound { what: "method" }).unwrap_or_default();
     body["error"] = "method_not_allowed".into();
-    body["message"] = "this path does not take this method; see the Allow header".into();
+    body["message"] = "this path does not support this method; see the Allow header".into();
     (StatusCode::METHOD_NOT_ALLOWED, json_value(&body)).into_response()
 }
 
 impl TransactionFace {
-    /// Public routes cost the same for everybody, and nobody may ask without end.
+    /// Charges a request to the limit of the public routes.
     fn charge_public(&self, request: &Request) -> Result<(), Problem> {
         self.take(&self.public, request, 0).map(|_| ())
     }
 
-    /// The whole body of something that is to be kept.
+    /// Receives the complete body of a write.
     async fn receive_write(
         &self,
         request: Request,
         max_bytes: usize,
     ) -> Result<(HeaderMap, Whole), ProblemResponse> {
-        // Whoever does not say how long the body is may send the longest.
+        // Without an announced length, the body may have the maximal length.
         let announced = request.body().size_hint().upper();
         let announced = announced.and_then(|bytes| usize::try_from(bytes).ok());
         let announced = announced.unwrap_or(max_bytes).min(max_bytes);
@@ -396,7 +396,7 @@ impl TransactionFace {
     }
 }
 
-/// What a path names. Nothing here has a name that is no text, so one that is none is the name of nothing.
+/// A path segment. Segments that are not UTF-8 name nothing.
 struct Segment(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
@@ -409,14 +409,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// The whole body, within its limit.
+/// The complete body, within its limit.
 async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Whole), ProblemResponse> {
     let (head, body) = request.into_parts();
     let body: Body = body;
     let sender = body::sender(&head.extensions);
     match body::receive(body, max_bytes, body::DEADLINE_DEFAULT, sender).await {
         Ok(body) => Ok((head.headers, body)),
-        // Nothing happened, and the request may be sent again: what this problem says.
+        // Nothing was changed, and the request may be sent again, as this error says.
         Err(BodyError::NoRoom) => Err(ProblemResponse(Problem::StoreUnavailable)),
         Err(BodyError::TooLarge) => Err(ProblemResponse(Problem::PayloadTooLarge { max_bytes })),
         Err(BodyError::TooSlow) => Err(ProblemResponse(Problem::RequestTimeout)),
@@ -427,19 +427,19 @@ async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Whole),
     }
 }
 
-/// Two of them are ambiguous, and guessing could pay twice.
+/// Two keys are ambiguous, and a guess could pay twice.
 fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let first = keys.next().map(HeaderValue::as_bytes);
     match keys.next() {
         None => Ok(first),
         Some(_) => Err(Problem::IdempotencyKeyInvalid {
-            reason: "is given twice",
+            reason: "occurs twice",
         }),
     }
 }
 
-/// What the site answered.
+/// The site's answer as an HTTP response.
 struct SiteResponse(SiteAnswer);
 
 impl IntoResponse for SiteResponse {
@@ -462,7 +462,7 @@ impl IntoResponse for SiteResponse {
     }
 }
 
-/// A refusal in the protocol's own shape.
+/// An error in the protocol's format.
 struct ProblemResponse(Problem);
 
 impl From<Problem> for ProblemResponse {
@@ -494,7 +494,7 @@ fn refusal(problem: &Problem, body: &Value) -> Response {
     response
 }
 
-/// A token that was shown and opened nothing is counted as a wrong one; a missing one is no guess.
+/// A token that was sent and refused counts as a wrong credential; a missing token does not.
 async fn mark_wrong_token(request: Request, next: Next) -> Response {
     let is_shown = request.headers().contains_key(AUTHORIZATION);
     let response = next.run(request).await;

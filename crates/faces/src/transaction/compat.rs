@@ -1,6 +1,6 @@
-//! The routes of the compatibility profile, for clients that hold a token and sign nothing.
+//! The routes of the compatibility profile, for clients that have a token and sign nothing.
 //!
-//! They stand beside the routes of agents. Where both share a path, a token makes the difference.
+//! They exist beside the routes of agents. On shared paths, a token selects the profile.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -29,7 +29,7 @@ pub(super) fn with_routes(router: Router<TransactionFace>) -> Router<Transaction
 }
 
 impl TransactionFace {
-    /// The user whose token came along; none without a token, and none if the profile is off.
+    /// The user of the request's token; none without a token or if the profile is off.
     pub(super) fn user(&self, headers: &HeaderMap) -> Result<Option<ForUser>, Problem> {
         let Some((tokens, token)) = self.options.compat.as_ref().zip(bearer(headers)) else {
             return Ok(None);
@@ -42,7 +42,7 @@ impl TransactionFace {
         self.user(headers)?.ok_or(Problem::Unauthorized)
     }
 
-    /// Whoever has no token can only have meant to send a signed document.
+    /// Without a token, the body must be a signed document.
     pub(super) fn check_is_document(&self, body: &[u8]) -> Result<(), Problem> {
         if self.options.compat.is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The switches of the whole server, as they hold for agents, users and rails.
+//! Applies the listener policy of the server to agents, users and rails.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -20,7 +20,7 @@ pub(super) async fn enforce(
 }
 
 impl TransactionFace {
-    /// How it is, and the documents of keys, are told to everybody; in maintenance operators are let in.
+    /// Health and key documents are always served; in maintenance, operators have access.
     fn check_listener_policy(&self, request: &Request) -> Result<(), Problem> {
         let path = request.uri().path();
         if path == "/api/atp/health" || path.starts_with("/.well-known/") {

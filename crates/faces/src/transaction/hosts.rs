@@ -1,9 +1,10 @@
-//! By which names a site may be reached by requests that change something.
+//! The host names under which a site accepts requests that change something.
 //!
-//! A page of another site can make a browser send a request here: across sites, which the browser says in `Origin` and
-//! `Sec-Fetch-Site`; or under a name of its own that it points at this address for a moment, which shows in `Host` alone.
-//! Programs send neither header, and name the address that they were given.
-//! Invariant: every route that changes something is guarded unless it is named here, so that a new one is not forgotten.
+//! A page of another site can make a browser send a request here: as a cross-site request, which `Origin` and
+//! `Sec-Fetch-Site` show; or by DNS rebinding, which only `Host` shows. Programs send neither header, and use the address
+//! that they were given.
+//! Invariant: every route that changes something is guarded unless it is listed here, so a new route is guarded by
+//! default.
 
 use std::net::IpAddr;
 
@@ -19,17 +20,17 @@ use crate::web::cross_site::is_cross_site_to;
 
 const FORWARDED_HOST: &str = "x-forwarded-host";
 
-/// The names of a site besides those that always lead to it.
+/// The host names of a site besides those that are always accepted.
 #[derive(Clone, Debug, Default)]
 pub struct SiteHosts {
-    /// Its origin, as intents name it.
+    /// The site's origin, as intents name it.
     site: String,
     /// Without ports, in lower case.
     hosts: Vec<String>,
 }
 
 impl SiteHosts {
-    /// The host of the site's origin, and further ones that the operator knows of.
+    /// The host of the site's origin, and further hosts of the operator.
     pub fn new(site: &str, further: &[String]) -> Self {
         let authority = site.split_once("://").map_or(site, |(_, host)| host);
         let hosts = further.iter().map(String::as_str).chain([authority]);
@@ -41,7 +42,7 @@ impl SiteHosts {
         }
     }
 
-    /// What a page of another site made a browser send is refused.
+    /// Refuses requests that a page of another site made a browser send.
     fn check(&self, request: &Request, trust_proxy: bool) -> Result<(), Problem> {
         let headers = request.headers();
         if is_cross_site_to(headers, |origin| origin.eq_ignore_ascii_case(&self.site)) {
@@ -57,7 +58,7 @@ impl SiteHosts {
         }
     }
 
-    /// A proxy that is trusted may call this server by a name of its own, and then says what the client called it by.
+    /// A trusted proxy may use its own name for this server; it then forwards the client's host.
     fn reaches_own_host(&self, headers: &HeaderMap, trust_proxy: bool) -> bool {
         let forwarded = headers.get_all(FORWARDED_HOST).iter().next_back();
         if let Some(forwarded) = forwarded.filter(|_| trust_proxy) {
@@ -73,7 +74,7 @@ impl SiteHosts {
         }
     }
 
-    /// Nobody can point an address or `localhost` elsewhere; any other name must be known.
+    /// Addresses and `localhost` cannot be rebound; any other name must be listed.
     fn is_own_host(&self, host: &str) -> bool {
         let Some(name) = host_without_port(host) else {
             return false;
@@ -87,7 +88,7 @@ impl SiteHosts {
     }
 }
 
-/// A host without its port and without the dot that ends a full name. None if what should be a port is none.
+/// A host without its port and without the final dot. None if the port is not a number.
 fn host_without_port(host: &str) -> Option<&str> {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let name = match host.rsplit_once(':') {
@@ -114,7 +115,7 @@ pub(super) async fn guard(
     next.run(request).await
 }
 
-/// Rails call back under whatever name they were given and prove who they are; verifying changes nothing.
+/// Callbacks come under any name and are authenticated; verification changes nothing.
 fn changes_something(request: &Request) -> bool {
     let path = request.uri().path();
     let is_free = path == "/api/atp/receipts/verify"

@@ -1,6 +1,6 @@
-//! The routes of this face described for programs, to be shown with those of the face that it is merged into.
+//! The OpenAPI description of this face's routes, shown with those of the Intent Protocol.
 //!
-//! Invariant: what is described is what is routed; a test walks both. Numbers and words come from the protocol's own code.
+//! Invariant: described and routed paths are equal; a test compares them. Numbers and words come from the protocol's code.
 
 mod operation;
 mod operations;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 const TAG: &str = "Agent transactions";
 const ABOUT: &str = "The Agent Transaction Protocol: signed permissions, one effect for each Idempotency-Key, receipts that anybody verifies. \
      Times are RFC 3339 in UTC; every refusal is `{\"ok\":false,\"error\",\"message\"}`. Served when ATP_SITE is set.";
-/// The way in of operators.
+/// The security scheme of operators.
 const OPERATOR: &str = "siteOperator";
 
 /// An `OpenAPI` document of these routes alone.
@@ -30,7 +30,7 @@ pub fn document() -> Value {
         "components": {
             "schemas": schemas::all(),
             "securitySchemes": {
-                OPERATOR: {"type": "http", "scheme": "bearer", "description": "The operator's token."},
+                OPERATOR: {"type": "http", "scheme": "bearer", "description": "The admin token of the operator."},
             },
         },
     })

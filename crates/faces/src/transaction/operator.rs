@@ -1,4 +1,5 @@
-//! The operator's routes: what is open, the log of transitions, a sweep by hand, keys. All of them need the admin token.
+//! The operator's routes: open transactions, the log of transitions, a manual sweep, keys. All of them need the admin
+//! token.
 
 use axum::extract::{Request, State};
 use consign_transactions::problem::Problem;
@@ -37,7 +38,7 @@ pub(super) async fn transactions(
     Ok(SiteResponse(shown.await?))
 }
 
-/// What became of an effect, where no rail can say.
+/// Records the outcome of an effect that the rail cannot report.
 pub(super) async fn resolve(
     State(face): State<TransactionFace>,
     Segment(id): Segment,
@@ -60,7 +61,7 @@ pub(super) async fn reconcile(
 ) -> HandlerResult {
     face.operator(request.headers())?;
     let site = face.site.clone();
-    // It goes on if whoever asked for it hangs up.
+    // The sweep continues if the client disconnects.
     let swept = tokio::spawn(async move { site.reconcile().await }).await;
     let swept = swept.map_err(|_| Problem::InternalError)??;
     Ok(SiteResponse(SiteAnswer::of(
@@ -69,7 +70,7 @@ pub(super) async fn reconcile(
     )))
 }
 
-/// The key that will sign next, for verifiers to pin in time.
+/// Announces the key that will sign next, so that verifiers can pin it in time.
 pub(super) async fn announce(
     State(face): State<TransactionFace>,
     request: Request,

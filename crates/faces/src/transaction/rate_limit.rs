@@ -1,7 +1,7 @@
-//! How often one address may ask the routes that need no credential, and those that write.
+//! Rate limits per address for the routes without credentials and for those that write.
 //!
-//! A window of a minute for each address; of IPv6 the network of a customer (/64) counts as one. Invariant: the memory is
-//! bounded; when it is full of addresses that asked within their window, further ones share one window among them.
+//! Each address has a window of one minute; for IPv6, a /64 network counts as one address. Invariant: memory is bounded; when
+//! it is full of active windows, further addresses share one window.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,7 +15,7 @@ use crate::web::server::Peer;
 
 const WINDOW: Duration = Duration::from_mins(1);
 const ADDRESSES_MAX: usize = 10_000;
-/// Whoever finds no place of its own.
+/// The key of the shared window.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 pub(super) struct RateLimit {
@@ -32,7 +32,7 @@ struct RateWindow {
 }
 
 impl RateLimit {
-    /// How many requests and how many bytes one address may send in a minute; zero for as many as it likes.
+    /// Limits on requests and bytes per address and minute; zero for no limit.
     pub(super) fn new(per_minute: u32, bytes_per_minute: u64) -> Self {
         Self {
             per_minute,
@@ -41,8 +41,7 @@ impl RateLimit {
         }
     }
 
-    /// Counts a request and the bytes that its body may have, or says after how many seconds to come back. Whoever then has
-    /// fewer bytes to send is given back the rest.
+    /// Counts a request and the announced bytes of its body, or returns the seconds to wait. Unused bytes are returned later.
     pub(super) fn take(
         &self,
         request: &Request,
@@ -59,7 +58,7 @@ impl RateLimit {
         Ok(RateCharge(Some((self, address))))
     }
 
-    /// Says under which address it was counted.
+    /// Returns the address under which the request was counted.
     fn count(&self, address: IpAddr, bytes: u64, now: Instant) -> Result<IpAddr, u32> {
         let windows = self.windows.lock();
         let mut windows = windows.unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -86,8 +85,8 @@ impl RateLimit {
         Ok(address)
     }
 
-    /// Whether there is no room for one more, of so many bytes. The first one of a window may be longer than the window allows:
-    /// it could never be sent otherwise.
+    /// Whether the window has no room for another request of this size. The first request of a window may exceed the limit,
+    /// because it could never be sent otherwise.
     fn is_used_up(&self, window: &RateWindow, bytes: u64) -> bool {
         let (asked_max, bytes_max) = (self.per_minute, self.bytes_per_minute);
         let too_many = asked_max > 0 && window.asked >= asked_max;
@@ -104,7 +103,7 @@ impl RateLimit {
     }
 }
 
-/// What was counted for a request, and where.
+/// A counted request, for returning unused bytes.
 pub(super) struct RateCharge<'a>(Option<(&'a RateLimit, IpAddr)>);
 
 impl RateCharge<'_> {
@@ -117,7 +116,7 @@ impl RateCharge<'_> {
     }
 }
 
-/// Whoever has one address of a /64 has all of them.
+/// An IPv6 client usually controls its whole /64 network.
 fn counted(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !0 << 64;
     match address.to_canonical() {

@@ -1,12 +1,12 @@
-//! The variables of a site, read from values alone.
+//! The variables of a site, read from a lookup function.
 //!
-//! Invariant: what somebody set is usable or refused by name; a secret is in no error.
+//! Invariant: a variable that is set is usable, or the error names it; no error contains a secret.
 
 use std::time::Duration;
 
 use crate::web::secret_text::SecretText;
 
-/// What the variables ask for. Without a site there is no face.
+/// The settings of a site. Without `ATP_SITE` there is no site.
 #[derive(Debug)]
 pub struct SiteSettings {
     pub site: String,
@@ -14,7 +14,7 @@ pub struct SiteSettings {
     pub rail: RailSetting,
     pub stripe_base: Option<String>,
     pub stripe_secret: Option<SecretText>,
-    /// Two while it changes, with a comma between them.
+    /// Two secrets during a rotation, separated by a comma.
     pub stripe_webhook_secrets: Vec<SecretText>,
     pub http_base: Option<String>,
     pub http_secret: Option<SecretText>,
@@ -22,20 +22,20 @@ pub struct SiteSettings {
     pub sweep: Duration,
     pub execute_wait: Duration,
     pub settle_delay: Duration,
-    /// How long a rail may take for one operation.
+    /// The time limit for one operation of a rail.
     pub rail_timeout: Duration,
     pub dedup_window_s: u32,
-    /// Unless somebody chose, whatever does more than nothing must be asked for with a signature.
+    /// By default, every rail except null requires signed requests.
     pub signed_requests: bool,
-    /// Further names by which requests may reach the site.
+    /// Further host names of the site.
     pub hosts: Vec<String>,
     pub public_per_minute: u32,
     pub writes_per_minute: u32,
     pub write_bytes_per_minute: u32,
-    /// How many intents that nobody consented to may be kept: of one key or user, and in all.
+    /// Limits on stored intents without consent: per key or user, and in total.
     pub open_per_key: u32,
     pub open_max: u32,
-    /// What signs the tokens of the compatibility profile; none if that is off.
+    /// The secret of the compatibility profile's tokens; none if the profile is off.
     pub compat_secret: Option<SecretText>,
 }
 
@@ -54,7 +54,7 @@ pub enum RailSetting {
     Http,
 }
 
-/// Why a variable cannot be used, and what to do about it.
+/// Why a variable cannot be used, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {why}")]
 pub struct UnusableSetting {
@@ -63,7 +63,7 @@ pub struct UnusableSetting {
     pub advice: &'static str,
 }
 
-/// Every variable there is.
+/// The names of all variables.
 pub const NAMES: [&str; 24] = [
     "ATP_AGENT_KEYS",
     "ATP_COMPAT",
@@ -90,20 +90,20 @@ pub const NAMES: [&str; 24] = [
     "ATP_WRITES_PER_MINUTE",
     "ATP_WRITE_BYTES_PER_MINUTE",
 ];
-/// The one that is a list, which a file may spread over lines.
+/// The list variable, which a file may spread over several lines.
 pub const LISTED: &str = "ATP_REGISTERED_KEYS";
 
 const SWEEP_S_DEFAULT: f64 = 60.0;
 const RAIL_TIMEOUT_S_DEFAULT: f64 = 10.0;
 const RAIL_TIMEOUT_MAX: Duration = Duration::from_secs(20);
 const PUBLIC_PER_MINUTE_DEFAULT: u32 = 120;
-/// Many agents may come from one address, and all messages of a rail.
+/// Many agents may share an address, as do all callbacks of a rail.
 const WRITES_PER_MINUTE_DEFAULT: u32 = 6_000;
-/// Seven hundred bytes for each of them: an intent has as many. An address can send 240 MiB an hour.
+/// Seven hundred bytes per request, the size of an intent. An address can send 240 MiB per hour.
 const WRITE_BYTES_PER_MINUTE_DEFAULT: u32 = 4 << 20;
 const OPEN_PER_KEY_DEFAULT: u32 = 1_000;
 const OPEN_MAX_DEFAULT: u32 = 100_000;
-/// As long as what the secret's hash puts out: a shorter one is the weaker half.
+/// The length of the hash's output; a shorter secret would weaken it.
 const COMPAT_SECRET_BYTES_MIN: usize = 32;
 
 impl SiteSettings {
@@ -192,7 +192,7 @@ impl SiteSettings {
     }
 }
 
-/// Scheme, host and perhaps a port: what intents name as their site, byte for byte.
+/// Scheme, host and an optional port: the value that intents name as their site, byte for byte.
 fn origin(site: String) -> Result<String, UnusableSetting> {
     let rest = site
         .strip_prefix("https://")
@@ -207,11 +207,11 @@ fn origin(site: String) -> Result<String, UnusableSetting> {
     Err(UnusableSetting {
         name: "ATP_SITE",
         why: "is not an origin",
-        advice: "write it like https://shop.example, without a path and without a slash at its end",
+        advice: "use a form like https://shop.example, without a path and without a final slash",
     })
 }
 
-/// Names alone: which port a client was given is no secret and no proof.
+/// Host names only: a port is neither secret nor proof.
 fn hosts(names: Option<&str>) -> Result<Vec<String>, UnusableSetting> {
     let names = names.unwrap_or_default().split(',').map(str::trim);
     let names: Vec<String> = names
@@ -224,8 +224,8 @@ fn hosts(names: Option<&str>) -> Result<Vec<String>, UnusableSetting> {
     }
     Err(UnusableSetting {
         name: "ATP_HOSTS",
-        why: "has something that is no host name",
-        advice: "write names like consign.internal, without a scheme and without a port, with commas between them",
+        why: "contains an invalid host name",
+        advice: "use names like consign.internal, without scheme and port, separated by commas",
     })
 }
 
@@ -240,18 +240,18 @@ fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeySetting,
         )),
         (Some("registered"), None) => Err(UnusableSetting {
             name: LISTED,
-            why: "is not set, so no agent could do anything",
-            advice: "list the agents' public keys there, like ed25519:BASE64, with commas between them",
+            why: "is not set, so no agent would be accepted",
+            advice: "list the agents' public keys, like ed25519:BASE64, separated by commas",
         }),
         _ => Err(UnusableSetting {
             name: "ATP_AGENT_KEYS",
             why: "is neither open nor registered, or keys are listed and it is not registered",
-            advice: "say registered and list keys in ATP_REGISTERED_KEYS; or say open and list none, which lets every key in",
+            advice: "set it to registered and list keys in ATP_REGISTERED_KEYS; or set it to open and list none, which accepts every key",
         }),
     }
 }
 
-/// A secret may lie there while the profile is off.
+/// The secret may be set while the profile is off.
 fn compat_secret(
     is_on: bool,
     secret: Option<String>,
@@ -269,7 +269,7 @@ fn compat_secret(
     }
 }
 
-/// Effects and refunds are told apart by the ends of their goals.
+/// The suffix of the goal distinguishes refunds from effects.
 fn worker_goal(goal: String) -> Result<String, UnusableSetting> {
     if !goal.ends_with(".refund") {
         return Ok(goal);
@@ -277,7 +277,7 @@ fn worker_goal(goal: String) -> Result<String, UnusableSetting> {
     Err(UnusableSetting {
         name: "ATP_WORKER_GOAL",
         why: "ends in .refund",
-        advice: "refunds are published under this goal with .refund behind it; choose another",
+        advice: "refunds use this goal with the suffix .refund; choose another goal",
     })
 }
 
@@ -289,8 +289,8 @@ fn rail(word: Option<&str>) -> Result<RailSetting, UnusableSetting> {
         Some("http") => Ok(RailSetting::Http),
         Some(_) => Err(UnusableSetting {
             name: "ATP_RAIL",
-            why: "names no rail",
-            advice: "it is stripe, worker, http or null",
+            why: "is not a rail",
+            advice: "use stripe, worker, http or null",
         }),
     }
 }
@@ -305,11 +305,11 @@ fn seconds(
     usable.map(Duration::from_secs_f64).ok_or(UnusableSetting {
         name,
         why: "is not a number of seconds from 0.05 to 86400",
-        advice: "write it like 60 or 0.5",
+        advice: "use a form like 60 or 0.5",
     })
 }
 
-/// A transaction is held for a minute, in which a rail may be asked several times.
+/// A lease lasts a minute, in which a rail may be called several times.
 fn rail_timeout(text: Option<String>) -> Result<Duration, UnusableSetting> {
     const NAME: &str = "ATP_RAIL_TIMEOUT_SECONDS";
     let timeout = seconds(NAME, text, RAIL_TIMEOUT_S_DEFAULT)?;
@@ -319,11 +319,11 @@ fn rail_timeout(text: Option<String>) -> Result<Duration, UnusableSetting> {
     Err(UnusableSetting {
         name: NAME,
         why: "is more than 20",
-        advice: "a rail that takes longer answers by callback, or is looked at again",
+        advice: "a slower rail should answer by callback; the sweep checks again too",
     })
 }
 
-/// A word that is neither is refused: who writes `yes` must not be left with what is off.
+/// Any other word is refused: `yes` must not silently mean off.
 fn switch(name: &'static str, word: Option<&str>) -> Result<bool, UnusableSetting> {
     match word {
         None | Some("false") => Ok(false),
@@ -331,7 +331,7 @@ fn switch(name: &'static str, word: Option<&str>) -> Result<bool, UnusableSettin
         Some(_) => Err(UnusableSetting {
             name,
             why: "is neither true nor false",
-            advice: "write true or false, or leave it out for the default",
+            advice: "use true or false, or remove it for the default",
         }),
     }
 }
@@ -341,7 +341,7 @@ fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, 
     parsed.map_err(|_| UnusableSetting {
         name,
         why: "is not a whole number",
-        advice: "write it like 60; 0 turns it off",
+        advice: "use a form like 60; 0 disables it",
     })
 }
 

@@ -1,4 +1,4 @@
-//! Every operation, for agents, for readers and for operators.
+//! All operations: for agents, for readers and for operators.
 
 use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX};
 use serde_json::{Value, json};
@@ -14,30 +14,38 @@ pub(super) fn all() -> impl Iterator<Item = (String, &'static str, Value)> {
 
 fn agents() -> Vec<Operation> {
     vec![
-        Operation::post("/api/atp/intents", "atpCreate", "Present a signed intent")
-            .requires_body("AtpIntentDocument", REQUEST_BYTES_MAX)
-            .answers(201, "AtpCreated")
-            .answers(200, "AtpCreated")
-            .refuses(&[401, 403, 409, 410, 429]),
+        Operation::post(
+            "/api/atp/intents",
+            "atpCreate",
+            "Create an intent from a signed document",
+        )
+        .requires_body("AtpIntentDocument", REQUEST_BYTES_MAX)
+        .answers(201, "AtpCreated")
+        .answers(200, "AtpCreated")
+        .refuses(&[401, 403, 409, 410, 429]),
         Operation::post(
             "/api/atp/authorize",
             "atpAuthorize",
-            "Record consent and burn the nonce",
+            "Authorize an intent and use its nonce",
         )
         .with_idempotency_key()
         .requires_body("AtpAuthorize", REQUEST_BYTES_MAX)
         .answers(200, "AtpAuthorized")
         .refuses(&[401, 403, 404, 409, 410, 412, 425, 429]),
-        Operation::post("/api/atp/execute", "atpExecute", "Have the effect, once")
-            .with_idempotency_key()
-            .requires_body("AtpExecute", REQUEST_BYTES_MAX)
-            .answers(200, "AtpTransaction")
-            .answers(202, "AtpTransaction")
-            .refuses(&[401, 403, 404, 409, 410, 429]),
+        Operation::post(
+            "/api/atp/execute",
+            "atpExecute",
+            "Execute a transaction, once per idempotency key",
+        )
+        .with_idempotency_key()
+        .requires_body("AtpExecute", REQUEST_BYTES_MAX)
+        .answers(200, "AtpTransaction")
+        .answers(202, "AtpTransaction")
+        .refuses(&[401, 403, 404, 409, 410, 429]),
         Operation::post(
             "/api/atp/compensate",
             "atpCompensate",
-            "Have the effect undone",
+            "Compensate a transaction",
         )
         .with_idempotency_key()
         .requires_body("AtpCompensate", NOTE_BYTES_MAX)
@@ -47,7 +55,7 @@ fn agents() -> Vec<Operation> {
         Operation::post(
             "/api/atp/cancel",
             "atpCancel",
-            "Take an intent back before anything is done",
+            "Cancel an intent before an execution",
         )
         .requires_body("AtpCancel", NOTE_BYTES_MAX)
         .answers(200, "AtpCancelled")
@@ -55,7 +63,7 @@ fn agents() -> Vec<Operation> {
         Operation::post(
             "/api/atp/transactions/{transaction_id}/compensate",
             "atpCompensateNamed",
-            "Have the effect undone; the path may stand for intent_id and transaction_id",
+            "Compensate a transaction; the path implies intent_id and transaction_id",
         )
         .with_idempotency_key()
         .allows_body("AtpMessage", NOTE_BYTES_MAX)
@@ -65,7 +73,7 @@ fn agents() -> Vec<Operation> {
         Operation::post(
             "/api/atp/intents/{intent_id}/revoke",
             "atpRevoke",
-            "Take an intent back; the path may stand for intent_id",
+            "Cancel an intent; the path implies intent_id",
         )
         .allows_body("AtpMessage", NOTE_BYTES_MAX)
         .answers(200, "AtpCancelled")
@@ -73,7 +81,7 @@ fn agents() -> Vec<Operation> {
         Operation::post(
             "/api/atp/rails/{rail}/callback",
             "atpCallback",
-            "A payment rail tells that it has news",
+            "Receive a callback of a payment rail",
         )
         .requires_body("AtpMessage", CALLBACK_BYTES_MAX)
         .answers(200, "AtpDone")
@@ -86,59 +94,55 @@ fn readers() -> Vec<Operation> {
         Operation::get(
             "/api/atp/intents/{intent_id}",
             "atpIntent",
-            "See an intent and its transactions",
+            "Get an intent and its transactions",
         )
         .answers(200, "AtpIntent")
         .refuses(&[404]),
         Operation::get(
             "/api/atp/intents/{intent_id}/receipts",
             "atpReceipts",
-            "See the receipts under an intent",
+            "Get the receipts of an intent",
         )
         .answers(200, "AtpReceipts")
         .refuses(&[404]),
         Operation::get(
             "/api/atp/transactions/{transaction_id}",
             "atpTransaction",
-            "See a transaction",
+            "Get a transaction",
         )
         .answers(200, "AtpTransaction")
         .refuses(&[404]),
         Operation::get(
             "/api/atp/receipts/{receipt_id}",
             "atpReceipt",
-            "See a receipt",
+            "Get a receipt",
         )
         .answers(200, "AtpReceipt")
         .refuses(&[404, 429]),
-        Operation::post(
-            "/api/atp/receipts/verify",
-            "atpVerify",
-            "Ask what a document proves",
-        )
-        .requires_body("AtpMessage", VERIFY_BYTES_MAX)
-        .answers(200, "AtpVerification")
-        .refuses(&[404, 429]),
-        Operation::get("/api/atp/keys", "atpKeys", "Fetch the site's keys").answers(200, "AtpKeys"),
-        Operation::get("/api/atp/health", "atpHealth", "Ask whether it is well")
+        Operation::post("/api/atp/receipts/verify", "atpVerify", "Verify a receipt")
+            .requires_body("AtpMessage", VERIFY_BYTES_MAX)
+            .answers(200, "AtpVerification")
+            .refuses(&[404, 429]),
+        Operation::get("/api/atp/keys", "atpKeys", "Get the site's keys").answers(200, "AtpKeys"),
+        Operation::get("/api/atp/health", "atpHealth", "Get the health of the site")
             .answers(200, "AtpHealth"),
         Operation::get(
             "/.well-known/wab.json",
             "atpManifest",
-            "Fetch the site's signed manifest",
+            "Get the site's signed manifest",
         )
         .answers(200, "AtpManifest"),
         Operation::get(
             "/.well-known/wab-revocations.json",
             "atpRevocations",
-            "Fetch the signed list of revoked keys",
+            "Get the signed list of revoked keys",
         )
         .answers(200, "AtpRevocations"),
     ]
 }
 
 fn operators() -> Vec<Operation> {
-    // More than a page holds is no error: a page is what comes.
+    // A limit beyond the page size is not an error: the page is shorter.
     let count = json!({"type": "integer", "minimum": 0});
     let states = json!({"type": "string", "enum": states()});
     vec![
@@ -161,7 +165,7 @@ fn operators() -> Vec<Operation> {
         Operation::post(
             "/api/atp/admin/transactions/{transaction_id}/resolve",
             "atpResolve",
-            "Say what became of an effect that no rail can tell",
+            "Record the outcome of an effect that the rail cannot report",
         )
         .for_operators()
         .requires_body("AtpWord", NOTE_BYTES_MAX)
@@ -178,21 +182,21 @@ fn operators() -> Vec<Operation> {
         Operation::post(
             "/api/atp/admin/reconcile",
             "atpReconcile",
-            "Look at open transactions now",
+            "Check open transactions now",
         )
         .for_operators()
         .answers(200, "AtpSwept"),
         Operation::post(
             "/api/atp/admin/keys/announce",
             "atpAnnounceKey",
-            "Make the next key known before it signs",
+            "Announce the next key before it signs",
         )
         .for_operators()
         .answers(200, "AtpAnnounced"),
         Operation::post(
             "/api/atp/admin/keys/rotate",
             "atpRotateKey",
-            "Sign with the announced key, or with a new one",
+            "Rotate to the announced key, or to a new one",
         )
         .for_operators()
         .allows_body("AtpReason", NOTE_BYTES_MAX)
@@ -200,7 +204,7 @@ fn operators() -> Vec<Operation> {
         Operation::post(
             "/api/atp/admin/keys/{key_id}/revoke",
             "atpRevokeKey",
-            "Vouch for a key no more",
+            "Revoke a key",
         )
         .for_operators()
         .allows_body("AtpReason", NOTE_BYTES_MAX)
