@@ -1,8 +1,7 @@
-//! One client: the kinds of work, each as the requests it is made of.
+//! One load client: each workload as the requests it consists of.
 //!
-//! Invariant: a piece of work counts as a cycle only when every request of it succeeded. After an
-//! error the client pauses a moment, so that a server in trouble is not hammered and the count of
-//! errors stays readable.
+//! Invariant: a cycle counts only if all its requests succeeded. After an error the client pauses briefly,
+//! so that a failing server is not flooded and the number of errors stays readable.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,7 +22,7 @@ use crate::tally::{Op, RunTally};
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
 const SENT: &[u8] = b"\"sent_ns\":";
 
-/// What a client of the plan does.
+/// The role of a client in the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientRole {
     Cycle,
@@ -38,7 +37,7 @@ pub(crate) enum ClientRole {
     Transact,
 }
 
-/// The clients of a plan. Handoff has its one publisher beside the workers that were asked for.
+/// The clients of a plan. Handoff has one publisher besides the requested workers.
 pub(crate) fn roles(plan: &BenchPlan) -> Vec<ClientRole> {
     let all = |role| vec![role; plan.clients];
     match plan.work {
@@ -49,7 +48,7 @@ pub(crate) fn roles(plan: &BenchPlan) -> Vec<ClientRole> {
         Workload::Batch => all(ClientRole::Batch),
         Workload::Empty => all(ClientRole::Empty),
         Workload::Transact => all(ClientRole::Transact),
-        // The server goes away between its requests, so nobody stays connected to it.
+        // The server restarts between requests, so no client stays connected.
         Workload::Restart => Vec::new(),
         Workload::Pairs => {
             let role = |index| {
@@ -69,16 +68,16 @@ pub(crate) fn roles(plan: &BenchPlan) -> Vec<ClientRole> {
     }
 }
 
-/// What the clients of a thread have in common.
+/// Shared by the clients of a thread.
 #[derive(Debug, Clone)]
 pub(crate) struct RunContext {
     pub(crate) plan: Arc<BenchPlan>,
     pub(crate) server: SocketAddr,
     pub(crate) goal: Arc<str>,
     pub(crate) pace: Arc<Pace>,
-    /// Where the stamps of handed-off intents count from.
+    /// The zero point of the timestamps in handed-off intents.
     pub(crate) epoch: Instant,
-    /// The first order that nobody has taken.
+    /// The index of the next unused order.
     pub(crate) next_order: Arc<AtomicUsize>,
 }
 
@@ -94,7 +93,7 @@ pub(crate) struct LoadClient {
     epoch: Instant,
     orders: Arc<[TransactionOrder]>,
     next_order: Arc<AtomicUsize>,
-    /// Since when an answer is awaited.
+    /// When the pending request was sent.
     waiting_since: Option<Instant>,
     tally: Rc<RefCell<RunTally>>,
 }
@@ -102,7 +101,7 @@ pub(crate) struct LoadClient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallOutcome {
     Done,
-    /// A claim that found nothing, or no order is left.
+    /// An empty claim, or no order is left.
     Nothing,
     Failed,
 }
@@ -140,7 +139,7 @@ impl LoadClient {
         })
     }
 
-    /// Works until it is dropped, or until there is nothing left to drain.
+    /// Runs until it is dropped, or until nothing is left to drain.
     pub(crate) async fn run(mut self) {
         loop {
             let outcome = match self.role {
@@ -194,7 +193,7 @@ impl LoadClient {
         self.claim_and_fulfil(Instant::now()).await
     }
 
-    /// `began` is where the whole piece of work counts from.
+    /// `began` is the start of the whole cycle.
     async fn claim_and_fulfil(&mut self, began: Instant) -> CallOutcome {
         let claimed = self.claim().await;
         if claimed != CallOutcome::Done {
@@ -217,7 +216,7 @@ impl LoadClient {
         self.call(Op::Claim, Instant::now()).await
     }
 
-    /// The start of the publish that this claim got, if it was stamped.
+    /// The start of the publish that this claim returned, if it has a timestamp.
     fn note_handoff(&mut self) -> Option<Instant> {
         if self.role != ClientRole::HandoffWork {
             return None;
@@ -229,7 +228,7 @@ impl LoadClient {
         Some(sent)
     }
 
-    /// Two requests per intent: publish one, then settle the one held and claim the next.
+    /// Two requests per intent: publish one, then settle the held one and claim the next.
     async fn next(&mut self) -> CallOutcome {
         let due = self.pace.next().await;
         self.writer.publish(&mut self.request);
@@ -292,12 +291,12 @@ impl LoadClient {
         CallOutcome::Done
     }
 
-    /// Two requests per transaction: the intent is created and authorized by one, and executed by the other.
+    /// Two requests per transaction: one creates and authorizes the intent, one executes it.
     async fn transact(&mut self) -> CallOutcome {
         let due = self.pace.next().await;
         let orders = Arc::clone(&self.orders);
         let Some(order) = orders.get(self.next_order.fetch_add(1, Ordering::Relaxed)) else {
-            // The rest of the time would look like a slow server.
+            // Otherwise the rest of the run would look like a slow server.
             let what = "no intent is left".to_owned();
             let mut tally = self.tally.borrow_mut();
             tally.fault(Op::Authorize, what, 1, b"", Instant::now());
@@ -343,7 +342,7 @@ impl LoadClient {
         tally.cycle(items.saturating_sub(refused), began, now);
     }
 
-    /// Sends the request that was written, and counts what comes of it.
+    /// Sends the prepared request and counts the result.
     async fn call(&mut self, op: Op, from: Instant) -> CallOutcome {
         self.waiting_since = Some(from);
         let exchanged = self.connection.exchange(&self.request).await;
@@ -370,7 +369,7 @@ impl LoadClient {
         }
     }
 
-    /// A success whose body is not what the protocol says.
+    /// A success with an unexpected body.
     fn strange(&mut self, op: Op) -> CallOutcome {
         let mut tally = self.tally.borrow_mut();
         let what = "unexpected body".to_owned();
@@ -379,8 +378,8 @@ impl LoadClient {
     }
 }
 
-/// The end of the run drops clients in the middle of a request. How long those had waited is told,
-/// because a server that stalls at the end would otherwise look fine.
+/// The end of the run drops clients during a request. Their waiting time is reported, because a server that
+/// stalls at the end would otherwise look good.
 impl Drop for LoadClient {
     fn drop(&mut self) {
         let waits_for_work = matches!(self.role, ClientRole::Work | ClientRole::HandoffWork);
@@ -390,7 +389,7 @@ impl Drop for LoadClient {
     }
 }
 
-/// Short and the same for the same trouble, because errors are counted by it.
+/// A short text that is the same for the same error, because errors are counted by it.
 fn trouble(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::Other {
         return error.to_string();

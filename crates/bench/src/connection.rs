@@ -1,7 +1,7 @@
-//! One connection to the server, one request at a time, buffers kept.
+//! One connection to the server, one request at a time, with reused buffers.
 //!
 //! Invariant: after a failed exchange the connection is closed and the next exchange opens a new
-//! one, so an answer can never be taken for that of an earlier request.
+//! one, so an answer is never attributed to an earlier request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ impl BenchConnection {
         })
     }
 
-    /// Sends a request and reads its answer; gives the status.
+    /// Sends a request and reads its answer; returns the status.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<u16> {
         let exchanged = self.try_exchange(request).await;
         let is_last = self.answer.as_ref().is_none_or(|answer| answer.last);
@@ -82,7 +82,7 @@ impl BenchConnection {
         }
     }
 
-    /// Bytes behind the last answer would belong to the next one.
+    /// Bytes after the last answer would belong to the next one.
     fn drop_answer(&mut self) {
         if let Some(answer) = self.answer.take() {
             self.buffer.copy_within(answer.end..self.filled, 0);

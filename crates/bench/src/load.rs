@@ -1,8 +1,8 @@
-//! What lies in the server before the measurement: finished intents, a backlog that waits, used nonces.
+//! The data in the server before the measurement: finished intents, a backlog, used nonces.
 //!
-//! Invariant: exactly as many intents are loaded as were asked for, or the run ends with an error; of
-//! nonces there are a few more, those of the requests that loaded the rest.
-//! Loading goes through the protocol in batches, over a few connections, so that commits are shared.
+//! Invariant: exactly the requested number of intents is loaded, or the run ends with an error; there
+//! are a few more nonces, those of the loading requests.
+//! Loading uses the protocol in batches over a few connections, so that commits are shared.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::request::{ClaimOptions, RequestWriter, hold, item, payload};
 use crate::response::{leases, refused_items};
 
 const CONNECTIONS: usize = 4;
-/// A nonce takes a request of its own, so only more connections can share a commit.
+/// A nonce needs a request of its own, so only more connections can share a commit.
 const NONCE_CONNECTIONS: usize = 64;
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -26,21 +26,21 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 const MIX: u64 = 6;
 const OTHER_GOALS: u64 = 1_000;
 const OTHERS: u64 = 100;
-/// Longer than any run, and shorter than the longest delay that the server takes.
+/// Longer than any run, and shorter than the server's longest delay.
 const DELAY_S: u32 = 43_200;
-/// Above the default of 100, so that they would be first if they were due.
+/// Above the default of 100, so that they would come first if they were due.
 const DELAYED_PRIORITY: u32 = 500;
 
-/// What is loaded.
+/// A kind of loaded data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BacklogKind {
     /// For the clients of this run.
     Own,
-    /// For anybody but them.
+    /// For other clients.
     Mixed,
     /// Published, claimed and fulfilled.
     Finished,
-    /// Signed claims that find nothing, each with a nonce that the server keeps.
+    /// Signed claims that find nothing, each with a nonce that the server stores.
     Nonces,
 }
 
@@ -61,7 +61,7 @@ impl BacklogKind {
     }
 }
 
-/// Loads what the plan asks for and tells how far it is about every second.
+/// Loads what the plan requests and reports progress about every second.
 pub(crate) async fn load(
     plan: &Arc<BenchPlan>,
     server: SocketAddr,
@@ -86,7 +86,7 @@ pub(crate) async fn load(
     Ok(())
 }
 
-/// The batches that are left to load, shared by the connections.
+/// The batches left to load, shared by the connections.
 #[derive(Debug)]
 struct RemainingItems {
     count: u64,
@@ -224,8 +224,8 @@ async fn expect(connection: &mut BenchConnection, request: &[u8]) -> Result<(), 
     }
 }
 
-/// Half of a mixed backlog is, in equal parts, not due yet but of a higher priority, for other
-/// workers, and in other namespaces; the rest is spread over many other goals.
+/// Half of a mixed backlog is, in equal parts, delayed with a higher priority, for other workers, and
+/// in other namespaces; the rest is spread over many other goals.
 fn mixed(index: u64, goal: &str, payload: &str) -> String {
     match index % MIX {
         0 => {
@@ -241,7 +241,7 @@ fn mixed(index: u64, goal: &str, payload: &str) -> String {
             item(&namespace, goal, "", payload)
         }
         _ => {
-            // Half of the indexes come here; without gaps they reach every goal.
+            // Half of the indexes get here; without gaps they cover every goal.
             let ordinal = index / MIX * (MIX / 2) + index % MIX - MIX / 2;
             let goal = format!("{goal}-{}", ordinal % OTHER_GOALS);
             item(NAMESPACE, &goal, "", payload)

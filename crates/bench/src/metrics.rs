@@ -9,7 +9,7 @@ pub(crate) struct Counters {
     pub(crate) requests: u64,
 }
 
-/// `None` when the server does not tell, which is no reason to fail.
+/// `None` if the server does not report them, which is not an error.
 pub(crate) async fn read(connection: &mut BenchConnection, request: &[u8]) -> Option<Counters> {
     match connection.exchange(request).await {
         Ok(200) => parse(&String::from_utf8_lossy(connection.body())),

@@ -1,8 +1,8 @@
-//! When the next piece of work is due: at once (closed loop), or by a fixed rate (open loop).
+//! When the next cycle is due: at once (closed loop), or at a fixed rate (open loop).
 //!
 //! Invariant: with a rate, the n-th start is due n/rate after the beginning, whatever the server
-//! does, and each start is handed out once. A start that no client was free for is handed out late
-//! with the time it was due, so latency counts the wait (no coordinated omission).
+//! does, and each start is handed out once. A start without a free client is handed out late with
+//! its due time, so latency includes the wait (no coordinated omission).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-/// The pacing thread looks at least this often whether the run is over.
+/// How often the pacing thread checks at least whether the run is over.
 const NAP_MAX: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// Waits for the next start and gives the time it was due.
+    /// Waits for the next start and returns when it was due.
     pub(crate) async fn next(&self) -> Instant {
         match self {
             Self::Closed => Instant::now(),
@@ -40,8 +40,8 @@ impl Pace {
     }
 }
 
-/// Arrivals at a fixed rate. Tokio's timers count milliseconds, which is coarser than what is
-/// measured here, so a thread of its own releases the starts ([`StartSchedule::release`]).
+/// Arrivals at a fixed rate. Tokio's timers have a resolution of milliseconds, which is too coarse
+/// here, so a dedicated thread releases the starts ([`StartSchedule::release`]).
 #[derive(Debug)]
 pub(crate) struct StartSchedule {
     begin: Instant,
@@ -68,7 +68,7 @@ impl StartSchedule {
         self.due_at(self.taken.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Releases starts as they come due, until [`StartSchedule::end`]; blocks its thread.
+    /// Releases due starts until [`StartSchedule::end`]; blocks its thread.
     pub(crate) fn release(&self) {
         let mut released = 0;
         while !self.over.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
-//! What a run found, as one value: the table, the JSON and the picture are all made of it.
+//! The result of a run as one value, from which the table, the JSON and the picture are made.
 //!
-//! Invariant: whatever the table shows is in here. Rates are over the time a round really had;
-//! latencies are in microseconds; what is unknown is null and never 0.
+//! Invariant: everything in the table is in the report. Rates are over the actual length of a round;
+//! latencies are in microseconds; unknown values are null and never 0.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub struct BenchReport {
     pub work: Workload,
     pub settings: ReportSettings,
     pub server: ServerReport,
-    /// Whether there was work done and no error.
+    /// Whether work was done without errors.
     pub clean: bool,
     pub requests_per_s: Spread,
     pub cycles_per_s: Spread,
@@ -65,7 +65,7 @@ pub struct ServerReport {
     pub disk_bytes: Option<u64>,
 }
 
-/// A number per round, in short.
+/// The distribution of a number over the rounds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Spread {
     pub median: f64,
@@ -94,19 +94,19 @@ pub struct OperationReport {
 #[derive(Debug, Clone, Serialize)]
 pub struct ErrorCount {
     pub operation: &'static str,
-    /// A status, or what happened to the connection.
+    /// A status, or a connection error.
     pub what: String,
     pub count: u64,
     pub example: String,
 }
 
-/// What was under way when the run ended; it is in no other number.
+/// Requests in progress when the run ended; they are in no other number.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct UnfinishedReport {
-    /// Requests without an answer; claims that wait for work are left out.
+    /// Requests without an answer, except claims that wait for work.
     pub requests: u64,
     pub oldest_us: f64,
-    /// Starts that were due by the rate while no client was free.
+    /// Starts that were due while no client was free.
     pub not_started: u64,
 }
 
@@ -121,7 +121,7 @@ pub struct UsageReport {
     pub commits_per_s: Option<f64>,
     /// Requests to the ledger, as the server counts them.
     pub requests_per_commit: Option<f64>,
-    /// What a hypervisor gave to other machines; figures of a round with much of it are worth little.
+    /// Time that the hypervisor gave to other machines; a round with much of it is not reliable.
     pub stolen_share: Option<f64>,
 }
 
@@ -136,7 +136,7 @@ pub struct RoundReport {
     pub usage: UsageReport,
 }
 
-/// Rates over short stretches of time.
+/// Rates over short intervals.
 #[derive(Debug, Clone, Serialize)]
 pub struct ThroughputTimeline {
     pub step_seconds: f64,
@@ -145,7 +145,7 @@ pub struct ThroughputTimeline {
     pub errors: Vec<u64>,
 }
 
-/// The raw findings.
+/// The raw measurements.
 #[derive(Debug)]
 pub(crate) struct Measured<'a> {
     pub(crate) plan: &'a BenchPlan,
@@ -195,7 +195,7 @@ impl BenchReport {
         }
     }
 
-    /// The picture and the table leave out what is only a part of another number.
+    /// The picture and the table omit operations that are part of another number.
     pub(crate) fn has_cycles(&self) -> bool {
         self.cycles_per_s.max > 0.0
     }
@@ -218,7 +218,7 @@ impl Spread {
     }
 }
 
-/// `None` for a round that a drained backlog left without work.
+/// `None` for a round without work, after the backlog was drained.
 fn round(measured: &Measured<'_>, index: usize, cores: usize) -> Option<RoundReport> {
     let (phases, tally) = (&measured.phases, measured.tally);
     let (begin, mut end) = (phases.boundary(index), phases.boundary(index + 1));

@@ -1,8 +1,8 @@
 //! How soon a killed server works again: load it, kill it, start it, claim.
 //!
-//! Invariant: a round counts only when the claim got an intent that was published before the kill,
-//! so a server that answers with nothing, or from an empty file, is no success. Who calls kills and
-//! starts; here is only asked and timed.
+//! Invariant: a round counts only if the claim returned an intent that was published before the
+//! kill, so a server that answers without data is no success. The caller kills and starts the
+//! server; this module sends requests and measures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub struct RestartSample {
     pub began: Instant,
 }
 
-/// What the rounds found.
+/// The results of the rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct RestartReport {
     pub consign_version: &'static str,
@@ -37,9 +37,9 @@ pub struct RestartReport {
     pub finished: u64,
     pub signed: bool,
     pub nonces: u64,
-    /// As it was when everything was loaded, before the first kill.
+    /// After loading, before the first kill.
     pub server: ServerReport,
-    /// From the start of the program to the answer, of each round.
+    /// From the start of the program to the answer, for each round.
     pub first_claim_ms: Vec<f64>,
     pub p50_ms: f64,
     pub max_ms: f64,
@@ -49,7 +49,7 @@ pub struct RestartReport {
     pub stolen_share: Option<f64>,
 }
 
-/// Carries the plan out; `restart` kills the server and starts it on the same data.
+/// Executes the plan; `restart` kills the server and starts it on the same data.
 pub async fn restarts<E: From<Error>>(
     plan: BenchPlan,
     mut restart: impl AsyncFnMut() -> Result<RestartSample, E>,

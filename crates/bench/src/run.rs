@@ -1,7 +1,7 @@
-//! A whole run: load, start the threads, look at the clocks between rounds, gather.
+//! A whole run: load, start the threads, sample between rounds, collect.
 //!
-//! Invariant: clients run through without a break from warm-up to end; rounds are cut out of that by
-//! time, so no round begins cold. Whatever is still under way at the end is dropped uncounted.
+//! Invariant: clients run without a break from warm-up to end; rounds are cut out by time, so no round begins
+//! cold. Requests in progress at the end are dropped and not counted.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -27,16 +27,16 @@ use crate::request::{random_word, scrape};
 use crate::tally::{Phases, RunTally};
 use crate::usage::{Ticks, cpu_seconds, memory};
 
-/// For opening the connections before the clock starts.
+/// For opening the connections before the measurement begins.
 const RUN_UP: Duration = Duration::from_millis(200);
 const RUN_UP_PER_CLIENT: Duration = Duration::from_millis(1);
-/// Shorter stretches show single commits and no trend.
+/// Shorter intervals show single commits and no trend.
 const BUCKET_MIN: Duration = Duration::from_millis(100);
 const BUCKETS_MAX: u32 = 100;
-/// A server that listens may not have started all of its threads yet.
+/// A listening server may not have started all its threads yet.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Carries the plan out; `tell` hears about progress.
+/// Executes the plan; `tell` receives progress messages.
 pub async fn run(plan: BenchPlan, tell: &mut dyn FnMut(&str)) -> Result<BenchReport, Error> {
     let plan = Arc::new(plan);
     let server = resolve(&plan.target.server).await?;
@@ -78,7 +78,7 @@ pub async fn run(plan: BenchPlan, tell: &mut dyn FnMut(&str)) -> Result<BenchRep
     let mut samples = Vec::with_capacity(plan.rounds + 1);
     for boundary in 0..=plan.rounds {
         tokio::select! {
-            // A channel without senders says that every thread has ended.
+            // A channel without senders means that every thread has ended.
             _ = all_done.recv() => {}
             () = sleep_until(phases.boundary(boundary).into()) => {}
         }
@@ -154,7 +154,7 @@ fn start(
         .collect()
 }
 
-/// One thread with its clients, until the end or until all of them have nothing left to do.
+/// One thread with its clients, until the end or until all of them are done.
 fn drive(
     around: &RunContext,
     phases: Phases,
@@ -162,7 +162,7 @@ fn drive(
 ) -> Result<RunTally, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // Else each answer would wake this thread on its own, in the middle of the server's work on the next one.
+        // Otherwise each answer would wake this thread during the server's work on the next one.
         .on_thread_park(thread::yield_now)
         .build();
     let runtime = runtime.map_err(Error::Thread)?;
@@ -186,7 +186,7 @@ fn drive(
         };
         timeout_at(phases.end().into(), all).await.unwrap_or(Ok(()))
     })?;
-    // Dropping the clients gives back their shares of the tally.
+    // Dropping the clients releases their shares of the tally.
     drop(clients);
     let tally = Rc::try_unwrap(tally).map_err(|_| Error::Panicked)?;
     Ok(tally.into_inner())
@@ -202,7 +202,7 @@ fn start_releasing(pace: Arc<Pace>) -> Result<JoinHandle<()>, Error> {
     releasing.map_err(Error::Thread)
 }
 
-/// What is known at the boundary of a round.
+/// The sample at the boundary of a round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerSample {
     pub(crate) at: Instant,
@@ -212,7 +212,7 @@ pub(crate) struct ServerSample {
     pub(crate) machine: Option<Ticks>,
 }
 
-/// Reads clocks and counters beside the load, over a connection of its own.
+/// Samples clocks and counters during the load, over a connection of its own.
 struct Observer {
     server_pid: Option<u32>,
     metrics: Option<(BenchConnection, Vec<u8>)>,

@@ -1,7 +1,7 @@
 //! A report as a picture: latency by percentile, and throughput over time.
 //!
-//! Invariant: the file stands alone, with no script, font or image from elsewhere, and reads on a
-//! light and on a dark page. It only draws; every number in it comes from the report.
+//! Invariant: the file is self-contained, with no external script, font or image, and readable on
+//! light and dark pages. It only draws; every number comes from the report.
 
 mod axis;
 
@@ -15,7 +15,7 @@ const HEIGHT: f64 = 660.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 840.0;
 
-/// Told apart by people who see colours differently.
+/// Distinguishable with colour blindness.
 const COLOURS: [&str; 7] = [
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888",
 ];
@@ -131,20 +131,21 @@ fn latencies(picture: &mut String, report: &BenchReport) {
     }
 }
 
-/// The end, 100 percent, is infinitely far away; it is drawn where the last request stands.
+/// 100 percent is infinitely far away; it is drawn at the last request.
 fn curve(operation: &OperationReport) -> impl Iterator<Item = (f64, f64)> + '_ {
     let end = nines(operation.count);
     let steps = operation.distribution.iter();
     steps.map(move |(percentile, micros)| (distance(*percentile).min(end), *micros))
 }
 
-/// How many decimal places a percentile is away from 0: 1 for 90, 2 for 99, 3 for 99.9.
+/// The number of decimal places by which a percentile differs from 100: 1 for 90, 2 for 99, 3 for
+/// 99.9.
 fn distance(percentile: f64) -> f64 {
     let rest = 1.0 - percentile / 100.0;
     if rest > 0.0 { -rest.log10() } else { f64::MAX }
 }
 
-/// How far the percentiles of `count` requests can be told apart.
+/// The resolution of the percentiles of `count` requests.
 fn nines(count: u64) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
@@ -234,7 +235,7 @@ fn rule(picture: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     );
 }
 
-/// Everything written here is ours (names and numbers), so nothing needs an escape.
+/// All text is generated here (names and numbers), so nothing needs escaping.
 fn text(picture: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, words: &str) {
     let _ = writeln!(
         picture,

@@ -1,11 +1,11 @@
-//! A report as text for people.
+//! A report as text.
 
 use std::fmt::Write;
 
 use crate::report::{BenchReport, OperationReport, Spread};
 use crate::restart::RestartReport;
 
-/// The report as lines; errors come last, where they cannot be overlooked.
+/// The report as lines; errors come last, where they are noticed.
 pub fn table(report: &BenchReport) -> String {
     let mut text = String::new();
     let settings = &report.settings;
@@ -142,7 +142,7 @@ fn unfinished(report: &BenchReport) -> String {
         unfinished.requests,
         unfinished.oldest_us / 1000.0
     );
-    // The last start or two may have come due just before the end.
+    // The last start or two may have become due just before the end.
     if unfinished.not_started > 2 {
         let _ = write!(
             text,
@@ -178,7 +178,7 @@ fn operations(operations: &[OperationReport]) -> String {
     text
 }
 
-/// One slow round lifts the percentile of the whole run; seen beside the others it is told apart.
+/// One slow round raises the percentile of the whole run; the list of rounds shows it.
 fn rounds(operations: &[OperationReport]) -> String {
     let mut text = format!("\n{:<10}{:>10}  of each round\n", "p99 ms", "median");
     for operation in operations {
@@ -213,7 +213,7 @@ fn errors(report: &BenchReport) -> String {
             error.operation,
             error.count,
             error.what,
-            // A body is text that others chose; it must not steer the terminal.
+            // A body is text from another program; it must not control the terminal.
             error.example.escape_debug()
         );
     }

@@ -1,8 +1,8 @@
 //! Counts and latencies of one load thread, by round and over time.
 //!
-//! Invariant: only what ends inside a round is counted, by the round it ends in; successes,
-//! empty claims and errors are three separate counts. Latencies are kept in histograms with three
-//! significant digits, so memory does not grow with the run.
+//! Invariant: only requests that end inside a round are counted, in that round; successes, empty
+//! claims and errors are three separate counts. Latencies are in histograms with three significant
+//! digits, so memory does not grow with the run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use hdrhistogram::Histogram;
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 600_000_000_000;
 const DIGITS: u8 = 3;
-/// Enough of an error's body to see what is wrong.
+/// Enough of an error's body to see the cause.
 const EXAMPLE_CHARS: usize = 200;
 
-/// What is timed. All but the last two are requests.
+/// The timed operations. All but the last two are requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Op {
     Publish,
@@ -25,9 +25,9 @@ pub(crate) enum Op {
     Post,
     Authorize,
     Execute,
-    /// From the start of a publish to the answer of the claim that got it.
+    /// From the start of a publish to the answer of the claim that returned it.
     Handoff,
-    /// All requests of one piece of work.
+    /// All requests of one cycle.
     Cycle,
 }
 
@@ -63,7 +63,7 @@ impl Op {
     }
 }
 
-/// When the rounds are, and how fine the timeline is.
+/// The times of the rounds, and the resolution of the timeline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Phases {
     /// The end of the warm-up.
@@ -99,11 +99,11 @@ fn position(from: Instant, width: Duration, at: Instant) -> Option<usize> {
     usize::try_from(since.as_nanos() / width.as_nanos()).ok()
 }
 
-/// An error by what was asked and what came back.
+/// An error by operation and result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ErrorSample {
     pub(crate) op: Op,
-    /// A status, or what the connection suffered.
+    /// A status, or a connection error.
     pub(crate) what: String,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct ErrorSamples {
 pub(crate) struct RoundTally {
     latencies: [Option<Histogram<u64>>; Op::ALL.len()],
     pub(crate) requests: u64,
-    /// Intents that went all the way, or what stands for it in this kind of work.
+    /// Completed intents, or their equivalent in this workload.
     pub(crate) cycles: u64,
     pub(crate) empty_claims: u64,
     pub(crate) faults: BTreeMap<ErrorSample, ErrorSamples>,
@@ -155,7 +155,7 @@ fn fresh() -> Histogram<u64> {
     histogram.expect("the bounds are constants that fit")
 }
 
-/// What happened in a short stretch of time.
+/// Counts of a short interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Bucket {
     pub(crate) requests: u64,
@@ -207,7 +207,7 @@ impl RunTally {
         self.last_at = self.last_at.max(Some(to));
     }
 
-    /// A piece of work that was done, with `intents` of them at once.
+    /// A completed cycle of `intents` intents.
     pub(crate) fn cycle(&mut self, intents: u64, from: Instant, to: Instant) {
         if let Some((round, bucket)) = self.place(to) {
             round.cycles += intents;
@@ -222,7 +222,7 @@ impl RunTally {
         }
     }
 
-    /// Errors count in the warm-up too, with the first round: a run that lost requests is not clean.
+    /// Errors during the warm-up count in the first round: a run that lost requests is not clean.
     pub(crate) fn fault(&mut self, op: Op, what: String, count: u64, example: &[u8], at: Instant) {
         let at = at.max(self.phases.measure_from);
         let Some((round, bucket)) = self.place(at) else {

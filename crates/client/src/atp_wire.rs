@@ -1,12 +1,12 @@
-//! What the transaction protocol answers, as plain data.
+//! The answers of the transaction protocol, as plain data.
 //!
-//! Invariant: unknown fields are ignored and fields that another server may leave out have a default. Receipts stay the very
-//! text that came, because a signature covers bytes.
+//! Invariant: unknown fields are ignored, and fields that another server may leave out have a default. Receipts keep their
+//! exact text, because a signature covers bytes.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A permission that was made.
+/// A permission that was created.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CreatedIntent {
     pub intent_id: String,
@@ -14,7 +14,7 @@ pub struct CreatedIntent {
     pub expires_at: String,
 }
 
-/// A permission that was consented to.
+/// A permission with consent.
 #[derive(Debug, Clone, Deserialize)]
 pub struct AuthorizedIntent {
     pub intent_id: String,
@@ -23,7 +23,7 @@ pub struct AuthorizedIntent {
     pub expires_at: String,
 }
 
-/// A permission and what was done under it.
+/// A permission and its transactions.
 #[derive(Debug, Clone, Deserialize)]
 pub struct IntentView {
     pub intent_id: String,
@@ -38,19 +38,19 @@ pub struct IntentView {
     pub expired_reason: Option<String>,
     #[serde(default)]
     pub transactions: Vec<TransactionView>,
-    /// Whether there are more transactions than these.
+    /// Whether there are more transactions.
     #[serde(default)]
     pub more: bool,
     #[serde(default)]
     pub data: Option<IntentLimits>,
 }
 
-/// What a permission allows, and how much of it is used.
+/// The limits of a permission, and how much of them is used.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct IntentLimits {
     pub purpose: String,
-    /// Zero stands for no limit.
+    /// Zero means no limit.
     pub spend_cap_cents: u64,
     pub spent_cents: u64,
     pub currency: String,
@@ -74,15 +74,15 @@ pub struct TransactionView {
     pub failure: Option<FailureView>,
     pub created_at: String,
     pub updated_at: String,
-    /// How often the rail was asked; told to operators.
+    /// How often the rail was called; for operators only.
     #[serde(default)]
     pub attempts: Option<u32>,
-    /// Why nobody but an operator can help; told to operators.
+    /// Why an operator must look at it; for operators only.
     #[serde(default)]
     pub alert: Option<String>,
 }
 
-/// Where the money moves.
+/// The payment rail of a transaction.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RailView {
     pub name: String,
@@ -91,7 +91,7 @@ pub struct RailView {
     pub payment_id: Option<String>,
 }
 
-/// Why the rail did not do it.
+/// Why the rail failed.
 #[derive(Debug, Clone, Deserialize)]
 pub struct FailureView {
     pub code: String,
@@ -102,7 +102,7 @@ pub struct FailureView {
 #[derive(Debug, Clone, Deserialize)]
 pub struct TransactionList {
     pub transactions: Vec<TransactionView>,
-    /// Where to go on, if there are more.
+    /// Where the next page begins, if there is one.
     #[serde(default)]
     pub next: Option<u64>,
 }
@@ -127,7 +127,7 @@ pub struct VerifyReply {
     pub verification: VerificationView,
 }
 
-/// What a site says of a document.
+/// A site's verification of a document.
 #[derive(Debug, Clone, Deserialize)]
 pub struct VerificationView {
     pub ok: bool,
@@ -170,13 +170,13 @@ pub struct RotatedKey {
     pub public_key: String,
 }
 
-/// The key that signs nothing good any more.
+/// A key that was revoked.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RevokedKey {
     pub key_id: String,
 }
 
-/// How many transactions a sweep looked at.
+/// The counts of a sweep.
 #[derive(Debug, Clone, Deserialize)]
 pub struct SweepReply {
     #[serde(default)]

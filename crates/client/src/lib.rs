@@ -1,14 +1,13 @@
 //! The HTTP client that the command line, the load generator, the payment rails and tests use.
 //!
-//! It speaks HTTP/1.1 to one server, signs requests the way the Intent Protocol asks, and offers
-//! one typed call per route. Invariants: a request is repeated only when nothing of it was sent; no
-//! key appears in `Debug` or in an error; every answer has a size limit and every call a time
-//! limit. It follows no redirects (a key must not travel to a host nobody named), speaks no HTTP/2,
-//! and holds no rules about intents.
+//! It speaks HTTP/1.1 to one server, signs requests as the Intent Protocol requires, and offers one
+//! typed call per route. Invariants: a request is repeated only if nothing of it was sent; no key
+//! appears in `Debug` or in an error; every answer has a size limit and every call a time limit. It
+//! follows no redirects (a key must not be sent to another host), speaks no HTTP/2, and contains no
+//! rules about intents.
 //!
-//! Above it stands [`RetryLoop`], which does repeat what may have arrived: only for requests of the
-//! transaction protocol, each of which bears the same idempotency key every time, and by the rules
-//! in [`retry`].
+//! [`RetryLoop`] repeats requests that may have arrived: only requests of the transaction protocol,
+//! which have the same idempotency key every time, and by the rules in [`retry`].
 
 mod address;
 mod admin;

@@ -1,19 +1,19 @@
-//! When a request of the transaction protocol is sent again, and when not.
+//! Decides whether a request of the transaction protocol is sent again.
 //!
-//! This is only for requests that may be repeated without harm: reads, and those that bear an idempotency key.
-//! Invariant: a function of its arguments; the clock, the dice and the network are the caller's.
+//! Only for requests that may be repeated safely: reads, and requests with an idempotency key.
+//! Invariant: a pure function; the caller supplies clock, randomness and network.
 
 use std::time::{Duration, SystemTime};
 
 const BASE: Duration = Duration::from_millis(250);
 const CAP: Duration = Duration::from_secs(30);
 
-/// What an attempt came to, as far as it matters here.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// No answer, or half of one: whether the request arrived is unknown.
+    /// No answer, or an incomplete one: whether the request arrived is unknown.
     Nothing,
-    /// An answer, and how long it asks to wait.
+    /// An answer with its status and requested delay.
     Status {
         code: u16,
         retry_after: Option<Duration>,
@@ -22,15 +22,15 @@ pub enum AttemptOutcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// The same request again after this long.
+    /// Send the same request again after this delay.
     Wait(Duration),
-    /// The answer stands.
+    /// The answer is final.
     Final,
-    /// It could still change, but not before the time is over.
+    /// A retry might help, but the time would be over.
     TooLate,
 }
 
-/// What follows the attempt with this number, counted from zero; `random` is drawn evenly from all numbers.
+/// Decides after the attempt with this number, counted from zero; `random` is uniformly distributed.
 pub fn next(
     attempt: u32,
     heard: AttemptOutcome,
@@ -53,7 +53,8 @@ pub fn next(
     }
 }
 
-/// Doubles up to the cap, and strays by half to either side, so that many who failed together do not come back together.
+/// Doubles up to the cap, with a jitter of half in both directions, so that clients which failed together do not retry
+/// together.
 fn backoff(attempt: u32, random: u32) -> Duration {
     let doubled = 2_u32
         .checked_pow(attempt)
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(left(126), RetryDecision::Wait(Duration::from_millis(125)));
         assert_eq!(left(125), RetryDecision::TooLate);
         assert_eq!(left(0), RetryDecision::TooLate);
-        // An answer that is final stays so, however late it comes.
+        // A final answer stays final, however late it comes.
         assert_eq!(
             next(0, status(200, None), now, now, 0),
             RetryDecision::Final

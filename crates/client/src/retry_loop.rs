@@ -1,7 +1,7 @@
 //! Sends a request until its answer is final or its time is over.
 //!
-//! The client below repeats a request only if nothing of it was sent. This one repeats what may have been carried out, and so
-//! is only for what may be repeated: reads, and requests that bear the same idempotency key each time.
+//! The client itself repeats a request only if nothing of it was sent. This loop also repeats requests that may have been
+//! executed, so it is only for reads and for requests with the same idempotency key each time.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use crate::retry::{self, AttemptOutcome, RetryDecision};
 use crate::{Error, Reply};
 
-/// Hears why a request is sent again, and after how long.
+/// Called before a retry, with the reason and the delay.
 type RetryListener<'a> = &'a dyn Fn(&str, Duration);
 
 pub struct RetryLoop<'a> {
@@ -18,7 +18,7 @@ pub struct RetryLoop<'a> {
 }
 
 impl<'a> RetryLoop<'a> {
-    /// Nothing is sent again at or after `expires_at`; the first time it is sent in any case.
+    /// No retry is sent at or after `expires_at`; the first attempt is always sent.
     pub fn until(expires_at: SystemTime, listener: RetryListener<'a>) -> Self {
         Self {
             expires_at,
@@ -26,7 +26,7 @@ impl<'a> RetryLoop<'a> {
         }
     }
 
-    /// The last answer, which is not final only if the time was over: then its status is 202, or it is an error.
+    /// Returns the last answer. It is not final only if the time is over: then its status is 202, or it is an error.
     pub async fn send<T, F>(&self, attempt: impl Fn() -> F) -> Result<Reply<T>, Error>
     where
         F: Future<Output = Result<Reply<T>, Error>>,
@@ -58,7 +58,7 @@ impl fmt::Debug for RetryLoop<'_> {
     }
 }
 
-/// None for a failure that another attempt would only repeat.
+/// None for a failure that every attempt would repeat.
 fn attempt_outcome<T>(answer: &Result<Reply<T>, Error>) -> Option<AttemptOutcome> {
     match answer {
         Ok(told) => Some(AttemptOutcome::Status {
@@ -81,7 +81,7 @@ fn attempt_outcome<T>(answer: &Result<Reply<T>, Error>) -> Option<AttemptOutcome
 
 fn why<T>(answer: &Result<Reply<T>, Error>) -> String {
     match answer {
-        Ok(_) => "not over yet".to_owned(),
+        Ok(_) => "still in progress".to_owned(),
         Err(error) => error.to_string(),
     }
 }

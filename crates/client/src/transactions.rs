@@ -1,9 +1,9 @@
 //! The transaction protocol (ATP): one call per route.
 //!
-//! Bodies come signed and go out byte for byte; documents that are signed are handed out as the text that came. A signed body
-//! names its operation, site, time and idempotency key (`consign_transactions::envelope::Seal` writes and signs them), and the
-//! key is the one that is given here as well.
-//! Invariant: no call is repeated here ([`RetryLoop`](crate::Patience) does that), agents show no key of the server, and only
+//! Bodies arrive signed and are sent byte for byte; signed documents are returned as the exact text. A signed body names its
+//! operation, site, time and idempotency key (`consign_transactions::envelope::RequestContext` adds and signs them), and the
+//! call takes the same key.
+//! Invariant: no call is repeated here ([`RetryLoop`](crate::RetryLoop) does that), agents send no key of the server, and only
 //! the operator's calls carry the admin token.
 
 use std::fmt;
@@ -23,29 +23,29 @@ use crate::query::{encode, path_with_query};
 use crate::{Client, Error, Key, Response};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// A server may hold a request that long while the rail works; an answer is worth more than an early end.
+/// A server may keep a request open this long while the rail works; waiting for the answer is better than an early timeout.
 const SERVER_WAIT: Duration = Duration::from_secs(20);
 
-/// An answer: what it says, and the text that says it.
+/// A parsed answer and its text.
 #[derive(Clone)]
 pub struct Reply<T> {
     pub status: u16,
-    /// How long the server asks to wait.
+    /// The delay that the server asks for.
     pub retry_after: Option<Duration>,
-    /// Whether the server answered what it had answered before.
+    /// Whether the server repeated a stored answer.
     pub replayed: bool,
     pub text: String,
     pub body: T,
 }
 
 impl<T> Reply<T> {
-    /// Whether there is more to come.
+    /// Whether the result is still pending.
     pub fn is_open(&self) -> bool {
         self.status == StatusCode::ACCEPTED.as_u16()
     }
 }
 
-/// Without the text, which may be long.
+/// Omits the text, which may be long.
 impl<T: fmt::Debug> fmt::Debug for Reply<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Told")
@@ -66,7 +66,7 @@ impl Client {
 }
 
 impl Transactions<'_> {
-    /// The same signed intent may be sent again while it is not authorized.
+    /// The same signed intent may be sent again until it is authorized.
     pub async fn create(self, intent: &str) -> Result<Reply<CreatedIntent>, Error> {
         let call = Call::post("create", "/api/atp/intents".to_owned());
         self.call_public(call.text(intent)).await
@@ -118,7 +118,7 @@ impl Transactions<'_> {
         self.call_public(Call::get("receipt", path)).await
     }
 
-    /// What the site itself says of a document. Whoever does not trust it verifies offline.
+    /// The site's own verification of a document. A verifier that does not trust the site verifies offline.
     pub async fn verify(self, document: &str) -> Result<Reply<VerifyReply>, Error> {
         let call = Call::post("verify", "/api/atp/receipts/verify".to_owned());
         self.call_public(call.text(document)).await
@@ -134,8 +134,7 @@ impl Transactions<'_> {
             .await
     }
 
-    /// For operators: those that are not over first, the oldest of them at the top; or those in one state, from where a page
-    /// ended.
+    /// For operators: open transactions first, oldest first; or those in one state, from the end of a page.
     pub async fn list(
         self,
         state: Option<&str>,
@@ -155,7 +154,8 @@ impl Transactions<'_> {
         self.call_as_operator(Call::get("transactions", path)).await
     }
 
-    /// For operators: what became of an effect, where no rail can say; `body` is a JSON object with `outcome` and `reason`.
+    /// For operators: records the outcome of an effect that the rail cannot report; `body` is a JSON object with `outcome` and
+    /// `reason`.
     pub async fn resolve(self, id: &str, body: &str) -> Result<Reply<ResolvedTransaction>, Error> {
         let id = encode(id.as_bytes());
         let path = format!("/api/atp/admin/transactions/{id}/resolve");
@@ -163,27 +163,27 @@ impl Transactions<'_> {
             .await
     }
 
-    /// For operators: looks now at what is open.
+    /// For operators: checks open transactions now.
     pub async fn reconcile(self) -> Result<Reply<SweepReply>, Error> {
         let path = "/api/atp/admin/reconcile".to_owned();
         self.call_as_operator(Call::post("reconcile", path)).await
     }
 
-    /// For operators: makes the key known that will sign next; one that is known already stays.
+    /// For operators: publishes the key that will sign next; an announced key stays.
     pub async fn announce_key(self) -> Result<Reply<AnnouncedKey>, Error> {
         let path = "/api/atp/admin/keys/announce".to_owned();
         self.call_as_operator(Call::post("announce_key", path))
             .await
     }
 
-    /// For operators: the announced key signs from now on, or a new one.
+    /// For operators: makes the announced key current, or a new one.
     pub async fn rotate_key(self, reason: &str) -> Result<Reply<RotatedKey>, Error> {
         let path = "/api/atp/admin/keys/rotate".to_owned();
         let call = Call::post("rotate_key", path).json(&json!({"reason": reason}))?;
         self.call_as_operator(call).await
     }
 
-    /// For operators: nothing that this key signed is vouched for any more.
+    /// For operators: revokes a key; its signatures are no longer valid.
     pub async fn revoke_key(self, key_id: &str, reason: &str) -> Result<Reply<RevokedKey>, Error> {
         let path = format!("/api/atp/admin/keys/{}/revoke", encode(key_id.as_bytes()));
         let call = Call::post("revoke_key", path).json(&json!({"reason": reason}))?;
@@ -202,7 +202,7 @@ impl Transactions<'_> {
         let what = call.what();
         let response = self.0.respond(call).await?;
         match response.status.as_u16() {
-            // Where nobody serves the path, the Intent Protocol refuses it in its own shape.
+            // A server without a site refuses the path in the format of the Intent Protocol.
             401 | 404 if nested(&response.body).is_some() => Err(Error::NotServed {
                 server: self.0.address().clone(),
             }),

@@ -92,7 +92,7 @@ async fn the_same_request_goes_out_until_the_answer_is_final() {
         (told[1].as_str(), told[2].as_str()),
         (
             "the store does not answer (store_unavailable, status 503)",
-            "not over yet"
+            "still in progress"
         )
     );
 }
@@ -100,7 +100,7 @@ async fn the_same_request_goes_out_until_the_answer_is_final() {
 #[tokio::test]
 async fn a_conflict_is_final_at_once() {
     let consumed =
-        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce was consumed before"}"#;
+        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce has already been used"}"#;
     let (client, server) = scripted(vec![answer("409 Conflict", "", consumed)]).await;
     let (result, told) = execute(&client, LONG).await;
     assert_eq!(result.unwrap_err().code(), Some("nonce_consumed"));
